@@ -1,0 +1,5 @@
+"""`python -m latdoctor`."""
+
+from latdoctor.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""One module per source: reading it, and parsing what was read."""

@@ -1,0 +1,68 @@
+"""What every collector is: a name, what it may show, how it reads (I/O) and how it parses (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Evidence, Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to look at. Times in seconds. `nvml` and `host` look at this machine."""
+
+    servers: tuple[str, ...] = ()  # base URLs or metrics URLs, scraped over the window
+    metrics: tuple[Path, ...] = ()  # saved pages; two of them are first and last of one server
+    traces: tuple[Path, ...] = ()
+    logs: tuple[Path, ...] = ()
+    pid: int | None = None
+    nvml: bool = False
+    host: bool = False
+    window: float = 10.0
+    timeout: float = 5.0  # for one answer of one source
+
+
+class Clock(Protocol):
+    """Time, so that tests need not wait."""
+
+    def now(self) -> float: ...  # unix seconds UTC
+    def sleep(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collector brought back. A source that failed is a gap; the others go on."""
+
+    artifacts: tuple[Artifact, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One line of `preflight`: can this be seen here, and if not, why and what would help."""
+
+    what: str
+    status: str  # "yes" | "no" | "partly" | "if given"
+    detail: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """`collect` does the reading and never raises for a bad source: that is a gap. `parse` gets the artifacts of
+    one group, does no I/O beyond reading them, and raises SourceError where they make no sense.
+    """
+
+    name: str
+    title: str
+    provides: frozenset[str]  # signals it may give
+    asked: Callable[[Request], bool]  # does this request concern it?
+    collect: Callable[[Request, Clock], Collected]
+    parse: Callable[[Sequence[Artifact]], Evidence]
+    preflight: Callable[[], Sequence[Sight]]
+    ask: str  # the flag that brings it in, for "next look": `--trace FILE`
+    cost: str  # what a look costs: "reads a file", "watches for the window"

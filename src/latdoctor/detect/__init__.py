@@ -1,0 +1,1 @@
+"""Statistics over evidence: series and distributions become derived readings."""

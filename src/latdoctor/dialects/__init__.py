@@ -1,0 +1,1 @@
+"""Servers and exporters as data: their metric names mapped to our signals."""

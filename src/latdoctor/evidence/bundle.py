@@ -1,0 +1,67 @@
+"""Bundles: the raw artifacts of one look, in memory, as a folder, or as a .tar.zst.
+
+A live look and a replayed one are the same Bundle, and everything after it is pure; so they give the same diagnosis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from latdoctor.errors import SourceError
+from latdoctor.evidence.model import Gap, Window
+
+# Nothing that is read whole may be larger than this; a trace has a limit of its own.
+MAX_ARTIFACT = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One raw thing as it was found: a metrics page, a trace, a log.
+
+    `group` binds artifacts that are read together (the first and the last page of one server); `source` says where
+    it came from, for people (`http://127.0.0.1:8000/metrics`, `trace.json.gz`); `taken_at` is unix seconds UTC.
+    """
+
+    name: str
+    collector: str
+    group: str
+    source: str
+    taken_at: float
+    content: bytes | Path
+
+    def read(self, limit: int = MAX_ARTIFACT) -> bytes:
+        """The raw bytes. Raises SourceError where the file cannot be read or is larger than `limit` bytes."""
+        if isinstance(self.content, bytes):
+            return self.content
+        try:
+            size = self.content.stat().st_size
+            if size > limit:
+                raise SourceError(
+                    f"{size >> 20} MiB is more than the {limit >> 20} MiB that is read at most",
+                    where=self.source,
+                    next_step="give the part of it that covers the incident",
+                )
+            return self.content.read_bytes()
+        except OSError as error:
+            raise SourceError(f"cannot be read: {error.strerror}", where=self.source) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the user told about the target, kept in the bundle so that a replay answers alike."""
+
+    target: str
+    slo_p99: float | None = None  # seconds
+    slo_error_ratio: float | None = None  # 0..1
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Everything one look brought back; `gaps` are what it could not bring."""
+
+    context: Context
+    window: Window
+    artifacts: tuple[Artifact, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    folder: Path | None = field(default=None, compare=False)

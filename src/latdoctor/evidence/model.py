@@ -1,0 +1,187 @@
+"""The forms of evidence, frozen: readings, series, distributions, events and gaps.
+
+A Reading, Series or Distribution belongs to one signal of the catalogue and one subject; each carries its window and
+its Origin, so that a person can go and look. What could not be seen is a Gap, never a zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+Value = float | str
+Labels = tuple[tuple[str, str], ...]
+
+
+class Origin(Struct, frozen=True):
+    """Where something was read: the artifact's name in its bundle, and the place in it."""
+
+    artifact: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.artifact} ({self.place})" if self.place else self.artifact
+
+
+class Window(Struct, frozen=True):
+    """The time that a piece of evidence speaks of, unix seconds UTC; None where the source does not tell."""
+
+    start: float | None = None
+    end: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.start is None or self.end is None else self.end - self.start
+
+
+class Subject(Struct, frozen=True):
+    """What something was measured on (`gpu/0`, `model/densenet`), and what that is part of or runs on."""
+
+    id: str
+    parent: str | None = None
+
+
+class Reading(Struct, frozen=True):
+    """One value of a signal in base units (see units.py), or a text for signals of unit `text`."""
+
+    signal: str
+    subject: str
+    value: Value
+    origin: Origin
+    window: Window = Window()
+    labels: Labels = ()
+    note: str = ""  # what a reader must know: "lifetime average", "interpolated within a bucket of 0.3–0.5 s"
+
+
+class Series(Struct, frozen=True):
+    """Samples of a signal over time; `times` are unix seconds, ascending, as long as `values`."""
+
+    signal: str
+    subject: str
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+    origin: Origin
+    labels: Labels = ()
+
+
+class Bucket(Struct, frozen=True):
+    """`count` observations in (low, high]; low equals high for a value known exactly."""
+
+    low: float
+    high: float
+    count: float
+
+
+class Distribution(Struct, frozen=True):
+    """How the observations of a signal spread over a window. `total` is their sum where the source tells it."""
+
+    signal: str
+    subject: str
+    buckets: tuple[Bucket, ...]
+    origin: Origin
+    total: float | None = None
+    window: Window = Window()
+    labels: Labels = ()
+    note: str = ""
+
+    @property
+    def count(self) -> float:
+        return sum(bucket.count for bucket in self.buckets)
+
+
+class Event(Struct, frozen=True):
+    """Something that happened: an Xid line, a CUDA error. `fields` are what was parsed out of it."""
+
+    signal: str
+    subject: str
+    origin: Origin
+    fields: Annotated[dict[str, Value], Meta(description="parsed parts, e.g. code, pci")] = {}
+    time: float | None = None
+    text: str = ""
+
+
+class Gap(Struct, frozen=True):
+    """What could not be seen, why, and which signals that hides (for one subject, or for all)."""
+
+    source: str
+    reason: str
+    signals: tuple[str, ...] = ()
+    subject: str | None = None
+    next_step: str = ""
+    origin: Origin | None = None
+
+
+class Evidence(Struct, frozen=True, dict=True):
+    """Everything seen and everything known not to have been seen. `looked` names event signals searched for.
+
+    An event signal in `looked` without events is a count of zero; one that is absent from it is unknown.
+    """
+
+    subjects: tuple[Subject, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    series: tuple[Series, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
+    events: tuple[Event, ...] = ()
+    looked: tuple[tuple[str, str], ...] = ()  # (event signal, subject)
+    gaps: tuple[Gap, ...] = ()
+
+    @classmethod
+    def merge(cls, parts: Iterable[Evidence]) -> Evidence:
+        """All parts as one, in their order; a subject declared twice keeps the first parent it was given."""
+        seen = list(parts)
+        subjects: dict[str, Subject] = {}
+        for subject in (subject for part in seen for subject in part.subjects):
+            if subject.id not in subjects or subjects[subject.id].parent is None:
+                subjects[subject.id] = subject
+        return cls(
+            subjects=tuple(subjects.values()),
+            readings=tuple(x for part in seen for x in part.readings),
+            series=tuple(x for part in seen for x in part.series),
+            distributions=tuple(x for part in seen for x in part.distributions),
+            events=tuple(x for part in seen for x in part.events),
+            looked=tuple(dict.fromkeys(x for part in seen for x in part.looked)),
+            gaps=tuple(dict.fromkeys(x for part in seen for x in part.gaps)),
+        )
+
+    @cached_property
+    def parents(self) -> Mapping[str, str | None]:
+        return {subject.id: subject.parent for subject in self.subjects}
+
+    @cached_property
+    def readings_by_signal(self) -> Mapping[str, tuple[Reading, ...]]:
+        grouped: dict[str, list[Reading]] = {}
+        for reading in self.readings:
+            grouped.setdefault(reading.signal, []).append(reading)
+        return {signal: tuple(found) for signal, found in grouped.items()}
+
+    @cached_property
+    def gaps_by_signal(self) -> Mapping[str, tuple[Gap, ...]]:
+        grouped: dict[str, list[Gap]] = {}
+        for gap in self.gaps:
+            for signal in gap.signals:
+                grouped.setdefault(signal, []).append(gap)
+        return {signal: tuple(found) for signal, found in grouped.items()}
+
+    def lineage(self, subject: str) -> tuple[str, ...]:
+        """`subject` and its declared ancestors, nearest first; a loop in the declarations ends the walk."""
+        found: list[str] = []
+        current: str | None = subject
+        while current is not None and current not in found:
+            found.append(current)
+            current = self.parents.get(current)
+        return tuple(found)
+
+
+def is_unknown(value: Value) -> bool:
+    """NaN and infinities are unknown everywhere; texts and finite numbers are known."""
+    return not isinstance(value, str) and not math.isfinite(value)
+
+
+def to_json(value: object) -> bytes:
+    """Canonical JSON: sorted keys, so that equal values give equal bytes."""
+    return msgspec.json.encode(value, order="sorted")

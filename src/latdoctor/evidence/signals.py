@@ -1,0 +1,66 @@
+"""The signal catalogue: every quantity latdoctor speaks of, as data in `catalogue/*.yaml`.
+
+A row is `name: {unit, tier, says}` with an optional `kind`; adding a signal is adding a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from latdoctor.errors import DefinitionError, Problem
+from latdoctor.units import Unit, unit
+from latdoctor.yamlfile import Fields, load
+
+TIERS = ("infrastructure", "framework", "application")
+KINDS = ("value", "distribution", "event", "flag", "text", "p-value")
+
+_FOLDER = Path(__file__).parent / "catalogue"
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One catalogued quantity. Values are kept in the base of `unit`'s dimension."""
+
+    id: str
+    unit: Unit
+    kind: str  # one of KINDS; flags are 0 or 1, p-values come from a statistical test
+    tier: str
+    says: str
+
+    @property
+    def dimension(self) -> str:
+        return self.unit.dimension
+
+
+@cache
+def catalogue() -> Mapping[str, Signal]:
+    """Every signal by its id. Raises DefinitionError with all problems of the catalogue's files."""
+    problems: list[Problem] = []
+    found: dict[str, Signal] = {}
+    for path in sorted(_FOLDER.glob("*.yaml")):
+        root = load(path)
+        rows = root.value if isinstance(root.value, dict) else {}
+        for name, node in rows.items():
+            if name in found:
+                problems.append(Problem(node.where, f"the signal {name!r} is catalogued twice"))
+            found[name] = _signal(name, Fields(node, problems, f"signal {name}"))
+    if problems:
+        raise DefinitionError(problems)
+    return found
+
+
+def _signal(name: str, fields: Fields) -> Signal:
+    kind = fields.choice("kind", KINDS, "value")
+    default = {"text": "text"}.get(kind, "count")
+    row = Signal(
+        id=name,
+        unit=fields.scalar("unit", unit, unit(default)),
+        kind=kind,
+        tier=fields.choice("tier", TIERS, TIERS[0], required=True),
+        says=fields.text("says", required=True),
+    )
+    fields.finish()
+    return row

@@ -1,0 +1,1 @@
+"""Renderers of a diagnosis: console, JSON, Markdown."""

@@ -1,0 +1,184 @@
+"""Strict YAML: no aliases, no duplicate keys, bounded size and depth; every value knows its file and line.
+
+Reading is apart from meaning: `load` gives a tree of Nodes, and `Fields` takes a mapping apart key by key while it
+gathers every problem, so that one run reports all that is wrong in a set of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from latdoctor.errors import DefinitionError, Problem
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 24
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A YAML value with its place: a str (every scalar is kept as written), a list or a mapping of Nodes."""
+
+    value: str | tuple[Node, ...] | dict[str, Node]
+    where: str
+
+    @property
+    def text(self) -> str | None:
+        return self.value if isinstance(self.value, str) else None
+
+
+def load(path: Path) -> Node:
+    """The document in `path`. Raises DefinitionError for anything that is not strict YAML."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DefinitionError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
+    return parse(raw, str(path))
+
+
+def parse(raw: bytes, name: str) -> Node:
+    """The document in `raw`, called `name` in messages. Raises DefinitionError."""
+    if len(raw) > MAX_BYTES:
+        raise DefinitionError([Problem(name, f"larger than {MAX_BYTES} bytes")])
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DefinitionError([Problem(name, f"not UTF-8 at byte {error.start}")]) from error
+    try:
+        _refuse_aliases_and_depth(text, name)
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        raise DefinitionError([Problem(f"{name}:{_line(error.problem_mark)}", f"not valid YAML: {error.problem}")]) from error
+    except yaml.YAMLError as error:
+        raise DefinitionError([Problem(name, f"not valid YAML: {error}")]) from error
+    if root is None:
+        raise DefinitionError([Problem(name, "the file is empty")])
+    problems: list[Problem] = []
+    node = _convert(root, name, problems)
+    if problems:
+        raise DefinitionError(problems)
+    return node
+
+
+def _line(mark: yaml.Mark | None) -> int:
+    return mark.line + 1 if mark else 1
+
+
+def _refuse_aliases_and_depth(text: str, name: str) -> None:
+    """Looks at the event stream first, so that a bomb is refused before anything is built from it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        where = f"{name}:{_line(event.start_mark)}"
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise DefinitionError([Problem(where, "aliases and anchors are not allowed")])
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise DefinitionError([Problem(where, f"nested deeper than {MAX_DEPTH} levels")])
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _convert(node: yaml.Node, name: str, problems: list[Problem]) -> Node:
+    where = f"{name}:{_line(node.start_mark)}"
+    if isinstance(node, yaml.ScalarNode):
+        return Node(str(node.value), where)
+    if isinstance(node, yaml.SequenceNode):
+        return Node(tuple(_convert(child, name, problems) for child in node.value), where)
+    fields: dict[str, Node] = {}
+    for key_node, value_node in node.value:
+        key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
+        place = f"{name}:{_line(key_node.start_mark)}"
+        if not key:
+            problems.append(Problem(place, "a key must be a plain word"))
+        elif key in fields:
+            problems.append(Problem(place, f"the key {key!r} stands twice"))
+        else:
+            fields[key] = _convert(value_node, name, problems)
+    return Node(fields, where)
+
+
+class Fields:
+    """Takes a mapping apart. Wrong or missing values are added to `problems` and stand in as the default."""
+
+    def __init__(self, node: Node, problems: list[Problem], what: str) -> None:
+        self._what = what
+        self._problems = problems
+        self._taken: set[str] = set()
+        self.where = node.where
+        self._fields: dict[str, Node] = node.value if isinstance(node.value, dict) else {}
+        if not isinstance(node.value, dict):
+            self.problem(node.where, f"{what} must be a mapping")
+
+    def problem(self, where: str, what: str) -> None:
+        self._problems.append(Problem(where, what))
+
+    def node(self, key: str, *, required: bool = False) -> Node | None:
+        """The value of `key` as it stands, or None."""
+        self._taken.add(key)
+        found = self._fields.get(key)
+        if found is None and required:
+            self.problem(self.where, f"{self._what} lacks {key!r}")
+        return found
+
+    def scalar(self, key: str, convert: Callable[[str], T], default: T, *, required: bool = False) -> T:
+        """The scalar `key` through `convert`, whose ValueError becomes a problem at the value's line."""
+        found = self.node(key, required=required)
+        if found is None:
+            return default
+        if found.text is None:
+            self.problem(found.where, f"{key!r} must be a single value")
+            return default
+        try:
+            return convert(found.text)
+        except ValueError as error:
+            self.problem(found.where, f"{key}: {error}")
+            return default
+
+    def text(self, key: str, default: str = "", *, required: bool = False) -> str:
+        return self.scalar(key, str, default, required=required)
+
+    def choice(self, key: str, allowed: tuple[str, ...], default: str, *, required: bool = False) -> str:
+        return self.scalar(key, lambda text: one_of(text, allowed), default, required=required)
+
+    def flag(self, key: str) -> bool:
+        return self.scalar(key, lambda text: one_of(text, ("true", "false")) == "true", False)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of scalars; empty where absent."""
+        found = self.node(key)
+        if found is None:
+            return ()
+        if not isinstance(found.value, tuple) or any(item.text is None for item in found.value):
+            self.problem(found.where, f"{key!r} must be a list of single values")
+            return ()
+        return tuple(item.text or "" for item in found.value)
+
+    def items(self, key: str) -> Iterator[tuple[str, Node]]:
+        """The entries of the mapping `key`; none where absent."""
+        found = self.node(key)
+        if found is None:
+            return
+        if not isinstance(found.value, dict):
+            self.problem(found.where, f"{key!r} must be a mapping")
+            return
+        yield from found.value.items()
+
+    def finish(self) -> None:
+        """Reports every key that nobody asked for."""
+        for key, node in self._fields.items():
+            if key not in self._taken:
+                self.problem(node.where, f"{self._what} has an unknown key {key!r}")
+
+
+def one_of(text: str, allowed: tuple[str, ...]) -> str:
+    """`text` if it is among `allowed`. Raises ValueError naming them."""
+    if text not in allowed:
+        raise ValueError(f"{text!r} is not one of {', '.join(allowed)}")
+    return text
