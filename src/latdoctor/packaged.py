@@ -17,6 +17,4 @@ def folder(name: str) -> Path:
     for candidate in (_PACKAGE / "_data" / name, _PACKAGE.parent.parent / name):
         if candidate.is_dir():
             return candidate
-    raise OperationError(
-        f"the shipped {name}/ folder is missing", where=str(_PACKAGE), next_step="reinstall latdoctor"
-    )
+    raise OperationError(f"the shipped {name}/ folder is missing", where=str(_PACKAGE), next_step="reinstall latdoctor")

@@ -54,7 +54,9 @@ def parse(raw: bytes, name: str) -> Node:
         _refuse_aliases_and_depth(text, name)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        raise DefinitionError([Problem(f"{name}:{_line(error.problem_mark)}", f"not valid YAML: {error.problem}")]) from error
+        raise DefinitionError(
+            [Problem(f"{name}:{_line(error.problem_mark)}", f"not valid YAML: {error.problem}")]
+        ) from error
     except yaml.YAMLError as error:
         raise DefinitionError([Problem(name, f"not valid YAML: {error}")]) from error
     if root is None:
@@ -66,8 +68,9 @@ def parse(raw: bytes, name: str) -> Node:
     return node
 
 
-def _line(mark: yaml.Mark | None) -> int:
-    return mark.line + 1 if mark else 1
+def _line(mark: object) -> int:
+    """The line of one of PyYAML's marks (it has two kinds, and None where it cannot tell)."""
+    return int(getattr(mark, "line", 0)) + 1
 
 
 def _refuse_aliases_and_depth(text: str, name: str) -> None:
