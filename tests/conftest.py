@@ -1,0 +1,20 @@
+"""Fixtures every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def samples() -> Path:
+    """The folder of other people's sample files; absent locally it skips, absent in CI it fails."""
+    named = os.environ.get("LATDOCTOR_SAMPLES", "")
+    if named and Path(named).is_dir():
+        return Path(named)
+    reason = "LATDOCTOR_SAMPLES does not name the folder of sample files"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
