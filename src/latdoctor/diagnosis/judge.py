@@ -1,0 +1,124 @@
+"""Findings judged on the evidence: each becomes a Check that fired, is clear, or could not be evaluated, and why.
+
+A finding is judged per subject. It holds if it holds for any, fails only if it fails for every expected one, and is
+unknown otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from latdoctor.diagnosis.result import Check
+from latdoctor.diagnosis.rules import Finding, RuleSet
+from latdoctor.evidence.conditions import SLO_TERMS, signals_of
+from latdoctor.evidence.judging import FAILS, HOLDS, UNKNOWN, Facts, Truth, candidates, evaluate, show
+from latdoctor.evidence.signals import catalogue
+
+FIRED, CLEAR, NOT_EVALUATED, NOT_APPLICABLE = "fired", "clear", "not-evaluated", "not-applicable"
+
+_PLACE = re.compile(r"\{([\w.]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A source that may show certain signals: how to ask for it and what the look costs."""
+
+    name: str
+    ask: str
+    cost: str
+    signals: frozenset[str]
+
+
+def judge(rules: RuleSet, facts: Facts, providers: tuple[Provider, ...]) -> tuple[Check, ...]:
+    """Every finding of `rules` as a Check, in the order of their ids."""
+    return tuple(_check(finding, facts, providers) for finding in rules.findings)
+
+
+def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> Check:
+    if _not_applicable(finding, facts):
+        return _made(finding, NOT_APPLICABLE, {}, reason="does not apply to this target")
+    truths = {subject: evaluate(finding.when, subject, facts) for subject in candidates(finding.when, facts)}
+    holding = {subject: truth for subject, truth in truths.items() if truth.status == HOLDS}
+    if holding:
+        return _made(finding, FIRED, holding, facts=facts)
+    if truths and all(truth.status == FAILS for truth in truths.values()):
+        return _made(finding, CLEAR, truths, facts=facts)
+    unknown = {subject: truth for subject, truth in truths.items() if truth.status == UNKNOWN}
+    return _made(finding, NOT_EVALUATED, unknown, reason=_reason(finding, unknown, facts, providers))
+
+
+def _not_applicable(finding: Finding, facts: Facts) -> bool:
+    """Only on positive proof: the condition must hold wherever it can be judged."""
+    condition = finding.not_applicable_when
+    if condition is None:
+        return False
+    truths = [evaluate(condition, subject, facts) for subject in candidates(condition, facts)]
+    return bool(truths) and all(truth.status == HOLDS for truth in truths)
+
+
+def _made(
+    finding: Finding, status: str, truths: Mapping[str, Truth], *, reason: str = "", facts: Facts | None = None
+) -> Check:
+    evaluated = status in (FIRED, CLEAR)
+    # The subject that speaks loudest stands first: its numbers are the ones that `says` shows.
+    ordered = sorted(truths, key=lambda subject: -truths[subject].ln_lambda) if evaluated else list(truths)
+    return Check(
+        id=finding.id,
+        status=status,
+        says=_says(finding.says, ordered[0], facts) if facts and ordered else _bare(finding.says),
+        tier=finding.tier,
+        kind=finding.kind,
+        severity=finding.severity,
+        required=finding.required,
+        subjects=tuple(ordered),
+        ln_lambda=max((truth.ln_lambda for truth in truths.values()), default=0.0) if evaluated else 0.0,
+        atoms=tuple(atom for subject in ordered for atom in truths[subject].atoms),
+        reason=reason,
+    )
+
+
+def _says(template: str, subject: str, facts: Facts) -> str:
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in SLO_TERMS:
+            value = facts.slo.get(name)
+            return "unknown" if value is None else show("latency.p99" if name == "slo.p99" else "error.ratio", value)
+        if catalogue()[name].kind == "event":
+            return _event_text(name, subject, facts)
+        for owner in facts.evidence.lineage(subject):
+            for reading in facts.evidence.readings_by_signal.get(name, ()):
+                if reading.subject == owner:
+                    return show(name, reading.value)
+        return "unknown"
+
+    return _PLACE.sub(fill, template)
+
+
+def _event_text(name: str, subject: str, facts: Facts) -> str:
+    lineage = facts.evidence.lineage(subject)
+    texts = [event.text for event in facts.evidence.events if event.signal == name and event.subject in lineage]
+    return texts[0] if texts else "none"
+
+
+def _bare(template: str) -> str:
+    """The statement without numbers, for a check that was not evaluated: `{name}` reads as the signal's name."""
+    return _PLACE.sub(lambda match: match[1], template)
+
+
+def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, providers: tuple[Provider, ...]) -> str:
+    missing = {name for truth in unknown.values() for name in truth.missing} or set(signals_of(finding.when))
+    said: dict[str, None] = {}
+    for name in sorted(missing):
+        gaps = facts.evidence.gaps_by_signal.get(name, ())
+        if name in SLO_TERMS:
+            said["no SLO given (--slo 500ms)"] = None
+        elif name == "baseline":
+            said["no baseline given (--baseline FILE)"] = None
+        elif gaps:
+            said.update(dict.fromkeys(gap.reason for gap in gaps[:2]))
+        else:
+            asks = [provider.ask for provider in providers if name in provider.signals]
+            said[f"{name} not seen" + (f" (try {' or '.join(asks)})" if asks else "")] = None
+    return "; ".join(list(said)[:3])

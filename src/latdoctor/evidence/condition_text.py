@@ -1,0 +1,206 @@
+"""The parser of the condition language; `conditions.py` shows the language and holds its types."""
+
+from __future__ import annotations
+
+import re
+
+from latdoctor.errors import Problem
+from latdoctor.evidence.conditions import (
+    OPERATORS,
+    SLO_TERMS,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Constant,
+    CountTerm,
+    Not,
+    Prefer,
+    Reference,
+    SignalTerm,
+)
+from latdoctor.evidence.model import Labels, Value
+from latdoctor.evidence.signals import Signal, catalogue
+from latdoctor.units import BARE_DIMENSIONS, Quantity, parse_quantity, parse_share
+from latdoctor.yamlfile import Fields, Node
+
+
+def parse_condition(node: Node, problems: list[Problem]) -> Condition | None:
+    """The condition written at `node`; what is wrong with it is added to `problems`."""
+    if node.text is not None:
+        return _comparison(node.text, node.where, problems)
+    if not isinstance(node.value, dict) or not node.value:
+        problems.append(Problem(node.where, "a condition is a comparison, or one of all, any, not, prefer, is"))
+        return None
+    return _combined(Fields(node, problems, "condition"), next(iter(node.value)), problems)
+
+
+def _combined(fields: Fields, kind: str, problems: list[Problem]) -> Condition | None:
+    built: Condition | None = None
+    if kind in ("all", "any"):
+        parts = _parts(fields, kind, problems)
+        if parts:
+            built = AllOf(parts) if kind == "all" else AnyOf(parts)
+    elif kind == "not":
+        part = _part(fields, "not", problems)
+        built = Not(part) if part else None
+    elif kind == "prefer":
+        first, otherwise = _part(fields, "prefer", problems), _part(fields, "otherwise", problems)
+        built = Prefer(first, otherwise) if first and otherwise else None
+    elif kind == "is":
+        built = _sure(fields, problems)
+    fields.finish()
+    return built
+
+
+def _part(fields: Fields, key: str, problems: list[Problem]) -> Condition | None:
+    node = fields.node(key, required=True)
+    return parse_condition(node, problems) if node else None
+
+
+def _parts(fields: Fields, key: str, problems: list[Problem]) -> tuple[Condition, ...]:
+    node = fields.node(key)
+    if node is None or not isinstance(node.value, tuple) or not node.value:
+        problems.append(Problem(fields.where, f"{key!r} takes a list of conditions"))
+        return ()
+    parsed = [parse_condition(item, problems) for item in node.value]
+    return tuple(part for part in parsed if part is not None)
+
+
+def _sure(fields: Fields, problems: list[Problem]) -> Condition | None:
+    node = fields.node("is", required=True)
+    bounds = fields.texts("sure")
+    inner = _comparison(node.text or "", node.where, problems) if node else None
+    if inner is None:
+        return None
+    try:
+        clear, certain = (_constant_number(text, catalogue()[inner.left.signal]) for text in bounds)
+    except ValueError as error:
+        problems.append(Problem(fields.where, f"sure takes two quantities, [clear, certain]: {error}"))
+        return None
+    rising = inner.operator in (">", ">=")
+    limit = inner.right.values[0] if isinstance(inner.right, Constant) else None
+    if inner.operator not in ("<", "<=", ">", ">=") or not isinstance(limit, float):
+        problems.append(Problem(fields.where, "sure goes with < <= > >= and a constant limit"))
+        return None
+    if not (clear < limit < certain if rising else certain < limit < clear):
+        problems.append(Problem(fields.where, f"sure: the limit of {inner.text!r} must lie between clear and certain"))
+        return None
+    return Comparison(inner.left, inner.operator, inner.right, inner.text, sure=(clear, certain))
+
+
+_COUNT = re.compile(r"count\(\s*([\w.]+)\s*(?:,\s*(\w+)\s+(in|not in)\s*(\[[^\]]*\])\s*)?\)")
+_SIGNAL = re.compile(r"([A-Za-z][\w.]*)(?:\{([^}]*)\})?")
+_OPERATOR = re.compile(r"\s*(<=|>=|!=|<|>|=|in\b|within\s+(\S+)\s+of\b)\s*")
+_FACTOR = re.compile(r"([\d.]+)\s*x\s+")
+
+
+def _comparison(text: str, where: str, problems: list[Problem]) -> Comparison | None:
+    try:
+        return _parse_comparison(text)
+    except ValueError as error:
+        problems.append(Problem(where, f"{text!r}: {error}"))
+        return None
+
+
+def _parse_comparison(text: str) -> Comparison:
+    stripped = text.strip()
+    left, signal, end = _parse_left(stripped)
+    match = _OPERATOR.match(stripped, end)
+    if not match:
+        raise ValueError(f"expected one of {' '.join(OPERATORS)} after {stripped[:end]!r}")
+    operator = match[1].split()[0]
+    rest = stripped[match.end() :]
+    if operator == "in":
+        if not (rest.startswith("[") and rest.endswith("]")):
+            raise ValueError("`in` takes a list such as [48, 79]")
+        values = tuple(_constant(item.strip(), signal) for item in rest[1:-1].split(",") if item.strip())
+        return Comparison(left, operator, Constant(values, rest), stripped)
+    tolerance = parse_share(match[2]) if operator == "within" else 0.0
+    right = _parse_right(rest, signal)
+    _check_kinds(signal, operator, right)
+    return Comparison(left, operator, right, stripped, tolerance=tolerance)
+
+
+def _parse_left(text: str) -> tuple[SignalTerm | CountTerm, Signal, int]:
+    counted = _COUNT.match(text)
+    if counted:
+        signal = _known(counted[1])
+        if signal.kind != "event":
+            raise ValueError(f"count() takes an event signal, {signal.id} is a {signal.kind}")
+        return _count_term(counted), catalogue()[signal.id], counted.end()
+    named = _SIGNAL.match(text)
+    if not named:
+        raise ValueError("expected a signal on the left")
+    signal = _known(named[1])
+    if signal.kind in ("event", "distribution"):
+        raise ValueError(f"{signal.id} is a {signal.kind}: compare a value of it (count(…), {signal.id}.p99)")
+    return SignalTerm(signal.id, _labels(named[2])), signal, named.end()
+
+
+def _count_term(match: re.Match[str]) -> CountTerm:
+    if not match[2]:
+        return CountTerm(match[1])
+    items = [item.strip() for item in match[4][1:-1].split(",") if item.strip()]
+    return CountTerm(match[1], match[2], tuple(_number_or_text(item) for item in items), match[3] == "not in")
+
+
+def _labels(text: str | None) -> Labels:
+    pairs = [pair.partition("=") for pair in (text or "").split(",") if pair.strip()]
+    if any(not sign for _, sign, _ in pairs):
+        raise ValueError("a label filter reads {label=value}")
+    return tuple(sorted((key.strip(), value.strip()) for key, _, value in pairs))
+
+
+def _known(name: str) -> Signal:
+    found = catalogue().get(name)
+    if found is None:
+        raise ValueError(f"{name!r} is not in the signal catalogue")
+    return found
+
+
+def _parse_right(text: str, signal: Signal) -> Reference | Constant:
+    match = _FACTOR.match(text)
+    factor, rest = (float(match[1]), text[match.end() :]) if match else (1.0, text)
+    name = rest.strip()
+    if name in ("baseline", "before"):
+        return Reference(name, factor)
+    if name in SLO_TERMS:
+        if SLO_TERMS[name] != signal.dimension:
+            raise ValueError(f"{name} is a {SLO_TERMS[name]}, {signal.id} is a {signal.dimension}")
+        return Reference(name, factor)
+    if name in catalogue():
+        other = catalogue()[name]
+        if other.dimension != signal.dimension or other.kind in ("event", "distribution"):
+            raise ValueError(f"{signal.id} and {name} cannot be compared ({signal.dimension}, {other.dimension})")
+        return Reference(name, factor)
+    if match:
+        raise ValueError(f"after 'N x' expected baseline, before, an slo term or a signal, not {name!r}")
+    return Constant((_constant(name, signal),), name)
+
+
+def _constant(text: str, signal: Signal) -> Value:
+    return text if signal.kind == "text" else _constant_number(text, signal)
+
+
+def _constant_number(text: str, signal: Signal) -> float:
+    quantity: Quantity = parse_quantity(text)
+    expected = "count" if signal.kind in ("event", "flag") else signal.dimension
+    bare = quantity.dimension == "count" and expected in BARE_DIMENSIONS
+    if quantity.dimension != expected and not bare:
+        raise ValueError(f"{text!r} is a {quantity.dimension}, {signal.id} is a {expected}")
+    return quantity.value
+
+
+def _number_or_text(text: str) -> Value:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _check_kinds(signal: Signal, operator: str, right: Reference | Constant) -> None:
+    if signal.kind == "text" and (operator not in ("=", "!=") or isinstance(right, Reference)):
+        raise ValueError(f"{signal.id} is a text: compare it with = != or in")
+    if signal.kind == "p-value" and operator not in ("<", "<="):
+        raise ValueError(f"{signal.id} is a p-value: it can only be below a limit")

@@ -1,0 +1,127 @@
+"""The condition language: one small, total, side-effect free language for findings and, later, for verification.
+
+    gpu.busy_ratio < 50%                          batch.released{reason=timeout} > 1/s
+    latency.p99 > slo.p99                         latency.p99 > 1.5 x baseline
+    arrival.rate within 20% of before             server.backend = cpu
+    count(log.xid, code in [48, 63, 79]) > 0      gpu.name in [A100, H100]
+
+combined by `{all: […]}`, `{any: […]}`, `{not: …}` and `{prefer: …, otherwise: …}`; `{is: …, sure: [clear, certain]}`
+says from where to where a bounded quantity speaks. This module holds the types;
+`condition_text.py` parses them and `judging.py` evaluates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from latdoctor.evidence.model import Labels, Value
+from latdoctor.evidence.signals import catalogue
+
+OPERATORS = ("<=", ">=", "!=", "<", ">", "=", "in", "within")
+SLO_TERMS = {"slo.p99": "time", "slo.error_ratio": "ratio"}
+
+
+@dataclass(frozen=True, slots=True)
+class SignalTerm:
+    """The value of a signal, with an optional label filter."""
+
+    signal: str
+    labels: Labels = ()
+
+    def __str__(self) -> str:
+        chosen = ",".join(f"{key}={value}" for key, value in self.labels)
+        return f"{self.signal}{{{chosen}}}" if chosen else self.signal
+
+
+@dataclass(frozen=True, slots=True)
+class CountTerm:
+    """How many events of a signal have a field among the given values (any event where `field` is empty)."""
+
+    signal: str
+    field: str = ""
+    values: tuple[Value, ...] = ()
+    excluded: bool = False
+
+    def __str__(self) -> str:
+        if not self.field:
+            return f"count({self.signal})"
+        listed = ", ".join(f"{value:g}" if isinstance(value, float) else value for value in self.values)
+        return f"count({self.signal}, {self.field} {'not in' if self.excluded else 'in'} [{listed}])"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`factor` times another thing: a signal, or this signal's `baseline`, its value `before`, or an SLO term."""
+
+    of: str
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal: a quantity in base units, a text, or the list of an `in`."""
+
+    values: tuple[Value, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    left: SignalTerm | CountTerm
+    operator: str
+    right: Reference | Constant
+    text: str
+    tolerance: float = 0.0  # of `within`
+    sure: tuple[float, float] | None = None  # (clear, certain) in base units
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Prefer:
+    """`first` where it can be evaluated (it needs a baseline that may be absent), else `otherwise`."""
+
+    first: Condition
+    otherwise: Condition
+
+
+Condition = Comparison | AllOf | AnyOf | Not | Prefer
+
+
+def comparisons(condition: Condition) -> Iterator[Comparison]:
+    """Every comparison in `condition`, in reading order."""
+    match condition:
+        case Comparison():
+            yield condition
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from comparisons(part)
+        case Not(part):
+            yield from comparisons(part)
+        case Prefer(first, otherwise):
+            yield from comparisons(first)
+            yield from comparisons(otherwise)
+
+
+def signals_of(condition: Condition) -> tuple[str, ...]:
+    """The signals that `condition` speaks of, each once."""
+    found: dict[str, None] = {}
+    for comparison in comparisons(condition):
+        found[comparison.left.signal] = None
+        if isinstance(comparison.right, Reference) and comparison.right.of in catalogue():
+            found[comparison.right.of] = None
+    return tuple(found)

@@ -1,0 +1,263 @@
+"""Evaluating conditions over evidence, three-valued: holds, fails, or unknown. Unknown is never false.
+
+Beside the truth each evaluation gives ln λ, how much nearer the evidence is to the one side than to the other:
+λ = 1000^clip(ln(x/limit)/ln 1.5, −1, 1), linear to either side of the limit where `sure` bounds are given, 1000 or
+1/1000 for what is simply so or not, and for a p-value below its limit the bound of Sellke, Bayarri and Berger (2001),
+1/(−e·p·ln p), at most 1000; above its limit a p-value says nothing (λ = 1). `all` is the least, `any` the greatest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from latdoctor.evidence.conditions import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Constant,
+    CountTerm,
+    Not,
+    Prefer,
+    SignalTerm,
+    comparisons,
+)
+from latdoctor.evidence.model import Evidence, Origin, Reading, Value, is_unknown
+from latdoctor.evidence.signals import catalogue
+from latdoctor.units import format_value
+
+HOLDS, FAILS, UNKNOWN = "holds", "fails", "unknown"
+
+LN_MAX = math.log(1000)
+_LN_SPREAD = math.log(1.5)
+
+
+class Atom(Struct, frozen=True):
+    """One comparison as it was evaluated, for the reader: `GPU busy 7.9 % < 50 %` and where that was read."""
+
+    signal: str
+    subject: str
+    value: Value | None
+    shown: str  # the value with its unit
+    operator: str
+    limit: str  # the limit with its unit, and where it came from: "600 ms (1.5 x baseline 400 ms)"
+    status: str
+    origin: Origin | None = None
+    note: str = ""
+
+
+class Truth(Struct, frozen=True):
+    """The outcome for one subject. `missing` are the signals (or slo/baseline terms) that were unknown."""
+
+    status: str
+    ln_lambda: float = 0.0
+    atoms: tuple[Atom, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What conditions are evaluated over. `baseline` and `before` give a value per (signal, subject)."""
+
+    evidence: Evidence
+    slo: Mapping[str, float]
+    baseline: Mapping[tuple[str, str], float]
+    before: Mapping[tuple[str, str], float]
+
+
+def evaluate(condition: Condition, subject: str, facts: Facts) -> Truth:
+    """The truth of `condition` for `subject`, whose declared ancestors supply what it lacks itself."""
+    match condition:
+        case Comparison():
+            return _compare(condition, subject, facts)
+        case AllOf(parts):
+            return _all([evaluate(part, subject, facts) for part in parts])
+        case AnyOf(parts):
+            return _negated(_all([_negated(evaluate(part, subject, facts)) for part in parts]))
+        case Not(part):
+            return _negated(evaluate(part, subject, facts))
+        case Prefer(first, otherwise):
+            preferred = evaluate(first, subject, facts)
+            return preferred if preferred.status != UNKNOWN else evaluate(otherwise, subject, facts)
+
+
+def candidates(condition: Condition, facts: Facts) -> tuple[str, ...]:
+    """The subjects that `condition` can be judged on: those with evidence or a declared gap for one of its signals.
+
+    A subject whose descendant is a candidate is left to that descendant, which inherits from it.
+    """
+    evidence = facts.evidence
+    found: dict[str, None] = {}
+    for comparison in comparisons(condition):
+        left = comparison.left
+        if isinstance(left, CountTerm):
+            found.update(dict.fromkeys(event.subject for event in evidence.events if event.signal == left.signal))
+            found.update(dict.fromkeys(subject for signal, subject in evidence.looked if signal == left.signal))
+        else:
+            for reading in evidence.readings_by_signal.get(left.signal, ()):
+                found[reading.subject] = None
+        for gap in evidence.gaps_by_signal.get(left.signal, ()):
+            if gap.subject is not None:
+                found[gap.subject] = None
+    inner = {ancestor for subject in found for ancestor in evidence.lineage(subject)[1:]}
+    return tuple(subject for subject in found if subject not in inner)
+
+
+def _all(truths: list[Truth]) -> Truth:
+    known = [truth.ln_lambda for truth in truths if truth.status != UNKNOWN]
+    statuses = {truth.status for truth in truths}
+    status = FAILS if FAILS in statuses else UNKNOWN if UNKNOWN in statuses else HOLDS
+    return Truth(
+        status=status,
+        ln_lambda=min(known) if known and status != UNKNOWN else 0.0,
+        atoms=tuple(atom for truth in truths for atom in truth.atoms),
+        missing=tuple(dict.fromkeys(name for truth in truths for name in truth.missing)),
+    )
+
+
+def _negated(truth: Truth) -> Truth:
+    status = {HOLDS: FAILS, FAILS: HOLDS}.get(truth.status, UNKNOWN)
+    return Truth(status, -truth.ln_lambda, truth.atoms, truth.missing)
+
+
+def _compare(comparison: Comparison, subject: str, facts: Facts) -> Truth:
+    left = comparison.left
+    found = _count(left, subject, facts) if isinstance(left, CountTerm) else _reading(left, subject, facts)
+    limit, limit_text, missing = _limit(comparison, subject, facts)
+    if found is None or is_unknown(found.value):
+        return Truth(UNKNOWN, missing=(left.signal, *missing))
+    atom = Atom(
+        signal=str(left),
+        subject=found.subject,
+        value=found.value,
+        shown=show(left.signal, found.value),
+        operator=_operator_text(comparison),
+        limit=limit_text,
+        status=UNKNOWN,
+        origin=found.origin,
+        note=found.note,
+    )
+    if missing:
+        return Truth(UNKNOWN, atoms=(atom,), missing=missing)
+    true = _holds(comparison, found.value, limit)
+    status = HOLDS if true else FAILS
+    ln_lambda = _ln_lambda(comparison, found.value, limit[0], true)
+    judged = Atom(
+        atom.signal, atom.subject, atom.value, atom.shown, atom.operator, atom.limit, status, atom.origin, atom.note
+    )
+    return Truth(status, ln_lambda, (judged,))
+
+
+def show(signal: str, value: Value) -> str:
+    """A signal's value with its unit, for people."""
+    if isinstance(value, str):
+        return value
+    known = catalogue()[signal]
+    if known.kind == "flag":
+        return "yes" if value else "no"
+    return format_value(value, known.dimension)
+
+
+def _operator_text(comparison: Comparison) -> str:
+    if comparison.operator == "within":
+        return f"within {format_value(comparison.tolerance, 'ratio')} of"
+    return comparison.operator
+
+
+def _reading(term: SignalTerm, subject: str, facts: Facts) -> Reading | None:
+    """The reading of the subject itself or of its nearest ancestor that has one; the latest window wins."""
+    readings = facts.evidence.readings_by_signal.get(term.signal, ())
+    wanted = set(term.labels)
+    for owner in facts.evidence.lineage(subject):
+        own = [r for r in readings if r.subject == owner and wanted <= set(r.labels)]
+        if own:
+            return max(own, key=lambda r: (not is_unknown(r.value), -len(r.labels), r.window.end or 0.0))
+    return None
+
+
+def _count(term: CountTerm, subject: str, facts: Facts) -> Reading | None:
+    """How many matching events the subject and its ancestors have; None where nobody looked for them."""
+    lineage = facts.evidence.lineage(subject)
+    own = [e for e in facts.evidence.events if e.signal == term.signal and e.subject in lineage]
+    looked = any(signal == term.signal and owner in lineage for signal, owner in facts.evidence.looked)
+    if not own and not looked:
+        return None
+    matching = [e for e in own if not term.field or (e.fields.get(term.field) in term.values) != term.excluded]
+    origin = matching[0].origin if matching else Origin("", "none found")
+    note = matching[0].text if matching else ""
+    return Reading(term.signal, subject, float(len(matching)), origin, note=note)
+
+
+def _limit(comparison: Comparison, subject: str, facts: Facts) -> tuple[tuple[Value, ...], str, tuple[str, ...]]:
+    """The limit's values, its text with its source, and what was missing to know it."""
+    right = comparison.right
+    if isinstance(right, Constant):
+        return right.values, right.text, ()
+    signal = comparison.left.signal
+    times = "" if right.factor == 1.0 else f"{right.factor:g} x "
+    value, source = _referred(right.of, signal, subject, facts)
+    if value is None or is_unknown(value):
+        return (), f"{times}{source} (unknown)", (source,)
+    limit = value * right.factor if isinstance(value, float) else value
+    return (limit,), f"{show(signal, limit)} ({times}{source})", ()
+
+
+def _referred(name: str, signal: str, subject: str, facts: Facts) -> tuple[Value | None, str]:
+    if name in ("baseline", "before"):
+        known = facts.baseline if name == "baseline" else facts.before
+        return _remembered(known, signal, subject, facts), name
+    if name.startswith("slo."):
+        return facts.slo.get(name), name
+    reading = _reading(SignalTerm(name), subject, facts)
+    return (reading.value if reading else None), name
+
+
+def _remembered(known: Mapping[tuple[str, str], float], signal: str, subject: str, facts: Facts) -> float | None:
+    """The remembered value of this subject or an ancestor; of the only subject remembered where names changed."""
+    for owner in facts.evidence.lineage(subject):
+        if (signal, owner) in known:
+            return known[signal, owner]
+    others = [value for (name, _), value in known.items() if name == signal]
+    return others[0] if len(others) == 1 else None
+
+
+def _holds(comparison: Comparison, value: Value, limit: tuple[Value, ...]) -> bool:
+    operator = comparison.operator
+    if operator in ("in", "=", "!="):
+        return (value in limit) != (operator == "!=")
+    first = limit[0]
+    if isinstance(value, str) or isinstance(first, str):
+        return False
+    if operator == "within":
+        return abs(value - first) <= comparison.tolerance * abs(first)
+    return {"<": value < first, "<=": value <= first, ">": value > first, ">=": value >= first}[operator]
+
+
+def _ln_lambda(comparison: Comparison, value: Value, limit: Value, true: bool) -> float:
+    crisp = LN_MAX if true else -LN_MAX
+    if comparison.operator in ("in", "=", "!=", "within") or isinstance(value, str) or isinstance(limit, str):
+        return crisp
+    if catalogue()[comparison.left.signal].kind == "p-value":
+        return _ln_p(value) if true else 0.0
+    rising = comparison.operator in (">", ">=")
+    if comparison.sure is not None:
+        clear, certain = comparison.sure
+        edge = certain if (value > limit) == rising else clear
+        return (LN_MAX if edge == certain else -LN_MAX) * min(1.0, abs((value - limit) / (edge - limit)))
+    if limit <= 0:
+        return crisp
+    nearness = math.log(value / limit) / _LN_SPREAD if value > 0 else -math.inf
+    return max(-1.0, min(1.0, nearness if rising else -nearness)) * LN_MAX
+
+
+def _ln_p(p: float) -> float:
+    """Sellke, Bayarri and Berger: the most that a p-value can speak for the alternative, capped."""
+    if p <= 0:
+        return LN_MAX
+    if p >= 1 / math.e:
+        return 0.0
+    return min(LN_MAX, -math.log(-math.e * p * math.log(p)))
