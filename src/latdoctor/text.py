@@ -21,7 +21,8 @@ def clean(value: str, limit: int = 2000) -> str:
     """
     kept = _ESCAPES.sub("", value[: limit * 4])
     safe = "".join(" " if char in "\t\r\n" else char for char in kept if _is_safe(char))
-    return safe if len(safe) <= limit else safe[: limit - 1] + "…"
+    cut = len(safe) > limit or len(value) > limit * 4
+    return safe[: limit - 1] + "…" if cut else safe
 
 
 def _is_safe(char: str) -> bool:

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 
-_NUMBER = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*$")
+_NUMBER = re.compile(r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ _UNITS: dict[str, Unit] = {
     "/min": Unit("/min", "rate", 1 / 60),
     "/h": Unit("/h", "rate", 1 / 3600),
     "B/s": Unit("B/s", "throughput", 1.0),
+    "kB/s": Unit("kB/s", "throughput", 1e3),
     "MB/s": Unit("MB/s", "throughput", 1e6),
     "GB/s": Unit("GB/s", "throughput", 1e9),
     "count": Unit("count", "count", 1.0),
@@ -71,7 +72,7 @@ def unit(name: str) -> Unit:
 
 def parse_quantity(text: str) -> Quantity:
     """`1ms`, `5GiB`, `80%`, `1000/s`, `200` → a Quantity in base units. Raises ValueError."""
-    match = _NUMBER.match(text)
+    match = _NUMBER.match(text.strip())
     if not match:
         raise ValueError(f"{text!r} is not a quantity (a number with a unit, such as 1ms, 5GiB, 80%, 1000/s)")
     found = unit(match[2])
@@ -106,7 +107,7 @@ _SCALES = {"bytes": _BYTES, "frequency": _HERTZ, "throughput": _THROUGHPUT}
 
 def format_value(value: float, dimension: str) -> str:
     """A base value for a person's eye: three significant digits and the unit that fits."""
-    if math.isnan(value):
+    if not math.isfinite(value):
         return "unknown"
     if dimension == "time":
         return _format_time(value)
@@ -130,7 +131,7 @@ def _format_time(value: float) -> str:
 
 def _scaled(value: float, scale: tuple[tuple[float, str], ...]) -> str:
     for factor, name in scale:
-        if abs(value) >= factor:
+        if abs(value) >= factor * 0.9995:  # what rounds to one of a unit is shown in it: 1 s, not 1 000 ms
             return f"{_digits(value / factor)} {name}"
     factor, name = scale[-1]
     return f"0 {scale[0][1]}" if value == 0 else f"{_digits(value / factor)} {name}"

@@ -38,12 +38,23 @@ class Signal:
 @cache
 def catalogue() -> Mapping[str, Signal]:
     """Every signal by its id. Raises DefinitionError with all problems of the catalogue's files."""
+    return read_catalogue(_FOLDER)
+
+
+def read_catalogue(folder: Path) -> Mapping[str, Signal]:
+    """The signals of the YAML files in `folder`. Raises DefinitionError with all problems of all of them."""
     problems: list[Problem] = []
     found: dict[str, Signal] = {}
-    for path in sorted(_FOLDER.glob("*.yaml")):
-        root = load(path)
-        rows = root.value if isinstance(root.value, dict) else {}
-        for name, node in rows.items():
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            root = load(path)
+        except DefinitionError as error:
+            problems.extend(error.problems)
+            continue
+        if not isinstance(root.value, dict):
+            problems.append(Problem(root.where, "the file must be a mapping of signals"))
+            continue
+        for name, node in root.value.items():
             if name in found:
                 problems.append(Problem(node.where, f"the signal {name!r} is catalogued twice"))
             found[name] = _signal(name, Fields(node, problems, f"signal {name}"))
