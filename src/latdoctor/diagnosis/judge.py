@@ -12,13 +12,24 @@ from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Check
 from latdoctor.diagnosis.rules import Finding, RuleSet
-from latdoctor.evidence.conditions import SLO_TERMS, signals_of
-from latdoctor.evidence.judging import FAILS, HOLDS, UNKNOWN, Facts, Truth, candidates, evaluate, show
+from latdoctor.evidence.conditions import SLO_TERMS, CountTerm, SignalTerm, comparisons, signals_of
+from latdoctor.evidence.judging import (
+    FAILS,
+    HOLDS,
+    UNKNOWN,
+    Facts,
+    Truth,
+    candidates,
+    evaluate,
+    events_of,
+    reading_of,
+    show,
+)
 from latdoctor.evidence.signals import catalogue
 
 FIRED, CLEAR, NOT_EVALUATED, NOT_APPLICABLE = "fired", "clear", "not-evaluated", "not-applicable"
 
-_PLACE = re.compile(r"\{([\w.]+)\}")
+PLACE = re.compile(r"\{([\w.]+)(?::(\w+))?\}")  # {signal}, {slo.p99}, or {event signal:field}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,7 @@ def _made(
     return Check(
         id=finding.id,
         status=status,
-        says=_says(finding.says, ordered[0], facts) if facts and ordered else _bare(finding.says),
+        says=_says(finding, ordered[0], facts) if facts and ordered else _bare(finding.says),
         tier=finding.tier,
         kind=finding.kind,
         severity=finding.severity,
@@ -79,32 +90,35 @@ def _made(
     )
 
 
-def _says(template: str, subject: str, facts: Facts) -> str:
+def _says(finding: Finding, subject: str, facts: Facts) -> str:
     def fill(match: re.Match[str]) -> str:
-        name = match[1]
+        name, part = match[1], match[2]
         if name in SLO_TERMS:
             value = facts.slo.get(name)
             return "unknown" if value is None else show("latency.p99" if name == "slo.p99" else "error.ratio", value)
         if catalogue()[name].kind == "event":
-            return _event_text(name, subject, facts)
-        for owner in facts.evidence.lineage(subject):
-            for reading in facts.evidence.readings_by_signal.get(name, ()):
-                if reading.subject == owner:
-                    return show(name, reading.value)
-        return "unknown"
+            return _event_part(finding, name, part, subject, facts)
+        reading = reading_of(SignalTerm(name), subject, facts)
+        return show(name, reading.value) if reading else "unknown"
 
-    return _PLACE.sub(fill, template)
+    return PLACE.sub(fill, finding.says)
 
 
-def _event_text(name: str, subject: str, facts: Facts) -> str:
-    lineage = facts.evidence.lineage(subject)
-    texts = [event.text for event in facts.evidence.events if event.signal == name and event.subject in lineage]
-    return texts[0] if texts else "none"
+def _event_part(finding: Finding, name: str, part: str | None, subject: str, facts: Facts) -> str:
+    """A field (or the text) of the first event that the finding counts."""
+    for comparison in comparisons(finding.when):
+        term = comparison.left
+        if isinstance(term, CountTerm) and term.signal == name:
+            counted = events_of(term, subject, facts)
+            if counted:
+                value = counted[0].fields.get(part, "") if part else counted[0].text
+                return f"{value:g}" if isinstance(value, float) else value
+    return "none"
 
 
 def _bare(template: str) -> str:
     """The statement without numbers, for a check that was not evaluated: `{name}` reads as the signal's name."""
-    return _PLACE.sub(lambda match: match[1], template)
+    return PLACE.sub(lambda match: match[1], template)
 
 
 def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, providers: tuple[Provider, ...]) -> str:

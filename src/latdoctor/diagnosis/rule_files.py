@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from latdoctor.diagnosis.judge import PLACE
 from latdoctor.diagnosis.rules import FINDING_KINDS, SEVERITIES, STATUSES, Cause, Finding, RuleSet
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.condition_text import parse_condition
@@ -20,7 +21,6 @@ from latdoctor.yamlfile import Fields, Node, load
 T = TypeVar("T")
 
 _ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
-_PLACE = re.compile(r"\{([\w.]+)\}")
 
 
 @cache
@@ -176,8 +176,8 @@ def _identifier(text: str) -> str:
 
 
 def _template(text: str) -> str:
-    for name in _PLACE.findall(text):
-        if name not in catalogue() and name not in SLO_TERMS and name != "event":
+    for name, _ in PLACE.findall(text):
+        if name not in catalogue() and name not in SLO_TERMS:
             raise ValueError(f"{{{name}}} is not a signal of the catalogue")
     return text
 

@@ -26,7 +26,7 @@ from latdoctor.evidence.conditions import (
     SignalTerm,
     comparisons,
 )
-from latdoctor.evidence.model import Evidence, Origin, Reading, Value, is_unknown
+from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Value, is_unknown
 from latdoctor.evidence.signals import catalogue
 from latdoctor.units import format_value
 
@@ -126,7 +126,7 @@ def _negated(truth: Truth) -> Truth:
 
 def _compare(comparison: Comparison, subject: str, facts: Facts) -> Truth:
     left = comparison.left
-    found = _count(left, subject, facts) if isinstance(left, CountTerm) else _reading(left, subject, facts)
+    found = _count(left, subject, facts) if isinstance(left, CountTerm) else reading_of(left, subject, facts)
     limit, limit_text, missing = _limit(comparison, subject, facts)
     if found is None or is_unknown(found.value):
         return Truth(UNKNOWN, missing=(left.signal, *missing))
@@ -168,7 +168,7 @@ def _operator_text(comparison: Comparison) -> str:
     return comparison.operator
 
 
-def _reading(term: SignalTerm, subject: str, facts: Facts) -> Reading | None:
+def reading_of(term: SignalTerm, subject: str, facts: Facts) -> Reading | None:
     """The reading of the subject itself or of its nearest ancestor that has one; the latest window wins."""
     readings = facts.evidence.readings_by_signal.get(term.signal, ())
     wanted = set(term.labels)
@@ -181,15 +181,27 @@ def _reading(term: SignalTerm, subject: str, facts: Facts) -> Reading | None:
 
 def _count(term: CountTerm, subject: str, facts: Facts) -> Reading | None:
     """How many matching events the subject and its ancestors have; None where nobody looked for them."""
+    everything = events_of(CountTerm(term.signal), subject, facts)
     lineage = facts.evidence.lineage(subject)
-    own = [e for e in facts.evidence.events if e.signal == term.signal and e.subject in lineage]
     looked = any(signal == term.signal and owner in lineage for signal, owner in facts.evidence.looked)
-    if not own and not looked:
+    if not everything and not looked:
         return None
-    matching = [e for e in own if not term.field or (e.fields.get(term.field) in term.values) != term.excluded]
+    matching = events_of(term, subject, facts)
     origin = matching[0].origin if matching else Origin("", "none found")
     note = matching[0].text if matching else ""
     return Reading(term.signal, subject, float(len(matching)), origin, note=note)
+
+
+def events_of(term: CountTerm, subject: str, facts: Facts) -> tuple[Event, ...]:
+    """The events that `term` counts for the subject and its ancestors."""
+    lineage = facts.evidence.lineage(subject)
+    return tuple(
+        event
+        for event in facts.evidence.events
+        if event.signal == term.signal
+        and event.subject in lineage
+        and (not term.field or (event.fields.get(term.field) in term.values) != term.excluded)
+    )
 
 
 def _limit(comparison: Comparison, subject: str, facts: Facts) -> tuple[tuple[Value, ...], str, tuple[str, ...]]:
@@ -212,7 +224,7 @@ def _referred(name: str, signal: str, subject: str, facts: Facts) -> tuple[Value
         return _remembered(known, signal, subject, facts), name
     if name.startswith("slo."):
         return facts.slo.get(name), name
-    reading = _reading(SignalTerm(name), subject, facts)
+    reading = reading_of(SignalTerm(name), subject, facts)
     return (reading.value if reading else None), name
 
 

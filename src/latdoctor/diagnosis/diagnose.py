@@ -1,0 +1,74 @@
+"""From evidence to a Diagnosis: judge, rank, answer, verdict, next look. Pure: the same evidence, the same diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from latdoctor import __version__
+from latdoctor.diagnosis.answer import answer, rank, verdict, walk
+from latdoctor.diagnosis.judge import Provider, judge
+from latdoctor.diagnosis.network import Network
+from latdoctor.diagnosis.next_look import next_looks
+from latdoctor.diagnosis.result import SCHEMA_VERSION, Coverage, Diagnosis, Tool
+from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.evidence.bundle import Context
+from latdoctor.evidence.judging import Facts
+from latdoctor.evidence.model import Evidence, Window
+from latdoctor.evidence.signals import TIERS
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything a diagnosis starts from. `providers` tell where an unknown signal could be seen."""
+
+    context: Context
+    window: Window
+    evidence: Evidence
+    baseline: Mapping[tuple[str, str], float]
+    coverage: tuple[Coverage, ...] = ()
+    providers: tuple[Provider, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells one diagnosis of the same evidence from another: its id and the moment (RFC 3339 UTC)."""
+
+    run_id: str
+    at: str
+
+
+def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
+    """The diagnosis of `case` by `rules`."""
+    facts = Facts(case.evidence, slo_terms(case.context), case.baseline, {})
+    checks = judge(rules, facts, case.providers)
+    network = Network.of(rules, checks)
+    ranked = rank(rules, network, checks)
+    tiers = walk(checks, TIERS)
+    return Diagnosis(
+        schema_version=SCHEMA_VERSION,
+        tool=Tool("latdoctor", __version__),
+        run_id=stamp.run_id,
+        generated_at=stamp.at,
+        target=case.context.target,
+        window=case.window,
+        verdict=verdict(ranked, tiers, checks),
+        answer=answer(rules, network, ranked, checks),
+        causes=ranked,
+        tiers=tiers,
+        checks=checks,
+        next_looks=next_looks(rules, network, checks, _unread(case)),
+        coverage=case.coverage,
+        gaps=case.evidence.gaps,
+    )
+
+
+def slo_terms(context: Context) -> Mapping[str, float]:
+    """The SLO terms that are known."""
+    terms = {"slo.p99": context.slo_p99, "slo.error_ratio": context.slo_error_ratio}
+    return {name: value for name, value in terms.items() if value is not None}
+
+
+def _unread(case: Case) -> Sequence[Provider]:
+    read = {row.collector for row in case.coverage if row.status == "read"}
+    return [provider for provider in case.providers if provider.name not in read]

@@ -1,0 +1,189 @@
+"""The ranking: a two-layer noisy-OR network, summed exactly over small sets of causes.
+
+For a set C of causes a finding f is expected with P = 1 − (1 − leak)·Π(1 − w); what was seen of it weighs
+factor_f(C) = ln(λP + 1 − P), so that an unknown finding weighs nothing. score(C) = prior + evidence / T + rules_out.
+Sets of up to two causes are summed, sets of three over the likeliest causes where the best set leaves a specific
+finding unexplained. ∅ (nothing is wrong that we look for) and `other` (something outside the catalogue) compete.
+After QMR-DT (Shwe et al. 1991; Jaakkola and Jordan 1999 give the model and its exact sums).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from latdoctor.diagnosis.judge import CLEAR, FIRED, NOT_APPLICABLE
+from latdoctor.diagnosis.result import Check
+from latdoctor.diagnosis.rules import GROUNDING, Cause, Finding, RuleSet
+
+# With nothing known: one half that nothing is wrong, one tenth that it is something outside the catalogue.
+PRIOR_NONE = 0.5
+PRIOR_OTHER = 0.1
+RULED_OUT = math.log(1 / 50)
+THREE_AMONG = 20
+
+OTHER = "other"
+CauseSet = tuple[str, ...]
+NONE: CauseSet = ()
+OTHER_SET: CauseSet = (OTHER,)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A finding of which something is known: its ln λ, and its share of its group's weight."""
+
+    finding: Finding
+    ln_lambda: float
+    share: float
+
+    def factor(self, expected: float) -> float:
+        """share · ln(λP + 1 − P) for P = `expected`."""
+        return self.share * math.log(math.exp(self.ln_lambda) * expected + 1 - expected)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The causes that may apply, what was observed, and the temperature that tempers the evidence."""
+
+    causes: Mapping[str, Cause]
+    observations: tuple[Observation, ...]
+    ruled_out: frozenset[str]
+    temperature: float = 1.0
+
+    @classmethod
+    def of(cls, rules: RuleSet, checks: Sequence[Check], temperature: float = 1.0) -> Network:
+        """The network for one diagnosis; a cause all of whose specific findings do not apply is left out."""
+        status = {check.id: check.status for check in checks}
+        causes = {
+            cause.id: cause
+            for cause in rules.causes
+            if cause.status != "deprecated"
+            and any(rules.finding[f].specific and status.get(f) != NOT_APPLICABLE for f in cause.expects)
+        }
+        ruled_out = frozenset(
+            cause.id for cause in causes.values() if any(status.get(name) == FIRED for name in cause.rules_out)
+        )
+        return cls(causes, _observations(rules, checks), ruled_out, temperature)
+
+    @cached_property
+    def ln_priors(self) -> Mapping[str, float]:
+        """ln odds of each cause against ∅, scaled so that P(∅) = ½ with nothing known."""
+        mass = (1 - PRIOR_NONE - PRIOR_OTHER) / PRIOR_NONE
+        odds = {name: cause.prior for name, cause in self.causes.items()}
+        first = sum(odds.values())
+        second = (first**2 - sum(value**2 for value in odds.values())) / 2
+        if not odds:
+            return {}
+        # scale·first + scale²·second = mass, for the positive root in a form that is stable for second → 0.
+        scale = 2 * mass / (first + math.sqrt(first**2 + 4 * second * mass))
+        return {name: math.log(scale * value) for name, value in odds.items()}
+
+    def prior(self, chosen: CauseSet) -> float:
+        """ln of the set's weight before any evidence, against ∅."""
+        if chosen == OTHER_SET:
+            return math.log(PRIOR_OTHER / PRIOR_NONE)
+        return sum(self.ln_priors[name] for name in chosen)
+
+    def exclusion(self, chosen: CauseSet) -> float:
+        """What findings that rule a member out weigh."""
+        return sum(RULED_OUT for name in chosen if name in self.ruled_out)
+
+    def expected(self, finding: Finding, chosen: CauseSet) -> float:
+        """P(finding holds | chosen)."""
+        if chosen == OTHER_SET:
+            return 1 - (1 - finding.leak) * (1 - finding.other_expects)
+        missed = 1 - finding.leak
+        for name in chosen:
+            missed *= 1 - self.causes[name].weight(finding)
+        return 1 - missed
+
+    def evidence(self, observation: Observation, chosen: CauseSet) -> float:
+        """What one observation adds to the set's score."""
+        return observation.factor(self.expected(observation.finding, chosen)) / self.temperature
+
+    def score(self, chosen: CauseSet) -> float:
+        """ln of the set's weight, against ∅ before any evidence."""
+        seen = sum(self.evidence(observation, chosen) for observation in self.observations)
+        return self.prior(chosen) + seen + self.exclusion(chosen)
+
+    @cached_property
+    def scores(self) -> Mapping[CauseSet, float]:
+        """The scores of every set that is summed."""
+        found = self._scores_up_to_two()
+        best = max(found, key=lambda chosen: found[chosen])
+        if self._leaves_unexplained(best):
+            likeliest = sorted(self.causes, key=lambda name: (-found[(name,)], name))[:THREE_AMONG]
+            found.update({chosen: self.score(chosen) for chosen in combinations(sorted(likeliest), 3)})
+        return found
+
+    def _scores_up_to_two(self) -> dict[CauseSet, float]:
+        """As `score`, but pairs from singles: only findings that both members expect need a second look."""
+        base = self.score(NONE)
+        names = sorted(self.causes)
+        found = {NONE: base, OTHER_SET: self.score(OTHER_SET)}
+        found.update({(name,): self.score((name,)) for name in names})
+        alone = {
+            name: {
+                index: self.evidence(observation, (name,)) - self.evidence(observation, NONE)
+                for index, observation in enumerate(self.observations)
+                if self.causes[name].weight(observation.finding) > 0
+            }
+            for name in names
+        }
+        for pair in combinations(names, 2):
+            first, second = pair
+            shared = 0.0
+            for index in alone[first].keys() & alone[second].keys():
+                observation = self.observations[index]
+                both = self.evidence(observation, pair) - self.evidence(observation, NONE)
+                shared += both - alone[first][index] - alone[second][index]
+            found[pair] = found[(first,)] + found[(second,)] - base + shared
+        return found
+
+    def _leaves_unexplained(self, chosen: CauseSet) -> bool:
+        members = [self.causes[name] for name in chosen if name != OTHER]
+        return any(
+            observation.finding.specific
+            and observation.ln_lambda > 0
+            and not any(cause.weight(observation.finding) >= GROUNDING for cause in members)
+            for observation in self.observations
+        )
+
+    @cached_property
+    def posterior(self) -> Mapping[CauseSet, float]:
+        """P of each set, summing to one."""
+        total = ln_sum(self.scores.values())
+        return {chosen: math.exp(score - total) for chosen, score in self.scores.items()}
+
+    def probability(self, *names: str) -> float:
+        """P(at least one of `names` is present)."""
+        wanted = set(names)
+        return min(1.0, sum(share for chosen, share in self.posterior.items() if wanted & set(chosen)))
+
+    @property
+    def no_known_cause(self) -> float:
+        return self.posterior[NONE] + self.posterior[OTHER_SET]
+
+
+def _observations(rules: RuleSet, checks: Sequence[Check]) -> tuple[Observation, ...]:
+    known = [check for check in checks if check.status in (FIRED, CLEAR) and check.ln_lambda != 0]
+    totals: dict[str, float] = {}
+    for check in known:
+        group = rules.finding[check.id].group
+        totals[group] = totals.get(group, 0.0) + abs(check.ln_lambda)
+    made = []
+    for check in known:
+        finding = rules.finding[check.id]
+        share = abs(check.ln_lambda) / totals[finding.group] if finding.group else 1.0
+        made.append(Observation(finding, check.ln_lambda, share))
+    return tuple(made)
+
+
+def ln_sum(values: Iterable[float]) -> float:
+    """ln Σ exp(value), −∞ for none."""
+    listed = list(values)
+    top = max(listed, default=-math.inf)
+    return top if top == -math.inf else top + math.log(sum(math.exp(value - top) for value in listed))

@@ -1,0 +1,53 @@
+"""Where to look next: the sources not read whose findings would tell most about the cause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from latdoctor.diagnosis.judge import NOT_EVALUATED, Provider
+from latdoctor.diagnosis.network import Network
+from latdoctor.diagnosis.result import Check, NextLook
+from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.evidence.conditions import signals_of
+
+MIN_BITS = 0.01
+MAX_LOOKS = 3
+
+
+def next_looks(
+    rules: RuleSet, network: Network, checks: Sequence[Check], providers: Sequence[Provider]
+) -> tuple[NextLook, ...]:
+    """The unread sources by the mutual information between their findings and the set of causes, best first.
+
+    The information of several findings of one source is summed, an upper bound where they overlap.
+    """
+    unknown = [check.id for check in checks if check.status == NOT_EVALUATED]
+    bits = {name: _information(rules, network, name) for name in unknown}
+    looks = []
+    for provider in providers:
+        shown = [name for name in unknown if set(signals_of(rules.finding[name].when)) & provider.signals]
+        shown.sort(key=lambda name: (-bits[name], name))
+        total = sum(bits[name] for name in shown)
+        if total >= MIN_BITS:
+            looks.append(NextLook(provider.name, provider.ask, provider.cost, round(total, 3), tuple(shown[:3])))
+    return tuple(sorted(looks, key=lambda look: (-look.bits, look.source))[:MAX_LOOKS])
+
+
+def _information(rules: RuleSet, network: Network, name: str) -> float:
+    """I(finding; causes) = H(Σ p·P) − Σ p·H(P), in bits."""
+    finding = rules.finding[name]
+    mixed = conditional = 0.0
+    for chosen, share in network.posterior.items():
+        if share < 1e-6:
+            continue
+        expected = network.expected(finding, chosen)
+        mixed += share * expected
+        conditional += share * _entropy(expected)
+    return max(0.0, _entropy(mixed) - conditional)
+
+
+def _entropy(p: float) -> float:
+    if p <= 0 or p >= 1:
+        return 0.0
+    return -(p * math.log2(p) + (1 - p) * math.log2(1 - p))
