@@ -129,7 +129,7 @@ class Fields:
 
     def __init__(self, node: Node, problems: list[Problem], what: str) -> None:
         self._what = what
-        self._problems = problems
+        self.problems = problems
         self._taken: set[str] = set()
         self.where = node.where
         self._fields: dict[str, Node] = node.value if isinstance(node.value, dict) else {}
@@ -137,7 +137,7 @@ class Fields:
             self.problem(node.where, f"{what} must be a mapping")
 
     def problem(self, where: str, what: str) -> None:
-        self._problems.append(Problem(where, what))
+        self.problems.append(Problem(where, what))
 
     def node(self, key: str, *, required: bool = False) -> Node | None:
         """The value of `key` as it stands, or None."""

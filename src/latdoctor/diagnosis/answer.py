@@ -36,10 +36,7 @@ def rank(rules: RuleSet, network: Network, checks: Sequence[Check]) -> tuple[Ran
             name,
         ),
     )
-    return tuple(
-        _ranked(network.causes[name], probabilities[name], name in grounded, rules, network, checks)
-        for name in ranked[:MAX_LISTED]
-    )
+    return tuple(_ranked(network.causes[name], rules, network, checks) for name in ranked[:MAX_LISTED])
 
 
 def _grounds(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple[str, ...]:
@@ -51,10 +48,10 @@ def _grounds(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple
     )
 
 
-def _ranked(
-    cause: Cause, probability: float, grounded: bool, rules: RuleSet, network: Network, checks: Sequence[Check]
-) -> RankedCause:
+def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Check]) -> RankedCause:
     by_id = {check.id: check for check in checks}
+    probability = network.probability(cause.id)
+    grounded = bool(_grounds(cause, rules, by_id))
     named = grounded and probability >= LIKELY
     of = account(cause.id, network, checks)
     expected = [by_id[name] for name in cause.expects]
@@ -83,7 +80,7 @@ def _ranked(
         confirm=cause.confirm,
         mend=cause.mend,
         owner=cause.owner,
-        playbooks=cause.playbooks,
+        playbooks=() if cause.status == "experimental" else cause.playbooks,
         keep_evidence=cause.keep_evidence,
     )
 

@@ -1,4 +1,4 @@
-"""From evidence to a Diagnosis: judge, rank, answer, verdict, next look. Pure: the same evidence, the same diagnosis."""
+"""From evidence to a Diagnosis: judge, rank, answer, verdict, next look. Pure: same evidence, same diagnosis."""
 
 from __future__ import annotations
 
