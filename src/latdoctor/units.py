@@ -76,7 +76,9 @@ def parse_quantity(text: str) -> Quantity:
     if not match:
         raise ValueError(f"{text!r} is not a quantity (a number with a unit, such as 1ms, 5GiB, 80%, 1000/s)")
     found = unit(match[2])
-    value = float(match[1]) * found.factor
+    value = float(match[1])
+    if found.factor != 1:
+        value = float(f"{value * found.factor:.15g}")  # 95 % is 0.95, not 0.9500000000000001
     if not math.isfinite(value):
         raise ValueError(f"{text!r} is not a finite quantity")
     return Quantity(value, found.dimension, text.strip())
