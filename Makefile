@@ -1,0 +1,75 @@
+# Every target does the set-up it needs: a virtual environment in .venv with the versions locked in requirements/.
+# PYTHON chooses the interpreter, DEMO the bundle that is diagnosed, ARGS goes to pytest.
+
+PYTHON ?= python3
+DEMO ?= fixtures/incidents/gpu-thermal
+ARGS ?=
+UV = 0.13.8
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements/dev.txt
+# The name of the stamp holds what the environment is made from, so a changed lock is a missing stamp. The interpreter's
+# own words are in it too; of pyproject.toml only the entry points matter, and they too are cheap to install again.
+KEY := $(shell { cat $(LOCK) pyproject.toml; $(PYTHON) --version; } 2>&1 | cksum | cut -d ' ' -f 1)
+READY := $(VENV)/.set-up-$(KEY)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint types layers check bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+$(READY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "latdoctor needs Python 3.11 or later, and $(PYTHON) is not: try make PYTHON=python3.12"; exit 1; }
+	@echo "Setting up $(VENV): the versions locked in $(LOCK), then latdoctor itself; the first time takes about a minute."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.set-up-*
+	@touch $@
+
+demo: $(READY) ## diagnose a saved incident (exit 3 is the expected answer: something critical was found)
+	@echo "\$$ latdoctor diagnose $(DEMO)"
+	@$(BIN)/latdoctor diagnose $(DEMO); code=$$?; \
+	  case $$code in \
+	    0) echo "(exit 0: nothing critical was found)";; \
+	    3) echo "(exit 3: something critical was found, as it should be in this incident)";; \
+	    *) echo "(exit $$code: the diagnosis did not finish)"; exit $$code;; \
+	  esac
+
+test: $(READY) ## run the tests (ARGS="tests/words -k units" for some of them)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY) ## ruff: rules and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+layers: $(READY) ## import-linter: no module imports upward
+	$(BIN)/lint-imports
+
+check: test lint types layers ## everything that CI checks
+
+bench: $(READY) ## run every benchmark in bench/
+	@set -e; for script in bench/[a-z]*.py; do \
+	  [ -e "$$script" ] || { echo "bench/ holds no benchmark"; exit 1; }; \
+	  echo "$$script"; $(BIN)/python "$$script"; \
+	done
+
+lock: ## choose versions anew within pyproject.toml's ranges, and write requirements/
+	@$(PYTHON) -m venv .cache/lock
+	@.cache/lock/bin/python -m pip install --quiet uv==$(UV)
+	@set -e; compile() { .cache/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	  --upgrade --quiet --no-annotate --custom-compile-command "make lock" "$$@"; }; \
+	  compile --output-file requirements/base.txt; \
+	  compile --extra dev --output-file requirements/dev.txt
+	@echo "Wrote requirements/base.txt (what latdoctor runs with) and requirements/dev.txt (and what checks it)."
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
