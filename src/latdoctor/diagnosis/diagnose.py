@@ -10,11 +10,11 @@ from latdoctor.diagnosis.answer import answer, rank, verdict, walk
 from latdoctor.diagnosis.judge import Provider, judge
 from latdoctor.diagnosis.network import Network
 from latdoctor.diagnosis.next_look import next_looks
-from latdoctor.diagnosis.result import SCHEMA_VERSION, Coverage, Diagnosis, Tool
+from latdoctor.diagnosis.result import SCHEMA_VERSION, Diagnosis, Tool
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.judging import Facts
-from latdoctor.evidence.model import Evidence, Window
+from latdoctor.evidence.model import Coverage, Evidence, Window
 from latdoctor.evidence.signals import TIERS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from latdoctor.evidence.judging import Atom
-from latdoctor.evidence.model import Gap, Window
+from latdoctor.evidence.model import Coverage, Gap, Window
 
 SCHEMA_VERSION = "1"
 
@@ -97,16 +97,6 @@ class NextLook(Struct, frozen=True):
     cost: str
     bits: float
     checks: tuple[str, ...]
-
-
-class Coverage(Struct, frozen=True):
-    """What a collector brought: read | failed | partly | not-asked."""
-
-    collector: str
-    title: str
-    status: str
-    artifacts: int
-    detail: str
 
 
 class Tool(Struct, frozen=True):

@@ -5,10 +5,11 @@ A live look and a replayed one are the same Bundle, and everything after it is p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.errors import SourceError
+from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.model import Gap, Window
 
 # Nothing that is read whole may be larger than this; a trace has a limit of its own.
@@ -64,4 +65,4 @@ class Bundle:
     window: Window
     artifacts: tuple[Artifact, ...] = ()
     gaps: tuple[Gap, ...] = ()
-    folder: Path | None = field(default=None, compare=False)
+    baseline: Baseline | None = None

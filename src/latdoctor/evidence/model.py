@@ -116,6 +116,16 @@ class Gap(Struct, frozen=True):
     origin: Origin | None = None
 
 
+class Coverage(Struct, frozen=True):
+    """What one collector brought: `status` is read | partly | failed | not-asked."""
+
+    collector: str
+    title: str
+    status: str
+    artifacts: int
+    detail: str = ""
+
+
 class Evidence(Struct, frozen=True, dict=True):
     """Everything seen and everything known not to have been seen. `looked` names event signals searched for.
 

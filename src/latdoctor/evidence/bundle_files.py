@@ -1,0 +1,203 @@
+"""Bundles on disk: a folder with `manifest.json` and `artifacts/`, or the same as a .tar.zst.
+
+Nothing in a bundle is trusted: names that leave the folder, links, too many or too large members are refused, and
+every artifact must have the digest that the manifest states.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.errors import BundleError
+from latdoctor.evidence import baseline as baselines
+from latdoctor.evidence.bundle import Artifact, Bundle, Context
+from latdoctor.evidence.model import Gap, Window
+
+SCHEMA_VERSION = "1"
+MAX_MEMBERS = 10_000
+MAX_TOTAL = 4 << 30
+MAX_MANIFEST = 16 << 20
+_CHUNK = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9_][A-Za-z0-9._+-]*)*")
+
+
+class _Entry(Struct, frozen=True):
+    name: str
+    collector: str
+    group: str
+    source: str
+    taken_at: float
+    bytes: int
+    sha256: str
+
+
+class _Manifest(Struct, frozen=True):
+    schema_version: str
+    tool_version: str
+    context: Context
+    window: Window
+    artifacts: tuple[_Entry, ...]
+    gaps: tuple[Gap, ...]
+
+
+def save(bundle: Bundle, path: Path, tool_version: str) -> None:
+    """Writes `bundle` to `path`: a .tar.zst where the name ends so, else a new folder. Raises BundleError."""
+    if path.exists():
+        raise BundleError("already exists", where=str(path), next_step="choose another name for the bundle")
+    try:
+        if path.name.endswith(".tar.zst"):
+            with tempfile.TemporaryDirectory(prefix="latdoctor-") as scratch:
+                _write_folder(bundle, Path(scratch), tool_version)
+                _pack(Path(scratch), path)
+        else:
+            path.mkdir(parents=True)
+            _write_folder(bundle, path, tool_version)
+    except OSError as error:
+        raise BundleError(f"the bundle cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def _write_folder(bundle: Bundle, folder: Path, tool_version: str) -> None:
+    entries = []
+    for artifact in bundle.artifacts:
+        target = folder / "artifacts" / _safe(artifact.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(artifact.content, bytes):
+            target.write_bytes(artifact.content)
+        else:
+            shutil.copyfile(artifact.content, target)
+        size, digest = _digest(target)
+        entries.append(
+            _Entry(artifact.name, artifact.collector, artifact.group, artifact.source, artifact.taken_at, size, digest)
+        )
+    manifest = _Manifest(SCHEMA_VERSION, tool_version, bundle.context, bundle.window, tuple(entries), bundle.gaps)
+    encoded = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1)
+    (folder / "manifest.json").write_bytes(encoded)
+    if bundle.baseline is not None:
+        (folder / "baseline.json").write_bytes(baselines.encoded(bundle.baseline))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Bundle]:
+    """The bundle at `path`, a folder or a .tar.zst; what is unpacked lives as long as the context. BundleError."""
+    if path.is_dir():
+        yield _read_folder(path, str(path))
+        return
+    if not path.exists():
+        raise BundleError("no such file or folder", where=str(path), next_step="check the path of the bundle")
+    with tempfile.TemporaryDirectory(prefix="latdoctor-") as scratch:
+        _unpack(path, Path(scratch))
+        yield _read_folder(Path(scratch), str(path))
+
+
+def _read_folder(folder: Path, where: str) -> Bundle:
+    manifest = _read_manifest(folder / "manifest.json", where)
+    artifacts = tuple(_artifact(entry, folder, where) for entry in manifest.artifacts)
+    remembered = folder / "baseline.json"
+    return Bundle(
+        context=manifest.context,
+        window=manifest.window,
+        artifacts=artifacts,
+        gaps=manifest.gaps,
+        baseline=baselines.load(remembered) if remembered.is_file() else None,
+    )
+
+
+def _read_manifest(path: Path, where: str) -> _Manifest:
+    hint = "a bundle is what `latdoctor collect` writes; give a metrics page with --metrics, a trace with --trace"
+    try:
+        if path.is_symlink() or path.stat().st_size > MAX_MANIFEST:
+            raise BundleError("its manifest.json is a link or too large", where=where)
+        manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
+    except OSError as error:
+        raise BundleError("not a bundle: it has no manifest.json", where=where, next_step=hint) from error
+    except msgspec.MsgspecError as error:
+        raise BundleError(f"its manifest.json is damaged: {error}", where=where) from error
+    if manifest.schema_version != SCHEMA_VERSION:
+        raise BundleError(f"bundle of version {manifest.schema_version}, {SCHEMA_VERSION} is read", where=where)
+    return manifest
+
+
+def _artifact(entry: _Entry, folder: Path, where: str) -> Artifact:
+    path = folder / "artifacts" / _safe(entry.name)
+    if path.is_symlink() or not path.is_file():
+        raise BundleError(f"the artifact {entry.name} is missing", where=where, next_step="collect it again")
+    if _digest(path) != (entry.bytes, entry.sha256):
+        raise BundleError(f"the artifact {entry.name} was changed after it was collected", where=where)
+    return Artifact(entry.name, entry.collector, entry.group, entry.source, entry.taken_at, path)
+
+
+def _safe(name: str) -> str:
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise BundleError(f"the artifact name {name!r} is not allowed", next_step="collect the bundle again")
+    return name
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while block := file.read(_CHUNK):
+            digest.update(block)
+            size += len(block)
+    return size, digest.hexdigest()
+
+
+def _pack(folder: Path, path: Path) -> None:
+    import zstandard
+
+    with (
+        path.open("wb") as raw,
+        zstandard.ZstdCompressor(level=6).stream_writer(raw) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for member in sorted(folder.rglob("*")):
+            if member.is_file():
+                archive.add(member, arcname=str(member.relative_to(folder)), filter=_anonymous)
+
+
+def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.mtime = 0
+    return info
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    import zstandard
+
+    hint = "a bundle is a folder or a .tar.zst that `latdoctor collect` wrote"
+    try:
+        with path.open("rb") as raw, zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) as plain:
+            _extract(cast("IO[bytes]", plain), folder, str(path))
+    except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
+        raise BundleError(f"not a readable .tar.zst: {error}", where=str(path), next_step=hint) from error
+    except OSError as error:
+        raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _extract(plain: IO[bytes], folder: Path, where: str) -> None:
+    total = 0
+    with tarfile.open(fileobj=plain, mode="r|") as archive:
+        for count, member in enumerate(archive, start=1):
+            total += member.size
+            if count > MAX_MEMBERS or total > MAX_TOTAL:
+                raise BundleError(f"more than {MAX_MEMBERS} members or {MAX_TOTAL >> 30} GiB", where=where)
+            if not member.isfile():
+                raise BundleError(f"the member {member.name!r} is not a plain file", where=where)
+            target = folder / _safe(member.name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            content = archive.extractfile(member)
+            if content is not None:
+                with target.open("wb") as file:
+                    shutil.copyfileobj(content, file, _CHUNK)
