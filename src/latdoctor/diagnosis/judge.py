@@ -134,5 +134,5 @@ def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, provid
             said.update(dict.fromkeys(gap.reason for gap in gaps[:2]))
         else:
             asks = [provider.ask for provider in providers if name in provider.signals]
-            said[f"{name} not seen" + (f" (try {' or '.join(asks)})" if asks else "")] = None
+            said[f"not looked at: needs {' or '.join(asks)}" if asks else f"nothing shows {name}"] = None
     return "; ".join(list(said)[:3])

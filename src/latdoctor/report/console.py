@@ -1,0 +1,149 @@
+"""The diagnosis on a terminal: what matters at three in the morning first, readable at 80 columns.
+
+Everything that came from outside is put into rich's Text objects, never into its markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from latdoctor.diagnosis.result import Diagnosis, RankedCause
+from latdoctor.report import view
+
+LEVEL_STYLE = {
+    "critical": "bold red",
+    "warning": "bold yellow",
+    "info": "bold cyan",
+    "healthy": "bold green",
+    "inconclusive": "bold magenta",
+}
+_MARK = {view.FOR: ("+", "green"), view.AGAINST: ("-", "red"), view.UNSEEN: ("?", "magenta")}
+_COMPACT = {view.FOR: 4, view.AGAINST: 2, view.UNSEEN: 2}
+_MAX_GAPS = 5
+
+
+def render(diagnosis: Diagnosis, console: Console, *, verbose: bool = False) -> None:
+    """Prints `diagnosis`; `verbose` adds the account of each probability, all checks and all gaps."""
+    console.print(Text(view.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold")))
+    console.print(Text(view.scope(diagnosis), style="dim"))
+    for part in _body(diagnosis, verbose=verbose):
+        console.print()
+        console.print(part)
+
+
+def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
+    line = view.answer_line(diagnosis)
+    if line:
+        yield Text(line, style="bold")
+    for cause in view.shown_causes(diagnosis, every=verbose):
+        yield _cause(cause, diagnosis, verbose=verbose)
+    if diagnosis.verdict.level == "inconclusive":
+        yield _listing("Why not healthy", diagnosis.verdict.reasons)
+    pain = view.symptoms(diagnosis)
+    if pain:
+        yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
+    unexplained = [check for check in diagnosis.checks if check.id in diagnosis.answer.unexplained]
+    if unexplained:
+        yield _listing("Found, and not explained by what is named", [check.says for check in unexplained])
+    yield _tiers(diagnosis, verbose=verbose)
+    if diagnosis.gaps:
+        yield _gaps(diagnosis, verbose=verbose)
+    yield _listing("Next", view.next_steps(diagnosis))
+
+
+def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
+    head = Table.grid(expand=True, padding=(0, 1))
+    head.add_column(ratio=1)
+    head.add_column(justify="right", no_wrap=True)
+    style = LEVEL_STYLE.get(cause.severity, "bold")
+    head.add_row(Text(cause.title, style=style), Text(f"{cause.probability:.0%} {cause.confidence}", style="bold"))
+    rows: list[RenderableType] = [head, _indented(Text(view.facts_of(cause), style="dim"), 2)]
+    rows += _evidence(view.evidence_lines(cause, diagnosis), verbose=verbose)
+    if verbose:
+        rows.append(_account(cause))
+    rows.append(_advice(cause))
+    return Group(*rows)
+
+
+def _evidence(lines: Iterable[view.EvidenceLine], *, verbose: bool) -> list[RenderableType]:
+    shown: list[RenderableType] = []
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line.kind] = counts.get(line.kind, 0) + 1
+        if not verbose and counts[line.kind] > _COMPACT[line.kind]:
+            continue
+        mark, style = _MARK[line.kind]
+        shown.append(_marked(mark, style, Text(line.says)))
+        for detail in line.details if verbose else line.details[:2]:
+            shown.append(_indented(Text(detail, style="dim"), 6))
+    left = {kind: count - _COMPACT[kind] for kind, count in counts.items() if not verbose and count > _COMPACT[kind]}
+    if left:
+        more = ", ".join(f"{count} more {kind}" for kind, count in left.items())
+        shown.append(_indented(Text(f"({more}: -v)", style="dim"), 4))
+    return shown
+
+
+def _marked(mark: str, style: str, text: Text) -> RenderableType:
+    row = Table.grid(padding=(0, 1))
+    row.add_column(width=3, justify="right")
+    row.add_column()
+    row.add_row(Text(mark, style=style), text)
+    return row
+
+
+def _account(cause: RankedCause) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", width=8)
+    table.add_column()
+    for points, says in view.account_rows(cause):
+        table.add_row(Text(points), Text(says))
+    title = Text(f"why {cause.probability:.1%}, against its best rival: {cause.rival}", style="italic")
+    return Group(_indented(title, 2), table)
+
+
+def _advice(cause: RankedCause) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(width=9, justify="right", style="bold")
+    table.add_column()
+    table.add_row("do", Text(cause.mend))
+    if cause.owner:
+        table.add_row("wake", Text(cause.owner))
+    if cause.keep_evidence:
+        table.add_row("keep", Text("do not restart yet: the evidence would be lost (latdoctor collect first)"))
+    return table
+
+
+def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
+    rows: list[RenderableType] = [Text("Tiers", style="bold")]
+    for tier in view.tier_lines(diagnosis):
+        rows.append(_indented(Text.assemble((tier.heading, "bold"), "  ", (tier.counts, "dim")), 2))
+        rows += [_indented(part, 2) for part in _evidence(tier.fired, verbose=verbose)] if verbose else []
+        rows += [_indented(part, 2) for part in _evidence(tier.clear, verbose=True)] if verbose else []
+        reasons = tier.not_evaluated if verbose else tier.not_evaluated[:2]
+        rows += [_marked("?", "magenta", Text(reason, style="dim")) for reason in reasons]
+    return Group(*rows)
+
+
+def _gaps(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
+    rows: list[RenderableType] = [Text("Could not be seen", style="bold")]
+    gaps = diagnosis.gaps if verbose else diagnosis.gaps[:_MAX_GAPS]
+    for gap in gaps:
+        about = f"{gap.subject}: " if gap.subject else ""
+        hint = f" — {gap.next_step}" if gap.next_step else ""
+        rows.append(_marked("?", "magenta", Text(f"{gap.source}: {about}{gap.reason}{hint}")))
+    if len(gaps) < len(diagnosis.gaps):
+        rows.append(_indented(Text(f"({len(diagnosis.gaps) - len(gaps)} more: -v)", style="dim"), 4))
+    return Group(*rows)
+
+
+def _listing(title: str, lines: Iterable[str]) -> RenderableType:
+    return Group(Text(title, style="bold"), *(_indented(Text(line), 2) for line in lines))
+
+
+def _indented(part: RenderableType, columns: int) -> RenderableType:
+    return Padding(part, (0, 0, 0, columns))

@@ -1,0 +1,30 @@
+"""The diagnosis as a JSON document, and the JSON Schema of it. Every key is there, null or empty rather than omitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from latdoctor.diagnosis.result import Diagnosis
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """Indented JSON, keys in the order of the types."""
+    return msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode()
+
+
+def line(diagnosis: Diagnosis) -> str:
+    """The same on one line, for streams of diagnoses."""
+    return msgspec.json.encode(diagnosis).decode()
+
+
+def parse(raw: bytes) -> Diagnosis:
+    """A saved diagnosis. Raises msgspec.ValidationError or msgspec.DecodeError."""
+    return msgspec.json.decode(raw, type=Diagnosis)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the document, made from the types."""
+    made = msgspec.json.schema(Diagnosis)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "latdoctor diagnosis", **made}

@@ -1,0 +1,71 @@
+"""The diagnosis as Markdown, for an incident channel. Text from outside is escaped: it cannot format or link."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from latdoctor.diagnosis.result import Diagnosis, RankedCause
+from latdoctor.report import view
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@])")
+_MARK = {view.FOR: "for", view.AGAINST: "against", view.UNSEEN: "not seen"}
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """The whole diagnosis as one Markdown document."""
+    return "\n".join(_lines(diagnosis)).rstrip() + "\n"
+
+
+def escape(text: str) -> str:
+    """`text` with every character that Markdown (or a chat's mention) could act on made literal."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _lines(diagnosis: Diagnosis) -> Iterable[str]:
+    yield f"## {escape(view.headline(diagnosis))}"
+    yield ""
+    yield escape(view.scope(diagnosis))
+    line = view.answer_line(diagnosis)
+    if line:
+        yield ""
+        yield f"**{escape(line)}**"
+    for cause in view.shown_causes(diagnosis, every=False):
+        yield from _cause(cause, diagnosis)
+    yield from _section("Why not healthy", diagnosis.verdict.reasons if _doubtful(diagnosis) else ())
+    yield from _section("Symptoms", [f"{_MARK[line.kind]}: {line.says}" for line in view.symptoms(diagnosis)])
+    yield from ("", "### Tiers", "", "| tier | checks | not evaluated |", "|---|---|---|")
+    for tier in view.tier_lines(diagnosis):
+        yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated))} |"
+    yield from _section("Could not be seen", [f"{gap.source}: {gap.reason}" for gap in diagnosis.gaps])
+    yield from _section("Next", view.next_steps(diagnosis))
+
+
+def _doubtful(diagnosis: Diagnosis) -> bool:
+    return diagnosis.verdict.level == "inconclusive"
+
+
+def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
+    yield ""
+    yield f"### {escape(cause.title)} ({cause.probability:.0%}, {cause.confidence})"
+    yield ""
+    yield escape(view.facts_of(cause))
+    yield ""
+    for line in view.evidence_lines(cause, diagnosis):
+        yield f"* **{_MARK[line.kind]}** {escape(line.says)}"
+        for detail in line.details:
+            yield f"  * {escape(detail)}"
+    yield ""
+    yield f"**Do:** {escape(cause.mend)}"
+    if cause.owner:
+        yield f"**Wake:** {escape(cause.owner)}"
+    yield from ("", "| points | why |", "|---:|---|")
+    for points, says in view.account_rows(cause):
+        yield f"| {points} | {escape(says)} |"
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterable[str]:
+    listed = list(lines)
+    if listed:
+        yield from ("", f"### {title}", "")
+        yield from (f"* {escape(line)}" for line in listed)

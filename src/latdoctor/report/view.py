@@ -1,0 +1,167 @@
+"""A diagnosis arranged for reading: the pieces that console and Markdown both print, without any markup."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
+from latdoctor.evidence.judging import Atom
+from latdoctor.units import format_value
+
+FOR, AGAINST, UNSEEN = "for", "against", "not seen"
+_TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
+_SEEN = {"seen": "seen", "partly": "seen in part", "unseen": "not seen", "not-applicable": "does not apply"}
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLine:
+    """One finding for, against, or missing for a cause, with the numbers and where they were read."""
+
+    kind: str
+    says: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TierLine:
+    heading: str
+    counts: str
+    fired: tuple[EvidenceLine, ...]
+    clear: tuple[EvidenceLine, ...]
+    not_evaluated: tuple[str, ...]  # reasons, with what they hide
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The verdict in one line."""
+    level, says = diagnosis.verdict.level, diagnosis.verdict.says
+    return level.upper() + says[len(level) :] if says.startswith(level) else f"{level.upper()}: {says}"
+
+
+def scope(diagnosis: Diagnosis) -> str:
+    """What was looked at, and when."""
+    window = diagnosis.window
+    if window.end is None:
+        return f"target {diagnosis.target}"
+    moment = datetime.datetime.fromtimestamp(window.end, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    seconds = window.seconds or 0.0
+    span = f"{format_value(seconds, 'time')} to " if seconds >= 1 else ""
+    return f"target {diagnosis.target} · {span}{moment}"
+
+
+def answer_line(diagnosis: Diagnosis) -> str:
+    """What the answer is, where no single line about a cause says it."""
+    answer = diagnosis.answer
+    if answer.kind == "one-of":
+        return f"one of: {', '.join(answer.causes)}"
+    if answer.kind == "unexplained":
+        return "no cause of the catalogue explains what was seen"
+    return "no cause found" if answer.kind == "none" else ""
+
+
+def shown_causes(diagnosis: Diagnosis, *, every: bool) -> tuple[RankedCause, ...]:
+    """The named causes, or the candidates of a one-of answer; all that were listed where `every`."""
+    if every:
+        return diagnosis.causes
+    chosen = set(diagnosis.answer.causes)
+    return tuple(cause for cause in diagnosis.causes if cause.id in chosen)
+
+
+def facts_of(cause: RankedCause) -> str:
+    """The line under a cause's title."""
+    subjects = f" · on {', '.join(cause.subjects[:4])}" if cause.subjects else ""
+    more = f" and {len(cause.subjects) - 4} more" if len(cause.subjects) > 4 else ""
+    standing = "" if cause.standing == "hurting" else f" · {cause.standing}"
+    return f"{cause.id} · {cause.tier} · {cause.severity}{standing}{subjects}{more}"
+
+
+def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
+    """The findings for, against and missing, each with its numbers."""
+    checks = {check.id: check for check in diagnosis.checks}
+    lines = [EvidenceLine(FOR, checks[name].says, details(checks[name])) for name in cause.evidence_for]
+    for name in cause.evidence_against:
+        check = checks[name]
+        says = check.says if check.status == "fired" else f"not so: {check.says}"
+        lines.append(EvidenceLine(AGAINST, says, details(check)))
+    lines += [EvidenceLine(UNSEEN, f"{checks[name].says} ({checks[name].reason})") for name in cause.unseen]
+    return tuple(lines)
+
+
+def details(check: Check) -> tuple[str, ...]:
+    """Each comparison with its value, limit, subject, and place: what a person needs to go and look."""
+    several = len(check.subjects) > 1
+    return tuple(dict.fromkeys(_atom(atom, with_subject=several) for atom in check.atoms))
+
+
+def _atom(atom: Atom, *, with_subject: bool) -> str:
+    subject = f" on {atom.subject}" if with_subject else ""
+    note = f"; {atom.note}" if atom.note else ""
+    origin = f" [{atom.origin}{note}]" if atom.origin and str(atom.origin) else f" [{note[2:]}]" if note else ""
+    return f"{atom.signal}{subject} = {atom.shown} (limit {atom.operator} {atom.limit}){origin}"
+
+
+def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
+    """The account of the probability; the rows add up to the total as printed."""
+    rows = [(f"{row.points:+d}", row.says) for row in cause.contributions]
+    total = sum(row.points for row in cause.contributions)
+    return (*rows, (f"{total:+d}", "total: 10 points = ten times likelier"))
+
+
+def tier_lines(diagnosis: Diagnosis) -> tuple[TierLine, ...]:
+    """The walk over the three tiers."""
+    checks = {check.id: check for check in diagnosis.checks}
+    return tuple(_tier_line(tier, checks) for tier in diagnosis.tiers)
+
+
+def _tier_line(tier: Tier, checks: Mapping[str, Check]) -> TierLine:
+    counts = {
+        "fired": len(tier.fired),
+        "clear": len(tier.clear),
+        "not evaluated": len(tier.not_evaluated),
+        "not applicable": len(tier.not_applicable),
+    }
+    return TierLine(
+        heading=f"{_TIER_NUMBER.get(tier.name, 0)} {tier.name}: {_SEEN[tier.seen]}",
+        counts=" · ".join(f"{count} {name}" for name, count in counts.items() if count),
+        fired=_lines(FOR, tier.fired, checks),
+        clear=_lines(AGAINST, tier.clear, checks),
+        not_evaluated=_grouped(checks[name] for name in tier.not_evaluated),
+    )
+
+
+def _lines(kind: str, names: Iterable[str], checks: Mapping[str, Check]) -> tuple[EvidenceLine, ...]:
+    return tuple(EvidenceLine(kind, checks[name].says, details(checks[name])) for name in names)
+
+
+def _grouped(checks: Iterable[Check]) -> tuple[str, ...]:
+    """Checks that were not evaluated, one line a reason, the commonest first."""
+    reasons: dict[str, list[str]] = {}
+    for check in checks:
+        reasons.setdefault(check.reason, []).append(check.id)
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    return tuple(f"{reason} — hides {', '.join(names)}" for reason, names in ordered)
+
+
+def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
+    """The symptoms that fired, and the required ones that could not be judged."""
+    lines = []
+    for check in diagnosis.checks:
+        if check.kind == "specific":
+            continue
+        if check.status == "fired":
+            lines.append(EvidenceLine(FOR, check.says, details(check)))
+        elif check.required and check.status == "not-evaluated":
+            lines.append(EvidenceLine(UNSEEN, f"{check.says}: {check.reason}"))
+    return tuple(lines)
+
+
+def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What to type or do next: the answer always ends in one."""
+    named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
+    steps = [f"latdoctor explain {cause.id}" for cause in named[:2]]
+    for look in diagnosis.next_looks[:2]:
+        steps.append(f"add {look.ask} ({look.cost}): it would show {', '.join(look.checks)}")
+    if any(check.required and "no SLO given" in check.reason for check in diagnosis.checks):
+        steps.append("add --slo 500ms: without an SLO nobody can say whether this is slow")
+    return tuple(steps) or ("latdoctor preflight",)
