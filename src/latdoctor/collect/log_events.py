@@ -1,0 +1,206 @@
+"""The events of one log, gathered line by line: who wrote lines in it, what they say, and what was searched for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from latdoctor.collect import log_lines, log_stamps, xid
+from latdoctor.collect.log_lines import (
+    CudaError,
+    DriverMismatch,
+    Fact,
+    GpuLost,
+    GpuNamed,
+    OomKill,
+    ProcessStarted,
+    SXid,
+    Xid,
+)
+from latdoctor.collect.log_stamps import APPLICATION, BARE, KERNEL, Line
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
+from latdoctor.text import clean
+
+XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
+CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
+SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
+
+MAX_EVENTS = 1000  # of one signal in one log
+_NAMES_THE_NEXT = 4  # lines for which "The NVIDIA GPU …" names the GPU that fell off the bus
+_DRIVER_WORDS = ("NVRM:", "nvidia")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line in its log: its number from 1, its cleaned text, and that taken apart."""
+
+    number: int
+    text: str
+    line: Line
+
+
+class Scan:
+    """Takes the lines of one log in their order. Mutable, and used by `logs.parse` alone."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self._node = f"node/{artifact.group}"
+        self._events: list[Event] = []
+        self._counts: Counter[str] = Counter()
+        self._kinds: Counter[tuple[str, Value, str]] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._dead: set[str] = set()  # processes whose CUDA context is gone
+        self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
+        self._last_writer = BARE
+        self._beyond_driver = False
+        self.kernel_lines = False
+        self.application_lines = False
+
+    @property
+    def wants_writers(self) -> bool:
+        """It is not yet known that the log holds lines of kernel, of more than the GPU driver, and of applications."""
+        return not (self._beyond_driver and self.application_lines)
+
+    def take(self, number: int, text: str, worth: bool) -> None:
+        """Line `number` of the log, cleaned; `worth` is whether its words are worth a look."""
+        line = log_stamps.parse(text, self._artifact.taken_at)
+        self._note_writer(line)
+        if worth:
+            for fact in log_lines.facts(line):
+                self._take_fact(Place(number, text, line), fact)
+
+    def _note_writer(self, line: Line) -> None:
+        message = line.message.strip()
+        if not message or message.startswith("-- "):  # journalctl's own remarks
+            return
+        if line.writer == KERNEL or message.startswith("NVRM:"):
+            self.kernel_lines = True
+            self._beyond_driver |= not message.startswith(_DRIVER_WORDS)
+            self._last_writer = KERNEL
+        elif line.writer == APPLICATION or not (line.message[0].isspace() and self._last_writer == KERNEL):
+            self.application_lines = True
+            self._last_writer = APPLICATION
+
+    def _take_fact(self, at: Place, fact: Fact) -> None:
+        match fact:
+            case Xid():
+                self._add(XID, at, _xid_fields(fact), gpu=fact.pci)
+            case SXid():
+                fields: dict[str, Value] = {"code": float(fact.code), "pci": fact.pci, "switch": fact.switch}
+                self._add(SXID, at, fields | ({"severity": fact.severity} if fact.severity else {}))
+            case GpuNamed():
+                self._named = (fact.pci, at.number)
+            case GpuLost():
+                named, where = self._named
+                pci = fact.pci or (named if at.number - where <= _NAMES_THE_NEXT else "")
+                self._add(GPU_LOST, at, {"pci": pci} if pci else {}, gpu=pci)
+            case CudaError():
+                self._add(CUDA_ERROR, at, self._cuda_fields(fact))
+            case DriverMismatch():
+                versions = {"client": fact.client, "module": fact.module}
+                self._add(DRIVER_MISMATCH, at, {key: text for key, text in versions.items() if text})
+            case OomKill():
+                self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
+            case ProcessStarted():
+                self._dead.discard(at.line.pid)
+
+    def _cuda_fields(self, fact: CudaError) -> dict[str, Value]:
+        fields: dict[str, Value] = {"name": fact.name, "sticky": float(fact.sticky)}
+        if fact.code is not None:
+            fields["code"] = float(fact.code)
+        if fact.process:
+            fields["pid"] = fact.process
+        # After a sticky error every call of that process fails: only the first tells the cause. A log that names no
+        # process is taken for the log of one, until that one starts again.
+        fields["secondary"] = float(fact.process in self._dead)
+        if fact.sticky:
+            self._dead.add(fact.process)
+        return fields
+
+    def _add(self, signal: str, at: Place, fields: dict[str, Value], gpu: str = "") -> None:
+        kind = (signal, fields.get("code", fields.get("name", "")), gpu)
+        self._kinds[kind] += 1
+        # The first of every kind is kept even when another kind has used up the room, within bounds.
+        new = self._kinds[kind] == 1 and self._counts[signal] < 2 * MAX_EVENTS
+        if self._counts[signal] >= MAX_EVENTS and not new:
+            self._dropped[signal] += 1
+            return
+        self._counts[signal] += 1
+        if at.line.uptime is not None:
+            fields["uptime_s"] = at.line.uptime
+        if at.line.time is not None and not at.line.zoned:
+            fields["zone"] = "not told, read as UTC"
+        self._events.append(
+            Event(
+                signal=signal,
+                subject=f"gpu/{gpu}" if gpu else self._node,
+                origin=Origin(self._artifact.name, f"line {at.number}"),
+                fields={key: clean(value, 200) if isinstance(value, str) else value for key, value in fields.items()},
+                time=at.line.time,
+                text=clean(at.text),
+            )
+        )
+
+    def evidence(self, *, complete: bool) -> Evidence:
+        """What the whole log gave. An incomplete one cannot say of anything that it did not happen."""
+        gpus = tuple(dict.fromkeys(event.subject for event in self._events if event.subject != self._node))
+        searched = self._searched() if complete else ()
+        of_gpu = [signal for signal in searched if signal in (XID, GPU_LOST)]
+        return Evidence(
+            subjects=(Subject(self._node), *(Subject(gpu, parent=self._node) for gpu in gpus)),
+            events=tuple(self._events),
+            looked=(
+                *((signal, self._node) for signal in searched),
+                *((signal, gpu) for gpu in gpus for signal in of_gpu),
+            ),
+            gaps=self._gaps(),
+        )
+
+    def _searched(self) -> tuple[str, ...]:
+        kernel = (XID, SXID, GPU_LOST, OOM_KILL) if self._beyond_driver else (XID, GPU_LOST)
+        found = [*(kernel if self.kernel_lines else ()), *((CUDA_ERROR,) if self.application_lines else ())]
+        return tuple(signal for signal in SIGNALS if signal in [*found, DRIVER_MISMATCH])
+
+    def _gaps(self) -> tuple[Gap, ...]:
+        source, origin = self._artifact.source, Origin(self._artifact.name)
+        gaps = [
+            Gap("logs", f"{source}: {count} more {signal} lines were not kept", (signal,), origin=origin)
+            for signal, count in self._dropped.items()
+        ]
+        if not self.kernel_lines:
+            reason = f"{source}: holds no line of the kernel, so neither Xids nor kills can show in it"
+            step = "give the kernel log too: dmesg -T > dmesg.log"
+            gaps.append(Gap("logs", reason, (XID, SXID, GPU_LOST, OOM_KILL), None, step, origin))
+        elif not self._beyond_driver:
+            reason = f"{source}: holds lines of the GPU driver only, so it may be an extract"
+            gaps.append(Gap("logs", reason, (SXID, OOM_KILL), None, "give the whole kernel log", origin))
+        if not self.application_lines:
+            reason = f"{source}: holds no line of an application, so CUDA errors cannot show in it"
+            gaps.append(Gap("logs", reason, (CUDA_ERROR,), None, "give the server's log too", origin))
+        return tuple(gaps)
+
+
+def _xid_fields(fact: Xid) -> dict[str, Value]:
+    row = xid.lookup(fact.code)
+    fields: dict[str, Value] = {
+        "code": float(fact.code),
+        "pci": fact.pci,
+        "meaning": row.means,
+        "bucket": row.action.name,
+        "action": recovery_action(fact) or row.action.does,
+        "follow_up": row.follow_up.does,
+        "needs": row.action.needs,
+        "secondary": float(row.secondary),
+        "fatal": float(row.fatal),
+    }
+    spoken = {"pid": fact.pid, "process": fact.process}
+    return fields | {key: text for key, text in spoken.items() if text}
+
+
+def recovery_action(fact: Xid) -> str:
+    """What an Xid 154 says must be done: `… changed from 0x0 (None) to 0x2 (Node Reboot Required)`."""
+    if fact.code != 154 or " to 0x" not in fact.detail:
+        return ""
+    told = fact.detail.rpartition(" to 0x")[2].partition("(")[2].partition(")")[0].strip().lower()
+    return {"": "", "none": "nothing to do"}.get(told, told)
