@@ -52,17 +52,18 @@ class Outcome:
     failures: tuple[str, ...]
 
 
-def read_cases(folder: Path, rules: RuleSet) -> tuple[RuleCase, ...]:
-    """All cases of `folder`. Raises DefinitionError with every problem, a cause without its four cases included."""
+def read_cases(folders: Iterable[Path], rules: RuleSet) -> tuple[RuleCase, ...]:
+    """All cases of `folders`. Raises DefinitionError with every problem, a cause without its four cases included."""
     problems: list[Problem] = []
     found: list[RuleCase] = []
-    for path in sorted(folder.glob("*.yaml")):
+    for path in (path for folder in folders for path in sorted(folder.glob("*.yaml"))):
         found.extend(_file(path, problems))
     for cause in rules.causes:
         have = {case.name for case in found if case.cause == cause.id}
         lacking = [kind for kind in KINDS if not any(name.startswith(kind) for name in have)]
         if lacking:
-            problems.append(Problem(cause.where, f"{cause.id} has no case {', '.join(lacking)} in {folder}"))
+            what = f"{cause.id} has no case {', '.join(lacking)} in cases/{cause.id}.yaml"
+            problems.append(Problem(cause.where, what))
     if problems:
         raise DefinitionError(problems, next_step="see docs/contributing.md for the format of cases")
     return tuple(found)

@@ -1,0 +1,77 @@
+"""From a bundle to its diagnosis: the stages put together, for every command that needs an answer."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from latdoctor.cli.asking import ask
+from latdoctor.cli.options import Given
+from latdoctor.cli.screen import notice_console, progress
+from latdoctor.collect import COLLECTORS
+from latdoctor.collect.look import SystemClock, evidence_of, look
+from latdoctor.detect import derive
+from latdoctor.diagnosis import rule_files
+from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
+from latdoctor.diagnosis.judge import Provider
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.diagnosis.rules import SEVERITIES, RuleSet
+from latdoctor.evidence.bundle import Bundle
+from latdoctor.evidence.model import Coverage, Evidence
+from latdoctor.packaged import folder
+
+OK, FOUND, INCONCLUSIVE = 0, 3, 4
+
+
+def rule_set(extra: Sequence[Path]) -> RuleSet:
+    """The shipped rules, with the user's own folders beside them. Raises DefinitionError."""
+    return rule_files.read([folder("rules"), *extra]) if extra else rule_files.shipped()
+
+
+def look_now(given: Given) -> Bundle:
+    """One look at what was asked for, with its progress on stderr."""
+    wanted = ask(given)
+    if wanted.notice:
+        notice_console().print(wanted.notice)
+    live = wanted.request.servers or wanted.request.nvml or wanted.request.host
+    what = f"watching for {wanted.request.window:g} s" if live else "reading"
+    with progress(what) as waiting:
+        return look(
+            COLLECTORS, wanted.request, wanted.context, SystemClock(), baseline=wanted.baseline, waiting=waiting
+        )
+
+
+def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
+    """Everything a bundle says, derived readings included."""
+    evidence, coverage = evidence_of(COLLECTORS, bundle)
+    return derive(evidence), coverage
+
+
+def the_diagnosis(bundle: Bundle, rules: RuleSet) -> Diagnosis:
+    """The diagnosis of `bundle` by `rules`."""
+    evidence, coverage = seen(bundle)
+    case = Case(
+        context=bundle.context,
+        window=bundle.window,
+        evidence=evidence,
+        baseline=bundle.baseline.lookup if bundle.baseline else {},
+        coverage=coverage,
+        providers=tuple(Provider(c.name, c.ask, c.cost, c.provides) for c in COLLECTORS),
+    )
+    return diagnose(case, rules, Stamp(uuid.uuid4().hex[:12], now()))
+
+
+def now() -> str:
+    """RFC 3339 UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def exit_code(diagnosis: Diagnosis, fail_on: str) -> int:
+    """3 at or above `fail_on`, 4 where the verdict is inconclusive, else 0."""
+    if fail_on in SEVERITIES:
+        levels = [diagnosis.verdict.level, *(cause.severity for cause in diagnosis.causes if cause.named)]
+        if any(SEVERITIES.index(level) >= SEVERITIES.index(fail_on) for level in levels if level in SEVERITIES):
+            return FOUND
+    return INCONCLUSIVE if diagnosis.verdict.level == "inconclusive" else OK

@@ -1,0 +1,126 @@
+"""From what was given on the command line and configured to a Request, a Context and a Baseline."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from latdoctor.cli.configuration import TargetSettings, targets
+from latdoctor.cli.options import Given
+from latdoctor.collect.discover import discover
+from latdoctor.collect.source import Request
+from latdoctor.errors import UsageError
+from latdoctor.evidence.baseline import Baseline
+from latdoctor.evidence.baseline import load as load_baseline
+from latdoctor.evidence.bundle import Context
+from latdoctor.text import clean
+from latdoctor.units import parse_duration, parse_share
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What to look at, what is known of the target, and what was found instead where nothing was given."""
+
+    request: Request
+    context: Context
+    baseline: Baseline | None
+    notice: str = ""
+
+
+def ask(given: Given) -> Ask:
+    """Given sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
+    settings = _settings(given)
+    window = _value(given.window, parse_duration, "--window")
+    if not 0 < window <= 3600:
+        raise UsageError("the window must be longer than nothing and at most an hour", where="--window")
+    baseline = given.baseline or settings.baseline
+    context = Context(
+        target=clean(_name(given, settings), 200),
+        slo_p99=_value(given.slo, parse_duration, "--slo") if given.slo else settings.slo_p99,
+        slo_error_ratio=(
+            _value(given.slo_errors, parse_share, "--slo-errors") if given.slo_errors else settings.slo_error_ratio
+        ),
+    )
+    request, notice = _request(given, settings, window)
+    return Ask(request, context, load_baseline(baseline) if baseline else None, notice)
+
+
+def with_given_slo(context: Context, given: Given) -> Context:
+    """The context of a saved bundle, with what the command line says in its place."""
+    if given.slo:
+        context = replace(context, slo_p99=_value(given.slo, parse_duration, "--slo"))
+    if given.slo_errors:
+        context = replace(context, slo_error_ratio=_value(given.slo_errors, parse_share, "--slo-errors"))
+    return context
+
+
+def _settings(given: Given) -> TargetSettings:
+    if given.any_source:
+        return TargetSettings(given.target)
+    configured = targets()
+    if given.target:
+        if given.target not in configured:
+            known = ", ".join(sorted(configured)) or "none"
+            raise UsageError(
+                f"no target {given.target!r} is configured (configured: {known})",
+                next_step="name one of them, or give a source such as --server URL",
+            )
+        return configured[given.target]
+    if len(configured) > 1:
+        raise UsageError(
+            f"several targets are configured: {', '.join(sorted(configured))}", next_step="choose one with --target"
+        )
+    return next(iter(configured.values()), TargetSettings(""))
+
+
+def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Request, str]:
+    servers = given.server or settings.server
+    request = Request(
+        servers=servers,
+        metrics=given.metrics or settings.metrics,
+        traces=given.trace or settings.trace,
+        logs=given.log or settings.log,
+        pid=given.pid,
+        window=window,
+    )
+    if not (given.any_source or settings.name):
+        return _this_machine(request, given)
+    here = any(_is_loopback(url) for url in servers) or given.pid is not None
+    wanted = given.nvml if given.nvml is not None else settings.nvml
+    return replace(request, nvml=here if wanted is None else wanted, host=here or bool(wanted)), ""
+
+
+def _this_machine(request: Request, given: Given) -> tuple[Request, str]:
+    """Nothing was given: this machine's GPUs, its kernel, and the metrics pages on its ports."""
+    found = [page for page in discover() if page.dialects]
+    pages = ", ".join(page.url for page in found) or "no metrics page on a local port"
+    servers = tuple(page.url for page in found)
+    wanted = replace(request, servers=servers, nvml=given.nvml is not False, host=True)
+    return wanted, f"no source given: looking at this machine ({pages})"
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url if "//" in url else f"//{url}").hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _name(given: Given, settings: TargetSettings) -> str:
+    if given.target or settings.name:
+        return given.target or settings.name
+    for url in given.server:
+        return urlsplit(url if "//" in url else f"//{url}").netloc
+    for path in (*given.metrics, *given.trace, *given.log):
+        return path.name
+    return "this machine"
+
+
+def _value(text: str, convert: Callable[[str], float], where: str) -> float:
+    try:
+        return convert(text)
+    except ValueError as error:
+        raise UsageError(str(error), where=where) from error

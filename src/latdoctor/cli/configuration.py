@@ -1,0 +1,86 @@
+"""`latdoctor.yaml`: the targets that are usually looked at, and their SLOs.
+
+targets:
+  checkout-bot:
+    server: [http://127.0.0.1:8002/metrics]
+    log: [/var/log/kern.log]
+    slo: {p99: 500ms, error_ratio: 1%}
+    baseline: checkout-bot.baseline.json
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from latdoctor.errors import DefinitionError, Problem
+from latdoctor.units import parse_duration, parse_share
+from latdoctor.yamlfile import Fields, Node, load
+
+FILE = "latdoctor.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSettings:
+    """One configured target; paths are taken relative to the file that names them."""
+
+    name: str
+    server: tuple[str, ...] = ()
+    metrics: tuple[Path, ...] = ()
+    trace: tuple[Path, ...] = ()
+    log: tuple[Path, ...] = ()
+    nvml: bool | None = None
+    slo_p99: float | None = None
+    slo_error_ratio: float | None = None
+    baseline: Path | None = None
+
+
+def targets() -> Mapping[str, TargetSettings]:
+    """The targets of ./latdoctor.yaml, or else of the user's own file; none where there is neither."""
+    for path in (Path(FILE), _user_file()):
+        if path.is_file():
+            return _read(path)
+    return {}
+
+
+def _user_file() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "latdoctor" / FILE
+
+
+def _read(path: Path) -> Mapping[str, TargetSettings]:
+    problems: list[Problem] = []
+    fields = Fields(load(path), problems, "configuration")
+    found = {name: _target(name, node, path.parent, problems) for name, node in fields.items("targets")}
+    fields.finish()
+    if problems:
+        raise DefinitionError(problems, next_step=f"correct {path}")
+    return found
+
+
+def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> TargetSettings:
+    fields = Fields(node, problems, f"target {name}")
+
+    def paths(key: str) -> tuple[Path, ...]:
+        return tuple(base / text for text in fields.texts(key))
+
+    slo_node = fields.node("slo")
+    slo = Fields(slo_node, problems, "slo") if slo_node else None
+    baseline = fields.text("baseline")
+    made = TargetSettings(
+        name=name,
+        server=fields.texts("server"),
+        metrics=paths("metrics"),
+        trace=paths("trace"),
+        log=paths("log"),
+        nvml=fields.flag("nvml") if fields.node("nvml") else None,
+        slo_p99=slo.scalar("p99", parse_duration, None) if slo else None,
+        slo_error_ratio=slo.scalar("error_ratio", parse_share, None) if slo else None,
+        baseline=base / baseline if baseline else None,
+    )
+    if slo:
+        slo.finish()
+    fields.finish()
+    return made

@@ -1,0 +1,85 @@
+"""Options that several commands share, and what was given of them as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_SOURCES = "Sources (each may be repeated)"
+
+Server = Annotated[
+    list[str] | None,
+    typer.Option("--server", help="URL of a server's metrics page, watched over the window.", rich_help_panel=_SOURCES),
+]
+Metrics = Annotated[
+    list[Path] | None,
+    typer.Option("--metrics", help="A saved metrics page; two are first and last.", rich_help_panel=_SOURCES),
+]
+Trace = Annotated[
+    list[Path] | None,
+    typer.Option("--trace", help="A torch profiler trace (.json, .json.gz).", rich_help_panel=_SOURCES),
+]
+Log = Annotated[
+    list[Path] | None,
+    typer.Option("--log", help="A driver or application log (dmesg, journald).", rich_help_panel=_SOURCES),
+]
+Pid = Annotated[int | None, typer.Option("--pid", min=1, help="Watch this process too.", rich_help_panel=_SOURCES)]
+Nvml = Annotated[
+    bool | None,
+    typer.Option(
+        "--nvml/--no-nvml",
+        help="Ask this machine's GPU driver (default: where the target runs here).",
+        rich_help_panel=_SOURCES,
+    ),
+]
+Target = Annotated[str, typer.Option("--target", help="A target of latdoctor.yaml, or a name for this look.")]
+WindowOption = Annotated[str, typer.Option("--window", help="How long to watch live sources.")]
+Slo = Annotated[str, typer.Option("--slo", help="The P99 that was promised, such as 500ms.")]
+SloErrors = Annotated[str, typer.Option("--slo-errors", help="The error ratio that was promised, such as 1%.")]
+BaselineOption = Annotated[
+    Path | None, typer.Option("--baseline", help="What the target is like when healthy (baseline record).")
+]
+Rules = Annotated[
+    list[Path] | None, typer.Option("--rules", help="A folder of your own rules beside the shipped ones.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user asked to look at, as given on the command line."""
+
+    server: tuple[str, ...] = ()
+    metrics: tuple[Path, ...] = ()
+    trace: tuple[Path, ...] = ()
+    log: tuple[Path, ...] = ()
+    pid: int | None = None
+    nvml: bool | None = None
+    target: str = ""
+    window: str = "10s"
+    slo: str = ""
+    slo_errors: str = ""
+    baseline: Path | None = None
+
+    @property
+    def any_source(self) -> bool:
+        return bool(self.server or self.metrics or self.trace or self.log or self.pid or self.nvml)
+
+
+def given(
+    server: list[str] | None,
+    metrics: list[Path] | None,
+    trace: list[Path] | None,
+    log: list[Path] | None,
+    **others: object,
+) -> Given:
+    """The shared options as one value (typer gives None for an option not used)."""
+    return Given(
+        tuple(server or ()),
+        tuple(metrics or ()),
+        tuple(trace or ()),
+        tuple(log or ()),
+        **others,  # type: ignore[arg-type]
+    )

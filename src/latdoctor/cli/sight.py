@@ -1,0 +1,59 @@
+"""`latdoctor preflight` (what can be seen here?) and `latdoctor targets` (what is there to diagnose?)."""
+
+from __future__ import annotations
+
+import typer
+
+_MARK = {"yes": "+", "partly": "~", "no": "-", "if given": " "}
+
+
+def preflight() -> None:
+    """Tell what can be seen on this machine, what cannot, and why.
+
+    Exit codes: 0 everything can be seen · 4 something cannot.
+    """
+    from rich.table import Table
+
+    from latdoctor.cli.screen import progress, result_console
+    from latdoctor.collect import COLLECTORS
+
+    console = result_console()
+    with progress("looking") as waiting:
+        rows = []
+        for collector in COLLECTORS:
+            waiting([collector.title])
+            rows.extend(collector.preflight())
+    table = Table("", "what", "seen", "detail", box=None, expand=True)
+    for row in rows:
+        detail = f"{row.detail} — {row.next_step}" if row.next_step else row.detail
+        table.add_row(_MARK.get(row.status, "?"), row.what, row.status, detail)
+    console.print(table)
+    hidden = [row.what for row in rows if row.status in ("no", "partly")]
+    console.print(f"not fully seen: {', '.join(hidden)}" if hidden else "everything can be seen")
+    console.print("Next: latdoctor diagnose")
+    raise typer.Exit(4 if hidden else 0)
+
+
+def targets() -> None:
+    """List the configured targets, and the metrics pages found on this machine's ports."""
+    from rich.table import Table
+
+    from latdoctor.cli import configuration
+    from latdoctor.cli.screen import progress, result_console
+    from latdoctor.collect.discover import discover
+
+    console = result_console()
+    configured = configuration.targets()
+    with progress("trying local ports"):
+        found = discover()
+    table = Table("target", "where", "speaks", box=None, expand=True)
+    for target in configured.values():
+        places = [*target.server, *(str(path) for path in (*target.metrics, *target.trace, *target.log))]
+        table.add_row(target.name, ", ".join(places), "configured")
+    for page in found:
+        table.add_row("(found)", page.url, ", ".join(page.dialects) or "unknown exporter")
+    console.print(table)
+    if not configured and not found:
+        console.print("no target is configured and no metrics page answers on a local port")
+    example = found[0].url if found else "URL"
+    console.print(f"Next: latdoctor diagnose --server {example} --slo 500ms")
