@@ -34,6 +34,7 @@ MAX_LINE = 4096  # of a longer line its beginning is read
 _PART = ".part"  # ends the name of an artifact whose end is missing
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CHUNK = 1 << 20
+_PACKED = 1 << 14  # packed bytes taken at a time: so much is lost before damaged data
 
 
 def collect(request: Request, clock: Clock) -> Collected:
@@ -112,7 +113,7 @@ def _read_packed(file: io.BufferedReader) -> tuple[bytes, str]:
 def _unpacked(file: io.BufferedReader) -> Iterator[bytes | str]:
     """The content of a gzip file piece by piece; a text ends it where the file is cut short or damaged."""
     unpacker = zlib.decompressobj(wbits=31)
-    pending = file.read(_CHUNK)
+    pending = file.read(_PACKED)
     while pending:
         try:
             piece = unpacker.decompress(pending, _CHUNK)
@@ -122,11 +123,11 @@ def _unpacked(file: io.BufferedReader) -> Iterator[bytes | str]:
         yield piece
         pending = unpacker.unconsumed_tail
         if unpacker.eof:  # gzip files may be several, one behind the other; padding of zeros may follow
-            pending = (unpacker.unused_data or file.read(_CHUNK)).lstrip(b"\0")
+            pending = (unpacker.unused_data or file.read(_PACKED)).lstrip(b"\0")
             if pending:
                 unpacker = zlib.decompressobj(wbits=31)
         elif not pending:
-            pending = file.read(_CHUNK)
+            pending = file.read(_PACKED)
     if not unpacker.eof:
         yield "its end could not be read: the gzip file is cut short"
 
