@@ -132,7 +132,7 @@ def _tier(name: str, checks: Sequence[Check]) -> Tier:
 
     looked = [check for check in checks if check.status in (FIRED, CLEAR)]
     required_missing = any(check.required and check.status == NOT_EVALUATED for check in checks)
-    if all(check.status == NOT_APPLICABLE for check in checks):
+    if checks and all(check.status == NOT_APPLICABLE for check in checks):
         seen = "not-applicable"
     elif not looked:
         seen = "unseen"

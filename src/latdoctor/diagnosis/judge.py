@@ -78,7 +78,7 @@ def _made(
     return Check(
         id=finding.id,
         status=status,
-        says=_says(finding, ordered[0], facts) if facts and ordered else _bare(finding.says),
+        says=_says(finding, ordered[0], facts) if facts and ordered else finding.id.replace("-", " "),
         tier=finding.tier,
         kind=finding.kind,
         severity=finding.severity,
@@ -114,11 +114,6 @@ def _event_part(finding: Finding, name: str, part: str | None, subject: str, fac
                 value = counted[0].fields.get(part, "") if part else counted[0].text
                 return f"{value:g}" if isinstance(value, float) else value
     return "none"
-
-
-def _bare(template: str) -> str:
-    """The statement without numbers, for a check that was not evaluated: `{name}` reads as the signal's name."""
-    return PLACE.sub(lambda match: match[1], template)
 
 
 def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, providers: tuple[Provider, ...]) -> str:

@@ -146,4 +146,4 @@ def _listing(title: str, lines: Iterable[str]) -> RenderableType:
 
 
 def _indented(part: RenderableType, columns: int) -> RenderableType:
-    return Padding(part, (0, 0, 0, columns))
+    return Padding(part, (0, 0, 0, columns), expand=False)

@@ -1,4 +1,4 @@
-"""The diagnosis as a JSON document, and the JSON Schema of it. Every key is there, null or empty rather than omitted."""
+"""The diagnosis as a JSON document, and its JSON Schema. Every key is there, null or empty rather than omitted."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
@@ -140,7 +140,12 @@ def _grouped(checks: Iterable[Check]) -> tuple[str, ...]:
     for check in checks:
         reasons.setdefault(check.reason, []).append(check.id)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
-    return tuple(f"{reason} — hides {', '.join(names)}" for reason, names in ordered)
+    return tuple(f"{reason} — hides {_some(names)}" for reason, names in ordered)
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
