@@ -24,6 +24,8 @@ from latdoctor.evidence.signals import Signal, catalogue
 from latdoctor.units import BARE_DIMENSIONS, Quantity, parse_quantity, parse_share
 from latdoctor.yamlfile import Fields, Node
 
+_KINDS = ("all", "any", "not", "prefer", "is")
+
 
 def parse_condition(node: Node, problems: list[Problem]) -> Condition | None:
     """The condition written at `node`; what is wrong with it is added to `problems`."""
@@ -32,7 +34,8 @@ def parse_condition(node: Node, problems: list[Problem]) -> Condition | None:
     if not isinstance(node.value, dict) or not node.value:
         problems.append(Problem(node.where, "a condition is a comparison, or one of all, any, not, prefer, is"))
         return None
-    return _combined(Fields(node, problems, "condition"), next(iter(node.value)), problems)
+    kind = next((word for word in _KINDS if word in node.value), "")
+    return _combined(Fields(node, problems, "condition"), kind, problems)
 
 
 def _combined(fields: Fields, kind: str, problems: list[Problem]) -> Condition | None:
@@ -73,8 +76,12 @@ def _sure(fields: Fields, problems: list[Problem]) -> Condition | None:
     inner = _comparison(node.text or "", node.where, problems) if node else None
     if inner is None:
         return None
+    signal = catalogue()[inner.left.signal]
+    if signal.kind in ("flag", "p-value"):
+        problems.append(Problem(fields.where, f"sure does not go with a {signal.kind} ({signal.id})"))
+        return None
     try:
-        clear, certain = (_constant_number(text, catalogue()[inner.left.signal]) for text in bounds)
+        clear, certain = (_constant_number(text, signal) for text in bounds)
     except ValueError as error:
         problems.append(Problem(fields.where, f"sure takes two quantities, [clear, certain]: {error}"))
         return None
@@ -114,12 +121,21 @@ def _parse_comparison(text: str) -> Comparison:
     if operator == "in":
         if not (rest.startswith("[") and rest.endswith("]")):
             raise ValueError("`in` takes a list such as [48, 79]")
-        values = tuple(_constant(item.strip(), signal) for item in rest[1:-1].split(",") if item.strip())
-        return Comparison(left, operator, Constant(values, rest), stripped)
+        chosen = Constant(tuple(_constant(item, signal) for item in _items(rest)), rest)
+        _check_kinds(signal, operator, chosen)
+        return Comparison(left, operator, chosen, stripped)
     tolerance = parse_share(match[2]) if operator == "within" else 0.0
     right = _parse_right(rest, signal)
     _check_kinds(signal, operator, right)
     return Comparison(left, operator, right, stripped, tolerance=tolerance)
+
+
+def _items(text: str) -> list[str]:
+    """The items of `[48, 63]`. Raises ValueError where there is none."""
+    items = [item.strip() for item in text[1:-1].split(",") if item.strip()]
+    if not items:
+        raise ValueError("an empty list matches nothing")
+    return items
 
 
 def _parse_left(text: str) -> tuple[SignalTerm | CountTerm, Signal, int]:
@@ -128,28 +144,32 @@ def _parse_left(text: str) -> tuple[SignalTerm | CountTerm, Signal, int]:
         signal = _known(counted[1])
         if signal.kind != "event":
             raise ValueError(f"count() takes an event signal, {signal.id} is a {signal.kind}")
-        return _count_term(counted), catalogue()[signal.id], counted.end()
+        return _count_term(counted), signal, counted.end()
+    if text.startswith("count("):
+        raise ValueError("count(…) reads count(event) or count(event, field in [48, 63])")
     named = _SIGNAL.match(text)
     if not named:
         raise ValueError("expected a signal on the left")
     signal = _known(named[1])
     if signal.kind in ("event", "distribution"):
-        raise ValueError(f"{signal.id} is a {signal.kind}: compare a value of it (count(…), {signal.id}.p99)")
+        article = "an" if signal.kind == "event" else "a"
+        raise ValueError(f"{signal.id} is {article} {signal.kind}: compare a value of it (count(…), {signal.id}.p99)")
     return SignalTerm(signal.id, _labels(named[2])), signal, named.end()
 
 
 def _count_term(match: re.Match[str]) -> CountTerm:
     if not match[2]:
         return CountTerm(match[1])
-    items = [item.strip() for item in match[4][1:-1].split(",") if item.strip()]
-    return CountTerm(match[1], match[2], tuple(_number_or_text(item) for item in items), match[3] == "not in")
+    values = tuple(_number_or_text(item) for item in _items(match[4]))
+    return CountTerm(match[1], match[2], values, match[3] == "not in")
 
 
 def _labels(text: str | None) -> Labels:
     pairs = [pair.partition("=") for pair in (text or "").split(",") if pair.strip()]
-    if any(not sign for _, sign, _ in pairs):
-        raise ValueError("a label filter reads {label=value}")
-    return tuple(sorted((key.strip(), value.strip()) for key, _, value in pairs))
+    chosen = {key.strip(): value.strip() for key, sign, value in pairs if key.strip() and sign}
+    if len(chosen) < len(pairs):
+        raise ValueError("a label filter reads {label=value}, each label once")
+    return tuple(sorted(chosen.items()))
 
 
 def _known(name: str) -> Signal:
@@ -161,7 +181,7 @@ def _known(name: str) -> Signal:
 
 def _parse_right(text: str, signal: Signal) -> Reference | Constant:
     match = _FACTOR.match(text)
-    factor, rest = (float(match[1]), text[match.end() :]) if match else (1.0, text)
+    factor, rest = (_factor(match[1]), text[match.end() :]) if match else (1.0, text)
     name = rest.strip()
     if name in ("baseline", "before"):
         return Reference(name, factor)
@@ -179,8 +199,22 @@ def _parse_right(text: str, signal: Signal) -> Reference | Constant:
     return Constant((_constant(name, signal),), name)
 
 
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if factor <= 0:
+        raise ValueError("a factor is above zero")
+    return factor
+
+
 def _constant(text: str, signal: Signal) -> Value:
-    return text if signal.kind == "text" else _constant_number(text, signal)
+    if signal.kind != "text":
+        return _constant_number(text, signal)
+    if not text:
+        raise ValueError("expected a text on the right")
+    return text
 
 
 def _constant_number(text: str, signal: Signal) -> float:
@@ -200,7 +234,7 @@ def _number_or_text(text: str) -> Value:
 
 
 def _check_kinds(signal: Signal, operator: str, right: Reference | Constant) -> None:
-    if signal.kind == "text" and (operator not in ("=", "!=") or isinstance(right, Reference)):
+    if signal.kind == "text" and (operator not in ("=", "!=", "in") or isinstance(right, Reference)):
         raise ValueError(f"{signal.id} is a text: compare it with = != or in")
-    if signal.kind == "p-value" and operator not in ("<", "<="):
-        raise ValueError(f"{signal.id} is a p-value: it can only be below a limit")
+    if signal.kind == "p-value" and (operator not in ("<", "<=") or isinstance(right, Reference)):
+        raise ValueError(f"{signal.id} is a p-value: it can only be below a limit such as 0.01")
