@@ -1,1 +1,25 @@
-"""Statistics over evidence: series and distributions become derived readings."""
+"""Statistics over evidence: series and distributions become derived readings.
+
+A detector is a pure function from evidence to the new pieces only. They run in the order of `DETECTORS`, each on what
+was given and what the ones before it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from latdoctor.detect.bimodality import batch_bimodality
+from latdoctor.detect.quantiles import quantiles
+from latdoctor.detect.quotients import quotients
+from latdoctor.evidence.model import Evidence
+
+Detector = Callable[[Evidence], Evidence]
+
+DETECTORS: tuple[Detector, ...] = (quantiles, quotients, batch_bimodality)
+
+
+def derive(evidence: Evidence) -> Evidence:
+    """`evidence` with everything derived from it. Deriving twice adds nothing."""
+    for detector in DETECTORS:
+        evidence = Evidence.merge([evidence, detector(evidence)])
+    return evidence
