@@ -1,0 +1,107 @@
+"""Scrapes servers over the window: at its start, at its end, and in between for the gauges."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from latdoctor.collect import scrape
+from latdoctor.collect.source import Clock, Collected, Request
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Gap
+from latdoctor.text import clean
+
+MAX_SERVERS = 32
+MAX_PAGES = 11
+MAX_PAGE_BETWEEN = 1 << 20  # of larger pages, only those of the start and the end are kept
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One server during the window: what came of it so far."""
+
+    number: int
+    target: scrape.Target
+    pages: list[Artifact] = field(default_factory=list)
+    failures: list[scrape.Answer] = field(default_factory=list)
+    small: bool = True
+
+    def add(self, answer: scrape.Answer, at: float, collector: str) -> None:
+        if answer.body is None:
+            self.failures.append(answer)
+            return
+        self.small = self.small and len(answer.body) <= MAX_PAGE_BETWEEN
+        group = f"{self.number}-{file_name(self.target.name)}"
+        name = f"{collector}/{group}-{len(self.pages):02d}.prom"
+        self.pages.append(Artifact(name, collector, group, self.target.shown, at, answer.body))
+
+
+def watch(request: Request, clock: Clock, collector: str, hidden: tuple[str, ...]) -> Collected:
+    """The pages of `request.servers` as artifacts of `collector`, one group for each server.
+
+    A server that gives no page at all is a gap that hides the signals `hidden`. One that fails at the start is asked
+    again at the end only; where all fail at the start, nobody waits for the end.
+    """
+    watched, gaps = _targets(request.servers, hidden)
+    ticks = max(1, min(MAX_PAGES - 1, int(request.window)))
+    start = clock.now()
+    for tick in range(ticks + 1):
+        at_edge = tick in (0, ticks)
+        asked = [one for one in watched if at_edge or (one.pages and one.small and not one.failures)]
+        if tick and not any(one.pages for one in watched):
+            break
+        wait = start + request.window * tick / ticks - clock.now()
+        if tick and wait > 0:
+            clock.sleep(wait)
+        _scrape(asked, request.timeout, clock, collector)
+    gaps.extend(gap for one in watched for gap in _failures(one, hidden))
+    return Collected(tuple(page for one in watched for page in one.pages), tuple(gaps))
+
+
+def _targets(servers: Sequence[str], hidden: tuple[str, ...]) -> tuple[list[_Watched], list[Gap]]:
+    watched: list[_Watched] = []
+    gaps: list[Gap] = []
+    for given in dict.fromkeys(servers):
+        try:
+            target = scrape.target(given)
+        except ValueError as error:
+            where = clean(given.rsplit("@", 1)[-1], 200)
+            gaps.append(Gap(where, f"is no address: {clean(str(error), 200)}", hidden, None, "give http://HOST:PORT"))
+            continue
+        if len(watched) == MAX_SERVERS:
+            reason = f"left out: at most {MAX_SERVERS} servers are watched at once"
+            gaps.append(Gap(target.shown, reason, hidden, f"server/{target.name}", "give fewer --server"))
+        elif all(one.target.url != target.url for one in watched):
+            watched.append(_Watched(len(watched) + 1, target))
+    return watched, gaps
+
+
+def _scrape(asked: Sequence[_Watched], timeout: float, clock: Clock, collector: str) -> None:
+    if not asked:
+        return
+    before, began = clock.now(), time.monotonic()
+    answers = scrape.fetch([one.target for one in asked], timeout)
+    after = clock.now()
+    for one, answer in zip(asked, answers, strict=True):
+        # When this answer was there, although another server may have kept us waiting for longer.
+        at = min(before + (answer.done - began), after)
+        one.add(answer, at, collector)
+
+
+def _failures(one: _Watched, hidden: tuple[str, ...]) -> Iterable[Gap]:
+    if not one.failures:
+        return
+    last = one.failures[-1]
+    if not one.pages:
+        yield Gap(one.target.shown, last.why, hidden, f"server/{one.target.name}", last.next_step)
+        return
+    tried = len(one.pages) + len(one.failures)
+    reason = f"{len(one.failures)} of {tried} scrapes failed: it {last.why}"
+    yield Gap(one.target.shown, reason, (), None, last.next_step)
+
+
+def file_name(text: str) -> str:
+    """`text` as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80]

@@ -1,0 +1,164 @@
+"""One rule of a dialect over the pages: what it finds per subject, or why it finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from latdoctor.dialects import counters, gauges, spoken
+from latdoctor.dialects.model import Rule, Selector, Term
+from latdoctor.dialects.outcome import Found, Histogram, Missing, Outcome, Trouble, notes
+from latdoctor.dialects.view import View
+from latdoctor.evidence.signals import catalogue
+
+LIFETIME = "lifetime average"
+_TWO_PAGES = "watch it live (--server URL), or give a first and a last page (--metrics FIRST --metrics LAST)"
+CACHED = "rough over a short window: the exporter refreshes by a clock of its own"
+
+
+def evaluate(view: View, rule: Rule) -> Outcome | Missing:
+    """What `rule` finds. A ratio or histogram of a lone page covers the server's lifetime; a rate needs two pages."""
+    absent = [term for term in _all_terms(rule) if _absent(view, rule, term)]
+    if absent:
+        return Missing(tuple(_absence(view, term) for term in absent))
+    if rule.kind in ("rate", "ratio", "histogram"):
+        hindrance = _hindrance(view, rule)
+        if hindrance:
+            return {None: hindrance}
+    readers: dict[str, Callable[[View, Rule], Outcome]] = {
+        "gauge": gauges.gauge,
+        "rate": _rate,
+        "ratio": _ratio,
+        "histogram": _histogram,
+        "summary": spoken.summary,
+        "label": spoken.label,
+    }
+    outcome = readers[rule.kind](view, rule)
+    if rule.kind == "label" and not outcome:
+        return Missing((f"label {' or '.join(rule.label.split('|'))}",))
+    return outcome
+
+
+def _all_terms(rule: Rule) -> tuple[Term, ...]:
+    return (*rule.terms, *rule.over, *rule.less)
+
+
+def _absent(view: View, rule: Rule, term: Term) -> bool:
+    return _present(view, rule, term) is None
+
+
+def _present(view: View, rule: Rule, term: Term) -> Selector | None:
+    if rule.kind != "histogram":
+        return view.present(term)
+    for option in term.options:
+        if view.present(Term((Selector(option.name + "_bucket", option.matches),))):
+            return option
+    return None
+
+
+def _absence(view: View, term: Term) -> str:
+    names = " or ".join(str(option) for option in term.options)
+    return f"{names} (declared, but without a sample)" if view.is_declared(term) else names
+
+
+def _hindrance(view: View, rule: Rule) -> Trouble | None:
+    """What keeps every counter from telling its growth."""
+    started = counters.restarted(view)
+    if started:
+        return started
+    if view.unrefreshed():
+        return Trouble(
+            "the exporter showed the same numbers on every page: it did not refresh them in between",
+            next_step="watch for longer (--window 60s)",
+        )
+    if rule.kind == "rate" and view.lone:
+        return Trouble("one page tells no rate: two pages or a live window are needed", next_step=_TWO_PAGES)
+    if rule.kind == "rate" and view.window is None:
+        return Trouble(
+            "the time between the saved pages is not known, so they tell no rate",
+            next_step="watch it live (--server URL)",
+        )
+    return None
+
+
+def _by_subject(view: View, rule: Rule, terms: Sequence[Term]) -> dict[str, float | Trouble]:
+    """The growth of a sum of counters per subject. Every term must be there."""
+    parts: list[tuple[str, dict[str, float | Trouble]]] = []
+    for term in terms:
+        selector = view.present(term)
+        if selector is not None:
+            grown = {s: counters.growth(view, rule, selector, series) for s, series in view.series(selector).items()}
+            parts.append((str(selector), grown))
+    return _sums(parts)
+
+
+def _sums(parts: Sequence[tuple[str, Mapping[str, float | Trouble]]]) -> dict[str, float | Trouble]:
+    subjects = dict.fromkeys(subject for _, values in parts for subject in values)
+    sums: dict[str, float | Trouble] = {}
+    for subject in subjects:
+        total: float | Trouble = 0.0
+        for name, values in parts:
+            value = values.get(subject, Trouble(f"{name} has no sample for {subject}"))
+            if isinstance(value, Trouble):
+                total = value
+                break
+            total = total + value if isinstance(total, float) else total
+        sums[subject] = total
+    return sums
+
+
+def _rate(view: View, rule: Rule) -> Outcome:
+    outcome: dict[str | None, Found | Trouble] = {}
+    for subject, grown in _by_subject(view, rule, rule.terms).items():
+        total = grown
+        for term in rule.held:
+            change = counters.held_growth(view, rule, term, subject)
+            if isinstance(total, Trouble) or isinstance(change, Trouble):
+                total = total if isinstance(total, Trouble) else change
+                break
+            total += change
+        outcome[subject] = total if isinstance(total, Trouble) else _per_second(view, rule, total)
+    return outcome
+
+
+def _per_second(view: View, rule: Rule, grown: float) -> Found:
+    # More may leave than is counted as held; what came in is never negative.
+    value = max(0.0, grown) * rule.factor / (view.window or 1.0)
+    if catalogue()[rule.signal].dimension == "ratio":
+        value = min(1.0, value)  # a share of the window, which a cached counter may overrun
+    return Found(value, view.place(rule.terms), notes(rule.note, CACHED if view.dialect.cached else ""))
+
+
+def _ratio(view: View, rule: Rule) -> Outcome:
+    upper, lower = _by_subject(view, rule, rule.terms), _by_subject(view, rule, rule.over)
+    place = f"{view.place(rule.terms)} / {view.place(rule.over)}"
+    outcome: dict[str | None, Found | Trouble] = {}
+    for subject in dict.fromkeys([*upper, *lower]):
+        above, below = upper.get(subject), lower.get(subject)
+        if above is None or below is None:
+            outcome[subject] = Trouble(f"{place}: one of the two has no sample for {subject}")
+        elif isinstance(above, Trouble) or isinstance(below, Trouble):
+            outcome[subject] = above if isinstance(above, Trouble) else _only_trouble(below)
+        elif below <= 0:
+            outcome[subject] = Trouble(f"{view.place(rule.over)} counted nothing", unused=True)
+        else:
+            note = notes(LIFETIME if view.lone else "", rule.note)
+            outcome[subject] = Found(above / below * rule.factor, place, note)
+    return outcome
+
+
+def _only_trouble(value: float | Trouble) -> Trouble:
+    return value if isinstance(value, Trouble) else Trouble("")
+
+
+def _histogram(view: View, rule: Rule) -> Outcome:
+    selector = _present(view, rule, rule.terms[0])
+    outcome: dict[str | None, Found | Trouble] = {}
+    if selector is None:
+        return outcome
+    for subject in view.series(selector, "_bucket"):
+        found = counters.histogram(view, rule, selector, subject)
+        if isinstance(found, Histogram) and found.count == 0:
+            found = Trouble(f"{selector} counted nothing", unused=True)
+        note = notes(LIFETIME if view.lone else "", rule.note)
+        outcome[subject] = found if isinstance(found, Trouble) else Found(found, f"{selector}_bucket", note)
+    return outcome

@@ -1,0 +1,151 @@
+"""Pages → Evidence, by one dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from latdoctor.dialects.evaluate import evaluate
+from latdoctor.dialects.gauges import bit_values
+from latdoctor.dialects.model import Dialect, Rule
+from latdoctor.dialects.outcome import Found, Histogram, Missing, Outcome, Trouble
+from latdoctor.dialects.page import Page, Scrape
+from latdoctor.dialects.view import View
+from latdoctor.evidence.model import Bucket, Distribution, Evidence, Gap, Origin, Reading, Subject, Window
+
+_NAMES_SHOWN = 5
+
+
+def recognised(dialects: Iterable[Dialect], pages: Sequence[Page]) -> tuple[Dialect, ...]:
+    """The dialects that some page speaks; a page may speak several."""
+    return tuple(dialect for dialect in dialects if any(dialect.speaks(page) for page in pages))
+
+
+def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str) -> Evidence:
+    """The evidence of a server's pages, oldest first. `server` is its subject, such as server/127.0.0.1:8000.
+
+    With two pages or more, counters and histograms cover the time between the first and the last; with a lone page
+    they cover the server's lifetime (the note says "lifetime average") and rates are gaps. Gauges are averaged over
+    the pages. What could not be read is a gap; a subject that nobody uses gives nothing.
+    """
+    gathering = _Gathering(View(dialect, tuple(scrapes), server))
+    for options in dialect.rules:
+        gathering.take(options)
+    for bits in dialect.bits:
+        if gathering.view.present(bits.rule.terms[0]) is None:
+            names = (str(bits.rule.terms[0]),)
+            for signal, _ in bits.masks:
+                gathering.missing(signal, names, bits.rule.hint)
+            continue
+        for signal, mask in bits.masks:
+            gathering.put(signal, bits.rule, bit_values(gathering.view, bits, signal, mask))
+    return gathering.evidence()
+
+
+class _Gathering:
+    """Collects what the rules find; gaps with one reason become one gap."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._idle = view.idle()
+        self._readings: list[Reading] = []
+        self._distributions: list[Distribution] = []
+        self._troubles: dict[tuple[str, str | None, str], list[str]] = {}
+
+    def take(self, options: Sequence[Rule]) -> None:
+        """The first alternative that has a value for a subject wins; else the first trouble is told."""
+        merged: dict[str | None, tuple[Found | Trouble, Rule]] = {}
+        absent: list[str] = []
+        for rule in options:
+            outcome = evaluate(self.view, rule)
+            if isinstance(outcome, Missing):
+                absent.extend(outcome.names)
+                continue
+            for subject, result in outcome.items():
+                if subject not in merged or (
+                    isinstance(merged[subject][0], Trouble) and not isinstance(result, Trouble)
+                ):
+                    merged[subject] = (result, rule)
+        if any(isinstance(result, Found) for result, _ in merged.values()):
+            merged.pop(None, None)
+        for subject, (result, rule) in merged.items():
+            self.put(rule.signal, rule, {subject: result})
+        if not merged and absent:
+            self.missing(options[0].signal, absent, options[0].hint)
+
+    def missing(self, signal: str, names: Iterable[str], hint: str) -> None:
+        reason = f"not exported: {_listed(list(dict.fromkeys(names)))}"
+        self._trouble(signal, reason, None, hint or self.view.dialect.hint)
+
+    def put(self, signal: str, rule: Rule, outcome: Outcome) -> None:
+        for subject, result in outcome.items():
+            if subject in self._idle:
+                continue
+            if isinstance(result, Found):
+                self._found(signal, rule, subject or self.view.server, result)
+            elif result.unused:
+                # Nothing was measured, so nothing is hidden of this subject: it must not stay "unknown" for a judge.
+                reason = f"{subject}: {result.reason}" if subject else result.reason
+                self._trouble(signal, reason, None, "")
+            else:
+                self._trouble(signal, result.reason, subject, result.next_step or rule.hint)
+
+    def _trouble(self, signal: str, reason: str, subject: str | None, hint: str) -> None:
+        signals = self._troubles.setdefault((reason, subject, hint), [])
+        if signal not in signals:
+            signals.append(signal)
+
+    def _found(self, signal: str, rule: Rule, subject: str, found: Found) -> None:
+        scrapes = self.view.scrapes
+        since = "" if self.view.lone else f", since {scrapes[0].artifact}"
+        origin = Origin(scrapes[-1].artifact, found.place + since)
+        covers_window = rule.kind in ("rate", "ratio", "histogram")
+        lifetime = self.view.lone and covers_window
+        window = Window(None if lifetime else scrapes[0].at, scrapes[-1].at)
+        if isinstance(found.value, Histogram):
+            buckets = tuple(
+                Bucket(bucket.low * rule.factor, bucket.high * rule.factor, bucket.count)
+                for bucket in found.value.buckets
+            )
+            total = None if found.value.total is None else found.value.total * rule.factor
+            self._distributions.append(
+                Distribution(signal, subject, buckets, origin, total=total, window=window, note=found.note)
+            )
+        else:
+            self._readings.append(Reading(signal, subject, found.value, origin, window=window, note=found.note))
+
+    def evidence(self) -> Evidence:
+        seen = dict.fromkeys(
+            [
+                self.view.server,
+                *(reading.subject for reading in self._readings),
+                *(distribution.subject for distribution in self._distributions),
+                *(subject for _, subject, _ in self._troubles if subject is not None),
+            ]
+        )
+        return Evidence(
+            subjects=tuple(self._subjects(seen)),
+            readings=tuple(self._readings),
+            distributions=tuple(self._distributions),
+            gaps=tuple(self._gaps()),
+        )
+
+    def _subjects(self, seen: Iterable[str]) -> Iterable[Subject]:
+        for subject in seen:
+            yield self.view.declared(subject)
+
+    def _gaps(self) -> Iterable[Gap]:
+        source = f"{self.view.dialect.title} ({self.view.server})"
+        origin = Origin(self.view.scrapes[-1].artifact)
+        for (reason, subject, hint), signals in self._troubles.items():
+            yield Gap(source, reason, tuple(signals), subject, hint, origin)
+        if self._idle:
+            reason = f"answered no request, so nothing is said about them: {_listed(sorted(self._idle))}"
+            yield Gap(source, reason, (), None, "", origin)
+        if self.view.left_out:
+            reason = f"{self.view.left_out} more models or GPUs were left unread"
+            yield Gap(source, reason, tuple(sorted(self.view.dialect.signals)), None, "", origin)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more

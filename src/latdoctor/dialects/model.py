@@ -1,0 +1,131 @@
+"""What a dialect is: how one server or exporter names what the signal catalogue knows."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from latdoctor.dialects.page import Page, Sample
+
+KINDS = ("gauge", "rate", "ratio", "histogram", "summary", "label")
+TAKES = ("mean", "last", "max")
+PLACEHOLDER = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}")
+SERVER = "server"  # stands for the subject server/NAME in a dialect's `parent`
+
+
+class LabelMatch(Struct, frozen=True):
+    """`label="a|b"`: one of the values; negated with `!=`."""
+
+    label: str
+    values: tuple[str, ...]
+    negated: bool = False
+
+
+class Selector(Struct, frozen=True):
+    """Samples of one name, with a label filter: `x{reason="stop|length"}`."""
+
+    name: str
+    matches: tuple[LabelMatch, ...] = ()
+
+    def accepts(self, sample: Sample) -> bool:
+        return all((sample.label(match.label) in match.values) != match.negated for match in self.matches)
+
+    def __str__(self) -> str:
+        inside = ",".join(f'{m.label}{"!=" if m.negated else "="}"{"|".join(m.values)}"' for m in self.matches)
+        return f"{self.name}{{{inside}}}" if inside else self.name
+
+
+class Term(Struct, frozen=True):
+    """Names of one quantity, the preferred one first; the first that a page has is read."""
+
+    options: tuple[Selector, ...]
+
+    def __str__(self) -> str:
+        return str(self.options[0])
+
+
+class Blank(Struct, frozen=True):
+    """A range of numbers, both ends included, by which an exporter says that it has no value."""
+
+    low: float
+    high: float
+
+
+class Rule(Struct, frozen=True):
+    """One way to one signal. `terms` are summed, and so are `over`; values are multiplied by `factor`.
+
+    gauge      the value, less `less`, or over the sum of `over`; over several pages `take` says which of them
+    rate       the counters' growth per second; `held` are gauges whose growth is added (requests still inside)
+    ratio      the growth of the counters `terms` over the growth of `over`
+    histogram  a Distribution out of the buckets of `terms[0]`
+    summary    the `quantile` that the server itself computed
+    label      the text of `label` on the samples of `terms`, or on any sample that the dialect knows
+    """
+
+    signal: str
+    kind: str
+    where: str  # file:line, for messages
+    terms: tuple[Term, ...] = ()
+    over: tuple[Term, ...] = ()
+    less: tuple[Term, ...] = ()
+    held: tuple[Term, ...] = ()
+    quantile: float = 0.0
+    label: str = ""
+    factor: float = 1.0
+    percent_or_ratio: bool = False
+    take: str = "mean"
+    sum_over: tuple[str, ...] = ()
+    blank_from: float | None = None
+    note: str = ""
+    zero_note: str = ""
+    hint: str = ""
+
+
+class Bits(Struct, frozen=True):
+    """A bit mask: each signal is 1 while a bit of its mask is set and 0 while none is."""
+
+    rule: Rule
+    masks: tuple[tuple[str, int], ...]
+
+
+class SubjectRule(Struct, frozen=True):
+    """`model/{model}`: the subject of a sample that has all the labels named; `parent` is a template, or `server`.
+
+    `apart` are labels that split the subject where one page shows several of their values (two versions of a model,
+    two engines), so that nothing is ever averaged over them.
+    """
+
+    id: str
+    labels: tuple[str, ...]
+    parent: str = ""
+    parent_labels: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+
+
+class Dialect(Struct, frozen=True):
+    """One server or exporter. `idle` are samples that are all zero for a subject which nobody uses.
+
+    `cached` tells that the exporter refreshes its numbers by a clock of its own, so that two pages may be one reading.
+    """
+
+    id: str
+    title: str
+    recognise: tuple[str, ...]
+    subjects: tuple[SubjectRule, ...] = ()
+    rules: tuple[tuple[Rule, ...], ...] = ()  # per signal, alternatives in order of preference
+    bits: tuple[Bits, ...] = ()
+    blanks: tuple[Blank, ...] = ()
+    idle: tuple[Term, ...] = ()
+    cached: bool = False
+    hint: str = ""
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Every signal that the dialect may give."""
+        direct = {options[0].signal for options in self.rules}
+        return frozenset(direct | {signal for bits in self.bits for signal, _ in bits.masks})
+
+    def speaks(self, page: Page) -> bool:
+        """Is `page` one of this dialect's? A family that is declared without a sample counts."""
+        return any(name in page.samples or name in page.kinds for name in self.recognise)

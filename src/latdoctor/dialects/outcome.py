@@ -1,0 +1,51 @@
+"""What a rule found per subject, or why it found nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from latdoctor.evidence.model import Bucket
+
+
+class Trouble(Struct, frozen=True):
+    """Why a value that the page should give cannot be used. `unused` means that there was nothing to measure."""
+
+    reason: str
+    unused: bool = False
+    next_step: str = ""
+
+
+class Histogram(Struct, frozen=True):
+    """Observations per bucket within the window, in the page's own unit, and their sum where it is known."""
+
+    buckets: tuple[Bucket, ...]
+    total: float | None
+
+    @property
+    def count(self) -> float:
+        return sum(bucket.count for bucket in self.buckets)
+
+
+class Found(Struct, frozen=True):
+    """A value in base units, or a text, or a histogram; `place` names the samples that it came from."""
+
+    value: float | str | Histogram
+    place: str
+    note: str = ""
+
+
+class Missing(Struct, frozen=True):
+    """The pages have none of the samples that the rule reads."""
+
+    names: tuple[str, ...]
+
+
+# By subject; None stands for all of them.
+Outcome = Mapping[str | None, Found | Trouble]
+
+
+def notes(*parts: str) -> str:
+    """The parts that say something, as one note."""
+    return "; ".join(part for part in parts if part)
