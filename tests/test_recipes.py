@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.diagnosis import cases, rule_files
+from latdoctor.dialects.loader import read_dialects
 from latdoctor.errors import Problem
 from latdoctor.evidence.condition_text import parse_condition
 from latdoctor.evidence.signals import read_catalogue
@@ -59,3 +60,10 @@ def test_cause_and_its_case(tmp_path: Path) -> None:
     rules = rule_files.read([folder])
     found = {(case.cause, case.name): case for case in cases.read_cases(folder / "cases", rules)}
     assert cases.run(found[name, "fires"], rules).failures == ()
+
+
+def test_dialect(tmp_path: Path) -> None:
+    path = tmp_path / "example-server.yaml"
+    path.write_text(example("A server dialect"), encoding="utf-8")
+    (dialect,) = read_dialects([path])
+    assert "queue.depth" in dialect.signals
