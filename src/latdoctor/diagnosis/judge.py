@@ -16,6 +16,7 @@ from latdoctor.evidence.conditions import SLO_TERMS, CountTerm, SignalTerm, comp
 from latdoctor.evidence.judging import (
     FAILS,
     HOLDS,
+    OF_ZERO,
     UNKNOWN,
     Facts,
     Truth,
@@ -125,6 +126,8 @@ def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, provid
             said["no SLO given (--slo 500ms)"] = None
         elif name == "baseline":
             said["no baseline given (--baseline FILE)"] = None
+        elif name.endswith(OF_ZERO):
+            said[f"nothing is a multiple of a {name}"] = None
         elif gaps:
             said.update(dict.fromkeys(gap.reason for gap in gaps[:2]))
         else:

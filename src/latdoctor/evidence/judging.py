@@ -32,6 +32,8 @@ from latdoctor.units import format_value
 
 HOLDS, FAILS, UNKNOWN = "holds", "fails", "unknown"
 
+OF_ZERO = " of zero"  # added to `baseline` in Truth.missing where a multiple of it means nothing
+
 LN_MAX = math.log(1000)
 _LN_SPREAD = math.log(1.5)
 
@@ -212,9 +214,12 @@ def _limit(comparison: Comparison, subject: str, facts: Facts) -> tuple[tuple[Va
     signal = comparison.left.signal
     times = "" if right.factor == 1.0 else f"{right.factor:g} x "
     value, source = _referred(right.of, signal, subject, facts)
-    if value is None or is_unknown(value):
+    limit = value if value is None or isinstance(value, str) else value * right.factor
+    if limit is None or is_unknown(limit):
         return (), f"{times}{source} (unknown)", (source,)
-    limit = value * right.factor if isinstance(value, float) else value
+    if limit == 0 and right.factor != 1 and source in ("baseline", "before") and comparison.operator != "within":
+        # Five times nothing is nothing: one waiting request would be "certainly more than five times as many".
+        return (), f"{times}{source} ({show(signal, limit)})", (source + OF_ZERO,)
     return (limit,), f"{show(signal, limit)} ({times}{source})", ()
 
 
@@ -229,12 +234,16 @@ def _referred(name: str, signal: str, subject: str, facts: Facts) -> tuple[Value
 
 
 def _remembered(known: Mapping[tuple[str, str], float], signal: str, subject: str, facts: Facts) -> float | None:
-    """The remembered value of this subject or an ancestor; of the only subject remembered where names changed."""
+    """The remembered value of this subject or an ancestor; where its name changed, of the one that had the signal then.
+
+    A name changed only if one subject had the signal then and one has it now; else it would be a sibling's value.
+    """
     for owner in facts.evidence.lineage(subject):
         if (signal, owner) in known:
             return known[signal, owner]
-    others = [value for (name, _), value in known.items() if name == signal]
-    return others[0] if len(others) == 1 else None
+    then = [value for (name, _), value in known.items() if name == signal]
+    now = {reading.subject for reading in facts.evidence.readings_by_signal.get(signal, ())}
+    return then[0] if len(then) == 1 and len(now) == 1 else None
 
 
 def _holds(comparison: Comparison, value: Value, limit: tuple[Value, ...]) -> bool:
@@ -251,18 +260,19 @@ def _holds(comparison: Comparison, value: Value, limit: tuple[Value, ...]) -> bo
 
 def _ln_lambda(comparison: Comparison, value: Value, limit: Value, true: bool) -> float:
     crisp = LN_MAX if true else -LN_MAX
+    kind = catalogue()[comparison.left.signal].kind
     if comparison.operator in ("in", "=", "!=", "within") or isinstance(value, str) or isinstance(limit, str):
         return crisp
-    if catalogue()[comparison.left.signal].kind == "p-value":
+    if kind == "p-value":
         return _ln_p(value) if true else 0.0
     rising = comparison.operator in (">", ">=")
     if comparison.sure is not None:
         clear, certain = comparison.sure
         edge = certain if (value > limit) == rising else clear
         return (LN_MAX if edge == certain else -LN_MAX) * min(1.0, abs((value - limit) / (edge - limit)))
-    if limit <= 0:
+    if limit <= 0 or kind == "flag":
         return crisp
-    nearness = math.log(value / limit) / _LN_SPREAD if value > 0 else -math.inf
+    nearness = (math.log(value) - math.log(limit)) / _LN_SPREAD if value > 0 else -math.inf
     return max(-1.0, min(1.0, nearness if rising else -nearness)) * LN_MAX
 
 
