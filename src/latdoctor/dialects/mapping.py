@@ -80,8 +80,10 @@ class _Gathering:
         for subject, result in outcome.items():
             if subject in self._idle:
                 continue
-            if isinstance(result, Found):
+            if isinstance(result, Found) and result.is_finite:
                 self._found(signal, rule, subject or self.view.server, result)
+            elif isinstance(result, Found):
+                self._trouble(signal, f"{result.place} gives no finite number", subject, rule.hint)
             elif result.unused:
                 # Nothing was measured, so nothing is hidden of this subject: it must not stay "unknown" for a judge.
                 reason = f"{subject}: {result.reason}" if subject else result.reason

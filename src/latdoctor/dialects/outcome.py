@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -34,6 +35,13 @@ class Found(Struct, frozen=True):
     value: float | str | Histogram
     place: str
     note: str = ""
+
+    @property
+    def is_finite(self) -> bool:
+        """Sums of huge numbers may overflow, which is no value either."""
+        if isinstance(self.value, Histogram):
+            return math.isfinite(self.value.count)
+        return isinstance(self.value, str) or math.isfinite(self.value)
 
 
 class Missing(Struct, frozen=True):
