@@ -50,16 +50,17 @@ def test_finding(tmp_path: Path) -> None:
 
 def test_cause_and_its_case(tmp_path: Path) -> None:
     name = "framework.launch.bound"
-    folder = tmp_path / "rules"
-    shutil.copytree(ROOT / "rules", folder)
+    shutil.copytree(ROOT / "rules" / "findings", tmp_path / "findings")
     cause = re.sub(r">- +#.*", "x", example("A cause")).replace("[…]", "[x]")
-    (folder / "causes" / f"{name}.yaml").write_text(cause, encoding="utf-8")
+    for folder in ("causes", "cases"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "causes" / f"{name}.yaml").write_text(cause, encoding="utf-8")
     # The page shows one of the four cases that every cause has.
     others = [f"  {kind}:\n    expect: {{}}\n" for kind in cases.KINDS if kind != "fires"]
-    (folder / "cases" / f"{name}.yaml").write_text("".join([example("Its cases"), *others]), encoding="utf-8")
-    rules = rule_files.read([folder])
-    found = {(case.cause, case.name): case for case in cases.read_cases(folder / "cases", rules)}
-    assert cases.run(found[name, "fires"], rules).failures == ()
+    (tmp_path / "cases" / f"{name}.yaml").write_text("".join([example("Its cases"), *others]), encoding="utf-8")
+    rules = rule_files.read([tmp_path])
+    (fires,) = [case for case in cases.read_cases([tmp_path / "cases"], rules) if case.name == "fires"]
+    assert cases.run(fires, rules).failures == ()
 
 
 def test_dialect(tmp_path: Path) -> None:
