@@ -51,8 +51,10 @@ def judge(rules: RuleSet, facts: Facts, providers: tuple[Provider, ...]) -> tupl
 def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> Check:
     if _not_applicable(finding, facts):
         return _made(finding, NOT_APPLICABLE, {}, reason="does not apply to this target")
-    truths = {subject: evaluate(finding.when, subject, facts) for subject in candidates(finding.when, facts)}
-    holding = {subject: truth for subject, truth in truths.items() if truth.status == HOLDS}
+    inner, outer = candidates(finding.when, facts)
+    truths = {subject: evaluate(finding.when, subject, facts) for subject in inner}
+    # A server may be slow as a whole while the one model that tells its own latency is not.
+    holding = _holding(truths) or _holding({subject: evaluate(finding.when, subject, facts) for subject in outer})
     if holding:
         return _made(finding, FIRED, holding, facts=facts)
     if truths and all(truth.status == FAILS for truth in truths.values()):
@@ -61,12 +63,16 @@ def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> C
     return _made(finding, NOT_EVALUATED, unknown, reason=_reason(finding, unknown, facts, providers))
 
 
+def _holding(truths: Mapping[str, Truth]) -> Mapping[str, Truth]:
+    return {subject: truth for subject, truth in truths.items() if truth.status == HOLDS}
+
+
 def _not_applicable(finding: Finding, facts: Facts) -> bool:
     """Only on positive proof: the condition must hold wherever it can be judged."""
     condition = finding.not_applicable_when
     if condition is None:
         return False
-    truths = [evaluate(condition, subject, facts) for subject in candidates(condition, facts)]
+    truths = [evaluate(condition, subject, facts) for subject in candidates(condition, facts)[0]]
     return bool(truths) and all(truth.status == HOLDS for truth in truths)
 
 
@@ -99,10 +105,18 @@ def _says(finding: Finding, subject: str, facts: Facts) -> str:
             return "unknown" if value is None else show("latency.p99" if name == "slo.p99" else "error.ratio", value)
         if catalogue()[name].kind == "event":
             return _event_part(finding, name, part, subject, facts)
-        reading = reading_of(SignalTerm(name), subject, facts)
+        reading = reading_of(_term(finding, name), subject, facts)
         return show(name, reading.value) if reading else "unknown"
 
     return PLACE.sub(fill, finding.says)
+
+
+def _term(finding: Finding, signal: str) -> SignalTerm:
+    """The signal as the finding reads it, with its label filter, so that the number shown is the number judged."""
+    for comparison in comparisons(finding.when):
+        if isinstance(comparison.left, SignalTerm) and comparison.left.signal == signal:
+            return comparison.left
+    return SignalTerm(signal)
 
 
 def _event_part(finding: Finding, name: str, part: str | None, subject: str, facts: Facts) -> str:
@@ -113,7 +127,7 @@ def _event_part(finding: Finding, name: str, part: str | None, subject: str, fac
             counted = events_of(term, subject, facts)
             if counted:
                 value = counted[0].fields.get(part, "") if part else counted[0].text
-                return f"{value:g}" if isinstance(value, float) else value
+                return value if isinstance(value, str) else f"{value:.15g}"
     return "none"
 
 

@@ -46,7 +46,7 @@ class CountTerm:
     def __str__(self) -> str:
         if not self.field:
             return f"count({self.signal})"
-        listed = ", ".join(f"{value:g}" if isinstance(value, float) else value for value in self.values)
+        listed = ", ".join(value if isinstance(value, str) else f"{value:.15g}" for value in self.values)
         return f"count({self.signal}, {self.field} {'not in' if self.excluded else 'in'} [{listed}])"
 
 

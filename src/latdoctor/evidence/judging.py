@@ -87,17 +87,17 @@ def evaluate(condition: Condition, subject: str, facts: Facts) -> Truth:
             return preferred if preferred.status != UNKNOWN else evaluate(otherwise, subject, facts)
 
 
-def candidates(condition: Condition, facts: Facts) -> tuple[str, ...]:
-    """The subjects that `condition` can be judged on: those with evidence or a declared gap for one of its signals.
+def candidates(condition: Condition, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The subjects with evidence or a declared gap for a signal of `condition`: the innermost, and their ancestors.
 
-    A subject whose descendant is a candidate is left to that descendant, which inherits from it.
+    An innermost subject inherits what it lacks. An ancestor among the rest counts only by what it shows itself.
     """
     evidence = facts.evidence
     found: dict[str, None] = {}
     for comparison in comparisons(condition):
         left = comparison.left
         if isinstance(left, CountTerm):
-            found.update(dict.fromkeys(event.subject for event in evidence.events if event.signal == left.signal))
+            found.update(dict.fromkeys(event.subject for event in evidence.events_by_signal.get(left.signal, ())))
             found.update(dict.fromkeys(subject for signal, subject in evidence.looked if signal == left.signal))
         else:
             for reading in evidence.readings_by_signal.get(left.signal, ()):
@@ -105,8 +105,8 @@ def candidates(condition: Condition, facts: Facts) -> tuple[str, ...]:
         for gap in evidence.gaps_by_signal.get(left.signal, ()):
             if gap.subject is not None:
                 found[gap.subject] = None
-    inner = {ancestor for subject in found for ancestor in evidence.lineage(subject)[1:]}
-    return tuple(subject for subject in found if subject not in inner)
+    outer = {ancestor for subject in found for ancestor in evidence.lineage(subject)[1:]}
+    return tuple(name for name in found if name not in outer), tuple(name for name in found if name in outer)
 
 
 def _all(truths: list[Truth]) -> Truth:
@@ -199,9 +199,8 @@ def events_of(term: CountTerm, subject: str, facts: Facts) -> tuple[Event, ...]:
     lineage = facts.evidence.lineage(subject)
     return tuple(
         event
-        for event in facts.evidence.events
-        if event.signal == term.signal
-        and event.subject in lineage
+        for event in facts.evidence.events_by_signal.get(term.signal, ())
+        if event.subject in lineage
         and (not term.field or (event.fields.get(term.field) in term.values) != term.excluded)
     )
 

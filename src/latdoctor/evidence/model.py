@@ -170,6 +170,13 @@ class Evidence(Struct, frozen=True, dict=True):
         return {signal: tuple(found) for signal, found in grouped.items()}
 
     @cached_property
+    def events_by_signal(self) -> Mapping[str, tuple[Event, ...]]:
+        grouped: dict[str, list[Event]] = {}
+        for event in self.events:
+            grouped.setdefault(event.signal, []).append(event)
+        return {signal: tuple(found) for signal, found in grouped.items()}
+
+    @cached_property
     def gaps_by_signal(self) -> Mapping[str, tuple[Gap, ...]]:
         grouped: dict[str, list[Gap]] = {}
         for gap in self.gaps:

@@ -1,0 +1,214 @@
+"""Findings judged: over several subjects, with gaps, and what is said of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from latdoctor.diagnosis import rule_files
+from latdoctor.diagnosis.judge import Provider, judge
+from latdoctor.diagnosis.result import Check
+from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.evidence.judging import Facts
+from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Subject
+from tests.diagnosis.world import at, cause, written
+
+FINDINGS = """
+- {id: deep, says: "{queue.depth} requests wait", when: queue.depth > 10, tier: application, leak: 2%}
+- {id: busy-host, says: busy, when: {all: [gpu.utilization < 50%, host.cpu.busy_ratio > 90%]}, tier: infrastructure,
+   leak: 2%}
+- {id: slow, says: "P99 {latency.p99}, SLO {slo.p99}", when: latency.p99 > slo.p99, kind: symptom, usual: 50%, leak: 2%}
+- {id: slower, says: slower than usual, when: latency.p99 > 2 x baseline, kind: symptom, usual: 50%, leak: 2%}
+- {id: launches, says: many, when: trace.kernels > 10, tier: framework, leak: 2%,
+   not_applicable_when: server.backend = cpu}
+- {id: xid, says: "Xid {log.xid:code} on {log.xid:pci}", when: "count(log.xid, code in [48, 1234567]) > 0",
+   tier: infrastructure, leak: 0.1%}
+"""
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> RuleSet:
+    return rule_files.read([written(tmp_path, FINDINGS, {"any.cause": cause("any.cause", expects="{deep: 90%}")})])
+
+
+def judged(rules: RuleSet, name: str, seen: Evidence, *providers: Provider, **more: dict) -> Check:
+    facts = Facts(seen, more.get("slo", {}), more.get("baseline", {}), {})
+    return next(check for check in judge(rules, facts, providers) if check.id == name)
+
+
+def gap(signal: str, subject: str | None) -> Gap:
+    return Gap("page", "the field was blank", (signal,), subject)
+
+
+DEEP = [
+    # values per subject, gaps → status, subjects
+    ({"a": 60, "b": 60}, (), "fired", {"model/a", "model/b"}),
+    ({"a": 60, "b": 1}, (), "fired", {"model/a"}),
+    ({"a": 60}, ("model/b",), "fired", {"model/a"}),
+    ({"a": 1, "b": 1}, (), "clear", {"model/a", "model/b"}),
+    ({"a": 1}, ("model/b",), "not-evaluated", {"model/b"}),
+    ({"a": 1, "b": float("nan")}, (), "not-evaluated", {"model/b"}),
+    ({}, ("model/b",), "not-evaluated", {"model/b"}),
+    ({}, (None,), "not-evaluated", set()),
+    ({}, (), "not-evaluated", set()),
+    # Nothing is averaged: the mean of these would be clear, and the mean of the second line would fire.
+    ({"a": 60, "b": 0, "c": 0, "d": 0, "e": 0, "f": 0, "g": 0}, (), "fired", {"model/a"}),
+    ({"a": 9, "b": 9, "c": 9}, (), "clear", {"model/a", "model/b", "model/c"}),
+]
+
+
+@pytest.mark.parametrize(("values", "gaps", "status", "subjects"), DEEP)
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_finding_over_several_subjects(
+    rules: RuleSet, values: dict, gaps: tuple, status: str, subjects: set, order: int
+) -> None:
+    readings = tuple(at("queue.depth", float(value), f"model/{name}") for name, value in values.items())
+    seen = Evidence(readings=readings[::order], gaps=tuple(gap("queue.depth", subject) for subject in gaps))
+    found = judged(rules, "deep", seen)
+    assert found.status == status
+    assert set(found.subjects) == subjects
+
+
+def test_the_loudest_subject_stands_first_and_lends_its_numbers(rules: RuleSet) -> None:
+    readings = (
+        at("queue.depth", 12.0, "model/a"),
+        at("queue.depth", 14.0, "model/b"),
+        at("queue.depth", 11.0, "model/c"),
+    )
+    found = judged(rules, "deep", Evidence(readings=readings))
+    assert found.subjects == ("model/b", "model/a", "model/c")
+    assert found.says == "14 requests wait"
+    alone = judged(rules, "deep", Evidence(readings=readings[1:2]))
+    assert found.ln_lambda == alone.ln_lambda, "the strongest, not the mean and not the sum"
+
+
+def test_a_clear_finding_weighs_as_its_nearest_subject(rules: RuleSet) -> None:
+    near, far = at("queue.depth", 9.0, "model/a"), at("queue.depth", 0.0, "model/b")
+    both = judged(rules, "deep", Evidence(readings=(near, far)))
+    assert both.ln_lambda == judged(rules, "deep", Evidence(readings=(near,))).ln_lambda < 0
+
+
+def family(*readings: object, gaps: tuple[Gap, ...] = ()) -> Evidence:
+    subjects = (Subject("node/a"), Subject("gpu/0", "node/a"), Subject("gpu/1", "node/a"), Subject("gpu/2", "node/b"))
+    return Evidence(subjects=subjects, readings=readings, gaps=gaps)  # type: ignore[arg-type]  # readings of a table
+
+
+FAMILY = [
+    ((at("gpu.utilization", 0.1, "gpu/0"), at("host.cpu.busy_ratio", 0.99, "node/a")), "fired", ("gpu/0",)),
+    ((at("gpu.utilization", 0.1, "gpu/2"), at("host.cpu.busy_ratio", 0.99, "node/a")), "not-evaluated", None),
+    ((at("gpu.utilization", 0.9, "gpu/0"), at("host.cpu.busy_ratio", 0.99, "node/a")), "clear", ("gpu/0",)),
+    ((at("gpu.utilization", 0.9, "gpu/2"), at("host.cpu.busy_ratio", 0.10, "node/a")), "clear", None),
+    ((at("host.cpu.busy_ratio", 0.99, "node/a"),), "not-evaluated", ("node/a",)),
+    (
+        (
+            at("gpu.utilization", 0.1, "gpu/0"),
+            at("gpu.utilization", 0.9, "gpu/1"),
+            at("host.cpu.busy_ratio", 0.99, "node/a"),
+        ),
+        "fired",
+        ("gpu/0",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("readings", "status", "subjects"), FAMILY)
+def test_subjects_meet_only_through_a_declared_parent(
+    rules: RuleSet, readings: tuple, status: str, subjects: tuple | None
+) -> None:
+    found = judged(rules, "busy-host", family(*readings))
+    assert found.status == status
+    if subjects is not None:
+        assert found.subjects == subjects
+
+
+def test_a_parents_own_reading_is_judged_beside_its_childrens(rules: RuleSet) -> None:
+    """The whole server is slow while the one model that tells its own queue is not."""
+    subjects = (Subject("server/s"), Subject("model/a", "server/s"), Subject("model/b", "server/s"))
+    loud, quiet = at("queue.depth", 60.0, "server/s"), at("queue.depth", 1.0, "model/a")
+    found = judged(rules, "deep", Evidence(subjects=subjects, readings=(loud, quiet)))
+    assert (found.status, found.subjects) == ("fired", ("server/s",))
+    calm = at("queue.depth", 1.0, "server/s")
+    assert judged(rules, "deep", Evidence(subjects=subjects, readings=(calm, quiet))).status == "clear"
+    child = judged(rules, "deep", Evidence(subjects=subjects, readings=(calm, at("queue.depth", 60.0))))
+    assert (child.status, child.subjects) == ("fired", ("model/a",))
+
+
+@pytest.mark.parametrize(
+    ("readings", "status"),
+    [
+        ((at("server.backend", "cpu", "server/s"),), "not-applicable"),
+        ((at("server.backend", "cpu", "server/s"), at("trace.kernels", 99.0, "trace/t")), "not-applicable"),
+        ((at("server.backend", "cuda", "server/s"),), "not-evaluated"),
+        ((at("server.backend", "cuda", "server/s"), at("trace.kernels", 99.0, "trace/t")), "fired"),
+        ((at("server.backend", "cpu", "server/s"), at("server.backend", "cuda", "server/t")), "not-evaluated"),
+        ((), "not-evaluated"),
+    ],
+)
+def test_not_applicable_takes_positive_proof_everywhere(rules: RuleSet, readings: tuple, status: str) -> None:
+    assert judged(rules, "launches", Evidence(readings=readings)).status == status
+
+
+def test_the_statement_carries_its_numbers(rules: RuleSet) -> None:
+    slow = Evidence(readings=(at("latency.p99", 0.75),))
+    assert judged(rules, "slow", slow, slo={"slo.p99": 0.5}).says == "P99 750 ms, SLO 500 ms"
+    assert judged(rules, "slow", slow, slo={"slo.p99": 1}).says == "P99 750 ms, SLO 1 s"
+    assert judged(rules, "slow", slow).says == "slow", "not evaluated: no numbers"
+
+
+@pytest.mark.parametrize(("code", "shown"), [(48.0, "48"), (48, "48"), (1234567.0, "1234567")])
+def test_an_events_fields_are_shown_whole(rules: RuleSet, code: float, shown: str) -> None:
+    other = Event("log.xid", "gpu/0", Origin("dmesg.log", "line 1"), {"code": 13.0, "pci": "0000:01"})
+    event = Event("log.xid", "gpu/0", Origin("dmesg.log", "line 2"), {"code": code, "pci": "0000:65"})
+    seen = Evidence(events=(other, event), looked=(("log.xid", "gpu/0"),))
+    assert judged(rules, "xid", seen).says == f"Xid {shown} on 0000:65"
+    none = judged(rules, "xid", Evidence(events=(other,), looked=(("log.xid", "gpu/0"),)))
+    assert (none.status, none.says) == ("clear", "Xid none on none")
+
+
+PAGE = Provider("prometheus", "--metrics FILE", "1 s", frozenset({"queue.depth"}))
+LOG = Provider("logs", "--log FILE", "1 s", frozenset({"queue.depth"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "providers", "slo", "reason"),
+    [
+        ("deep", Evidence(), (), {}, "nothing shows queue.depth"),
+        ("deep", Evidence(), (PAGE, LOG), {}, "not looked at: needs --metrics FILE or --log FILE"),
+        ("deep", Evidence(gaps=(gap("queue.depth", None),)), (PAGE,), {}, "the field was blank"),
+        ("slow", Evidence(readings=(at("latency.p99", 0.75),)), (), {}, "no SLO given (--slo 500ms)"),
+        ("slow", Evidence(), (), {"slo.p99": 1.0}, "nothing shows latency.p99"),
+        ("slower", Evidence(readings=(at("latency.p99", 0.75),)), (), {}, "no baseline given (--baseline FILE)"),
+        ("xid", Evidence(), (), {}, "nothing shows log.xid"),
+    ],
+)
+def test_why_a_finding_was_not_evaluated(
+    rules: RuleSet, name: str, seen: Evidence, providers: tuple, slo: dict, reason: str
+) -> None:
+    found = judged(rules, name, seen, *providers, slo=slo)
+    assert (found.status, found.reason, found.ln_lambda) == ("not-evaluated", reason, 0.0)
+
+
+def test_a_baseline_of_zero_is_told_apart_from_none(rules: RuleSet) -> None:
+    seen = Evidence(readings=(at("latency.p99", 0.75),))
+    found = judged(rules, "slower", seen, baseline={("latency.p99", "model/a"): 0.0})
+    assert (found.status, found.reason) == ("not-evaluated", "nothing is a multiple of a baseline of zero")
+
+
+def test_the_number_shown_is_the_number_judged(tmp_path: Path) -> None:
+    text = """
+- {id: timeouts, says: "{batch.released} batches by timeout", when: "batch.released{reason=timeout} > 1/s",
+   tier: application, leak: 2%}
+"""
+    rules = rule_files.read([written(tmp_path, text, {"any.cause": cause("any.cause", expects="{timeouts: 90%}")})])
+    total, timeouts = at("batch.released", 9.0), at("batch.released", 4.0)
+    labelled = Reading(timeouts.signal, timeouts.subject, 4.0, timeouts.origin, labels=(("reason", "timeout"),))
+    assert judged(rules, "timeouts", Evidence(readings=(total, labelled))).says == "4/s batches by timeout"
+
+
+def test_every_finding_is_judged_once_in_the_order_of_the_rules(rules: RuleSet) -> None:
+    checks = judge(rules, Facts(Evidence(), {}, {}, {}), ())
+    assert [check.id for check in checks] == sorted(finding.id for finding in rules.findings)
+    turned = dataclasses.replace(rules, findings=rules.findings[::-1])
+    assert judge(turned, Facts(Evidence(), {}, {}, {}), ()) == checks[::-1]
