@@ -13,6 +13,7 @@ from latdoctor.collect import nvml_parse
 from latdoctor.collect.nvml_read import Gpu, read_cuda_version, read_device, read_sample, read_system, word_of
 from latdoctor.collect.nvml_samples import MAX_GPUS, SCHEMA_VERSION, Record, Refused, Sample
 from latdoctor.collect.proc import parent_of
+from latdoctor.collect.sampling import moments
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap, to_json
@@ -69,17 +70,9 @@ def _watch(nvml: ModuleType, request: Request, clock: Clock) -> Record:
     gpus = [Gpu(nvml, index) for index in range(min(nvml.nvmlDeviceGetCount(), MAX_GPUS))]
     devices = tuple(read_device(gpu) for gpu in gpus)
     samples: list[Sample] = []
-    offsets = schedule(request.window) if gpus else ()
-    start = now = clock.now()
-    for offset in offsets:
-        now = max(now, clock.now())  # a clock set back must not turn the order of the samples
-        ends = offset in (offsets[0], offsets[-1])
-        if now > start + offset + INTERVAL and not ends:
-            continue  # a driver that answers slowly is sampled less often, not for longer
-        if start + offset > now:
-            clock.sleep(start + offset - now)
-            now = max(now, clock.now())
-        samples.extend(read_sample(gpu, now, links=ends) for gpu in gpus)
+    if gpus:
+        for moment in moments(clock, request.window, INTERVAL, MAX_SAMPLES):
+            samples.extend(read_sample(gpu, moment.time, links=moment.at_end) for gpu in gpus)
     return Record(
         schema_version=SCHEMA_VERSION,
         driver=read_system(nvml, nvml.nvmlSystemGetDriverVersion),
@@ -89,14 +82,6 @@ def _watch(nvml: ModuleType, request: Request, clock: Clock) -> Record:
         devices=devices,
         samples=tuple(samples),
     )
-
-
-def schedule(window: float) -> tuple[float, ...]:
-    """When to sample, in seconds from the start: at 0, at `window`, and about every INTERVAL between them."""
-    if window <= 0:
-        return (0.0,)
-    steps = max(1, min(MAX_SAMPLES - 1, round(window / INTERVAL)))
-    return tuple(window * step / steps for step in range(steps + 1))
 
 
 def _own(pid: int | None, samples: Sequence[Sample]) -> tuple[int, ...]:

@@ -97,6 +97,7 @@ def _machine(record: Record, samples: Mapping[int, Sequence[Sample]], origin: Or
 def _gpu(record: Record, device: Device, samples: Sequence[Sample], artifact: str) -> Evidence:
     subject, origin = f"gpu/{device.index}", Origin(artifact, f"GPU {device.index}")
     alive = [sample for sample in samples if not _lost(sample)]
+    lost = len(alive) < len(samples)
     told: dict[str, Told] = {
         "gpu.name": (_cleaned(device.name), ""),
         "gpu.pci": (_cleaned(device.pci), ""),
@@ -111,11 +112,11 @@ def _gpu(record: Record, device: Device, samples: Sequence[Sample], artifact: st
     ]
     refused: dict[str, list[str]] = {}
     for signal, (value, _) in told.items():
-        if isinstance(value, Refused) and value.error not in LOST:
+        if isinstance(value, Refused) and (value.error not in LOST or not lost):
             refused.setdefault(value.error, []).append(signal)
     mig = device.mig == 1
     gaps = [_refusal(subject, word, signals, origin, mig=mig) for word, signals in refused.items()]
-    if len(alive) < len(samples):
+    if lost:
         gaps.insert(0, _loss(subject, samples, alive, origin))
     return Evidence(subjects=(Subject(subject, NODE),), readings=tuple(readings), gaps=tuple(gaps))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import msgspec
 import pytest
@@ -114,18 +113,6 @@ def test_records_that_contradict_themselves_are_refused(record: Record, how: str
     broken = msgspec.structs.replace(record, samples=tuple(samples), devices=tuple(devices))
     with pytest.raises(SourceError):
         nvml.COLLECTOR.parse([artifact(to_json(broken))])
-
-
-@given(st.floats(0, 1e6))
-def test_the_schedule_covers_the_window_and_is_bounded(window: float):
-    offsets = nvml.schedule(window)
-    assert offsets[0] == 0
-    assert offsets[-1] == pytest.approx(window)
-    assert list(offsets) == sorted(offsets)
-    assert len(offsets) <= nvml.MAX_SAMPLES
-    if 1 <= window <= 300:
-        steps = [after - before for before, after in pairwise(offsets)]
-        assert all(0.3 <= step <= 1 for step in steps)
 
 
 def test_asked():
