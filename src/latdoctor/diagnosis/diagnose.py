@@ -70,5 +70,5 @@ def slo_terms(context: Context) -> Mapping[str, float]:
 
 
 def _unread(case: Case) -> Sequence[Provider]:
-    read = {row.collector for row in case.coverage if row.status == "read"}
+    read = {row.collector for row in case.coverage if row.status in ("read", "partly")}
     return [provider for provider in case.providers if provider.name not in read]

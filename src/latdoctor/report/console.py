@@ -24,7 +24,7 @@ LEVEL_STYLE = {
 }
 _MARK = {view.FOR: ("+", "green"), view.AGAINST: ("-", "red"), view.UNSEEN: ("?", "magenta")}
 _COMPACT = {view.FOR: 4, view.AGAINST: 2, view.UNSEEN: 2}
-_MAX_GAPS = 5
+_MAX_GAPS = 3
 
 
 def render(diagnosis: Diagnosis, console: Console, *, verbose: bool = False) -> None:
@@ -45,7 +45,7 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     if diagnosis.verdict.level == "inconclusive":
         yield _listing("Why not healthy", diagnosis.verdict.reasons)
     pain = view.symptoms(diagnosis)
-    if pain:
+    if any(line.kind == view.FOR for line in pain) or (pain and verbose):
         yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
     unexplained = [check for check in diagnosis.checks if check.id in diagnosis.answer.unexplained]
     if unexplained:
@@ -61,7 +61,7 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
     head.add_column(ratio=1)
     head.add_column(justify="right", no_wrap=True)
     style = LEVEL_STYLE.get(cause.severity, "bold")
-    head.add_row(Text(cause.title, style=style), Text(f"{cause.probability:.0%} {cause.confidence}", style="bold"))
+    head.add_row(Text(cause.title, style=style), Text(f"{view.percent(cause.probability)} {cause.confidence}", style="bold"))
     rows: list[RenderableType] = [head, _indented(Text(view.facts_of(cause), style="dim"), 2)]
     rows += _evidence(view.evidence_lines(cause, diagnosis), verbose=verbose)
     if verbose:
@@ -79,7 +79,7 @@ def _evidence(lines: Iterable[view.EvidenceLine], *, verbose: bool) -> list[Rend
             continue
         mark, style = _MARK[line.kind]
         shown.append(_marked(mark, style, Text(line.says)))
-        for detail in line.details if verbose else line.details[:2]:
+        for detail in line.details if verbose else line.details[:1]:
             shown.append(_indented(Text(detail, style="dim"), 6))
     left = {kind: count - _COMPACT[kind] for kind, count in counts.items() if not verbose and count > _COMPACT[kind]}
     if left:
@@ -102,7 +102,7 @@ def _account(cause: RankedCause) -> RenderableType:
     table.add_column()
     for points, says in view.account_rows(cause):
         table.add_row(Text(points), Text(says))
-    title = Text(f"why {cause.probability:.1%}, against its best rival: {cause.rival}", style="italic")
+    title = Text(f"why {view.percent(cause.probability)}, against its best rival: {cause.rival}", style="italic")
     return Group(_indented(title, 2), table)
 
 
@@ -124,7 +124,7 @@ def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
         rows.append(_indented(Text.assemble((tier.heading, "bold"), "  ", (tier.counts, "dim")), 2))
         rows += [_indented(part, 2) for part in _evidence(tier.fired, verbose=verbose)] if verbose else []
         rows += [_indented(part, 2) for part in _evidence(tier.clear, verbose=True)] if verbose else []
-        reasons = tier.not_evaluated if verbose else tier.not_evaluated[:2]
+        reasons = tier.not_evaluated if verbose else tier.not_evaluated[:1]
         rows += [_marked("?", "magenta", Text(reason, style="dim")) for reason in reasons]
     return Group(*rows)
 

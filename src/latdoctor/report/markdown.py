@@ -47,7 +47,7 @@ def _doubtful(diagnosis: Diagnosis) -> bool:
 
 def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
     yield ""
-    yield f"### {escape(cause.title)} ({cause.probability:.0%}, {cause.confidence})"
+    yield f"### {escape(cause.title)} ({view.percent(cause.probability)}, {cause.confidence})"
     yield ""
     yield escape(view.facts_of(cause))
     yield ""
