@@ -45,7 +45,12 @@ class Discovery:
     gaps: tuple[Gap, ...] = ()
 
 
-def discover(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, most: int = MAX_PORTS) -> Discovery:
+def discover() -> tuple[Found, ...]:
+    """The metrics pages on this machine's ports, those of known dialects first."""
+    return search().found
+
+
+def search(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, most: int = MAX_PORTS) -> Discovery:
     """Asks every listening loopback port for a metrics page: at most `most` ports, `timeout` seconds each."""
     places, gaps = _listening(proc)
     if len(places) > most:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from latdoctor.collect import exposition
-from latdoctor.collect.discover import discover
+from latdoctor.collect.discover import search
 from latdoctor.collect.scrape import target
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.collect.watch import file_name, watch
@@ -52,12 +52,12 @@ def _saved(paths: Sequence[Path], clock: Clock) -> Collected:
     for number, path in enumerate(paths, 1):
         shown = clean(path.name, 200)
         if number > _MAX_SAVED:
-            gaps.append(Gap(shown, f"left out: at most {_MAX_SAVED} saved pages are read", (), None, "give fewer"))
+            gaps.append(_gap(f"{shown} is left out: at most {_MAX_SAVED} saved pages are read", next_step="give fewer"))
             continue
         try:
             raw = _read(path, shown)
         except SourceError as error:
-            gaps.append(Gap(shown, error.what, _HIDDEN, None, error.next_step))
+            gaps.append(_gap(f"{shown}: {error.what}", _HIDDEN, error.next_step))
             continue
         own = f"saved-{number}-{file_name(path.stem)}"
         group = groups.setdefault(_kind(raw, shown) or (own,), own)
@@ -91,7 +91,7 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
             page = exposition.parse(artifact.read(exposition.MAX_BYTES), artifact.source)
         except SourceError as error:
             failures.append(error)
-            gaps.append(Gap(artifact.source, error.what, (), None, error.next_step, Origin(artifact.name)))
+            gaps.append(_gap(f"{artifact.source}: {error.what}", (), error.next_step, Origin(artifact.name)))
             continue
         # When a saved page was taken is not known: a file's times tell when it was copied.
         at = page.timestamp or (artifact.taken_at if _is_live(artifact) else None)
@@ -105,8 +105,12 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     gaps.extend(gap for scrape in scrapes for gap in _bad_lines(scrape, source, spoken))
     if not spoken:
         gaps.append(_unknown(pages[0], source, scrapes[0].artifact))
-    evidence = Evidence.merge(read_pages(dialect, scrapes, server) for dialect in spoken)
+    evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in spoken)
     return Evidence.merge([evidence, Evidence(subjects=(Subject(server),), gaps=tuple(gaps))])
+
+
+def _gap(reason: str, signals: tuple[str, ...] = (), next_step: str = "", origin: Origin | None = None) -> Gap:
+    return Gap(NAME, reason, signals, None, next_step, origin)
 
 
 def _is_live(artifact: Artifact) -> bool:
@@ -128,9 +132,9 @@ def _bad_lines(scrape: Scrape, source: str, spoken: Sequence[Dialect]) -> Iterat
         return
     numbers = ", ".join(str(entry.line) for entry in bad[:_LINES_SHOWN])
     more = f" and {len(bad) - _LINES_SHOWN} more" if len(bad) > _LINES_SHOWN else ""
-    reason = f"line {numbers}{more} could not be read; the rest of the page was"
+    reason = f"{source}: line {numbers}{more} could not be read; the rest of the page was"
     signals = tuple(sorted(_touched({entry.name for entry in bad if entry.name}, spoken)))
-    yield Gap(source, reason, signals, None, "fetch the page again", Origin(scrape.artifact, f"line {bad[0].line}"))
+    yield _gap(reason, signals, "fetch the page again", Origin(scrape.artifact, f"line {bad[0].line}"))
 
 
 def _touched(names: set[str], spoken: Iterable[Dialect]) -> set[str]:
@@ -149,19 +153,13 @@ def _touched(names: set[str], spoken: Iterable[Dialect]) -> set[str]:
 
 def _unknown(page: Page, source: str, artifact: str) -> Gap:
     families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
-    return Gap(
-        source,
-        f"an exporter that no dialect knows; it begins with {families}",
-        (),
-        None,
-        _ADD_DIALECT,
-        Origin(artifact),
-    )
+    reason = f"{source}: an exporter that no dialect knows; it begins with {families}"
+    return _gap(reason, (), _ADD_DIALECT, Origin(artifact))
 
 
 def _preflight() -> Sequence[Sight]:
     """What metrics pages this machine shows."""
-    discovery = discover()
+    discovery = search()
     sights = [
         Sight(
             f"metrics page {page.url}",

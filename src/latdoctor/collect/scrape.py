@@ -44,7 +44,7 @@ def target(given: str) -> Target:
     """`localhost:8000`, a base URL or a metrics URL → the page's address. Raises ValueError for what is none."""
     parts = urlsplit(given if "://" in given else f"http://{given}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{clean(given, 200)!r} is not an http or https address")
+        raise ValueError("not an http or https address")  # without the text, which may hold a password
     port = parts.port  # raises ValueError for a port that is none
     path = "/metrics" if parts.path in ("", "/") else parts.path
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

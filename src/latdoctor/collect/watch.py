@@ -44,23 +44,26 @@ def watch(request: Request, clock: Clock, collector: str, hidden: tuple[str, ...
     A server that gives no page at all is a gap that hides the signals `hidden`. One that fails at the start is asked
     again at the end only; where all fail at the start, nobody waits for the end.
     """
-    watched, gaps = _targets(request.servers, hidden)
-    ticks = max(1, min(MAX_PAGES - 1, int(request.window)))
+    watched, gaps = _targets(request.servers, collector, hidden)
+    ticks = max(1, min(MAX_PAGES - 1, int(request.window))) if request.window > 0 else 0
     start = clock.now()
     for tick in range(ticks + 1):
         at_edge = tick in (0, ticks)
+        step = request.window / max(1, ticks)
+        due = start + step * tick
+        if not at_edge and clock.now() > due + step:
+            continue  # a server that hangs has used up this turn
         asked = [one for one in watched if at_edge or (one.pages and one.small and not one.failures)]
         if tick and not any(one.pages for one in watched):
             break
-        wait = start + request.window * tick / ticks - clock.now()
-        if tick and wait > 0:
-            clock.sleep(wait)
+        if tick and due > clock.now():
+            clock.sleep(due - clock.now())
         _scrape(asked, request.timeout, clock, collector)
-    gaps.extend(gap for one in watched for gap in _failures(one, hidden))
+    gaps.extend(gap for one in watched for gap in _failures(one, collector, hidden))
     return Collected(tuple(page for one in watched for page in one.pages), tuple(gaps))
 
 
-def _targets(servers: Sequence[str], hidden: tuple[str, ...]) -> tuple[list[_Watched], list[Gap]]:
+def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) -> tuple[list[_Watched], list[Gap]]:
     watched: list[_Watched] = []
     gaps: list[Gap] = []
     for given in dict.fromkeys(servers):
@@ -68,11 +71,12 @@ def _targets(servers: Sequence[str], hidden: tuple[str, ...]) -> tuple[list[_Wat
             target = scrape.target(given)
         except ValueError as error:
             where = clean(given.rsplit("@", 1)[-1], 200)
-            gaps.append(Gap(where, f"is no address: {clean(str(error), 200)}", hidden, None, "give http://HOST:PORT"))
+            reason = f"{where} is no address: {clean(str(error), 200)}"
+            gaps.append(Gap(collector, reason, hidden, None, "give http://HOST:PORT"))
             continue
         if len(watched) == MAX_SERVERS:
-            reason = f"left out: at most {MAX_SERVERS} servers are watched at once"
-            gaps.append(Gap(target.shown, reason, hidden, f"server/{target.name}", "give fewer --server"))
+            reason = f"{target.shown} is left out: at most {MAX_SERVERS} servers are watched at once"
+            gaps.append(Gap(collector, reason, hidden, f"server/{target.name}", "give fewer --server"))
         elif all(one.target.url != target.url for one in watched):
             watched.append(_Watched(len(watched) + 1, target))
     return watched, gaps
@@ -90,18 +94,18 @@ def _scrape(asked: Sequence[_Watched], timeout: float, clock: Clock, collector: 
         one.add(answer, at, collector)
 
 
-def _failures(one: _Watched, hidden: tuple[str, ...]) -> Iterable[Gap]:
+def _failures(one: _Watched, collector: str, hidden: tuple[str, ...]) -> Iterable[Gap]:
     if not one.failures:
         return
     last = one.failures[-1]
     if not one.pages:
-        yield Gap(one.target.shown, last.why, hidden, f"server/{one.target.name}", last.next_step)
+        yield Gap(collector, f"{one.target.shown} {last.why}", hidden, f"server/{one.target.name}", last.next_step)
         return
     tried = len(one.pages) + len(one.failures)
-    reason = f"{len(one.failures)} of {tried} scrapes failed: it {last.why}"
-    yield Gap(one.target.shown, reason, (), None, last.next_step)
+    reason = f"{one.target.shown}: {len(one.failures)} of {tried} scrapes failed: it {last.why}"
+    yield Gap(collector, reason, (), None, last.next_step)
 
 
 def file_name(text: str) -> str:
-    """`text` as part of a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80]
+    """`text` as part of an artifact's name."""
+    return re.sub(r"[^A-Za-z0-9_.-]+|\.{2,}", "_", text)[:80]
