@@ -179,7 +179,7 @@ def test_more_subjects_than_are_read_are_counted(toy: Dialect) -> None:
     page = "\n".join(f'done{{model="m{n}"}} 1\nwaiting{{model="m{n}"}} {n}' for n in range(MAX_SUBJECTS + 5))
     seen = look(toy, page)
     assert sum(one.signal == "queue.depth" for one in seen.readings) == MAX_SUBJECTS
-    assert any(one.reason.startswith("5 more models") for one in seen.gaps)
+    assert any("5 more models" in one.reason for one in seen.gaps)
 
 
 def test_a_label_cannot_name_another_placeholder_or_carry_control_characters(toy: Dialect) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -59,10 +58,14 @@ def target(given: str) -> Target:
 
 def fetch(targets: Sequence[Target], timeout: float, limit: int = MAX_BYTES, at_once: int = 16) -> tuple[Answer, ...]:
     """One answer for each target, in their order. Each is given `timeout` seconds in all and `limit` bytes."""
+    import asyncio
+
     return asyncio.run(_fetch(targets, timeout, limit, at_once))
 
 
 async def _fetch(targets: Sequence[Target], timeout: float, limit: int, at_once: int) -> tuple[Answer, ...]:
+    import asyncio
+
     import httpx
 
     gate = asyncio.Semaphore(at_once)
@@ -80,6 +83,8 @@ async def _fetch(targets: Sequence[Target], timeout: float, limit: int, at_once:
 
 
 async def _fetch_one(client: httpx.AsyncClient, target: Target, timeout: float, limit: int) -> Answer:
+    import asyncio
+
     import httpx
 
     try:

@@ -20,14 +20,16 @@ def recognised(dialects: Iterable[Dialect], pages: Sequence[Page]) -> tuple[Dial
     return tuple(dialect for dialect in dialects if any(dialect.speaks(page) for page in pages))
 
 
-def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str) -> Evidence:
+def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str, source: str = "metrics") -> Evidence:
     """The evidence of a server's pages, oldest first. `server` is its subject, such as server/127.0.0.1:8000.
+
+    `source` is what gaps name as theirs.
 
     With two pages or more, counters and histograms cover the time between the first and the last; with a lone page
     they cover the server's lifetime (the note says "lifetime average") and rates are gaps. Gauges are averaged over
     the pages. What could not be read is a gap; a subject that nobody uses gives nothing.
     """
-    gathering = _Gathering(View(dialect, tuple(scrapes), server))
+    gathering = _Gathering(View(dialect, tuple(scrapes), server), source)
     for options in dialect.rules:
         gathering.take(options)
     for bits in dialect.bits:
@@ -44,12 +46,14 @@ def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str) -> Evid
 class _Gathering:
     """Collects what the rules find; gaps with one reason become one gap."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, source: str) -> None:
         self.view = view
+        self._source = source
         self._idle = view.idle()
         self._readings: list[Reading] = []
         self._distributions: list[Distribution] = []
         self._troubles: dict[tuple[str, str | None, str], list[str]] = {}
+        self._unused: dict[str, tuple[list[str], list[str]]] = {}  # reason → signals, subjects
 
     def take(self, options: Sequence[Rule]) -> None:
         """The first alternative that has a value for a subject wins; else the first trouble is told."""
@@ -85,9 +89,9 @@ class _Gathering:
             elif isinstance(result, Found):
                 self._trouble(signal, f"{result.place} gives no finite number", subject, rule.hint)
             elif result.unused:
-                # Nothing was measured, so nothing is hidden of this subject: it must not stay "unknown" for a judge.
-                reason = f"{subject}: {result.reason}" if subject else result.reason
-                self._trouble(signal, reason, None, "")
+                signals, subjects = self._unused.setdefault(result.reason, ([], []))
+                signals.extend([signal] if signal not in signals else [])
+                subjects.extend([subject] if subject and subject not in subjects else [])
             else:
                 self._trouble(signal, result.reason, subject, result.next_step or rule.hint)
 
@@ -136,15 +140,18 @@ class _Gathering:
             yield self.view.declared(subject)
 
     def _gaps(self) -> Iterable[Gap]:
-        source = f"{self.view.dialect.title} ({self.view.server})"
+        source, title = self._source, self.view.dialect.title
         origin = Origin(self.view.scrapes[-1].artifact)
         for (reason, subject, hint), signals in self._troubles.items():
-            yield Gap(source, reason, tuple(signals), subject, hint, origin)
+            yield Gap(source, f"{title}: {reason}", tuple(signals), subject, hint, origin)
+        for reason, (signals, subjects) in self._unused.items():
+            # Of no subject: where nothing was measured nothing is hidden, and a judge need not hold it "unknown".
+            yield Gap(source, f"{title}: {reason} for {_listed(subjects)}", tuple(signals), None, "", origin)
         if self._idle:
-            reason = f"answered no request, so nothing is said about them: {_listed(sorted(self._idle))}"
+            reason = f"{title}: answered no request, so nothing is said about them: {_listed(sorted(self._idle))}"
             yield Gap(source, reason, (), None, "", origin)
         if self.view.left_out:
-            reason = f"{self.view.left_out} more models or GPUs were left unread"
+            reason = f"{title}: {self.view.left_out} more models or GPUs were left unread"
             yield Gap(source, reason, tuple(sorted(self.view.dialect.signals)), None, "", origin)
 
 
