@@ -61,7 +61,9 @@ def account(name: str, network: Network, checks: Sequence[Check]) -> Account:
 def _prior_says(best: CauseSet, rival: CauseSet) -> str:
     if rival == NONE:
         return "before any evidence: most moments have no fault"
-    return "how common it is, against its rival" if len(best) == len(rival) else "one cause more than its rival needs"
+    if len(best) == len(rival):
+        return "how common it is, against its rival"
+    return f"{'more' if len(best) > len(rival) else 'fewer'} causes than its rival needs"
 
 
 def rival_name(rival: CauseSet) -> str:

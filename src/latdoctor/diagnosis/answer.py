@@ -86,25 +86,30 @@ def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Che
 
 
 def _standing(checks: Sequence[Check]) -> str:
-    """Does what was found hurt? Told by the symptoms alone."""
+    """Does what was found hurt? Told by the symptoms alone, and by the lesser ones only where a required one is unseen.
+
+    A deep queue is no harm while P99 is seen to be within the SLO.
+    """
     symptoms = [check for check in checks if check.kind != "specific"]
-    if any(check.status == FIRED for check in symptoms):
+    fired = [check for check in symptoms if check.status == FIRED]
+    if any(check.severity for check in fired):
         return HURTING
-    required_unknown = any(check.required and check.status == NOT_EVALUATED for check in symptoms)
-    return HARM_UNSEEN if required_unknown else NOT_HURTING
+    if any(check.required and check.status == NOT_EVALUATED for check in symptoms):
+        return HURTING if fired else HARM_UNSEEN
+    return NOT_HURTING
 
 
 def answer(rules: RuleSet, network: Network, ranked: Sequence[RankedCause], checks: Sequence[Check]) -> Answer:
     """named · one of · unexplained · none. Elimination alone names nothing."""
     named = tuple(cause.id for cause in ranked if cause.named)
+    group = () if named else _one_of(network, [cause.id for cause in ranked if cause.grounded])
     unexplained = tuple(
         check.id
         for check in checks
         if check.status == FIRED
         and rules.finding[check.id].specific
-        and not any(rules.cause[name].weight(rules.finding[check.id]) >= GROUNDING for name in named)
+        and not any(rules.cause[name].weight(rules.finding[check.id]) >= GROUNDING for name in named or group)
     )
-    group = () if named else _one_of(network, [cause.id for cause in ranked if cause.grounded])
     if named or group:
         kind = "named" if named else "one-of"
     else:
@@ -157,7 +162,7 @@ def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequen
     doubts += [
         f"{cause.id} is possible ({cause.probability:.0%})"
         for cause in ranked
-        if cause.grounded and cause.severity == "critical" and SUSPECTED <= cause.probability < LIKELY
+        if cause.grounded and not cause.named and cause.severity == "critical" and cause.probability >= SUSPECTED
     ]
     if doubts:
         return Verdict(

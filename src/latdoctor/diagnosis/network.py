@@ -73,8 +73,8 @@ class Network:
         """ln odds of each cause against ∅, scaled so that P(∅) = ½ with nothing known."""
         mass = (1 - PRIOR_NONE - PRIOR_OTHER) / PRIOR_NONE
         odds = {name: cause.prior for name, cause in self.causes.items()}
-        first = sum(odds.values())
-        second = (first**2 - sum(value**2 for value in odds.values())) / 2
+        first = math.fsum(odds.values())  # exact, so that the order of rules means nothing
+        second = (first**2 - math.fsum(value**2 for value in odds.values())) / 2
         if not odds:
             return {}
         # scale·first + scale²·second = mass, for the positive root in a form that is stable for second → 0.
@@ -106,41 +106,61 @@ class Network:
 
     def score(self, chosen: CauseSet) -> float:
         """ln of the set's weight, against ∅ before any evidence."""
-        seen = sum(self.evidence(observation, chosen) for observation in self.observations)
+        if chosen == OTHER_SET:
+            seen = sum(self.evidence(observation, chosen) for observation in self.observations)
+        else:
+            seen = self._base + self._shift(chosen)
         return self.prior(chosen) + seen + self.exclusion(chosen)
+
+    @cached_property
+    def _silent(self) -> Sequence[float]:
+        """What each observation adds where no cause is present."""
+        return [self.evidence(observation, NONE) for observation in self.observations]
+
+    @cached_property
+    def _base(self) -> float:
+        return sum(self._silent)
+
+    @cached_property
+    def _misses(self) -> Mapping[str, Mapping[int, float]]:
+        """Per cause, 1 − w of each observation (by its place) that the cause expects; others it leaves as they are."""
+        found: dict[str, dict[int, float]] = {}
+        for name, cause in self.causes.items():
+            weights = [cause.weight(observation.finding) for observation in self.observations]
+            found[name] = {index: 1 - weight for index, weight in enumerate(weights) if weight > 0}
+        return found
+
+    @cached_property
+    def _shifts(self) -> list[dict[float, float]]:
+        """Per observation, what `_shift` has found for a Π(1 − w): thousands of sets share a few products."""
+        return [{} for _ in self.observations]
+
+    def _shift(self, chosen: CauseSet) -> float:
+        """How the evidence for `chosen` differs from that for ∅: only what a member expects can differ."""
+        missed: dict[int, float] = {}
+        for name in chosen:
+            for index, miss in self._misses[name].items():
+                missed[index] = missed.get(index, 1.0) * miss
+        total = 0.0
+        for index, miss in missed.items():
+            known = self._shifts[index]
+            if miss not in known:
+                observation = self.observations[index]
+                expected = 1 - (1 - observation.finding.leak) * miss
+                known[miss] = observation.factor(expected) / self.temperature - self._silent[index]
+            total += known[miss]
+        return total
 
     @cached_property
     def scores(self) -> Mapping[CauseSet, float]:
         """The scores of every set that is summed."""
-        found = self._scores_up_to_two()
+        names = sorted(self.causes)
+        sets = [NONE, OTHER_SET, *((name,) for name in names), *combinations(names, 2)]
+        found = {chosen: self.score(chosen) for chosen in sets}
         best = max(found, key=lambda chosen: found[chosen])
         if self._leaves_unexplained(best):
-            likeliest = sorted(self.causes, key=lambda name: (-found[(name,)], name))[:THREE_AMONG]
+            likeliest = sorted(names, key=lambda name: (-found[(name,)], name))[:THREE_AMONG]
             found.update({chosen: self.score(chosen) for chosen in combinations(sorted(likeliest), 3)})
-        return found
-
-    def _scores_up_to_two(self) -> dict[CauseSet, float]:
-        """As `score`, but pairs from singles: only findings that both members expect need a second look."""
-        base = self.score(NONE)
-        names = sorted(self.causes)
-        found = {NONE: base, OTHER_SET: self.score(OTHER_SET)}
-        found.update({(name,): self.score((name,)) for name in names})
-        alone = {
-            name: {
-                index: self.evidence(observation, (name,)) - self.evidence(observation, NONE)
-                for index, observation in enumerate(self.observations)
-                if self.causes[name].weight(observation.finding) > 0
-            }
-            for name in names
-        }
-        for pair in combinations(names, 2):
-            first, second = pair
-            shared = 0.0
-            for index in alone[first].keys() & alone[second].keys():
-                observation = self.observations[index]
-                both = self.evidence(observation, pair) - self.evidence(observation, NONE)
-                shared += both - alone[first][index] - alone[second][index]
-            found[pair] = found[(first,)] + found[(second,)] - base + shared
         return found
 
     def _leaves_unexplained(self, chosen: CauseSet) -> bool:
@@ -158,10 +178,19 @@ class Network:
         total = ln_sum(self.scores.values())
         return {chosen: math.exp(score - total) for chosen, score in self.scores.items()}
 
+    @cached_property
+    def sets_with(self) -> Mapping[str, Sequence[tuple[CauseSet, float]]]:
+        """Per cause (and `other`), the sets that hold it, with their P."""
+        found: dict[str, list[tuple[CauseSet, float]]] = {name: [] for name in (*self.causes, OTHER)}
+        for chosen, share in self.posterior.items():
+            for name in chosen:
+                found[name].append((chosen, share))
+        return found
+
     def probability(self, *names: str) -> float:
         """P(at least one of `names` is present)."""
-        wanted = set(names)
-        return min(1.0, sum(share for chosen, share in self.posterior.items() if wanted & set(chosen)))
+        holding = {chosen: share for name in names for chosen, share in self.sets_with.get(name, ())}
+        return min(1.0, sum(holding.values()))
 
     @property
     def no_known_cause(self) -> float:
@@ -170,6 +199,7 @@ class Network:
 
 def _observations(rules: RuleSet, checks: Sequence[Check]) -> tuple[Observation, ...]:
     known = [check for check in checks if check.status in (FIRED, CLEAR) and check.ln_lambda != 0]
+    known.sort(key=lambda check: check.id)
     totals: dict[str, float] = {}
     for check in known:
         group = rules.finding[check.id].group

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from latdoctor.diagnosis.judge import NOT_EVALUATED, Provider
-from latdoctor.diagnosis.network import Network
+from latdoctor.diagnosis.network import NONE, OTHER, Network
 from latdoctor.diagnosis.result import Check, NextLook
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.evidence.conditions import signals_of
@@ -37,14 +37,15 @@ def next_looks(
 def _information(rules: RuleSet, network: Network, name: str) -> float:
     """I(finding; causes) = H(Σ p·P) − Σ p·H(P), in bits."""
     finding = rules.finding[name]
-    mixed = conditional = 0.0
-    for chosen, share in network.posterior.items():
-        if share < 1e-6:
-            continue
+    expecting = [cause for cause in network.causes if network.causes[cause].weight(finding) > 0]
+    touched = {chosen: share for cause in (*expecting, OTHER) for chosen, share in network.sets_with[cause]}
+    # Sets whose members do not expect the finding all see it as often as nothing at all does: they count as one.
+    shares = {network.expected(finding, NONE): max(0.0, 1 - sum(touched.values()))}
+    for chosen, share in touched.items():
         expected = network.expected(finding, chosen)
-        mixed += share * expected
-        conditional += share * _entropy(expected)
-    return max(0.0, _entropy(mixed) - conditional)
+        shares[expected] = shares.get(expected, 0.0) + share
+    mixed = sum(share * expected for expected, share in shares.items())
+    return max(0.0, _entropy(mixed) - sum(share * _entropy(expected) for expected, share in shares.items()))
 
 
 def _entropy(p: float) -> float:

@@ -75,7 +75,7 @@ class Answer(Struct, frozen=True):
     kind: str
     causes: tuple[str, ...]
     no_known_cause: float  # P(∅) + P(other)
-    unexplained: tuple[str, ...]  # fired specific checks that no named cause expects
+    unexplained: tuple[str, ...]  # fired specific checks that none of `causes` expects
 
 
 class Tier(Struct, frozen=True):

@@ -20,6 +20,8 @@ from latdoctor.yamlfile import Fields, Node, load
 
 T = TypeVar("T")
 
+RESERVED = ("other",)  # what network calls an incident outside the catalogue
+
 _ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
 
 
@@ -100,7 +102,7 @@ def _finding(fields: Fields, area: str, problems: list[Problem]) -> Finding | No
     if kind == "specific" and made.usual:
         fields.problem(fields.where, "only symptoms have a usual share")
     fields.finish()
-    return made if when and finding_id else None
+    return made if finding_id else None  # even with a problem: those who name it did nothing wrong
 
 
 def _condition(fields: Fields, key: str, problems: list[Problem], *, required: bool = False) -> Condition | None:
@@ -114,6 +116,8 @@ def _cause(path: Path, problems: list[Problem]) -> Cause | None:
         return None
     fields = Fields(root, problems, "cause")
     cause_id = fields.scalar("id", _identifier, "", required=True)
+    if cause_id in RESERVED:
+        fields.problem(fields.where, f"the id {cause_id!r} is taken: the ranking itself uses it")
     if cause_id and cause_id != path.stem:
         fields.problem(fields.where, f"the id {cause_id!r} differs from the file's name")
     made = Cause(
