@@ -1,0 +1,220 @@
+"""Writes a seeded, made-up Kineto trace in the shape that torch.profiler gives on CUDA.
+
+    python bench/generate_trace.py trace.json --events 1000000 --seed 7
+    python bench/generate_trace.py storm.json.gz --events 20000 --storm
+
+One forward pass is a ProfilerStep with operators, calls of the CUDA API, kernels with their flow arrows, allocator
+events and a copy in and out. Without a file name nothing is kept, and only what would be written is counted.
+The trace is synthetic; its times are plausible, not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+HOST, STREAMS = 4242, (7, 20)
+BASE_NANOSECONDS = 1_760_000_000_000_000_000
+STEP_KERNELS = 200
+HEAD = '{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Synthetic GPU"}], "traceEvents": [\n'
+TAIL = '\n], "traceName": "synthetic", "displayTimeUnit": "ms", "baseTimeNanoseconds": %d}\n'
+KERNEL_NAMES = tuple(
+    f"void at::native::vectorized_elementwise_kernel<4, synthetic_functor_{i}<float>, std::array<char*, {i % 4}ul> >"
+    "(int, synthetic_functor, std::array<char*, 3ul>)"
+    for i in range(24)
+)
+# Nobody reads these, but a reader has to get past them.
+KERNEL_DETAILS = {
+    "queued": 0,
+    "registers per thread": 40,
+    "shared memory": 16384,
+    "blocks per SM": 4.740741,
+    "warps per SM": 37.925926,
+    "grid": [64, 1, 1],
+    "block": [256, 1, 1],
+    "est. achieved occupancy %": 59,
+}
+OPERATOR_DETAILS = {
+    "Concrete Inputs": ["", "", ""],
+    "Input type": ["float", "float", ""],
+    "Input Strides": [[768, 1], [1, 768], []],
+    "Input Dims": [[128, 768], [768, 768], []],
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is made. `warm` traces begin after the start of the process; others create the context first."""
+
+    events: int = 10_000
+    seed: int = 1
+    storm: bool = False  # a cudaMalloc before every eighth kernel, all the time
+    launch_bound: bool = False  # kernels shorter than their launches
+    sync_stalls: bool = False  # the host waits after every fourth kernel
+    warm: bool = True
+    steps: bool = True
+
+
+class Trace:
+    """Makes the events in file order; `host` and `gpu` are the clocks of both sides in µs."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.random = random.Random(shape.seed)
+        self.host = 1000.0
+        self.gpu = 0.0
+        self.correlation = 0
+        self.made = Counter[str]()
+
+    def events(self) -> Iterator[str]:
+        """One JSON text for each event, at least `shape.events` of them and then to the end of the step."""
+        yield self._meta()
+        if not self.shape.warm:
+            yield from self._cold_start()
+        step = 1
+        while sum(self.made.values()) < self.shape.events:
+            yield from self._step(step)
+            step += 1
+        yield self._text("i", None, "Record Window End", self.host, None, 0, {})
+
+    def _text(
+        self, phase: str, category: str | None, name: str, ts: float, dur: float | None, tid: object, args: object
+    ) -> str:
+        self.made[category or "other"] += 1
+        event: dict[str, object] = {"ph": phase}
+        if category is not None:
+            event["cat"] = category
+        event |= {"name": name, "pid": HOST, "tid": tid, "ts": round(ts, 3)}
+        if dur is not None:
+            event["dur"] = round(dur, 3)
+        return json.dumps(event | {"args": args})
+
+    def _meta(self) -> str:
+        return self._text("M", None, "process_name", 0.0, None, 0, {"name": "python"})
+
+    def _call(self, name: str, dur: float) -> str:
+        """A call of the runtime that starts now; the host's clock goes on to its end."""
+        self.correlation += 1
+        args = {"External id": self.correlation, "cbid": 211, "correlation": self.correlation}
+        text = self._text("X", "cuda_runtime", name, self.host, dur, HOST, args)
+        self.host += dur
+        return text
+
+    def _cold_start(self) -> Iterator[str]:
+        yield self._call("cudaFree", 2_000_000.0)
+        for _ in range(20):
+            yield self._call("cudaMalloc", self.random.uniform(200, 2000))
+        yield self._call("cudaLaunchKernel", 400_000.0)
+        yield from self._device("kernel", "first", self.random.uniform(5, 20), {"stream": STREAMS[0]})
+
+    def _step(self, number: int) -> Iterator[str]:
+        begun = self.host
+        yield from self._copy("HtoD", "Pinned -> Device", 1 << 20)
+        for index in range(STEP_KERNELS):
+            yield from self._operator(index)
+        yield from self._copy("DtoH", "Device -> Pinned", 1 << 12)
+        wait = max(2.0, self.gpu - self.host + 2.0)
+        yield self._call("cudaStreamSynchronize", wait)
+        if self.shape.steps:
+            name = f"ProfilerStep#{number}"
+            yield self._text("X", "user_annotation", name, begun, self.host - begun, HOST, {"External id": number})
+
+    def _operator(self, index: int) -> Iterator[str]:
+        begun = self.host
+        self.host += self.random.uniform(1, 3) if not self.shape.launch_bound else self.random.uniform(15, 40)
+        if self.shape.storm and index % 8 == 0:
+            yield self._call("cudaMalloc", self.random.uniform(80, 300))
+        yield self._call("cudaLaunchKernel", self.random.uniform(3, 6))
+        low, high = (1.5, 6.0) if self.shape.launch_bound else (12.0, 40.0)
+        args = {"stream": STREAMS[index % 32 == 31], **KERNEL_DETAILS}
+        yield from self._device("kernel", self.random.choice(KERNEL_NAMES), self.random.uniform(low, high), args)
+        if self.shape.sync_stalls and index % 4 == 3:
+            yield self._call("cudaDeviceSynchronize", max(2.0, self.gpu - self.host + 1.0) + 15.0)
+        reserved = {"Total Reserved": 1 << 30, "Total Allocated": 1 << 29, "Bytes": 4096, "Addr": 0, "Device Id": 0}
+        yield self._text("i", "cpu_instant_event", "[memory]", self.host, None, HOST, reserved)
+        args = {"External id": self.correlation, "Ev Idx": index, **OPERATOR_DETAILS}
+        yield self._text("X", "cpu_op", f"aten::op_{index % 40}", begun, self.host - begun, HOST, args)
+
+    def _copy(self, way: str, memories: str, size: int) -> Iterator[str]:
+        yield self._call("cudaMemcpyAsync", self.random.uniform(4, 9))
+        args = {"stream": STREAMS[0], "bytes": size}
+        yield from self._device("gpu_memcpy", f"Memcpy {way} ({memories})", size / 20_000, args)
+
+    def _device(self, category: str, name: str, dur: float, args: dict[str, object]) -> Iterator[str]:
+        """The work that the last call put on the device, with both ends of its flow arrow."""
+        self.gpu = max(self.gpu, self.host + 1.0)
+        full = {"External id": self.correlation, "device": 0, "context": 1, "correlation": self.correlation} | args
+        yield self._text("X", category, name, self.gpu, dur, args["stream"], full)
+        yield self._flow("s", self.host - 1.0, HOST)
+        yield self._flow("f", self.gpu, args["stream"])
+        self.gpu += dur
+
+    def _flow(self, phase: str, ts: float, tid: object) -> str:
+        self.made["ac2g"] += 1
+        flow = {"ph": phase, "id": self.correlation, "pid": HOST, "tid": tid, "ts": round(ts, 3), "cat": "ac2g"}
+        return json.dumps(flow | {"name": "ac2g", "bp": "e"})
+
+
+def write(shape: Shape, out: IO[bytes]) -> Trace:
+    """Writes the trace; what was made stands in the Trace returned."""
+    trace = Trace(shape)
+    out.write(HEAD.encode())
+    for index, text in enumerate(trace.events()):
+        out.write((",\n" if index else "").encode() + text.encode())
+    out.write((TAIL % BASE_NANOSECONDS).encode())
+    return trace
+
+
+class Counted:
+    """Keeps nothing but the number of bytes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self.size += len(data)
+        return len(data)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, nargs="?", help="where to write; .gz compresses")
+    parser.add_argument("--events", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--storm", action="store_true", help="device allocations all the time")
+    parser.add_argument("--launch-bound", action="store_true", help="kernels shorter than their launches")
+    parser.add_argument("--sync-stalls", action="store_true", help="the host waits after every fourth kernel")
+    parser.add_argument("--cold", action="store_true", help="begin with the creation of the context")
+    parser.add_argument("--no-steps", action="store_true", help="leave ProfilerStep out")
+    given = parser.parse_args()
+    shape = Shape(
+        events=given.events,
+        seed=given.seed,
+        storm=given.storm,
+        launch_bound=given.launch_bound,
+        sync_stalls=given.sync_stalls,
+        warm=not given.cold,
+        steps=not given.no_steps,
+    )
+    counted = Counted()
+    if given.file is None:
+        trace = write(shape, counted)  # type: ignore[arg-type]  # it needs nothing but write()
+    elif given.file.suffix == ".gz":
+        with gzip.open(given.file, "wb", compresslevel=6) as out:
+            trace = write(shape, out)  # type: ignore[arg-type]  # a GzipFile writes bytes like any file
+    else:
+        with given.file.open("wb") as out:
+            trace = write(shape, out)
+    size = counted.size or (given.file.stat().st_size if given.file else 0)
+    print(json.dumps({"bytes": size, "events": sum(trace.made.values()), "by_category": dict(trace.made)}))
+
+
+if __name__ == "__main__":
+    main()

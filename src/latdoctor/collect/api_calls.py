@@ -1,0 +1,66 @@
+"""What the names in a trace mean: categories of events, kinds of CUDA and HIP calls, directions of copies."""
+
+from __future__ import annotations
+
+import re
+
+# The categories that Kineto has used, old and new, lower case.
+KERNELS = frozenset({"kernel"})
+COPIES = frozenset({"gpu_memcpy", "memcpy"})
+FILLS = frozenset({"gpu_memset", "memset"})
+CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "hip_driver"})
+RANGES = frozenset({"cuda_profiler_range"})
+# The profiler's own envelope is as long as the recording, whatever happened in it.
+ENVELOPES = frozenset({"trace"})
+# Echoes on the GPU's lanes of what the host did; not work of the GPU.
+ECHOES = frozenset({"gpu_user_annotation"})
+
+LAUNCH, ALLOCATE, FREE, SYNCHRONISE, COPY, OTHER = "launch", "allocate", "free", "synchronise", "copy", "other"
+
+_API = r"(?:cuda|cu(?!da)|hip)"
+# The driver's names count as much as the runtime's: compiled kernels are launched by cuLaunchKernel, and expandable
+# segments are allocated by cuMemCreate and cuMemMap. Pinned host memory is no device memory.
+_KINDS = (
+    (LAUNCH, re.compile(rf"{_API}(?!LaunchHostFunc)\w*Launch")),
+    (
+        ALLOCATE,
+        re.compile(
+            rf"{_API}(?:Malloc(?!Host|MipmappedArray)|MemAlloc(?!Host)|MemCreate|MemMap(?!Array))|hipExtMallocWithFlags"
+        ),
+    ),
+    (FREE, re.compile(rf"{_API}(?:Free(?!Host|MipmappedArray)|MemFree(?!Host)|MemRelease|MemUnmap)")),
+    (SYNCHRONISE, re.compile(rf"{_API}\w*Synchronize")),
+    (COPY, re.compile(rf"{_API}(?:Graph)?Mem(?:cpy|set|Prefetch)")),
+)
+
+_HOST_TO_DEVICE = re.compile(r"HtoD|HostToDevice", re.IGNORECASE)
+_DEVICE_TO_HOST = re.compile(r"DtoH|DeviceToHost", re.IGNORECASE)
+_MEMORIES = re.compile(r"\(\w+ -> \w+\)")
+
+NOT_READY = 600  # cudaErrorNotReady: how a query says "still running", no failure
+
+
+def kind_of_call(name: str) -> str:
+    """One of LAUNCH, ALLOCATE, FREE, SYNCHRONISE (blocks the host), COPY, OTHER."""
+    return next((kind for kind, pattern in _KINDS if pattern.match(name)), OTHER)
+
+
+def direction_of_copy(name: str) -> str:
+    """`HtoD`, `DtoH` or `other` (within or between devices, or not told)."""
+    if _HOST_TO_DEVICE.search(name):
+        return "HtoD"
+    return "DtoH" if _DEVICE_TO_HOST.search(name) else "other"
+
+
+def host_memory_of_copy(name: str) -> str:
+    """`pageable`, `pinned`, or `` where the name does not tell (`Memcpy HtoD (Pageable -> Device)` does)."""
+    if not _MEMORIES.search(name):
+        return ""
+    return "pageable" if "Pageable" in name else "pinned"
+
+
+def is_failure(result: int | str) -> bool:
+    """Does this return code tell of a failed call?"""
+    if isinstance(result, str):
+        return result not in {"0", "cudaSuccess", "CUDA_SUCCESS", "cudaErrorNotReady", "CUDA_ERROR_NOT_READY", ""}
+    return result not in {0, NOT_READY}

@@ -1,0 +1,109 @@
+"""Real traces of others: what a person reads out of them must come out here."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from latdoctor.collect.kineto import Event, KinetoReader
+from latdoctor.collect.source import Request
+from latdoctor.collect.torch_trace import COLLECTOR
+from latdoctor.evidence.model import Evidence
+from tests.collect.torch_trace.made_traces import artifact, hidden, readings, values
+
+BERT = "tracelens/h100_gaunernst_bert-small-uncased__1016001.json.gz"
+QWEN = "tracelens/h100_Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
+ALEXNET = "hta/critical_path_alexnet_benchmark_result_2869224_1695835535_trace.json.gz"
+CPU_ONLY = "hta/cpu_only_rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz"
+AMD = "tracelens/torch_compile_triton_trace.json.gz"
+OLD = "tb_plugin/test_gpu_metrics_input.json"
+
+
+def look(samples: Path, name: str) -> Evidence:
+    return COLLECTOR.parse((artifact(samples / "kineto" / name, name),))
+
+
+def test_bert_is_launch_bound(samples: Path) -> None:
+    found = look(samples, BERT)
+    seen = values(found)
+    assert seen["trace.kernels"] == 60
+    assert seen["gpu.busy_ratio"] == pytest.approx(0.079, abs=0.0005)
+    assert seen["kernel.tiny_ratio"] == pytest.approx(0.97, abs=0.005)
+    assert readings(found)["trace.kernels"].origin.place == "60 kernels; 22 cuLaunchKernel, 38 cudaLaunchKernel*"
+    assert seen["launch.count"] == 60
+    assert seen["alloc.device_rate"] == 0
+
+
+def test_qwen_is_bound_by_the_gpu(samples: Path) -> None:
+    seen = values(look(samples, QWEN))
+    assert seen["trace.kernels"] == 1465
+    assert seen["gpu.busy_ratio"] == pytest.approx(0.919, abs=0.0005)
+    assert seen["sync.time_share"] > 0.3  # cudaDeviceSynchronize took 14 ms …
+    assert seen["sync.idle_share"] < 0.05  # … and only waited for real work
+    assert seen["alloc.device_rate"] == 0
+
+
+def test_alexnet_is_a_cold_start_and_no_storm(samples: Path) -> None:
+    found = look(samples, ALEXNET)
+    seen = values(found)
+    assert seen["alloc.device_calls"] == 24
+    assert seen["alloc.warmup_calls"] == 24
+    assert seen["alloc.warmup_time"] == pytest.approx(1.98, abs=0.01)
+    assert "24 of 24 in the warm-up" in readings(found)["alloc.warmup_calls"].note
+    assert {"alloc.device_calls_steady", "alloc.device_rate", "alloc.device_time_share"} <= hidden(found)
+    assert seen["gpu.busy_ratio"] == pytest.approx(0.001, abs=0.0005)
+    assert seen["launch.first_duration"] == pytest.approx(3.06, abs=0.01)
+    assert seen["start.context_init"] > 6
+    assert "cudaFree 6.01 s" in readings(found)["start.cold_time"].origin.place
+    assert seen["start.cold_share"] > 0.9
+    assert seen["copy.pageable_share"] == 1
+
+
+def test_a_trace_of_the_cpu_alone_cannot_tell(samples: Path) -> None:
+    found = look(samples, CPU_ONLY)
+    assert values(found).keys() == {"trace.has_gpu", "trace.span"}
+    assert values(found)["trace.has_gpu"] == 0
+    assert {"gpu.busy_ratio", "kernel.tiny_ratio", "alloc.device_calls"} <= hidden(found)
+    assert all("cannot tell" in gap.reason and gap.next_step for gap in found.gaps)
+
+
+def test_an_amd_trace_names_hip_calls_only(samples: Path) -> None:
+    found = look(samples, AMD)
+    assert readings(found)["launch.count"].origin.place == "7 hipExtModuleLaunchKernel, 5 hipModuleLaunchKernel"
+    assert not any("cuda" in (r.origin.place + r.note).lower() for r in found.readings)
+
+
+def test_old_category_names_are_understood(samples: Path) -> None:
+    seen = values(look(samples, OLD))
+    assert (seen["trace.kernels"], seen["launch.count"], seen["copy.bytes"]) == (30, 30, 768)
+
+
+def test_every_sample_reads(samples: Path) -> None:
+    class Clock:
+        now = staticmethod(time.time)
+        sleep = staticmethod(time.sleep)
+
+    folders = tuple(sorted((samples / "kineto").iterdir()))
+    found = COLLECTOR.collect(Request(traces=folders), Clock())
+    assert not found.gaps
+    assert len(found.artifacts) == len(list((samples / "kineto").rglob("*.json*"))) >= 10
+    for one in found.artifacts:
+        seen = COLLECTOR.parse((one,))
+        assert values(seen)["trace.span"] > 0
+        assert not values(seen).keys() & hidden(seen)
+
+
+@pytest.mark.parametrize("name", [BERT, ALEXNET, CPU_ONLY, AMD, OLD])
+@pytest.mark.parametrize("piece", [4096, 1 << 16])
+def test_the_stream_gives_what_the_whole_gives(samples: Path, name: str, piece: int) -> None:
+    class Whole(msgspec.Struct):
+        events: list[Event] = msgspec.field(name="traceEvents")
+
+    content = (samples / "kineto" / name).read_bytes()
+    plain = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    reader = KinetoReader(content, name, piece=piece)
+    assert [one for batch in reader.batches() for one in batch] == msgspec.json.decode(plain, type=Whole).events
