@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,22 @@ def parse_stat(text: str) -> ProcessStat:
         raise ValueError("not a line of /proc/PID/stat")
     return ProcessStat(
         state=fields[0],
-        parent=int(fields[1]),
-        minor_faults=int(fields[7]),
-        major_faults=int(fields[9]),
-        user_ticks=int(fields[11]),
-        system_ticks=int(fields[12]),
-        threads=int(fields[17]),
-        start_ticks=int(fields[19]),
-        rss=int(fields[21]),
+        parent=_whole(fields[1]),
+        minor_faults=_whole(fields[7]),
+        major_faults=_whole(fields[9]),
+        user_ticks=_whole(fields[11]),
+        system_ticks=_whole(fields[12]),
+        threads=_whole(fields[17]),
+        start_ticks=_whole(fields[19]),
+        rss=_whole(fields[21]),
     )
+
+
+def _whole(text: str) -> int:
+    """Raises ValueError for what the kernel would not write: no number, or one of more than 64 bits."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("not a line of /proc/PID/stat")
+    return int(text)
 
 
 def parent_of(pid: int, root: Path = Path("/proc")) -> int | None:
