@@ -35,9 +35,9 @@ def look_now(given: Given) -> Bundle:
     wanted = ask(given)
     if wanted.notice:
         notice_console().print(wanted.notice)
-    live = wanted.request.servers or wanted.request.nvml or wanted.request.host
+    live = bool(wanted.request.servers or wanted.request.nvml or wanted.request.host)
     what = f"watching for {wanted.request.window:g} s" if live else "reading"
-    with progress(what) as waiting:
+    with progress(what, takes_time=live) as waiting:
         return look(
             COLLECTORS, wanted.request, wanted.context, SystemClock(), baseline=wanted.baseline, waiting=waiting
         )

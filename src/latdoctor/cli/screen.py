@@ -22,11 +22,12 @@ def notice_console() -> Console:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Says on stderr who is being waited for: a live line on a terminal, one plain line otherwise."""
+def progress(what: str, *, takes_time: bool = True) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Says on stderr who is being waited for: a live line on a terminal, one plain line where it takes time."""
     console = notice_console()
     if not console.is_terminal:
-        console.print(what)
+        if takes_time:
+            console.print(what)
         yield lambda names: None
         return
     with console.status(what) as status:

@@ -19,6 +19,7 @@ from latdoctor.evidence.model import Labels, Value
 from latdoctor.evidence.signals import catalogue
 
 OPERATORS = ("<=", ">=", "!=", "<", ">", "=", "in", "within")
+_VALUES_SHOWN = 6  # of a long list of codes, for a reader
 SLO_TERMS = {"slo.p99": "time", "slo.error_ratio": "ratio"}
 
 

@@ -23,7 +23,7 @@ LEVEL_STYLE = {
     "inconclusive": "bold magenta",
 }
 _MARK = {view.FOR: ("+", "green"), view.AGAINST: ("-", "red"), view.UNSEEN: ("?", "magenta")}
-_COMPACT = {view.FOR: 4, view.AGAINST: 2, view.UNSEEN: 2}
+_COMPACT = {view.FOR: 5, view.AGAINST: 2, view.UNSEEN: 2}
 _MAX_GAPS = 3
 
 
@@ -61,7 +61,9 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
     head.add_column(ratio=1)
     head.add_column(justify="right", no_wrap=True)
     style = LEVEL_STYLE.get(cause.severity, "bold")
-    head.add_row(Text(cause.title, style=style), Text(f"{view.percent(cause.probability)} {cause.confidence}", style="bold"))
+    head.add_row(
+        Text(cause.title, style=style), Text(f"{view.percent(cause.probability)} {cause.confidence}", style="bold")
+    )
     rows: list[RenderableType] = [head, _indented(Text(view.facts_of(cause), style="dim"), 2)]
     rows += _evidence(view.evidence_lines(cause, diagnosis), verbose=verbose)
     if verbose:
@@ -133,7 +135,7 @@ def _gaps(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     rows: list[RenderableType] = [Text("Could not be seen", style="bold")]
     gaps = diagnosis.gaps if verbose else diagnosis.gaps[:_MAX_GAPS]
     for gap in gaps:
-        about = f"{gap.subject}: " if gap.subject else ""
+        about = f"{gap.subject}: " if gap.subject and gap.subject not in gap.reason else ""
         hint = f" — {gap.next_step}" if gap.next_step else ""
         rows.append(_marked("?", "magenta", Text(f"{gap.source}: {about}{gap.reason}{hint}")))
     if len(gaps) < len(diagnosis.gaps):

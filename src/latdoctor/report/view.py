@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
 from latdoctor.evidence.judging import Atom
+from latdoctor.evidence.model import Origin
 from latdoctor.units import format_value
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
+_NAME_WIDTH = 44
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
 _SEEN = {"seen": "seen", "partly": "seen in part", "unseen": "not seen", "not-applicable": "does not apply"}
 
@@ -103,9 +105,16 @@ def details(check: Check) -> tuple[str, ...]:
 
 def _atom(atom: Atom, *, with_subject: bool) -> str:
     subject = f" on {atom.subject}" if with_subject else ""
-    note = f"; {atom.note}" if atom.note else ""
-    origin = f" [{atom.origin}{note}]" if atom.origin and str(atom.origin) else f" [{note[2:]}]" if note else ""
-    return f"{atom.signal}{subject} = {atom.shown} (limit {atom.operator} {atom.limit}){origin}"
+    place = "; ".join(part for part in (_place(atom.origin) if atom.origin else "", atom.note) if part)
+    where = f" [{place}]" if place else ""
+    return f"{atom.signal}{subject} = {atom.shown} (limit {atom.operator} {atom.limit}){where}"
+
+
+def _place(origin: Origin) -> str:
+    """Where it was read; a long artifact name keeps its two ends."""
+    name = origin.artifact
+    short = name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH // 2]}…{name[-_NAME_WIDTH // 2 :]}"
+    return str(Origin(short, origin.place))
 
 
 def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
