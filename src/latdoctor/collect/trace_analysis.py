@@ -211,7 +211,8 @@ def _start(calls: Calls, found: Phases) -> ColdStart:
     cold = np.flatnonzero(found.cold)
     longest = cold[np.argsort(-durations[cold], kind="stable")][:_NAMED]
     # Allocations belong to the start only while it goes on; later ones may be a storm from the first request on.
-    starting = calls.starts < calls.ends[cold].max(initial=-np.inf)
+    whole = len(cold) > 0 and found.why_not
+    starting = calls.starts < (np.inf if whole else calls.ends[cold].max(initial=-np.inf))
     return ColdStart(
         context=float(durations[context]) if context >= 0 else 0.0,
         context_name=calls.name(context) if context >= 0 else "",

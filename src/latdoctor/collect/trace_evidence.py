@@ -81,16 +81,16 @@ def _window(summary: TraceSummary, base: float | None) -> Window:
 
 def _gaps(summary: TraceSummary, writer: _Writer) -> Iterator[Gap]:
     """One gap for each thing that keeps a group of signals from being seen."""
+    lost: tuple[str, ...]
     if summary.kernels is None:
-        hidden = (*_KERNELS, *_CALLS, *(() if summary.copies is not None else _COPIES))
-        yield writer.gap(f"cannot tell: {_why_no_kernels(summary)}", hidden, _RECORD_GPU)
+        lost = (*_KERNELS, *_CALLS, *(() if summary.copies else _COPIES), *(() if summary.calls else _ALLOCATIONS))
+        yield writer.gap(f"cannot tell: {_why_no_kernels(summary)}", lost, _RECORD_GPU)
     elif not summary.calls:
-        yield writer.gap("cannot tell: the trace holds no calls of the CUDA or HIP API", _CALLS, _RECORD_GPU)
+        lost = (*_CALLS, *_ALLOCATIONS)
+        yield writer.gap("cannot tell: the trace holds no calls of the CUDA or HIP API", lost, _RECORD_GPU)
     elif summary.kernels.span <= summary.kernels.duration:
         lost = (*_SPAN, "launch.api_share", *_SYNCS[:3])
         yield writer.gap("cannot tell: one kernel alone has no span to compare with", lost, _RECORD_LONGER)
-    if not summary.calls:
-        yield writer.gap("cannot tell: no API call was recorded, so no allocation either", _ALLOCATIONS, _RECORD_GPU)
     if summary.phases is not None and summary.phases.why_not:
         reason = f"cannot tell a steady state: {summary.phases.why_not}; all of it counts as warm-up"
         yield writer.gap(reason, _STEADY, _RECORD_LONGER)
