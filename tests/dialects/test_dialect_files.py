@@ -110,7 +110,7 @@ def test_one_more_file_is_one_more_dialect(tmp_path: Path) -> None:
     )
     assert dialect.speaks(page)
     seen = read_pages(dialect, [Scrape(page, "page", None)], "server/s")
-    assert [(one.signal, one.subject, one.value) for one in seen.readings] == [("server.backend", "model/a", "cpu")]
+    assert [(one.signal, one.subject, one.value) for one in seen.readings] == [("server.backend", "model/a@s", "cpu")]
     first = seen.distributions[0].buckets[0]
     assert (first.low, first.high, first.count) == (0.0, 0.05, 1.0)
 

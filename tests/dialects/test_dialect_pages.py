@@ -85,18 +85,18 @@ def test_every_signal_of_a_dialect_is_seen_or_told_as_a_gap(dialect: str) -> Non
 
 def test_the_last_xid_is_told_as_sticky() -> None:
     notes = {one.subject: one.note for one in evidence("dcgm", "lone").readings if one.signal == "gpu.xid.last"}
-    assert "long before" in notes["gpu/0"]
-    assert notes["gpu/1"] == "no Xid seen by the exporter"
+    assert "long before" in notes["gpu/0@x"]
+    assert notes["gpu/1@x"] == "no Xid seen by the exporter"
 
 
 @pytest.mark.parametrize(
     ("subject", "signal", "said"),
     [
-        ("gpu/1", "gpu.temperature", "stands for no value"),
-        ("gpu/1", "gpu.power", "stands for no value"),
-        ("gpu/1", "gpu.sm_clock", "stands for no value"),
-        ("gpu/2", "gpu.power", "is nan"),
-        ("gpu/3", "gpu.utilization", "1 % or all"),
+        ("gpu/1@x", "gpu.temperature", "stands for no value"),
+        ("gpu/1@x", "gpu.power", "stands for no value"),
+        ("gpu/1@x", "gpu.sm_clock", "stands for no value"),
+        ("gpu/2@x", "gpu.power", "is nan"),
+        ("gpu/3@x", "gpu.utilization", "1 % or all"),
     ],
 )
 def test_marks_for_no_value_are_gaps(subject: str, signal: str, said: str) -> None:
@@ -108,7 +108,7 @@ def test_a_gauge_over_pages_tells_its_highest() -> None:
     (depth,) = (
         one
         for one in evidence("triton", "window").readings
-        if (one.signal, one.subject) == ("queue.depth", "model/bert:version=1")
+        if (one.signal, one.subject) == ("queue.depth", "model/bert:version=1@x")
     )
     assert depth.note == "mean of 2 pages, highest 40"
 
@@ -122,5 +122,5 @@ def test_a_lone_page_says_so() -> None:
 
 def test_an_unused_model_is_not_a_candidate() -> None:
     seen = evidence("triton", "lone")
-    assert "model/unused" not in {subject.id for subject in seen.subjects}
-    assert [gap.signals for gap in seen.gaps if "model/unused" in gap.reason] == [()]
+    assert "model/unused@x" not in {subject.id for subject in seen.subjects}
+    assert [gap.signals for gap in seen.gaps if "model/unused@x" in gap.reason] == [()]

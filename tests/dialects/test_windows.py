@@ -77,13 +77,13 @@ def test_a_restart_is_seen_by_the_start_time_though_every_counter_rose(toy: Dial
 def test_a_series_that_is_gone_is_a_gap(toy: Dialect) -> None:
     seen = look(toy, 'done{model="a"} 5', 'done{model="b"} 5')
     assert "gone from the last page" in gap(seen, "completion.rate").reason
-    assert value(seen, "completion.rate", "model/b") == 0.5
+    assert value(seen, "completion.rate", "model/b@s") == 0.5
 
 
 def test_a_series_born_in_the_window_counts_from_zero_unless_the_first_page_is_broken(toy: Dialect) -> None:
-    assert value(look(toy, 'done{model="a"} 5', 'done{model="b"} 20'), "completion.rate", "model/b") == 2.0
+    assert value(look(toy, 'done{model="a"} 5', 'done{model="b"} 20'), "completion.rate", "model/b@s") == 2.0
     broken = look(toy, 'done{model="a"} 5\ndone{model="b', 'done{model="a"} 5\ndone{model="b"} 20')
-    assert value(broken, "completion.rate", "model/b") is None
+    assert value(broken, "completion.rate", "model/b@s") is None
 
 
 def test_labels_are_summed_over_only_where_the_dialect_says_so(toy: Dialect) -> None:
@@ -101,10 +101,10 @@ def test_a_sum_with_a_lost_line_is_not_given(toy: Dialect) -> None:
 
 def test_two_versions_stay_apart_and_one_needs_no_suffix(toy: Dialect) -> None:
     one = look(toy, 'done{model="a",version="1"} 1\nwaiting{model="a",version="1"} 3')
-    assert value(one, "queue.depth", "model/a") == 3
+    assert value(one, "queue.depth", "model/a@s") == 3
     two = look(toy, 'done{model="a",version="1"} 1\nwaiting{model="a",version="1"} 3\nwaiting{model="a",version="2"} 5')
-    assert value(two, "queue.depth", "model/a:version=1") == 3
-    assert value(two, "queue.depth", "model/a:version=2") == 5
+    assert value(two, "queue.depth", "model/a:version=1@s") == 3
+    assert value(two, "queue.depth", "model/a:version=2@s") == 5
 
 
 def test_saved_pages_without_times_give_ratios_but_no_rates(toy: Dialect) -> None:
@@ -116,10 +116,10 @@ def test_saved_pages_without_times_give_ratios_but_no_rates(toy: Dialect) -> Non
 
 def test_nothing_counted_is_no_ratio_and_hides_no_subject(toy: Dialect) -> None:
     seen = look(toy, 'done{model="a"} 5\nitems{model="a"} 5', 'done{model="a"} 5\nitems{model="a"} 5')
-    assert value(seen, "batch.size.mean", "model/a") is None
-    assert value(seen, "completion.rate", "model/a") == 0.0
+    assert value(seen, "batch.size.mean", "model/a@s") is None
+    assert value(seen, "completion.rate", "model/a@s") == 0.0
     assert gap(seen, "batch.size.mean").subject is None
-    assert "model/a" in gap(seen, "batch.size.mean").reason
+    assert "model/a@s" in gap(seen, "batch.size.mean").reason
 
 
 def test_a_gauge_that_is_nan_on_one_page_is_read_from_the_others(toy: Dialect) -> None:
@@ -184,7 +184,7 @@ def test_more_subjects_than_are_read_are_counted(toy: Dialect) -> None:
 
 def test_a_label_cannot_name_another_placeholder_or_carry_control_characters(toy: Dialect) -> None:
     seen = look(toy, 'done{model="{version}\x1b[31m"} 1\nwaiting{model="{version}\x1b[31m"} 2')
-    assert value(seen, "queue.depth", "model/{version}") == 2
+    assert value(seen, "queue.depth", "model/{version}@s") == 2
 
 
 def test_an_exporter_that_did_not_refresh_tells_no_rate(tmp_path: Path) -> None:

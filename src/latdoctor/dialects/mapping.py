@@ -21,7 +21,8 @@ def recognised(dialects: Iterable[Dialect], pages: Sequence[Page]) -> tuple[Dial
 
 
 def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str, source: str = "metrics") -> Evidence:
-    """The evidence of a server's pages, oldest first. `server` is its subject, such as server/127.0.0.1:8000.
+    """The evidence of a server's pages, oldest first. `server` is its subject, such as server/127.0.0.1:8000;
+    what it serves is named after it, such as model/m@127.0.0.1:8000.
 
     `source` is what gaps name as theirs.
 

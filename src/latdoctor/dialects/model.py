@@ -92,6 +92,9 @@ class Bits(Struct, frozen=True):
 class SubjectRule(Struct, frozen=True):
     """`model/{model}`: the subject of a sample that has all the labels named; `parent` is a template, or `server`.
 
+    The server's name comes behind it (`model/m@localhost:8000`): two servers may serve one model, and the GPU 0 of an
+    exporter is not known to be the GPU 0 that NVML tells of. A `parent` template is taken as it stands.
+
     `apart` are labels that split the subject where one page shows several of their values (two versions of a model,
     two engines), so that nothing is ever averaged over them.
     """

@@ -108,6 +108,7 @@ class View:
     def subject(self, labels: Labels) -> str | None:
         """The subject of a series: the first subject rule all of whose labels it has, else the server.
 
+        The server's name ends it, as in `model/m:version=1@localhost:8000`.
         None for a subject beyond the first MAX_SUBJECTS.
         """
         if labels not in self._known:
@@ -120,7 +121,8 @@ class View:
             if all(label in values for label in rule.labels):
                 base = _fill(rule.id, values)
                 several = [name for name in rule.apart if name in values and len(self._apart.get((base, name), ())) > 1]
-                subject = base + "".join(f":{name}={clean(values[name], 80)}" for name in several)
+                split = "".join(f":{name}={clean(values[name], 80)}" for name in several)
+                subject = f"{base}{split}@{self.server.removeprefix('server/')}"  # two servers may serve one model
                 if subject not in self._parents and len(self._parents) >= MAX_SUBJECTS:
                     self._beyond.add(subject)
                     return None

@@ -63,7 +63,8 @@ def test_a_window_gives_rates_means_and_pages_between() -> None:
     assert depth.note == "mean of 11 pages, highest 10"
     assert (depth.window.start, depth.window.end) == (1000.0, 1010.0)
     name = url.removeprefix("http://")
-    assert {(one.id, one.parent) for one in seen.subjects} == {(f"server/{name}", None), ("model/m", f"server/{name}")}
+    subjects = {(one.id, one.parent) for one in seen.subjects}
+    assert subjects == {(f"server/{name}", None), (f"model/m@{name}", f"server/{name}")}
 
 
 def test_the_same_artifacts_in_any_order_give_the_same_evidence() -> None:

@@ -47,16 +47,18 @@ def saved(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_two_pages_of_one_kind_are_first_and_last_in_the_order_given(saved: tuple[Path, Path]) -> None:
     seen = read(*saved)
-    assert values(seen, "model/m") == {"latency.mean": 0.04}
+    assert values(seen, "model/m@first") == {"latency.mean": 0.04}
     assert [bucket.count for bucket in seen.distributions[0].buckets] == [200.0, 0.0]
     assert "time between the saved pages" in seen.gaps_by_signal["completion.rate"][0].reason
-    assert {subject.id for subject in seen.subjects} == {"server/first", "model/m"}
+    assert {subject.id for subject in seen.subjects} == {"server/first", "model/m@first"}
 
 
 def test_the_wrong_order_is_told(saved: tuple[Path, Path]) -> None:
     seen = read(*reversed(saved))
-    assert "latency.mean" not in values(seen, "model/m")
-    assert "the last was given first" in seen.gaps_by_signal["latency.mean"][0].reason
+    assert "latency.mean" not in values(seen, "model/m@last")
+    (gap,) = seen.gaps_by_signal["latency.mean"]
+    assert "the last was given first" in gap.reason
+    assert {subject.id for subject in seen.subjects} == {"server/last", "model/m@last"}
 
 
 def test_pages_that_carry_times_tell_rates(tmp_path: Path) -> None:
@@ -66,15 +68,15 @@ def test_pages_that_carry_times_tell_rates(tmp_path: Path) -> None:
         lines = [line if line.startswith("#") else f"{line} {at}" for line in content.splitlines()]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         paths.append(path)
-    assert values(read(*paths), "model/m")["completion.rate"] == 20.0
+    assert values(read(*paths), "model/m@a")["completion.rate"] == 20.0
 
 
 def test_pages_of_different_kinds_are_different_servers(saved: tuple[Path, Path], tmp_path: Path) -> None:
     other = tmp_path / "gpu.prom"
     other.write_text('DCGM_FI_DEV_GPU_UTIL{gpu="0"} 50\n', encoding="utf-8")
     seen = read(saved[0], other)
-    assert values(seen, "gpu/0") == {"gpu.utilization": 0.5}
-    assert values(seen, "model/m")["latency.mean"] == 0.01
+    assert values(seen, "gpu/0@gpu") == {"gpu.utilization": 0.5}
+    assert values(seen, "model/m@first")["latency.mean"] == 0.01
 
 
 def test_the_path_of_a_file_is_not_told(saved: tuple[Path, Path]) -> None:
@@ -86,7 +88,7 @@ def test_a_half_line_is_a_gap_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "half.prom"
     path.write_text(FIRST + 'nv_inference_queue_duration_us{model="m",ver', encoding="utf-8")
     seen = read(path)
-    assert values(seen, "model/m")["latency.mean"] == 0.01
+    assert values(seen, "model/m@half")["latency.mean"] == 0.01
     (gap,) = (one for one in seen.gaps if "could not be read" in one.reason)
     assert "half.prom: line 6 could" in gap.reason
     assert set(gap.signals) == {"queue.time.mean", "queue.time_share"}
@@ -127,21 +129,21 @@ def test_more_files_than_are_read_are_gaps(tmp_path: Path) -> None:
 
 def test_triton_whose_quantiles_contradict_its_sums(samples: Path) -> None:
     seen = read(samples / "metrics" / "transcribed" / "triton_datadog_densenet.prom")
-    densenet = values(seen, "model/densenet_onnx")
+    densenet = values(seen, "model/densenet_onnx@triton_datadog_densenet")
     assert densenet["latency.mean"] == pytest.approx(0.442655)
     assert densenet["queue.time.mean"] == pytest.approx(145e-6 / 3)
     assert densenet["error.ratio"] == 0.0
     assert not {"latency.p50", "latency.p95", "latency.p99"} & {one.signal for one in seen.readings}
     (gap,) = seen.gaps_by_signal["latency.p99"]
-    assert gap.subject == "model/densenet_onnx"
+    assert gap.subject == "model/densenet_onnx@triton_datadog_densenet"
     assert "count 3, sum 1.32796e+06" in gap.reason
     assert "quantile 0.999 is 3" in gap.reason
     models = {subject.id for subject in seen.subjects if subject.id.startswith("model/")}
-    assert models == {"model/densenet_onnx"}  # the seven others answered nothing
+    assert models == {"model/densenet_onnx@triton_datadog_densenet"}  # the seven others answered nothing
 
 
 def test_triton_as_captured(samples: Path) -> None:
-    echo = values(read(samples / "metrics" / "captured" / "triton.prom"), "model/echo")
+    echo = values(read(samples / "metrics" / "captured" / "triton.prom"), "model/echo@triton")
     assert echo["latency.mean"] == pytest.approx(919271e-6 / 200)
     assert echo["queue.time_share"] == pytest.approx(439113 / 919271)
     assert echo["batch.size.mean"] == 1.0
@@ -150,7 +152,7 @@ def test_triton_as_captured(samples: Path) -> None:
 
 def test_an_idle_t4_is_not_throttled(samples: Path) -> None:
     seen = read(samples / "metrics" / "transcribed" / "dcgm_datadog_t4_idle.prom")
-    gpu = values(seen, "gpu/0")
+    gpu = values(seen, "gpu/0@dcgm_datadog_t4_idle")
     throttle = {signal: value for signal, value in gpu.items() if signal.startswith("gpu.throttle.")}
     assert throttle.pop("gpu.throttle.idle") == 1.0
     assert set(throttle.values()) == {0.0}
@@ -168,7 +170,7 @@ def test_an_idle_t4_is_not_throttled(samples: Path) -> None:
 
 def test_vllm_with_names_of_both_generations(samples: Path) -> None:
     seen = read(samples / "metrics" / "transcribed" / "vllm_datadog_opt125m.prom")
-    model = values(seen, "model/facebook/opt-125m")
+    model = values(seen, "model/facebook/opt-125m@vllm_datadog_opt125m")
     assert model["latency.mean"] == pytest.approx(0.5034303665)
     assert model["prefix_cache.hit_ratio"] == pytest.approx(64 / 117)
     assert model["kv.usage"] == 0.0
@@ -187,7 +189,7 @@ def test_vllm_with_names_of_both_generations(samples: Path) -> None:
 
 def test_torchserve_with_trailing_commas_and_families_without_samples(samples: Path) -> None:
     seen = read(samples / "metrics" / "torchserve" / "torchserve_docs_metrics_api.prom")
-    model = values(seen, "model/resnet18")
+    model = values(seen, "model/resnet18@torchserve_docs_metrics_api")
     assert model["latency.mean"] == pytest.approx(290371.129e-6 / 3)
     assert model["queue.time.mean"] == pytest.approx(365.21e-6 / 3)
     assert "declared, but without a sample" in seen.gaps_by_signal["error.ratio"][0].reason
@@ -195,7 +197,7 @@ def test_torchserve_with_trailing_commas_and_families_without_samples(samples: P
 
 
 def test_tensorrt_llm_behind_triton(samples: Path) -> None:
-    model = values(read(samples / "metrics" / "trtllm_backend_readme.prom"), "model/tensorrt_llm")
+    model = values(read(samples / "metrics" / "trtllm_backend_readme.prom"), "model/tensorrt_llm@trtllm_backend_readme")
     assert model == {"queue.depth": 1.0, "requests.running": 0.0, "kv.usage": 0.4875}
 
 
