@@ -56,7 +56,7 @@ def test_cause_and_its_case(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     (tmp_path / "causes" / f"{name}.yaml").write_text(cause, encoding="utf-8")
     # The page shows one of the four cases that every cause has.
-    others = [f"  {kind}:\n    expect: {{}}\n" for kind in cases.KINDS if kind != "fires"]
+    others = [f"  {kind}:\n    expect: {{named: []}}\n" for kind in cases.KINDS if kind != "fires"]
     (tmp_path / "cases" / f"{name}.yaml").write_text("".join([example("Its cases"), *others]), encoding="utf-8")
     rules = rule_files.read([tmp_path])
     (fires,) = [case for case in cases.read_cases([tmp_path / "cases"], rules) if case.name == "fires"]

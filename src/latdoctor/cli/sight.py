@@ -16,10 +16,11 @@ def preflight() -> None:
 
     from latdoctor.cli.screen import progress, result_console
     from latdoctor.collect import COLLECTORS
+    from latdoctor.collect.source import Sight
 
     console = result_console()
     with progress("looking") as waiting:
-        rows = []
+        rows: list[Sight] = []
         for collector in COLLECTORS:
             waiting([collector.title])
             rows.extend(collector.preflight())

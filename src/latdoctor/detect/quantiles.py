@@ -104,7 +104,7 @@ def _inside(distribution: Distribution, bucket: Bucket, part: float) -> tuple[fl
         return bucket.low, f"at least this: above the highest bound {low}, {seen}"
     if bucket.low == -math.inf:
         return bucket.high, f"at most this: below the lowest bound {high}, {seen}"
-    value = bucket.low + (bucket.high - bucket.low) * part
+    value = min(bucket.high, bucket.low + (bucket.high - bucket.low) * part)  # rounding must not leave the bucket
     return value, f"interpolated in the bucket {low}–{high}, {seen}"
 
 

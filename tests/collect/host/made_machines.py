@@ -43,7 +43,7 @@ V1_MOUNTS = (
     "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
     "33 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
 )
-PRIVATE_MOUNT = "99 23 0:50 / /home/somebody/secret rw - nfs server:/export rw\n"
+PRIVATE_MOUNT = "99 23 0:50 / /srv/somebody/secret rw - nfs server:/export rw\n"
 
 NODE: Files = {
     "/proc/stat": [
