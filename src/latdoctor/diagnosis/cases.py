@@ -20,7 +20,7 @@ from pathlib import Path
 
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.rules import SEVERITIES, RuleSet
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Subject, Value, Window
@@ -29,7 +29,9 @@ from latdoctor.units import parse_duration, parse_quantity, parse_share
 from latdoctor.yamlfile import Fields, Node, load
 
 KINDS = ("fires", "near-miss", "healthy-but-busy", "evidence-missing")
-_EXPECTATIONS = ("named", "not_named", "fired", "clear", "unknown")
+_OF_CAUSES = ("named", "not_named")
+_OF_FINDINGS = ("fired", "clear", "unknown")
+_LEVELS = (*SEVERITIES, "healthy", "inconclusive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,24 @@ def read_cases(folders: Iterable[Path], rules: RuleSet) -> tuple[RuleCase, ...]:
         if lacking:
             what = f"{cause.id} has no case {', '.join(lacking)} in cases/{cause.id}.yaml"
             problems.append(Problem(cause.where, what))
+    for case in found:
+        problems.extend(Problem(case.where, what) for what in _idle(case, rules))
     if problems:
         raise DefinitionError(problems, next_step="see docs/contributing.md for the format of cases")
     return tuple(found)
+
+
+def _idle(case: RuleCase, rules: RuleSet) -> Iterable[str]:
+    """Why the case could not fail: it expects nothing, or speaks of what the rules do not know."""
+    if case.cause not in rules.cause:
+        yield f"the rules have no cause {case.cause!r}"
+    if not case.expect and not case.verdict:
+        yield f"case {case.name} expects nothing"
+    for kind, names in case.expect.items():
+        known = rules.cause if kind in _OF_CAUSES else rules.finding
+        for name in names:
+            if name not in known:
+                yield f"case {case.name}: {kind} speaks of {name!r}, which is not in the rules"
 
 
 def run(case: RuleCase, rules: RuleSet) -> Outcome:
@@ -111,6 +128,8 @@ def _file(path: Path, problems: list[Problem]) -> Iterable[RuleCase]:
 
 def _case(cause: str, name: str, fields: Fields) -> RuleCase:
     slo = dict(fields.items("slo"))
+    for key in slo.keys() - {"p99", "error_ratio"}:
+        fields.problem(slo[key].where, f"slo has an unknown key {key!r}")
     context = Context(
         target="case",
         slo_p99=_slo(fields, slo, "p99", parse_duration),
@@ -126,8 +145,8 @@ def _case(cause: str, name: str, fields: Fields) -> RuleCase:
     )
     expect_node = fields.node("expect", required=True)
     expect = Fields(expect_node or Node({}, fields.where), fields.problems, "expect")
-    wanted = {kind: expect.texts(kind) for kind in _EXPECTATIONS if expect.node(kind) is not None}
-    verdict = expect.text("verdict")
+    wanted = {kind: expect.texts(kind) for kind in (*_OF_CAUSES, *_OF_FINDINGS) if expect.node(kind) is not None}
+    verdict = expect.choice("verdict", _LEVELS, "")
     expect.finish()
     fields.finish()
     case = Case(context, Window(), evidence, baseline)
@@ -171,6 +190,8 @@ def _value(signal: str, text: str) -> Value:
 
 def _events(fields: Fields) -> Iterable[Event]:
     node = fields.node("events")
+    if node and not isinstance(node.value, tuple):
+        fields.problem(node.where, "'events' must be a list")
     for item in node.value if node and isinstance(node.value, tuple) else ():
         entries = item.value if isinstance(item.value, dict) else {}
         parts = {key: _number_or_text(entry.text or "") for key, entry in entries.items()}
@@ -189,5 +210,11 @@ def _number_or_text(text: str) -> Value:
 
 def _looked(fields: Fields) -> Iterable[tuple[str, str]]:
     for subject, node in fields.items("looked"):
-        for item in node.value if isinstance(node.value, tuple) else ():
+        if not isinstance(node.value, tuple):
+            fields.problem(node.where, f"looked {subject}: a list of event signals is expected")
+            continue
+        for item in node.value:
+            known = catalogue().get(item.text or "")
+            if known is None or known.kind != "event":
+                fields.problem(item.where, f"looked {subject}: {item.text!r} is not an event signal of the catalogue")
             yield (item.text or "", subject)
