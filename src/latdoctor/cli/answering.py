@@ -12,6 +12,7 @@ from latdoctor.cli.options import Given
 from latdoctor.cli.screen import notice_console, progress
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.look import SystemClock, evidence_of, look
+from latdoctor.collect.source import Collector
 from latdoctor.detect import derive
 from latdoctor.diagnosis import rule_files
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
@@ -20,6 +21,7 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import SEVERITIES, RuleSet
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Coverage, Evidence
+from latdoctor.evidence.signals import catalogue
 from latdoctor.packaged import folder
 
 OK, FOUND, INCONCLUSIVE = 0, 3, 4
@@ -58,9 +60,15 @@ def the_diagnosis(bundle: Bundle, rules: RuleSet) -> Diagnosis:
         evidence=evidence,
         baseline=bundle.baseline.lookup if bundle.baseline else {},
         coverage=coverage,
-        providers=tuple(Provider(c.name, c.ask, c.cost, c.provides) for c in COLLECTORS),
+        providers=tuple(Provider(c.name, c.ask, c.cost, _shown(c)) for c in COLLECTORS),
     )
     return diagnose(case, rules, Stamp(uuid.uuid4().hex[:12], now()))
+
+
+def _shown(collector: Collector) -> frozenset[str]:
+    """What a collector shows, with what is derived from its distributions (`latency` gives `latency.p99`)."""
+    spread = tuple(f"{name}." for name in collector.provides if catalogue()[name].kind == "distribution")
+    return collector.provides | {name for name in catalogue() if name.startswith(spread)}
 
 
 def now() -> str:

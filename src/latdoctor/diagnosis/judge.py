@@ -31,6 +31,7 @@ from latdoctor.evidence.signals import catalogue
 FIRED, CLEAR, NOT_EVALUATED, NOT_APPLICABLE = "fired", "clear", "not-evaluated", "not-applicable"
 
 PLACE = re.compile(r"\{([\w.]+)(?::(\w+))?\}")  # {signal}, {slo.p99}, or {event signal:field}
+OPTIONAL = re.compile(r"\[([^\[\]]*)\]")  # left out where a place in it is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +99,23 @@ def _made(
 
 
 def _says(finding: Finding, subject: str, facts: Facts) -> str:
-    def fill(match: re.Match[str]) -> str:
-        name, part = match[1], match[2]
-        if name in SLO_TERMS:
-            value = facts.slo.get(name)
-            return "unknown" if value is None else show("latency.p99" if name == "slo.p99" else "error.ratio", value)
-        if catalogue()[name].kind == "event":
-            return _event_part(finding, name, part, subject, facts)
-        reading = reading_of(_term(finding, name), subject, facts)
-        return show(name, reading.value) if reading else "unknown"
+    def whole_or_nothing(match: re.Match[str]) -> str:
+        places = [_part(finding, *place.groups(), subject, facts) for place in PLACE.finditer(match[1])]
+        return "" if None in places else match[1]
 
-    return PLACE.sub(fill, finding.says)
+    says = OPTIONAL.sub(whole_or_nothing, finding.says)
+    return PLACE.sub(lambda match: _part(finding, match[1], match[2], subject, facts) or "unknown", says)
+
+
+def _part(finding: Finding, name: str, field: str | None, subject: str, facts: Facts) -> str | None:
+    """The text of one {place}; None where it is not known."""
+    if name in SLO_TERMS:
+        value = facts.slo.get(name)
+        return None if value is None else show("latency.p99" if name == "slo.p99" else "error.ratio", value)
+    if catalogue()[name].kind == "event":
+        return _event_part(finding, name, field, subject, facts)
+    reading = reading_of(_term(finding, name), subject, facts)
+    return show(name, reading.value) if reading else None
 
 
 def _term(finding: Finding, signal: str) -> SignalTerm:

@@ -6,18 +6,14 @@ from latdoctor.diagnosis.answer import CONFIRMED
 from latdoctor.diagnosis.judge import FIRED
 from latdoctor.diagnosis.network import Network
 from latdoctor.diagnosis.result import Check
-from latdoctor.diagnosis.rules import Cause, Finding, RuleSet
+from latdoctor.diagnosis.rules import Cause, RuleSet
 from latdoctor.errors import Problem
 from latdoctor.evidence.judging import LN_MAX
 
 
 def lint(rules: RuleSet) -> tuple[Problem, ...]:
     """Everything unsound about `rules`, with its place."""
-    problems = [
-        Problem(finding.where, f"no cause expects the finding {finding.id} and it carries no severity")
-        for finding in rules.findings
-        if finding.specific and not finding.severity and not _expected(finding, rules)
-    ]
+    problems = []
     for cause in rules.causes:
         reached = confidence_alone(cause, rules)
         if reached < CONFIRMED:
@@ -27,10 +23,6 @@ def lint(rules: RuleSet) -> tuple[Problem, ...]:
                 )
             )
     return tuple(problems)
-
-
-def _expected(finding: Finding, rules: RuleSet) -> bool:
-    return any(finding.id in cause.expects or finding.id in cause.rules_out for cause in rules.causes)
 
 
 def confidence_alone(cause: Cause, rules: RuleSet) -> float:

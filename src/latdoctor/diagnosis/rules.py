@@ -26,7 +26,7 @@ class Finding:
     """A named statement about a departure from normal."""
 
     id: str
-    says: str  # with {signal} places, filled from the evidence
+    says: str  # with {signal} places, filled from the evidence; a part in [] goes where a place in it is unknown
     when: Condition
     leak: float  # how often it holds with none of the causes present
     area: str  # the file that holds it

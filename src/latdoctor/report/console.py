@@ -64,11 +64,10 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
     head.add_row(
         Text(cause.title, style=style), Text(f"{view.percent(cause.probability)} {cause.confidence}", style="bold")
     )
-    rows: list[RenderableType] = [head, _indented(Text(view.facts_of(cause), style="dim"), 2)]
+    rows: list[RenderableType] = [head, _indented(Text(view.facts_of(cause), style="dim"), 2), _advice(cause)]
     rows += _evidence(view.evidence_lines(cause, diagnosis), verbose=verbose)
     if verbose:
         rows.append(_account(cause))
-    rows.append(_advice(cause))
     return Group(*rows)
 
 
@@ -109,8 +108,8 @@ def _account(cause: RankedCause) -> RenderableType:
 
 
 def _advice(cause: RankedCause) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(width=9, justify="right", style="bold")
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=6, justify="right", style="bold")
     table.add_column()
     table.add_row("do", Text(cause.mend))
     if cause.owner:
@@ -133,7 +132,8 @@ def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
 
 def _gaps(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     rows: list[RenderableType] = [Text("Could not be seen", style="bold")]
-    gaps = diagnosis.gaps if verbose else diagnosis.gaps[:_MAX_GAPS]
+    gaps = view.gaps(diagnosis)
+    gaps = gaps if verbose else gaps[:_MAX_GAPS]
     for gap in gaps:
         about = f"{gap.subject}: " if gap.subject and gap.subject not in gap.reason else ""
         hint = f" — {gap.next_step}" if gap.next_step else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
 from latdoctor.evidence.judging import Atom
-from latdoctor.evidence.model import Origin
+from latdoctor.evidence.model import Gap, Origin
 from latdoctor.units import format_value
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
@@ -162,6 +162,13 @@ def _grouped(checks: Iterable[Check]) -> tuple[str, ...]:
 def _some(names: Sequence[str], most: int = 3) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def gaps(diagnosis: Diagnosis) -> tuple[Gap, ...]:
+    """What could not be seen, the gaps that left most checks unevaluated first."""
+    reasons = [check.reason for check in diagnosis.checks if check.status == "not-evaluated"]
+    hidden = {gap: sum(gap.reason in reason for reason in reasons) for gap in diagnosis.gaps}
+    return tuple(sorted(diagnosis.gaps, key=lambda gap: -hidden[gap]))
 
 
 def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
