@@ -101,7 +101,8 @@ def _gpu(record: Record, device: Device, samples: Sequence[Sample], artifact: st
     told: dict[str, Told] = {
         "gpu.name": (_cleaned(device.name), ""),
         "gpu.pci": (_cleaned(device.pci), ""),
-        **told_of(record, device, alive or samples),
+        # What the driver still remembers of a GPU that is lost is no longer true of it.
+        **(told_of(record, device, alive) if alive else {}),
     }
     told = {signal: (_finite(value), note) for signal, (value, note) in told.items()}
     window = _window(alive)

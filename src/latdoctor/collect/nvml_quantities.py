@@ -224,25 +224,18 @@ def _is_idle(sample: Sample) -> bool:
 
 
 def _generation_ratio(device: Device, samples: Sequence[Sample]) -> Told:
-    """The highest generation among the samples under load over the maximum: a link may be slow to wake up."""
-
-    def highest(chosen: Sequence[Sample]) -> Number:
-        ratios: list[Number] = [_over(sample.pcie_generation, device.pcie_generation_max) for sample in chosen]
-        known = _known(ratios)
-        return max(known) if known else next(iter(ratios), Refused(IDLE_LINK))
-
-    overall = highest(samples)
-    if isinstance(overall, Refused) or overall >= 1:
-        return overall, f"highest of {len(samples)} samples"
+    """The highest generation of the window over the maximum, if the GPU worked: a link takes a moment to wake up."""
+    ratios: list[Number] = [_over(sample.pcie_generation, device.pcie_generation_max) for sample in samples]
+    known = _known(ratios)
+    if not known:
+        return ratios[0], ""
+    highest = max(known)
     busy = _known([sample.utilization for sample in samples])
-    if busy and _mean(busy) < IDLE_UTILIZATION:
+    if highest < 1 and (all(map(_is_idle, samples)) or (busy and _mean(busy) < IDLE_UTILIZATION)):
         return Refused(IDLE_LINK), ""
-    loaded = [sample for sample in samples if not _is_idle(sample)]
-    if not loaded:
-        return Refused(IDLE_LINK), ""
-    if not busy:
+    if highest < 1 and not busy:
         return Refused(LOAD_UNKNOWN), ""
-    return highest(loaded), f"highest of {len(loaded)} samples under load"
+    return highest, f"highest of {len(known)} samples"
 
 
 def _processes(record: Record, samples: Sequence[Sample]) -> Mapping[str, Told]:

@@ -27,7 +27,7 @@ def offsets(window: float, interval: float, most: int) -> tuple[float, ...]:
 def moments(clock: Clock, window: float, interval: float, most: int) -> Iterator[Moment]:
     """Waits for each moment in turn. A source that is slow to answer is sampled less often, not for longer.
 
-    Times never go back: a clock that is set back in the window must not turn the order of the samples.
+    A clock that is set back in the window neither turns the order of the samples nor draws the window out.
     """
     planned = offsets(window, interval, most)
     start = now = clock.now()
@@ -36,7 +36,8 @@ def moments(clock: Clock, window: float, interval: float, most: int) -> Iterator
         at_end = offset in (planned[0], planned[-1])
         if now > start + offset + interval and not at_end:
             continue
-        if start + offset > now:
-            clock.sleep(start + offset - now)
-            now = max(now, clock.now())
+        wait = start + offset - now
+        if wait > 0:
+            clock.sleep(wait)
+            now = max(now + wait, clock.now())
         yield Moment(now, at_end)

@@ -131,6 +131,11 @@ def test_what_cannot_be_read_hides_itself_and_nothing_else(watch, change, signal
         assert why in seen.gap(signal)
 
 
+def test_waiting_for_disks_that_goes_backwards_spoils_no_other_share(watch):
+    before, after = proc_stat(user=0, iowait=500), proc_stat(user=75, idle=25, iowait=400)
+    assert watch({**NODE, "/proc/stat": [before, after]}).value("host.cpu.busy_ratio") == near(0.75)
+
+
 def test_no_window_no_rate(watch):
     seen = watch(NODE, window=0)
     assert seen.value("host.memory.available_ratio") == 0.25
@@ -280,6 +285,15 @@ def test_limits_that_cannot_be_told(watch, change, signal, why):
     seen = watch(process(PID, **{**QUOTA_V2, **change}), pid=PID)
     assert seen.value(signal) is None
     assert why in seen.gap(signal)
+
+
+def test_kills_of_a_process_in_the_topmost_cgroup_are_those_of_the_machine(watch):
+    top = {"/sys/fs/cgroup/cpu.stat": "usage_usec 9\n", "/sys/fs/cgroup/memory.stat": "anon 1\n"}
+    seen = watch(process(PID, **{f"/proc/{PID}/cgroup": "0::/\n", **top}), pid=PID)
+    assert seen.value("cgroup.memory.oom_kills") == 1.0
+    reading = seen.reading("cgroup.memory.oom_kills")
+    assert reading is not None
+    assert reading.origin.place == "/proc/vmstat"
 
 
 @pytest.mark.parametrize(

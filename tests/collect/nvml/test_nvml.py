@@ -166,6 +166,25 @@ def test_link_that_wakes_up_under_load(look):
     assert seen.value("gpu.pcie.generation_ratio") == 1.0
 
 
+def test_link_of_a_gpu_that_hardly_works(look):
+    """One short burst does not tell that the link should have woken up."""
+    resting, burst = {**LOAD, "utilization": 2, "pcie.gen": 1}, {**LOAD, "utilization": 30, "pcie.gen": 1}
+    seen = look([state(resting), state(burst), *[state(resting)] * 3], window=2.0)
+    assert seen.gap("gpu.pcie.generation_ratio") == "gpu/0: idle: the link is powered down"
+
+
+@pytest.mark.parametrize("utilization", ["!3", 100])  # not told; or still that of a moment ago
+def test_link_of_a_gpu_in_an_idle_state(look, utilization):
+    seen = look([state({**LOAD, "utilization": utilization, "pstate": 8, "pcie.gen": 1})])
+    assert seen.gap("gpu.pcie.generation_ratio") == "gpu/0: idle: the link is powered down"
+
+
+def test_value_that_stands_for_none(look):
+    seen = look([state({**LOAD, "pcie.replays": 0xFFFFFFFF})])
+    assert seen.value("gpu.pcie.replay_rate") is None
+    assert "value not available" in seen.gap("gpu.pcie.replay_rate")
+
+
 def test_heat(look):
     hot = {**LOAD, "temperature": 86, "temperature.margin": 1, "sm_clock": 990}
     seen = look(
@@ -249,6 +268,12 @@ def test_gpu_lost_in_mid_window(look, handle):
     before = seen.reading("gpu.temperature", "gpu/1")
     assert before is not None
     assert before.window.seconds == 0.5
+
+
+def test_lost_gpu_of_which_the_driver_still_remembers_something(look):
+    seen = look([state({**LOAD, "temperature": "!15", "ecc": "!15"})])
+    assert seen.value("gpu.count", "node/local") == 0.0
+    assert [reading.signal for reading in seen.evidence.readings if reading.signal == "gpu.power"] == []
 
 
 def test_gpu_lost_before(look):
