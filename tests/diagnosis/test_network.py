@@ -255,6 +255,13 @@ def test_a_symptom_left_unexplained_asks_for_no_set_of_three() -> None:
     assert max(len(chosen) for chosen in of.posterior) == 2
 
 
+@pytest.mark.parametrize(("weight", "largest"), [(0.5, 2), (0.49, 3)])
+def test_a_finding_expected_at_half_is_explained(weight: float, largest: int) -> None:
+    rules = RuleSet((finding("own", 0.0005),), tuple(cause(name, 10.0, own=weight) for name in "abc"))
+    of = network(World(rules, {"own": LN_1000}))
+    assert max(len(chosen) for chosen in of.posterior) == largest
+
+
 def test_only_the_twenty_likeliest_causes_meet_in_threes() -> None:
     causes = tuple(cause(f"c{index:02}", 1.0 + index, **{f"f{index:02}": 0.9}) for index in range(24))
     of = network(World(RuleSet(tuple(finding(f"f{index:02}") for index in range(24)), causes),

@@ -6,8 +6,8 @@
     count(log.xid, code in [48, 63, 79]) > 0      gpu.name in [A100, H100]
 
 combined by `{all: […]}`, `{any: […]}`, `{not: …}` and `{prefer: …, otherwise: …}`; `{is: …, sure: [clear, certain]}`
-says from where to where a bounded quantity speaks. This module holds the types;
-`condition_text.py` parses them and `judging.py` evaluates them.
+says from where to where a bounded quantity speaks. A multiple of a baseline that is zero is unknown.
+This module holds the types; `condition_text.py` parses them and `judging.py` evaluates them.
 """
 
 from __future__ import annotations
