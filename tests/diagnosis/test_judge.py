@@ -212,3 +212,20 @@ def test_every_finding_is_judged_once_in_the_order_of_the_rules(rules: RuleSet) 
     assert [check.id for check in checks] == sorted(finding.id for finding in rules.findings)
     turned = dataclasses.replace(rules, findings=rules.findings[::-1])
     assert judge(turned, Facts(Evidence(), {}, {}, {}), ()) == checks[::-1]
+
+
+@pytest.mark.parametrize(
+    ("readings", "says"),
+    [
+        ((at("queue.depth", 60.0),), "60 wait"),
+        ((at("queue.depth", 60.0), at("queue.time.mean", 2.0)), "60 wait, 2 s each"),
+    ],
+)
+def test_a_part_in_brackets_is_said_only_where_its_numbers_are_known(
+    tmp_path: Path, readings: tuple, says: str
+) -> None:
+    text = """
+- {id: deep, says: "{queue.depth} wait[, {queue.time.mean} each]", when: queue.depth > 10, tier: application, leak: 2%}
+"""
+    rules = rule_files.read([written(tmp_path, text, {"any.cause": cause("any.cause", expects="{deep: 90%}")})])
+    assert judged(rules, "deep", Evidence(readings=readings)).says == says

@@ -100,7 +100,7 @@ def _made(
 
 def _says(finding: Finding, subject: str, facts: Facts) -> str:
     def whole_or_nothing(match: re.Match[str]) -> str:
-        places = [_part(finding, *place.groups(), subject, facts) for place in PLACE.finditer(match[1])]
+        places = [_part(finding, place[1], place[2], subject, facts) for place in PLACE.finditer(match[1])]
         return "" if None in places else match[1]
 
     says = OPTIONAL.sub(whole_or_nothing, finding.says)
