@@ -28,7 +28,7 @@ DIAGNOSE = """
 import sys, time
 from pathlib import Path
 from latdoctor.collect.source import Request
-from latdoctor.collect.torch_trace import COLLECTOR
+from latdoctor.collect.torch_trace.collector import COLLECTOR
 class Clock:
     now = staticmethod(time.time)
     sleep = staticmethod(time.sleep)

@@ -46,7 +46,7 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
 
 def collectors() -> dict[str, Collector]:
     """The collector of every module of `collect/` that defines one."""
-    names = [f"latdoctor.collect.{info.name}" for info in pkgutil.iter_modules(collect.__path__)]
+    names = [info.name for info in pkgutil.walk_packages(collect.__path__, "latdoctor.collect.")]
     modules = [importlib.import_module(module) for module in names]
     return {module.__name__: module.COLLECTOR for module in modules if hasattr(module, "COLLECTOR")}
 

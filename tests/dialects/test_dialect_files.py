@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect.exposition import parse
+from latdoctor.collect.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects, shipped
 from latdoctor.dialects.mapping import read_pages
 from latdoctor.dialects.page import Scrape

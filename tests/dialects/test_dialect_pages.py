@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect.exposition import parse
+from latdoctor.collect.prometheus.exposition import parse
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.mapping import read_pages, recognised
 from latdoctor.dialects.page import Scrape

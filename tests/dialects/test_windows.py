@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collect.exposition import parse
+from latdoctor.collect.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects
 from latdoctor.dialects.mapping import read_pages
 from latdoctor.dialects.model import Dialect

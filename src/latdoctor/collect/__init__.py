@@ -1,9 +1,13 @@
-"""One module per source: reading it, and parsing what was read."""
+"""One package per source: reading it, and parsing what was read."""
 
-from latdoctor.collect import host, logs, nvml, prometheus, torch_trace
+from latdoctor.collect.host import collector as host
+from latdoctor.collect.logs import collector as logs
+from latdoctor.collect.nvml import collector as nvml
+from latdoctor.collect.prometheus import collector as prometheus
 from latdoctor.collect.source import Collector
+from latdoctor.collect.torch_trace import collector as torch_trace
 
-# Every source, in the order in which the report lists them. A new collector is a module and a line here.
+# Every source, in the order in which the report lists them. A new collector is a package and a line here.
 COLLECTORS: tuple[Collector, ...] = (
     prometheus.COLLECTOR,
     nvml.COLLECTOR,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect import host
+from latdoctor.collect.host import collector as host
 from latdoctor.collect.source import Request
 from tests.collect.host.made_machines import Files, Machine, Seen
 

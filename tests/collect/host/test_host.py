@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collect import host, host_samples
-from latdoctor.collect.host_samples import HostSample
+from latdoctor.collect.host import collector as host
+from latdoctor.collect.host import samples as host_samples
+from latdoctor.collect.host.samples import HostSample
 from latdoctor.collect.source import Request
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact

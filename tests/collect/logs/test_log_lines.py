@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.collect.log_lines import (
+from latdoctor.collect.logs.lines import (
     WORTH_A_LOOK,
     CudaError,
     DriverMismatch,
@@ -18,7 +18,7 @@ from latdoctor.collect.log_lines import (
     facts,
     normalise_pci,
 )
-from latdoctor.collect.log_stamps import APPLICATION, KERNEL, Line, parse
+from latdoctor.collect.logs.stamps import APPLICATION, KERNEL, Line, parse
 
 KERNEL_LINES: list[tuple[str, tuple[Fact, ...]]] = [
     (

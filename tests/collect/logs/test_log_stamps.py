@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from latdoctor.collect.log_stamps import APPLICATION, BARE, KERNEL, Line, parse
+from latdoctor.collect.logs.stamps import APPLICATION, BARE, KERNEL, Line, parse
 
 TAKEN = datetime(2025, 11, 21, 2, 0, tzinfo=UTC).timestamp()
 

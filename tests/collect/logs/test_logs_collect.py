@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collect import log_events, logs
+from latdoctor.collect.logs import collector as logs
+from latdoctor.collect.logs import events as log_events
 from latdoctor.collect.source import Collected, Request
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact

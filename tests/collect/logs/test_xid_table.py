@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect import cuda_errors, xid
+from latdoctor.collect.logs import cuda_errors, xid
 
 # Buckets whose names in NVIDIA's catalogue are sentences.
 RENAMED = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor.collect import nvml
+from latdoctor.collect.nvml import collector as nvml
 from latdoctor.collect.source import Sight
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Reading

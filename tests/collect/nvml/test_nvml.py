@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from latdoctor.collect import nvml
-from latdoctor.collect.nvml_parse import GPU_SIGNALS
+from latdoctor.collect.nvml import collector as nvml
+from latdoctor.collect.nvml.parse import GPU_SIGNALS
 from latdoctor.evidence.signals import catalogue
 
 MIB = 1 << 20

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collect import nvml
-from latdoctor.collect.nvml_parse import GPU_SIGNALS
-from latdoctor.collect.nvml_samples import LOST, Device, Link, Process, Record, Refused, Sample
+from latdoctor.collect.nvml import collector as nvml
+from latdoctor.collect.nvml.parse import GPU_SIGNALS
+from latdoctor.collect.nvml.samples import LOST, Device, Link, Process, Record, Refused, Sample
 from latdoctor.collect.source import Request
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect.discover import search
+from latdoctor.collect.prometheus.discover import search
 from tests.collect.prometheus.serving import page, served
 
 ANY = str(IPv4Address(0))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collect import exposition
-from latdoctor.collect.exposition import MAX_LINE, parse
+from latdoctor.collect.prometheus import exposition
+from latdoctor.collect.prometheus.exposition import MAX_LINE, parse
 from latdoctor.errors import SourceError
 
 

@@ -10,8 +10,8 @@ from itertools import count
 
 import pytest
 
-from latdoctor.collect import scrape, watch
-from latdoctor.collect.prometheus import COLLECTOR
+from latdoctor.collect.prometheus import scrape, watch
+from latdoctor.collect.prometheus.collector import COLLECTOR
 from latdoctor.collect.source import Collected, Request
 from latdoctor.evidence.model import Evidence
 from tests.collect.prometheus.serving import FakeClock, page, served

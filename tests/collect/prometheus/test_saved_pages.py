@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect.prometheus import COLLECTOR
+from latdoctor.collect.prometheus.collector import COLLECTOR
 from latdoctor.collect.source import Collected, Request
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence

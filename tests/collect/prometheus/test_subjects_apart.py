@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from latdoctor.collect import nvml
-from latdoctor.collect.nvml_samples import SCHEMA_VERSION, Device, Record, Refused, Sample
-from latdoctor.collect.prometheus import COLLECTOR
+from latdoctor.collect.nvml import collector as nvml
+from latdoctor.collect.nvml.samples import SCHEMA_VERSION, Device, Record, Refused, Sample
+from latdoctor.collect.prometheus.collector import COLLECTOR
 from latdoctor.collect.source import Request
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, to_json

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect.torch_trace import COLLECTOR
+from latdoctor.collect.torch_trace.collector import COLLECTOR
 from tests.collect.torch_trace.made_traces import artifact, values
 
 GENERATOR = Path(__file__).parents[3] / "bench" / "generate_trace.py"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collect.intervals import Intervals, joined, union
+from latdoctor.collect.torch_trace.intervals import Intervals, joined, union
 
 SIZE = 40
 PAIRS = st.lists(st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)).map(sorted), max_size=25)

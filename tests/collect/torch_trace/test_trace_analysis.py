@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from latdoctor.collect import api_calls
-from latdoctor.collect.torch_trace import COLLECTOR
+from latdoctor.collect.torch_trace import api_calls
+from latdoctor.collect.torch_trace.collector import COLLECTOR
 from latdoctor.evidence.signals import catalogue
 from tests.collect.torch_trace.made_traces import (
     artifact,

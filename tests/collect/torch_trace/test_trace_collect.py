@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect import torch_trace
 from latdoctor.collect.source import Collected, Request
-from latdoctor.collect.torch_trace import COLLECTOR
+from latdoctor.collect.torch_trace import collector as torch_trace
+from latdoctor.collect.torch_trace.collector import COLLECTOR
 from tests.collect.torch_trace.made_traces import document, launched
 
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from latdoctor.collect import kineto, trace_bytes
-from latdoctor.collect.kineto import Event, KinetoReader
-from latdoctor.collect.torch_trace import COLLECTOR
+from latdoctor.collect.torch_trace import kineto
+from latdoctor.collect.torch_trace import raw as trace_bytes
+from latdoctor.collect.torch_trace.collector import COLLECTOR
+from latdoctor.collect.torch_trace.kineto import Event, KinetoReader
 from latdoctor.errors import SourceError
 from tests.collect.torch_trace.made_traces import artifact, document, evidence, kernel, launched, values
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor.collect.kineto import Event, KinetoReader
 from latdoctor.collect.source import Request
-from latdoctor.collect.torch_trace import COLLECTOR
+from latdoctor.collect.torch_trace.collector import COLLECTOR
+from latdoctor.collect.torch_trace.kineto import Event, KinetoReader
 from latdoctor.evidence.model import Evidence
 from tests.collect.torch_trace.made_traces import artifact, hidden, readings, values
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor.collect import nvml
+from latdoctor.collect.nvml import collector as nvml
 from latdoctor.collect.source import Request
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
-from latdoctor.collect import exposition, scrape
+from latdoctor.collect.prometheus import exposition, scrape
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.mapping import recognised
 from latdoctor.errors import SourceError

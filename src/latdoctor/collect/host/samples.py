@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.collect.host_cgroup import folders_of
+from latdoctor.collect.host.cgroup import folders_of
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 

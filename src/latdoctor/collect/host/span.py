@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from latdoctor.collect.host_samples import HostSample
+from latdoctor.collect.host.samples import HostSample
 from latdoctor.errors import SourceError
 from latdoctor.text import clean
 

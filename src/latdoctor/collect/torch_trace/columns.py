@@ -9,12 +9,12 @@ from functools import lru_cache
 from math import inf, nan
 from typing import TYPE_CHECKING
 
-from latdoctor.collect import api_calls
-from latdoctor.collect.kineto import Args, Damage, Event
+from latdoctor.collect.torch_trace import api_calls
+from latdoctor.collect.torch_trace.kineto import Args, Damage, Event
 from latdoctor.text import clean
 
 if TYPE_CHECKING:
-    from latdoctor.collect.intervals import Floats
+    from latdoctor.collect.torch_trace.intervals import Floats
 
 _MAX_NAMES = 4096
 _MAX_STEPS = 100_000

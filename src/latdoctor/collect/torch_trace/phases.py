@@ -23,14 +23,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from latdoctor.collect.api_calls import FREE, LAUNCH, OTHER
+from latdoctor.collect.torch_trace.api_calls import FREE, LAUNCH, OTHER
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from latdoctor.collect.intervals import Floats, Intervals
+    from latdoctor.collect.torch_trace.intervals import Floats, Intervals
 
 COLD_CALL = 0.05  # s of idle GPU
 COLD_FREE = 0.25

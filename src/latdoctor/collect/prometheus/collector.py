@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collect import exposition
-from latdoctor.collect.discover import search
-from latdoctor.collect.scrape import target
+from latdoctor.collect.prometheus import exposition
+from latdoctor.collect.prometheus.discover import search
+from latdoctor.collect.prometheus.scrape import target
+from latdoctor.collect.prometheus.watch import file_name, watch
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
-from latdoctor.collect.watch import file_name, watch
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.mapping import read_pages, recognised
 from latdoctor.dialects.model import Dialect

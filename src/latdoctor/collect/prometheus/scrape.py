@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from latdoctor.collect.exposition import MAX_BYTES
+from latdoctor.collect.prometheus.exposition import MAX_BYTES
 from latdoctor.text import clean
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from latdoctor.collect.api_calls import ALLOCATE, FREE, LAUNCH, OTHER, SYNCHRONISE, kind_of_call
-from latdoctor.collect.intervals import Intervals, joined, union
-from latdoctor.collect.trace_columns import Columns, CopyLabel, Track
-from latdoctor.collect.trace_phases import Calls, Phases, phases
-from latdoctor.collect.trace_summary import (
+from latdoctor.collect.torch_trace.api_calls import ALLOCATE, FREE, LAUNCH, OTHER, SYNCHRONISE, kind_of_call
+from latdoctor.collect.torch_trace.columns import Columns, CopyLabel, Track
+from latdoctor.collect.torch_trace.intervals import Intervals, joined, union
+from latdoctor.collect.torch_trace.phases import Calls, Phases, phases
+from latdoctor.collect.torch_trace.summary import (
     Allocations,
     ColdStart,
     Copies,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from latdoctor.collect.intervals import Floats
+    from latdoctor.collect.torch_trace.intervals import Floats
 
     Mask = NDArray[np.bool_]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from latdoctor.collect.host_limits import quota_of
-from latdoctor.collect.host_node import STAT, processors
-from latdoctor.collect.host_samples import HostSample
-from latdoctor.collect.host_span import Fact, Section, Span, grown, number, numbers, text_of, unseen
+from latdoctor.collect.host.limits import quota_of
+from latdoctor.collect.host.node import STAT, processors
+from latdoctor.collect.host.samples import HostSample
+from latdoctor.collect.host.span import Fact, Section, Span, grown, number, numbers, text_of, unseen
 from latdoctor.collect.proc import ProcessStat, parse_stat
 from latdoctor.errors import SourceError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
-from latdoctor.collect.nvml_samples import Device, Link, Number, Process, Refused, Sample
+from latdoctor.collect.nvml.samples import Device, Link, Number, Process, Refused, Sample
 from latdoctor.text import clean
 
 _T = TypeVar("_T")

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from latdoctor.collect import host_limits, host_parse
-from latdoctor.collect.host_cgroup import folders_of
-from latdoctor.collect.host_samples import take
-from latdoctor.collect.host_span import Span
+from latdoctor.collect.host import limits as host_limits
+from latdoctor.collect.host import parse as host_parse
+from latdoctor.collect.host.cgroup import folders_of
+from latdoctor.collect.host.samples import take
+from latdoctor.collect.host.span import Span
 from latdoctor.collect.sampling import moments
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.errors import SourceError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from latdoctor.collect.host_span import Fact, Section, Span, grown, number, numbers
+from latdoctor.collect.host.span import Fact, Section, Span, grown, number, numbers
 from latdoctor.errors import SourceError
 
 STAT, VMSTAT, MEMINFO, LOADAVG = "/proc/stat", "/proc/vmstat", "/proc/meminfo", "/proc/loadavg"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from latdoctor.collect import log_lines, log_stamps, xid
-from latdoctor.collect.log_lines import (
+from latdoctor.collect.logs import lines as log_lines
+from latdoctor.collect.logs import stamps as log_stamps
+from latdoctor.collect.logs import xid
+from latdoctor.collect.logs.lines import (
     CudaError,
     DriverMismatch,
     Fact,
@@ -17,7 +19,7 @@ from latdoctor.collect.log_lines import (
     SXid,
     Xid,
 )
-from latdoctor.collect.log_stamps import APPLICATION, BARE, KERNEL, Line
+from latdoctor.collect.logs.stamps import APPLICATION, BARE, KERNEL, Line
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
 from latdoctor.text import clean

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from latdoctor.collect import scrape
+from latdoctor.collect.prometheus import scrape
 from latdoctor.collect.source import Clock, Collected, Request
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from latdoctor.collect.trace_phases import Phases
+from latdoctor.collect.torch_trace.phases import Phases
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from latdoctor.collect.nvml_quantities import OUT_OF_RANGE, OWN_WORDS, QUANTITIES, Told, told_of
-from latdoctor.collect.nvml_samples import (
+from latdoctor.collect.nvml.quantities import OUT_OF_RANGE, OWN_WORDS, QUANTITIES, Told, told_of
+from latdoctor.collect.nvml.samples import (
     LOST,
     NO_PERMISSION,
     NOT_FOUND,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from latdoctor.collect import host_limits, host_node, host_process
-from latdoctor.collect.host_samples import read_samples
-from latdoctor.collect.host_span import Section, Span
+from latdoctor.collect.host import limits as host_limits
+from latdoctor.collect.host import node as host_node
+from latdoctor.collect.host import process as host_process
+from latdoctor.collect.host.samples import read_samples
+from latdoctor.collect.host.span import Section, Span
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window

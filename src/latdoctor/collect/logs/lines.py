@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collect import cuda_errors
-from latdoctor.collect.log_stamps import BARE, KERNEL, Line
+from latdoctor.collect.logs import cuda_errors
+from latdoctor.collect.logs.stamps import BARE, KERNEL, Line
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collect import trace_evidence
-from latdoctor.collect.kineto import HOW_TO_RECORD, KinetoReader
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
-from latdoctor.collect.trace_columns import Columns
+from latdoctor.collect.torch_trace import evidence as trace_evidence
+from latdoctor.collect.torch_trace.columns import Columns
+from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD, KinetoReader
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
@@ -101,7 +101,7 @@ def _unique_name(path: Path, taken: set[str]) -> str:
 
 def _parse_one(artifact: Artifact) -> Evidence:
     # Imported here: the analysis loads numpy only when it runs, and only a trace needs either.
-    from latdoctor.collect.trace_analysis import analyse
+    from latdoctor.collect.torch_trace.analysis import analyse
 
     reader = KinetoReader(artifact.content, artifact.source)
     columns = _read(reader, artifact.source)
@@ -111,7 +111,8 @@ def _parse_one(artifact: Artifact) -> Evidence:
     if not reader.damage.count:
         return seen
     count, first = reader.damage.count, reader.damage.first
-    reason = f"{subject}: {count} of {reader.events} events {'is' if count == 1 else 'are'} damaged and left out; the first: {first}"
+    are = "is" if count == 1 else "are"
+    reason = f"{subject}: {count} of {reader.events} events {are} damaged and left out; the first: {first}"
     damage = Gap(NAME, reason, (), subject, "record again if the figures matter", Origin(artifact.name))
     return Evidence.merge((seen, Evidence(gaps=(damage,))))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
-from latdoctor.collect import trace_bytes
+from latdoctor.collect.torch_trace import raw as trace_bytes
 from latdoctor.errors import SourceError
 from latdoctor.text import clean
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from latdoctor.collect import nvml_parse
-from latdoctor.collect.nvml_read import Gpu, read_cuda_version, read_device, read_sample, read_system, word_of
-from latdoctor.collect.nvml_samples import MAX_GPUS, SCHEMA_VERSION, Record, Refused, Sample
+from latdoctor.collect.nvml import parse as nvml_parse
+from latdoctor.collect.nvml.read import Gpu, read_cuda_version, read_device, read_sample, read_system, word_of
+from latdoctor.collect.nvml.samples import MAX_GPUS, SCHEMA_VERSION, Record, Refused, Sample
 from latdoctor.collect.proc import parent_of
 from latdoctor.collect.sampling import moments
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from latdoctor.collect.host_cgroup import Folders, folders_of
-from latdoctor.collect.host_node import STAT, VMSTAT, processors
-from latdoctor.collect.host_span import Fact, Section, Span, number, numbers, single
+from latdoctor.collect.host.cgroup import Folders, folders_of
+from latdoctor.collect.host.node import STAT, VMSTAT, processors
+from latdoctor.collect.host.span import Fact, Section, Span, number, numbers, single
 from latdoctor.errors import SourceError
 
 _UNLIMITED = 1 << 62  # version 1 writes "no limit" as the largest multiple of the page size in 63 bits

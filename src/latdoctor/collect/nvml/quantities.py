@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from latdoctor.collect.nvml_samples import Device, Link, Number, Record, Refused, Sample
+from latdoctor.collect.nvml.samples import Device, Link, Number, Record, Refused, Sample
 from latdoctor.evidence.model import Value
 
 # Below this utilisation a GPU is taken for idle: its clocks and its link may be powered down.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from latdoctor.collect.trace_summary import TraceSummary
+from latdoctor.collect.torch_trace.summary import TraceSummary
 from latdoctor.evidence.model import Evidence, Gap, Labels, Origin, Reading, Subject, Value, Window
 from latdoctor.units import format_value
 

@@ -18,8 +18,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collect import log_events
-from latdoctor.collect.log_lines import WORTH_A_LOOK
+from latdoctor.collect.logs import events as log_events
+from latdoctor.collect.logs.lines import WORTH_A_LOOK
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact

@@ -1,0 +1,1 @@
+"""The machine under the server, and one watched process."""

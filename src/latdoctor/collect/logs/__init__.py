@@ -1,0 +1,1 @@
+"""Driver and application logs."""

@@ -1,0 +1,1 @@
+"""This machine's GPUs, as the driver tells them through NVML."""

@@ -1,0 +1,1 @@
+"""Metrics pages: scraped over a window, or saved in files."""
