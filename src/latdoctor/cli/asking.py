@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from latdoctor.cli.configuration import TargetSettings, targets
 from latdoctor.cli.options import Given
-from latdoctor.collect.discover import discover
+from latdoctor.collect.prometheus.discover import discover
 from latdoctor.collect.source import Request
 from latdoctor.errors import UsageError
 from latdoctor.evidence.baseline import Baseline

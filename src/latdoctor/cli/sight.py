@@ -41,7 +41,7 @@ def targets() -> None:
 
     from latdoctor.cli import configuration
     from latdoctor.cli.screen import progress, result_console
-    from latdoctor.collect.discover import discover
+    from latdoctor.collect.prometheus.discover import discover
 
     console = result_console()
     configured = configuration.targets()
