@@ -136,7 +136,7 @@ def _case(cause: str, name: str, fields: Fields) -> RuleCase:
         slo_error_ratio=_slo(fields, slo, "error_ratio", parse_share),
     )
     readings = tuple(_readings(fields, "evidence"))
-    baseline = {(r.signal, r.subject): r.value for r in _readings(fields, "baseline") if isinstance(r.value, float)}
+    baseline = {(r.signal, r.subject): r.value for r in _readings(fields, "baseline") if not isinstance(r.value, str)}
     evidence = Evidence(
         subjects=tuple(Subject(child, node.text) for child, node in fields.items("parents")),
         readings=readings,

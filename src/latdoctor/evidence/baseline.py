@@ -41,9 +41,11 @@ class Baseline(Struct, frozen=True, dict=True):
 def record(evidence: Evidence, target: str, at: str) -> Baseline:
     """The numeric readings of `evidence` without label splits, known ones only, in a stable order."""
     rows = {
-        (reading.signal, reading.subject): Remembered(reading.signal, reading.subject, reading.value, reading.note)
+        (reading.signal, reading.subject): Remembered(
+            reading.signal, reading.subject, float(reading.value), reading.note
+        )
         for reading in evidence.readings
-        if isinstance(reading.value, float) and not is_unknown(reading.value) and not reading.labels
+        if not isinstance(reading.value, str) and not is_unknown(reading.value) and not reading.labels
     }
     return Baseline(target, at, tuple(rows[key] for key in sorted(rows)))
 
