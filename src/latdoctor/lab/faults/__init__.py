@@ -1,0 +1,1 @@
+"""Faults that are injected for real: addressable, removable, and gone by themselves after their lifetime."""

@@ -1,0 +1,150 @@
+"""Every knob of the server, in one schema that says which can be turned live and which need a restart.
+
+The admin interface reads and patches this value as a whole; its ETag is the digest of its canonical JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from latdoctor.errors import UsageError
+
+_LIVE = {"live": True}
+_RESTART = {"live": False}
+
+Milliseconds = Annotated[float, Meta(ge=0, le=600_000, extra=_LIVE)]
+LiveFlag = Annotated[bool, Meta(extra=_LIVE)]
+SchedulerName = Annotated[
+    Literal["token-budget", "long-alone", "count-only", "duration-bounded", "length-buckets", "no-timer", "single"],
+    Meta(extra=_LIVE),
+]
+
+
+class Batching(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which requests run together. Measured defaults: a waste cap matters more than the token budget."""
+
+    scheduler: SchedulerName = "token-budget"
+    max_batch_requests: Annotated[int, Meta(ge=1, le=512, extra=_LIVE)] = 32
+    max_batch_tokens: Annotated[int, Meta(ge=16, le=1 << 20, extra=_LIVE)] = 1024
+    max_waste: Annotated[float, Meta(ge=0, le=1, extra=_LIVE)] = 0.3
+    age_ms: Milliseconds = 250
+    max_wait_ms: Milliseconds = 0
+    adaptive_wait: LiveFlag = False
+    long_seconds: Annotated[float, Meta(gt=0, le=600, extra=_LIVE)] = 15.0
+    total_seconds: Annotated[float, Meta(gt=0, le=3600, extra=_LIVE)] = 20.0
+    buckets: Annotated[tuple[int, ...], Meta(min_length=1, max_length=32, extra=_LIVE)] = (64, 128, 256, 384, 512)
+    size_by_complexity: LiveFlag = False
+
+
+class Queue(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is taken in at all."""
+
+    max_requests: Annotated[int, Meta(ge=1, le=100_000, extra=_LIVE)] = 2000
+    max_tokens: Annotated[int, Meta(ge=16, le=1 << 24, extra=_LIVE)] = 200_000
+    deadline_ms: Milliseconds = 0  # 0: nobody is shed by deadline
+    max_tokens_per_request: Annotated[int, Meta(ge=1, le=4096, extra=_RESTART)] = 512
+
+
+class Memory(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where buffers come from. `returning` gives every large block back to the kernel: the allocation storm."""
+
+    backend: Annotated[Literal["glibc", "arena", "cuda"], Meta(extra=_RESTART)] = "glibc"
+    glibc: Annotated[Literal["default", "pooled", "returning"], Meta(extra=_LIVE)] = "pooled"
+    pool_mib: Annotated[int, Meta(ge=1, le=4096, extra=_RESTART)] = 64
+    segment_mib: Annotated[int, Meta(ge=1, le=1024, extra=_RESTART)] = 2
+    long_share: Annotated[float, Meta(ge=0, le=0.9, extra=_RESTART)] = 0.2
+    compaction_ms: Milliseconds = 0  # 0: never
+    reuse_buffers: LiveFlag = True
+
+
+class Governance(Struct, frozen=True, forbid_unknown_fields=True):
+    """What gives way under load. 0 switches a limit off."""
+
+    breaker_p99_ms: Milliseconds = 0
+    breaker_open_ms: Milliseconds = 2000
+    lanes: LiveFlag = False
+    lane_boundary_tokens: Annotated[int, Meta(ge=1, le=4096, extra=_LIVE)] = 200
+    fallback_ms: Milliseconds = 0
+    standby: Annotated[Literal["off", "auto", "on"], Meta(extra=_LIVE)] = "off"
+    retry_budget: Annotated[float, Meta(ge=0, le=1, extra=_LIVE)] = 0.0  # share of requests that may be retries; 0: any
+
+
+class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The model and how it is computed. `auto` is bf16 where the processor has AMX, else fp32."""
+
+    version: Annotated[str, Meta(min_length=1, max_length=40, extra=_LIVE)] = "v1"
+    precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], Meta(extra=_LIVE)] = "auto"
+    attention: Annotated[Literal["sdpa", "naive"], Meta(extra=_LIVE)] = "sdpa"
+    threads: Annotated[int, Meta(ge=1, le=64, extra=_LIVE)] = 1
+    compile: Annotated[bool, Meta(extra=_RESTART)] = False
+    warm_up: Annotated[bool, Meta(extra=_RESTART)] = True
+    layers: Annotated[int, Meta(ge=1, le=48, extra=_RESTART)] = 4
+    width: Annotated[int, Meta(ge=32, le=2048, extra=_RESTART)] = 256
+
+
+class Sessions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Conversation state."""
+
+    ttl_s: Annotated[float, Meta(ge=0, le=86_400, extra=_LIVE)] = 3600
+    window_turns: Annotated[int, Meta(ge=0, le=1000, extra=_LIVE)] = 5  # 0: no bound
+    max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra=_LIVE)] = 10_000
+
+
+class Dependency(Struct, frozen=True, forbid_unknown_fields=True):
+    """The service asked for each request (a feature or FAQ store); no address: none is asked."""
+
+    address: Annotated[str, Meta(max_length=200, extra=_LIVE)] = ""
+    timeout_ms: Milliseconds = 1000
+    bypass: LiveFlag = False
+
+
+class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole configuration of one replica."""
+
+    batching: Batching = Batching()
+    queue: Queue = Queue()
+    memory: Memory = Memory()
+    governance: Governance = Governance()
+    model: ModelSettings = ModelSettings()
+    sessions: Sessions = Sessions()
+    dependency: Dependency = Dependency()
+
+    @property
+    def etag(self) -> str:
+        """A digest of the value: equal configurations have equal tags."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
+
+
+def patched(config: ServerConfig, patch: Mapping[str, Any]) -> ServerConfig:
+    """`config` with `{group: {knob: value}}` put in. Raises UsageError for an unknown knob or a bad value."""
+    whole = msgspec.to_builtins(config)
+    for group, knobs in patch.items():
+        if group not in whole or not isinstance(knobs, Mapping):
+            raise UsageError(f"there is no group of knobs {group!r}", next_step=f"one of {', '.join(whole)}")
+        whole[group] = {**whole[group], **knobs}
+    try:
+        return msgspec.convert(whole, ServerConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the configuration is not valid: {error}") from error
+
+
+def restart_only(before: ServerConfig, after: ServerConfig) -> tuple[str, ...]:
+    """The knobs that differ and cannot be turned while the server runs, as `group.knob`."""
+    live = dict(knobs())
+    old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
+    changed = [f"{group}.{name}" for group in old for name in old[group] if old[group][name] != new[group][name]]
+    return tuple(name for name in changed if not live[name])
+
+
+def knobs() -> Iterator[tuple[str, bool]]:
+    """Every knob as `group.knob`, and whether it can be turned live."""
+    for group in msgspec.structs.fields(ServerConfig):
+        for field in msgspec.structs.fields(group.type):
+            info = msgspec.inspect.type_info(field.type)
+            extra = info.extra if isinstance(info, msgspec.inspect.Metadata) else None
+            yield f"{group.name}.{field.name}", bool((extra or {}).get("live"))

@@ -1,0 +1,77 @@
+"""What passes through the server: a request's work as the scheduler sees it, batches, and the timing of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+FRAMES_PER_SECOND = 25  # of audio; one frame is one token to the model
+
+
+class Work(Struct, frozen=True):
+    """One request as the scheduler sees it. Times are seconds of one monotonic clock."""
+
+    id: int
+    tokens: int
+    arrived: float
+    deadline: float | None = None
+    lane: str = "all"  # all | short | long
+
+    @property
+    def seconds(self) -> float:
+        """Length in seconds of audio, by which the field's rules are written."""
+        return self.tokens / FRAMES_PER_SECOND
+
+
+class Batch(Struct, frozen=True):
+    """Requests to compute together, and why they are released now.
+
+    `reason`: full | tokens | waste | idle | age | timeout | alone | arrival | seconds | bucket.
+    """
+
+    works: tuple[Work, ...]
+    reason: str
+
+    @property
+    def size(self) -> int:
+        return len(self.works)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that somebody asked for."""
+        return sum(work.tokens for work in self.works)
+
+    @property
+    def padded_tokens(self) -> int:
+        """Tokens that are computed: every request is padded to the longest."""
+        return max(work.tokens for work in self.works) * len(self.works)
+
+
+class Scheduler(Protocol):
+    """A queue and a rule. Nothing here reads a clock: the caller says what time it is."""
+
+    def add(self, work: Work) -> None: ...
+
+    def drop(self, ids: frozenset[int]) -> None:
+        """Forgets works whose clients have gone."""
+
+    def take(self, now: float) -> Batch | None:
+        """The batch to compute now by an idle worker, or None if it should wait."""
+
+    def wake_at(self, now: float) -> float | None:
+        """When to ask again though nothing arrives; None: only an arrival changes the answer."""
+
+    @property
+    def pending(self) -> Sequence[Work]: ...
+
+
+class Timing(Struct, frozen=True):
+    """Where the time of one answer went, in seconds of the server's monotonic clock."""
+
+    received: float
+    queued: float
+    batched: float
+    computed: float
+    sent: float
