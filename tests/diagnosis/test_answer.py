@@ -225,7 +225,7 @@ def test_the_highest_severity_wins() -> None:
 def test_the_reasons_of_an_inconclusive_verdict_name_everything_that_is_in_doubt() -> None:
     found = verdict((suspect(0.31, "critical"),), tiers("unseen", "partly", "seen"), (slo("not-evaluated"),))
     assert found.reasons == (
-        "p99 says: not seen",
+        "p99: not seen",
         "tier infrastructure was not seen",
         "tier framework was seen only in part",
         "c is possible (31%)",

@@ -148,9 +148,9 @@ PREFER = "{prefer: latency.p99 > 2 x baseline, otherwise: latency.p99 > 1s}"
     [
         (0.6, 0.1, HOLDS, "200 ms (2 x baseline)"),
         (1.5, 1.0, FAILS, "2 s (2 x baseline)"),
-        (1.5, None, HOLDS, "1s"),
-        (0.6, None, FAILS, "1s"),
-        (0.6, NAN, FAILS, "1s"),
+        (1.5, None, HOLDS, "1 s"),
+        (0.6, None, FAILS, "1 s"),
+        (0.6, NAN, FAILS, "1 s"),
     ],
 )
 def test_prefer_uses_the_first_where_it_is_known_and_prints_the_one_used(

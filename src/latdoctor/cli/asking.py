@@ -18,6 +18,9 @@ from latdoctor.evidence.bundle import Context
 from latdoctor.text import clean
 from latdoctor.units import parse_duration, parse_share
 
+WINDOW = "10s"
+LONGEST_WINDOW = 3600.0  # seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -32,15 +35,21 @@ class Ask:
 def ask(given: Given) -> Ask:
     """Given sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
     settings = _settings(given)
-    window = _value(given.window, parse_duration, "--window")
-    if not 0 < window <= 3600:
-        raise UsageError("the window must be longer than nothing and at most an hour", where="--window")
+    window = _value(given.window or WINDOW, parse_duration, "--window", WINDOW)
+    if not 0 < window <= LONGEST_WINDOW:
+        raise UsageError(
+            f"{given.window!r} is not longer than nothing and at most an hour",
+            where="--window",
+            next_step=f"write it such as --window {WINDOW}",
+        )
     baseline = given.baseline or settings.baseline
     context = Context(
         target=clean(_name(given, settings), 200),
-        slo_p99=_value(given.slo, parse_duration, "--slo") if given.slo else settings.slo_p99,
+        slo_p99=_value(given.slo, parse_duration, "--slo", "500ms") if given.slo else settings.slo_p99,
         slo_error_ratio=(
-            _value(given.slo_errors, parse_share, "--slo-errors") if given.slo_errors else settings.slo_error_ratio
+            _value(given.slo_errors, parse_share, "--slo-errors", "1%")
+            if given.slo_errors
+            else settings.slo_error_ratio
         ),
     )
     request, notice = _request(given, settings, window)
@@ -50,9 +59,9 @@ def ask(given: Given) -> Ask:
 def with_given_slo(context: Context, given: Given) -> Context:
     """The context of a saved bundle, with what the command line says in its place."""
     if given.slo:
-        context = replace(context, slo_p99=_value(given.slo, parse_duration, "--slo"))
+        context = replace(context, slo_p99=_value(given.slo, parse_duration, "--slo", "500ms"))
     if given.slo_errors:
-        context = replace(context, slo_error_ratio=_value(given.slo_errors, parse_share, "--slo-errors"))
+        context = replace(context, slo_error_ratio=_value(given.slo_errors, parse_share, "--slo-errors", "1%"))
     return context
 
 
@@ -119,8 +128,8 @@ def _name(given: Given, settings: TargetSettings) -> str:
     return "this machine"
 
 
-def _value(text: str, convert: Callable[[str], float], where: str) -> float:
+def _value(text: str, convert: Callable[[str], float], where: str, example: str) -> float:
     try:
         return convert(text)
     except ValueError as error:
-        raise UsageError(str(error), where=where) from error
+        raise UsageError(str(error), where=where, next_step=f"write it such as {where} {example}") from error

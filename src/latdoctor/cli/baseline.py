@@ -9,15 +9,15 @@ import typer
 
 from latdoctor.cli import options
 
-app = typer.Typer(
-    help="What a target is like when healthy, for conditions such as 1.5 x baseline.", no_args_is_help=True
-)
+app = typer.Typer(help="What a target is like when healthy.", no_args_is_help=True)
 
 
 @app.command()
 def record(
-    to: Annotated[Path, typer.Option("--to", help="The file to write.")],
-    bundle: Annotated[Path | None, typer.Argument(help="A bundle of a healthy time; else a look now.")] = None,
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The file to write.")],
+    bundle: Annotated[
+        Path | None, typer.Argument(metavar="BUNDLE", help="A bundle of a healthy time; else a look now.")
+    ] = None,
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
@@ -25,9 +25,14 @@ def record(
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = "",
-    window: options.WindowOption = "10s",
+    window: options.WindowOption = "",
 ) -> None:
-    """Remember what the target is like now. Record it at a healthy time under usual load."""
+    """Remember what the target is like now.
+
+    Record it at a healthy time under usual load: rules that say `1.5 x baseline` compare with it.
+
+    Exit codes: 0 recorded · 1 nothing could be read · 2 usage or an invalid file.
+    """
     from latdoctor.cli.answering import look_now, now, seen
     from latdoctor.errors import OperationError, UsageError
     from latdoctor.evidence import baseline as baselines
@@ -51,8 +56,11 @@ def record(
 
 
 @app.command()
-def show(file: Annotated[Path, typer.Argument(help="A baseline file.")]) -> None:
-    """Show what a baseline remembers."""
+def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="A baseline file.")]) -> None:
+    """Show what a baseline remembers.
+
+    Exit codes: 0 shown · 2 not a baseline.
+    """
     from rich.table import Table
 
     from latdoctor.cli.screen import result_console

@@ -11,8 +11,11 @@ app = typer.Typer(help="Saved evidence.", no_args_is_help=True)
 
 
 @app.command()
-def inspect(path: Annotated[Path, typer.Argument(help="A bundle: a folder or a .tar.zst.")]) -> None:
-    """Show what a bundle holds and what could not be collected."""
+def inspect(path: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle: a folder or a .tar.zst.")]) -> None:
+    """Show what a bundle holds, and what could not be collected.
+
+    Exit codes: 0 shown · 2 not a bundle, or one that was changed.
+    """
     from rich.table import Table
 
     from latdoctor.cli.screen import result_console

@@ -36,7 +36,9 @@ class FailOn(StrEnum):
 
 
 def diagnose(
-    bundle: Annotated[Path | None, typer.Argument(help="A bundle that `latdoctor collect` wrote.")] = None,
+    bundle: Annotated[
+        Path | None, typer.Argument(metavar="BUNDLE", help="A bundle that `latdoctor collect` wrote.")
+    ] = None,
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
@@ -44,19 +46,21 @@ def diagnose(
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = "",
-    window: options.WindowOption = "10s",
+    window: options.WindowOption = "",
     slo: options.Slo = "",
     slo_errors: options.SloErrors = "",
     baseline: options.BaselineOption = None,
     rules: options.Rules = None,
-    keep: Annotated[Path | None, typer.Option("--keep", help="Keep the bundle: a folder or a .tar.zst.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="PATH", help="Keep the bundle: a folder or a .tar.zst.")
+    ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="How the answer is printed.")] = Output.TEXT,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 3 from this level on.")] = FailOn.CRITICAL,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every check, account and gap.")] = False,
 ) -> None:
-    """Say why the service is slow, from live sources, files, or a saved bundle.
+    """Say why the service is slow, with the evidence.
 
-    With no source given: the configured target, else this machine.
+    From live sources, files, or a saved bundle. With no source given: the configured target, else this machine.
 
     Exit codes: 0 nothing at or above --fail-on · 1 operational error · 2 usage or an invalid file ·
     3 verdict or cause at or above --fail-on · 4 inconclusive.
@@ -77,7 +81,7 @@ def diagnose(
 
 
 def collect(
-    to: Annotated[Path, typer.Option("--to", help="Where to write: a new folder or a .tar.zst.")],
+    to: Annotated[Path, typer.Option("--to", metavar="PATH", help="Where to write: a new folder or a .tar.zst.")],
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
@@ -85,12 +89,17 @@ def collect(
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = "",
-    window: options.WindowOption = "10s",
+    window: options.WindowOption = "",
     slo: options.Slo = "",
     slo_errors: options.SloErrors = "",
     baseline: options.BaselineOption = None,
 ) -> None:
-    """Save the raw evidence of one look as a bundle, to be diagnosed later or elsewhere."""
+    """Save the raw evidence of one look as a bundle.
+
+    It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
+
+    Exit codes: 0 saved · 1 operational error · 2 usage or an invalid file.
+    """
     asked = options.given(
         server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
         slo_errors=slo_errors, baseline=baseline,
@@ -116,6 +125,11 @@ def _looked(path: Path | None, asked: Given) -> Iterator[Bundle]:
         return
     if asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
+    if asked.target or asked.window:
+        raise UsageError(
+            f"{'--target' if asked.target else '--window'} says how to look, and a bundle was looked at already",
+            next_step="leave it out",
+        )
     with opened(path) as saved:
         remembered = load(asked.baseline) if asked.baseline else saved.baseline
         yield replace(saved, context=with_given_slo(saved.context, asked), baseline=remembered)

@@ -12,21 +12,29 @@ _SOURCES = "Sources (each may be repeated)"
 
 Server = Annotated[
     list[str] | None,
-    typer.Option("--server", help="URL of a server's metrics page, watched over the window.", rich_help_panel=_SOURCES),
+    typer.Option(
+        "--server", metavar="URL", help="A server's metrics page, watched over the window.", rich_help_panel=_SOURCES
+    ),
 ]
 Metrics = Annotated[
     list[Path] | None,
-    typer.Option("--metrics", help="A saved metrics page; two are first and last.", rich_help_panel=_SOURCES),
+    typer.Option(
+        "--metrics", metavar="FILE", help="A saved metrics page; two are first and last.", rich_help_panel=_SOURCES
+    ),
 ]
 Trace = Annotated[
     list[Path] | None,
-    typer.Option("--trace", help="A torch profiler trace (.json, .json.gz).", rich_help_panel=_SOURCES),
+    typer.Option("--trace", metavar="FILE", help="A torch profiler trace (.json, .json.gz).", rich_help_panel=_SOURCES),
 ]
 Log = Annotated[
     list[Path] | None,
-    typer.Option("--log", help="A driver or application log (dmesg, journald).", rich_help_panel=_SOURCES),
+    typer.Option(
+        "--log", metavar="FILE", help="A driver or application log (dmesg, journald).", rich_help_panel=_SOURCES
+    ),
 ]
-Pid = Annotated[int | None, typer.Option("--pid", min=1, help="Watch this process too.", rich_help_panel=_SOURCES)]
+Pid = Annotated[
+    int | None, typer.Option("--pid", min=1, metavar="N", help="Watch this process too.", rich_help_panel=_SOURCES)
+]
 Nvml = Annotated[
     bool | None,
     typer.Option(
@@ -35,15 +43,23 @@ Nvml = Annotated[
         rich_help_panel=_SOURCES,
     ),
 ]
-Target = Annotated[str, typer.Option("--target", help="A target of latdoctor.yaml, or a name for this look.")]
-WindowOption = Annotated[str, typer.Option("--window", help="How long to watch live sources.")]
-Slo = Annotated[str, typer.Option("--slo", help="The P99 that was promised, such as 500ms.")]
-SloErrors = Annotated[str, typer.Option("--slo-errors", help="The error ratio that was promised, such as 1%.")]
+Target = Annotated[
+    str, typer.Option("--target", metavar="NAME", help="A target of latdoctor.yaml, or a name for this look.")
+]
+WindowOption = Annotated[
+    str, typer.Option("--window", metavar="TIME", help="How long to watch live sources (default 10s).")
+]
+Slo = Annotated[str, typer.Option("--slo", metavar="TIME", help="The P99 that was promised, such as 500ms.")]
+SloErrors = Annotated[
+    str, typer.Option("--slo-errors", metavar="SHARE", help="The error ratio that was promised, such as 1%.")
+]
 BaselineOption = Annotated[
-    Path | None, typer.Option("--baseline", help="What the target is like when healthy (baseline record).")
+    Path | None,
+    typer.Option("--baseline", metavar="FILE", help="What the target is like when healthy (baseline record)."),
 ]
 Rules = Annotated[
-    list[Path] | None, typer.Option("--rules", help="A folder of your own rules beside the shipped ones.")
+    list[Path] | None,
+    typer.Option("--rules", metavar="FOLDER", help="A folder of your own rules beside the shipped ones."),
 ]
 
 
@@ -58,7 +74,7 @@ class Given:
     pid: int | None = None
     nvml: bool | None = None
     target: str = ""
-    window: str = "10s"
+    window: str = ""
     slo: str = ""
     slo_errors: str = ""
     baseline: Path | None = None

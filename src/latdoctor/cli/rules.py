@@ -6,14 +6,17 @@ import typer
 
 from latdoctor.cli import options
 
-app = typer.Typer(help="The rules: what there is, whether they are sound, and their tests.", no_args_is_help=True)
+app = typer.Typer(help="The rules: what there is, and whether they are sound.", no_args_is_help=True)
 
 FAILED = 3
 
 
 @app.command("list")
 def list_rules(rules: options.Rules = None) -> None:
-    """List every cause with what it expects, by tier."""
+    """List every cause, by tier.
+
+    Exit codes: 0 listed · 2 an invalid rule.
+    """
     from rich.table import Table
 
     from latdoctor.cli.answering import rule_set
@@ -33,7 +36,12 @@ def list_rules(rules: options.Rules = None) -> None:
 
 @app.command()
 def lint(rules: options.Rules = None) -> None:
-    """Check every rule: format, references, weights, and that a cause can be told by its own findings."""
+    """Check that every rule is sound.
+
+    Its format, its references, its weights, and that each cause can be told by its own findings.
+
+    Exit codes: 0 sound · 2 problems, each with its file and line.
+    """
     from latdoctor.cli.answering import rule_set
     from latdoctor.diagnosis.lint import lint as lint_rules
     from latdoctor.errors import DefinitionError
@@ -47,7 +55,12 @@ def lint(rules: options.Rules = None) -> None:
 
 @app.command("test")
 def run_cases(rules: options.Rules = None) -> None:
-    """Run the cases of the rules (cases/ beside findings/ and causes/); exit code 3 where one fails."""
+    """Run the cases of the rules.
+
+    They stand in cases/ beside findings/ and causes/.
+
+    Exit codes: 0 all passed · 2 an invalid rule or case · 3 a case failed.
+    """
     from latdoctor.cli.answering import rule_set
     from latdoctor.diagnosis.cases import read_cases, run
     from latdoctor.packaged import folder

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import IO, TextIO, cast
 
 from rich.console import Console
 
 PLAIN_WIDTH = 80
+# Blanks before the end of a line, and the colour codes between them and it.
+_TRAILING = re.compile(r"[ \t]+((?:\x1b\[[0-9;]*m)*)(?=\n|$)")
+
+
+class _Trimmed(io.TextIOBase):
+    """A stream without blanks at the ends of its lines: rich fills up what it wraps."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # TextIOBase has a writable attribute of this name
+        return self._stream.encoding or "utf-8"
+
+    def write(self, text: str) -> int:
+        self._stream.write(_TRAILING.sub(r"\1", text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
 
 
 def result_console() -> Console:
     """stdout; without a terminal it is 80 columns wide and without colour (NO_COLOR is honoured by rich)."""
     width = None if sys.stdout.isatty() else PLAIN_WIDTH
-    return Console(width=width, highlight=False, markup=False, emoji=False)
+    stream = cast("IO[str]", _Trimmed(sys.stdout))
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def notice_console() -> Console:

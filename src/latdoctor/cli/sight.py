@@ -8,7 +8,7 @@ _MARK = {"yes": "+", "partly": "~", "no": "-", "if given": " "}
 
 
 def preflight() -> None:
-    """Tell what can be seen on this machine, what cannot, and why.
+    """Tell what can be seen here, what cannot, and why.
 
     Exit codes: 0 everything can be seen · 4 something cannot.
     """
@@ -36,7 +36,12 @@ def preflight() -> None:
 
 
 def targets() -> None:
-    """List the configured targets, and the metrics pages found on this machine's ports."""
+    """List what there is to diagnose.
+
+    The configured targets, and the metrics pages found on this machine's ports.
+
+    Exit codes: 0 listed · 2 an invalid configuration.
+    """
     from rich.table import Table
 
     from latdoctor.cli import configuration
@@ -53,8 +58,9 @@ def targets() -> None:
         table.add_row(target.name, ", ".join(places), "configured")
     for page in found:
         table.add_row("(found)", page.url, ", ".join(page.dialects) or "unknown exporter")
-    console.print(table)
-    if not configured and not found:
+    if configured or found:
+        console.print(table)
+    else:
         console.print("no target is configured and no metrics page answers on a local port")
     example = found[0].url if found else "URL"
     console.print(f"Next: latdoctor diagnose --server {example} --slo 500ms")

@@ -157,7 +157,7 @@ def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequen
     level = max(levels, key=SEVERITIES.index, default="")
     if level:
         return Verdict(level, _sentence(level, ranked, checks), tuple(check.says for check in fired))
-    doubts = [f"{check.says}: {check.reason}" for check in unseen]
+    doubts = [f"{check.id}: {check.reason}" for check in unseen]
     doubts += [f"tier {tier.name} was {_SEEN[tier.seen]}" for tier in tiers if tier.seen in _SEEN]
     doubts += [
         f"{cause.id} is possible ({cause.probability:.0%})"

@@ -41,7 +41,8 @@ class Stamp:
 def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
     """The diagnosis of `case` by `rules`."""
     facts = Facts(case.evidence, slo_terms(case.context), case.baseline, {})
-    checks = judge(rules, facts, case.providers)
+    unread = tuple(_unread(case))
+    checks = judge(rules, facts, unread)
     network = Network.of(rules, checks)
     ranked = rank(rules, network, checks)
     tiers = walk(checks, TIERS)
@@ -57,7 +58,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         causes=ranked,
         tiers=tiers,
         checks=checks,
-        next_looks=next_looks(rules, network, checks, _unread(case)),
+        next_looks=next_looks(rules, network, checks, unread),
         coverage=case.coverage,
         gaps=case.evidence.gaps,
     )

@@ -45,7 +45,7 @@ class Provider:
 
 
 def judge(rules: RuleSet, facts: Facts, providers: tuple[Provider, ...]) -> tuple[Check, ...]:
-    """Every finding of `rules` as a Check, in the order of their ids."""
+    """Every finding of `rules` as a Check, in the order of their ids. `providers`: the sources that were not read."""
     return tuple(_check(finding, facts, providers) for finding in rules.findings)
 
 
@@ -86,7 +86,7 @@ def _made(
     return Check(
         id=finding.id,
         status=status,
-        says=_says(finding, ordered[0], facts) if facts and ordered else finding.id.replace("-", " "),
+        says=(_says(finding, ordered[0], facts) if facts and ordered else None) or finding.id.replace("-", " "),
         tier=finding.tier,
         kind=finding.kind,
         severity=finding.severity,
@@ -98,13 +98,16 @@ def _made(
     )
 
 
-def _says(finding: Finding, subject: str, facts: Facts) -> str:
+def _says(finding: Finding, subject: str, facts: Facts) -> str | None:
+    """The sentence with its numbers; None where one of them is not known, as the Xid of a log without Xids."""
+
     def whole_or_nothing(match: re.Match[str]) -> str:
         places = [_part(finding, place[1], place[2], subject, facts) for place in PLACE.finditer(match[1])]
         return "" if None in places else match[1]
 
     says = OPTIONAL.sub(whole_or_nothing, finding.says)
-    return PLACE.sub(lambda match: _part(finding, match[1], match[2], subject, facts) or "unknown", says)
+    parts = {match[0]: _part(finding, match[1], match[2], subject, facts) for match in PLACE.finditer(says)}
+    return None if None in parts.values() else PLACE.sub(lambda match: parts[match[0]] or "", says)
 
 
 def _part(finding: Finding, name: str, field: str | None, subject: str, facts: Facts) -> str | None:
@@ -126,8 +129,8 @@ def _term(finding: Finding, signal: str) -> SignalTerm:
     return SignalTerm(signal)
 
 
-def _event_part(finding: Finding, name: str, part: str | None, subject: str, facts: Facts) -> str:
-    """A field (or the text) of the first event that the finding counts."""
+def _event_part(finding: Finding, name: str, part: str | None, subject: str, facts: Facts) -> str | None:
+    """A field (or the text) of the first event that the finding counts; None where it counts none."""
     for comparison in comparisons(finding.when):
         term = comparison.left
         if isinstance(term, CountTerm) and term.signal == name:
@@ -135,12 +138,13 @@ def _event_part(finding: Finding, name: str, part: str | None, subject: str, fac
             if counted:
                 value = counted[0].fields.get(part, "") if part else counted[0].text
                 return value if isinstance(value, str) else f"{value:.15g}"
-    return "none"
+    return None
 
 
 def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, providers: tuple[Provider, ...]) -> str:
     missing = {name for truth in unknown.values() for name in truth.missing} or set(signals_of(finding.when))
     said: dict[str, None] = {}
+    nowhere: list[str] = []
     for name in sorted(missing):
         gaps = facts.evidence.gaps_by_signal.get(name, ())
         if name in SLO_TERMS:
@@ -153,5 +157,10 @@ def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, provid
             said.update(dict.fromkeys(gap.reason for gap in gaps[:2]))
         else:
             asks = [provider.ask for provider in providers if name in provider.signals]
-            said[f"not looked at: needs {' or '.join(asks)}" if asks else f"nothing shows {name}"] = None
+            if asks:
+                said[f"not looked at: needs {' or '.join(asks)}"] = None
+            else:
+                nowhere.append(name)
+    if nowhere:
+        said[f"nothing shows {', '.join(nowhere)}"] = None
     return "; ".join(list(said)[:3])

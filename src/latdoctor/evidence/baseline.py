@@ -69,7 +69,11 @@ def load(path: Path) -> Baseline:
             raise BundleError(f"larger than {MAX_BYTES >> 20} MiB: not a baseline", where=str(path))
         return decoded(path.read_bytes(), str(path))
     except OSError as error:
-        raise BundleError(f"the baseline cannot be read: {error.strerror}", where=str(path)) from error
+        raise BundleError(
+            f"the baseline cannot be read: {error.strerror}",
+            where=str(path),
+            next_step="check the path of the baseline",
+        ) from error
 
 
 def decoded(raw: bytes, where: str) -> Baseline:
@@ -77,7 +81,7 @@ def decoded(raw: bytes, where: str) -> Baseline:
         found = msgspec.json.decode(raw, type=Baseline)
     except msgspec.MsgspecError as error:
         raise BundleError(
-            f"not a baseline: {error}", where=where, next_step="record one: latdoctor baseline record -o FILE"
+            f"not a baseline: {error}", where=where, next_step="record one: latdoctor baseline record --to FILE"
         ) from error
     if found.schema_version != SCHEMA_VERSION:
         raise BundleError(f"baseline of version {found.schema_version}, {SCHEMA_VERSION} is read", where=where)

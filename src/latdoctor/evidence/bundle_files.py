@@ -29,6 +29,13 @@ MAX_MEMBERS = 10_000
 MAX_TOTAL = 4 << 30
 MAX_MANIFEST = 16 << 20
 _CHUNK = 1 << 20
+_ZSTD = b"\x28\xb5\x2f\xfd"  # how a zstandard frame begins (RFC 8878, 3.1.1)
+_AGAIN = "copy it again from where it was collected, or collect it anew"
+_OTHER_FILES = {  # what is given in a bundle's place, by the ends of the name
+    "a trace": ("--trace", (".json", ".json.gz")),
+    "a metrics page": ("--metrics", (".prom", ".metrics", ".txt")),
+    "a log": ("--log", (".log", ".log.gz")),
+}
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9_][A-Za-z0-9._+-]*)*")
 
 
@@ -95,9 +102,25 @@ def opened(path: Path) -> Iterator[Bundle]:
         return
     if not path.exists():
         raise BundleError("no such file or folder", where=str(path), next_step="check the path of the bundle")
+    _must_be_zstd(path)
     with tempfile.TemporaryDirectory(prefix="latdoctor-") as scratch:
         _unpack(path, Path(scratch))
         yield _read_folder(Path(scratch), str(path))
+
+
+def _must_be_zstd(path: Path) -> None:
+    """Says what to do with a file that is no archive at all. Raises BundleError."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_ZSTD)) == _ZSTD:
+                return
+    except OSError as error:
+        raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    hint = "a bundle is a folder or a .tar.zst that `latdoctor collect` wrote"
+    for what, (option, endings) in _OTHER_FILES.items():
+        if path.name.endswith(endings):
+            hint = f"if it is {what}, give it with {option}: latdoctor diagnose {option} {path}"
+    raise BundleError("not a bundle", where=str(path), next_step=hint)
 
 
 def _read_folder(folder: Path, where: str) -> Bundle:
@@ -122,7 +145,7 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
     except OSError as error:
         raise BundleError("not a bundle: it has no manifest.json", where=where, next_step=hint) from error
     except msgspec.MsgspecError as error:
-        raise BundleError(f"its manifest.json is damaged: {error}", where=where) from error
+        raise BundleError(f"its manifest.json is damaged: {error}", where=where, next_step=_AGAIN) from error
     if manifest.schema_version != SCHEMA_VERSION:
         raise BundleError(f"bundle of version {manifest.schema_version}, {SCHEMA_VERSION} is read", where=where)
     return manifest
@@ -131,9 +154,11 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
 def _artifact(entry: _Entry, folder: Path, where: str) -> Artifact:
     path = folder / "artifacts" / _safe(entry.name)
     if path.is_symlink() or not path.is_file():
-        raise BundleError(f"the artifact {entry.name} is missing", where=where, next_step="collect it again")
+        raise BundleError(f"the artifact {entry.name} is missing", where=where, next_step=_AGAIN)
     if _digest(path) != (entry.bytes, entry.sha256):
-        raise BundleError(f"the artifact {entry.name} was changed after it was collected", where=where)
+        raise BundleError(
+            f"the artifact {entry.name} was changed after it was collected", where=where, next_step=_AGAIN
+        )
     return Artifact(entry.name, entry.collector, entry.group, entry.source, entry.taken_at, path)
 
 

@@ -161,6 +161,8 @@ def show(signal: str, value: Value) -> str:
     known = catalogue()[signal]
     if known.kind == "flag":
         return "yes" if value else "no"
+    if known.kind == "p-value":
+        return format_value(value, "count")  # a p of 0.003 is no 0.3 % of anything
     return format_value(value, known.dimension)
 
 
@@ -208,9 +210,12 @@ def events_of(term: CountTerm, subject: str, facts: Facts) -> tuple[Event, ...]:
 def _limit(comparison: Comparison, subject: str, facts: Facts) -> tuple[tuple[Value, ...], str, tuple[str, ...]]:
     """The limit's values, its text with its source, and what was missing to know it."""
     right = comparison.right
-    if isinstance(right, Constant):
-        return right.values, right.text, ()
     signal = comparison.left.signal
+    if isinstance(right, Constant):
+        shown = right.text
+        if isinstance(comparison.left, SignalTerm) and comparison.operator != "in":
+            shown = show(signal, right.values[0])  # as the value beside it: 80 %, not 80%
+        return right.values, shown, ()
     times = "" if right.factor == 1.0 else f"{right.factor:g} x "
     value, source = _referred(right.of, signal, subject, facts)
     limit = value if value is None or isinstance(value, str) else value * right.factor

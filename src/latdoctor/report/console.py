@@ -47,9 +47,9 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     pain = view.symptoms(diagnosis)
     if any(line.kind == view.FOR for line in pain) or (pain and verbose):
         yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
-    unexplained = [check for check in diagnosis.checks if check.id in diagnosis.answer.unexplained]
+    unexplained = view.unexplained(diagnosis)
     if unexplained:
-        yield _listing("Found, and not explained by what is named", [check.says for check in unexplained])
+        yield _listing("Found, and not explained by what is named", unexplained)
     yield _tiers(diagnosis, verbose=verbose)
     if diagnosis.gaps:
         yield _gaps(diagnosis, verbose=verbose)
@@ -111,11 +111,8 @@ def _advice(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=6, justify="right", style="bold")
     table.add_column()
-    table.add_row("do", Text(cause.mend))
-    if cause.owner:
-        table.add_row("wake", Text(cause.owner))
-    if cause.keep_evidence:
-        table.add_row("keep", Text("do not restart yet: the evidence would be lost (latdoctor collect first)"))
+    for title, says in view.advice(cause):
+        table.add_row(title, Text(says))
     return table
 
 
@@ -132,14 +129,11 @@ def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
 
 def _gaps(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     rows: list[RenderableType] = [Text("Could not be seen", style="bold")]
-    gaps = view.gaps(diagnosis)
-    gaps = gaps if verbose else gaps[:_MAX_GAPS]
-    for gap in gaps:
-        about = f"{gap.subject}: " if gap.subject and gap.subject not in gap.reason else ""
-        hint = f" — {gap.next_step}" if gap.next_step else ""
-        rows.append(_marked("?", "magenta", Text(f"{gap.source}: {about}{gap.reason}{hint}")))
-    if len(gaps) < len(diagnosis.gaps):
-        rows.append(_indented(Text(f"({len(diagnosis.gaps) - len(gaps)} more: -v)", style="dim"), 4))
+    gaps = view.gap_lines(diagnosis, every=verbose)
+    shown = gaps if verbose else gaps[:_MAX_GAPS]
+    rows += [_marked("?", "magenta", Text(line)) for line in shown]
+    if len(shown) < len(gaps):
+        rows.append(_indented(Text(f"({len(gaps) - len(shown)} more: -v)", style="dim"), 4))
     return Group(*rows)
 
 

@@ -34,10 +34,11 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
         yield from _cause(cause, diagnosis)
     yield from _section("Why not healthy", diagnosis.verdict.reasons if _doubtful(diagnosis) else ())
     yield from _section("Symptoms", [f"{_MARK[line.kind]}: {line.says}" for line in view.symptoms(diagnosis)])
+    yield from _section("Found, and not explained by what is named", view.unexplained(diagnosis))
     yield from ("", "### Tiers", "", "| tier | checks | not evaluated |", "|---|---|---|")
     for tier in view.tier_lines(diagnosis):
-        yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated))} |"
-    yield from _section("Could not be seen", [f"{gap.source}: {gap.reason}" for gap in diagnosis.gaps])
+        yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated[:1]))} |"
+    yield from _section("Could not be seen", view.gap_lines(diagnosis, every=False))
     yield from _section("Next", view.next_steps(diagnosis))
 
 
@@ -51,14 +52,12 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
     yield ""
     yield escape(view.facts_of(cause))
     yield ""
+    for title, says in view.advice(cause):
+        yield f"* **{title}** {escape(says)}"
     for line in view.evidence_lines(cause, diagnosis):
         yield f"* **{_MARK[line.kind]}** {escape(line.says)}"
         for detail in line.details:
             yield f"  * {escape(detail)}"
-    yield ""
-    yield f"**Do:** {escape(cause.mend)}"
-    if cause.owner:
-        yield f"**Wake:** {escape(cause.owner)}"
     yield from ("", "| points | why |", "|---:|---|")
     for points, says in view.account_rows(cause):
         yield f"| {points} | {escape(says)} |"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
 from latdoctor.evidence.judging import Atom
-from latdoctor.evidence.model import Gap, Origin
+from latdoctor.evidence.model import Origin
 from latdoctor.units import format_value
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
 _NAME_WIDTH = 44
+_LISTED = 4  # of the things that one gap says the same of
+_LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
 _SEEN = {"seen": "seen", "partly": "seen in part", "unseen": "not seen", "not-applicable": "does not apply"}
 
@@ -44,12 +47,19 @@ def headline(diagnosis: Diagnosis) -> str:
 def scope(diagnosis: Diagnosis) -> str:
     """What was looked at, and when."""
     window = diagnosis.window
+    target = shortened(diagnosis.target)
     if window.end is None:
-        return f"target {diagnosis.target}"
+        return f"target {target}"
     moment = datetime.datetime.fromtimestamp(window.end, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     seconds = window.seconds or 0.0
-    span = f"{format_value(seconds, 'time')} to " if seconds >= 1 else ""
-    return f"target {diagnosis.target} · {span}{moment}"
+    when = f"{format_value(seconds, 'time')} to {moment}" if seconds >= 1 else f"read {moment}"
+    return f"target {target} · {when}"
+
+
+def shortened(name: str) -> str:
+    """A long name by its two ends, which tell it from others."""
+    half = _NAME_WIDTH // 2
+    return name if len(name) <= _NAME_WIDTH else f"{name[:half]}…{name[-half:]}"
 
 
 def answer_line(diagnosis: Diagnosis) -> str:
@@ -79,7 +89,7 @@ def percent(probability: float) -> str:
 
 def facts_of(cause: RankedCause) -> str:
     """The line under a cause's title."""
-    subjects = f" · on {', '.join(cause.subjects[:4])}" if cause.subjects else ""
+    subjects = f" · on {', '.join(shortened(subject) for subject in cause.subjects[:4])}" if cause.subjects else ""
     more = f" and {len(cause.subjects) - 4} more" if len(cause.subjects) > 4 else ""
     standing = "" if cause.standing == "hurting" else f" · {cause.standing}"
     return f"{cause.id} · {cause.tier} · {cause.severity}{standing}{subjects}{more}"
@@ -91,9 +101,9 @@ def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLi
     lines = [EvidenceLine(FOR, checks[name].says, details(checks[name])) for name in cause.evidence_for]
     for name in cause.evidence_against:
         check = checks[name]
-        says = check.says if check.status == "fired" else f"not so: {check.says}"
+        says = check.says if check.status == "fired" else f"clear: {check.says}"
         lines.append(EvidenceLine(AGAINST, says, details(check)))
-    lines += [EvidenceLine(UNSEEN, f"{checks[name].says} ({checks[name].reason})") for name in cause.unseen]
+    lines += [EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})") for name in cause.unseen]
     return tuple(lines)
 
 
@@ -107,14 +117,32 @@ def _atom(atom: Atom, *, with_subject: bool) -> str:
     subject = f" on {atom.subject}" if with_subject else ""
     place = "; ".join(part for part in (_place(atom.origin) if atom.origin else "", atom.note) if part)
     where = f" [{place}]" if place else ""
-    return f"{atom.signal}{subject} = {atom.shown} (limit {atom.operator} {atom.limit}){where}"
+    return f"{listed(atom.signal)}{subject} = {atom.shown} (limit {atom.operator} {listed(atom.limit)}){where}"
+
+
+def listed(condition: str) -> str:
+    """A condition whose long list of codes is cut after the first three."""
+    return _LONG_LIST.sub(lambda match: f"[{match[1]}… {match[0].count(',') - 2} more]", condition)
 
 
 def _place(origin: Origin) -> str:
     """Where it was read; a long artifact name keeps its two ends."""
-    name = origin.artifact
-    short = name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH // 2]}…{name[-_NAME_WIDTH // 2 :]}"
-    return str(Origin(short, origin.place))
+    return str(Origin(shortened(origin.artifact), origin.place)) if origin.artifact else origin.place
+
+
+def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
+    """What to do, whom to wake, and what not to do yet."""
+    rows = [("do", cause.mend)]
+    if cause.owner:
+        rows.append(("wake", cause.owner))
+    if cause.keep_evidence:
+        rows.append(("keep", "do not restart yet: the evidence would be lost (latdoctor collect first)"))
+    return tuple(rows)
+
+
+def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What fired and what no named cause expects."""
+    return tuple(check.says for check in diagnosis.checks if check.id in diagnosis.answer.unexplained)
 
 
 def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
@@ -154,7 +182,9 @@ def _grouped(checks: Iterable[Check]) -> tuple[str, ...]:
     """Checks that were not evaluated, one line a reason, the commonest first."""
     reasons: dict[str, list[str]] = {}
     for check in checks:
-        reasons.setdefault(check.reason, []).append(check.id)
+        nowhere = check.reason.startswith("nothing shows ") and ";" not in check.reason
+        reason = "not shown by what was read" if nowhere else check.reason
+        reasons.setdefault(reason, []).append(check.id)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     return tuple(f"{reason} — hides {_some(names)}" for reason, names in ordered)
 
@@ -164,11 +194,35 @@ def _some(names: Sequence[str], most: int = 3) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def gaps(diagnosis: Diagnosis) -> tuple[Gap, ...]:
-    """What could not be seen, the gaps that left most checks unevaluated first."""
+def gap_lines(diagnosis: Diagnosis, *, every: bool) -> tuple[str, ...]:
+    """What could not be seen and what to do about it, the gaps that left most checks unevaluated first.
+
+    One line for several subjects of which the same is said, and for several things with the same hint.
+    """
     reasons = [check.reason for check in diagnosis.checks if check.status == "not-evaluated"]
     hidden = {gap: sum(gap.reason in reason for reason in reasons) for gap in diagnosis.gaps}
-    return tuple(sorted(diagnosis.gaps, key=lambda gap: -hidden[gap]))
+    subjects: dict[tuple[str, str, str], list[str]] = {}
+    for gap in sorted(diagnosis.gaps, key=lambda gap: -hidden[gap]):
+        said = gap.reason.removeprefix(f"{gap.subject}: ")
+        about = subjects.setdefault((gap.source, said, gap.next_step), [])
+        if gap.subject and gap.subject not in said:
+            about.append(gap.subject)
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for (source, said, next_step), about in subjects.items():
+        head, colon, tail = said.rpartition(": ")
+        alike.setdefault((source, _cut(about, ", ", every=every), head + colon, next_step), []).append(tail)
+    return tuple(_gap_line(*key, _cut(tails, "; ", every=every)) for key, tails in alike.items())
+
+
+def _cut(names: Sequence[str], separator: str, *, every: bool) -> str:
+    shown = names if every else names[:_LISTED]
+    return separator.join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
+def _gap_line(source: str, about: str, head: str, next_step: str, said: str) -> str:
+    reader = "" if source == "derived" else f"{source.replace('_', ' ')}: "
+    subject = f"{about}: " if about else ""
+    return f"{reader}{subject}{head}{said}" + (f" — {next_step}" if next_step else "")
 
 
 def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
@@ -180,7 +234,7 @@ def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
         if check.status == "fired":
             lines.append(EvidenceLine(FOR, check.says, details(check)))
         elif check.required and check.status == "not-evaluated":
-            lines.append(EvidenceLine(UNSEEN, f"{check.says}: {check.reason}"))
+            lines.append(EvidenceLine(UNSEEN, f"{check.id}: {check.reason}"))
     return tuple(lines)
 
 
@@ -189,7 +243,9 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
     steps = [f"latdoctor explain {cause.id}" for cause in named[:2]]
     for look in diagnosis.next_looks[:2]:
-        steps.append(f"add {look.ask} ({look.cost}): it would show {', '.join(look.checks)}")
+        steps.append(f"look with {look.ask}: it {look.cost} and would show {', '.join(look.checks)}")
+    if any(check.required and "nothing shows latency" in check.reason for check in diagnosis.checks):
+        steps.append("give the server's own metrics page too (--server URL): nothing read tells its latency")
     if any(check.required and "no SLO given" in check.reason for check in diagnosis.checks):
-        steps.append("add --slo 500ms: without an SLO nobody can say whether this is slow")
+        steps.append("give the SLO, such as --slo 500ms: without an SLO nobody can say whether this is slow")
     return tuple(steps) or ("latdoctor preflight",)
