@@ -5,6 +5,9 @@ PYTHON ?= python3
 DEMO ?= fixtures/incidents/gpu-thermal
 ARGS ?=
 UV = 0.13.8
+# torch is apart from the lock: which file serves (CPU or CUDA) is the machine's own matter.
+TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+TORCH_AND_ITS_OWN = torch filelock fsspec jinja2 markupsafe mpmath networkx sympy
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,9 +27,10 @@ help: ## list the targets
 $(READY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "latdoctor needs Python 3.11 or later, and $(PYTHON) is not: try make PYTHON=python3.12"; exit 1; }
-	@echo "Setting up $(VENV): the versions locked in $(LOCK), then latdoctor itself; the first time takes about a minute."
+	@echo "Setting up $(VENV): the versions locked in $(LOCK), then latdoctor itself; the first time takes a minute or two."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
+	@$(BIN)/python -m pip install --quiet $(TORCH)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@rm -f $(VENV)/.set-up-*
 	@touch $@
@@ -67,7 +71,9 @@ lock: ## choose versions anew within pyproject.toml's ranges, and write requirem
 	@set -e; compile() { .cache/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	  --upgrade --quiet --no-annotate --custom-compile-command "make lock" "$$@"; }; \
 	  compile --output-file requirements/base.txt; \
-	  compile --extra dev --output-file requirements/dev.txt
+	  echo "torch; sys_platform == 'never'" > .cache/lock/without-torch.txt; \
+	  compile --extra dev --extra lab --override .cache/lock/without-torch.txt --output-file requirements/dev.txt \
+	    $(TORCH_AND_ITS_OWN:%=--no-emit-package %)
 	@echo "Wrote requirements/base.txt (what latdoctor runs with) and requirements/dev.txt (and what checks it)."
 
 clean: ## remove the environment and every cache
