@@ -84,6 +84,14 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(value, found.dimension, text.strip())
 
 
+def spaced(text: str) -> str:
+    """A literal as values are printed: `80%` → `80 %`, `3C` → `3 °C`; what is no quantity stays as it is."""
+    match = _NUMBER.fullmatch(text.strip())
+    if not match or not match[2] or match[2].startswith("/"):
+        return text
+    return f"{match[1]} {'°C' if match[2] == 'C' else match[2]}"
+
+
 def parse_share(text: str) -> float:
     """A share written as `90%` or `0.9` → 0.9, within 0..1. Raises ValueError."""
     quantity = parse_quantity(text)

@@ -165,3 +165,11 @@ def test_units_by_name(name: str) -> None:
 def test_an_unknown_unit_is_named() -> None:
     with pytest.raises(ValueError, match="'furlong'"):
         units.unit("furlong")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("80%", "80 %"), ("3C", "3 °C"), ("500ms", "500 ms"), ("16/min", "16/min"), ("0.01", "0.01"), ("cpu", "cpu")],
+)
+def test_literals_are_printed_as_values_are(text: str, shown: str) -> None:
+    assert units.spaced(text) == shown

@@ -72,7 +72,7 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="A baseline f
     found = baselines.load(file)
     console = result_console()
     console.print(f"{clean(found.target)}, recorded {clean(found.recorded_at)}", style="bold")
-    table = Table("subject", "signal", "value", box=None)
+    table = Table("subject", "signal", "value", box=None, pad_edge=False)
     for row in found.values:
         value = shown(row.signal, row.value) if row.signal in catalogue() else "unknown signal"
         table.add_row(clean(row.subject), clean(row.signal), value)

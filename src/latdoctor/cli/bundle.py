@@ -26,7 +26,7 @@ def inspect(path: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundl
     console = result_console()
     with opened(path) as bundle:
         console.print(f"target {clean(bundle.context.target)}", style="bold")
-        table = Table("artifact", "size", "from", box=None)
+        table = Table("artifact", "size", "from", box=None, pad_edge=False)
         for artifact in bundle.artifacts:
             size = artifact.content.stat().st_size if isinstance(artifact.content, Path) else len(artifact.content)
             table.add_row(artifact.name, format_value(size, "bytes"), clean(artifact.source))

@@ -26,7 +26,9 @@ def list_rules(rules: options.Rules = None) -> None:
     known = rule_set(rules or [])
     console = result_console()
     for tier in TIERS:
-        table = Table("cause", "severity", "what it is", title=tier, title_justify="left", box=None, expand=True)
+        table = Table(
+            "cause", "severity", "what it is", title=tier, title_justify="left", box=None, pad_edge=False, expand=True
+        )
         for cause in known.causes:
             if cause.tier == tier:
                 table.add_row(cause.id, cause.severity, cause.title)

@@ -24,7 +24,7 @@ def preflight() -> None:
         for collector in COLLECTORS:
             waiting([collector.title])
             rows.extend(collector.preflight())
-    table = Table("", "what", "seen", "detail", box=None, expand=True)
+    table = Table("", "what", "seen", "detail", box=None, pad_edge=False, expand=True)
     for row in rows:
         detail = f"{row.detail} — {row.next_step}" if row.next_step else row.detail
         table.add_row(_MARK.get(row.status, "?"), row.what, row.status, detail)
@@ -52,7 +52,7 @@ def targets() -> None:
     configured = configuration.targets()
     with progress("trying local ports"):
         found = discover()
-    table = Table("target", "where", "speaks", box=None, expand=True)
+    table = Table("target", "where", "speaks", box=None, pad_edge=False, expand=True)
     for target in configured.values():
         places = [*target.server, *(str(path) for path in (*target.metrics, *target.trace, *target.log))]
         table.add_row(target.name, ", ".join(places), "configured")

@@ -28,7 +28,7 @@ from latdoctor.evidence.conditions import (
 )
 from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Value, is_unknown
 from latdoctor.evidence.signals import catalogue
-from latdoctor.units import format_value
+from latdoctor.units import format_value, spaced
 
 HOLDS, FAILS, UNKNOWN = "holds", "fails", "unknown"
 
@@ -214,7 +214,7 @@ def _limit(comparison: Comparison, subject: str, facts: Facts) -> tuple[tuple[Va
     if isinstance(right, Constant):
         shown = right.text
         if isinstance(comparison.left, SignalTerm) and comparison.operator != "in":
-            shown = show(signal, right.values[0])  # as the value beside it: 80 %, not 80%
+            shown = spaced(right.text)
         return right.values, shown, ()
     times = "" if right.factor == 1.0 else f"{right.factor:g} x "
     value, source = _referred(right.of, signal, subject, facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
@@ -14,6 +14,7 @@ from latdoctor.units import format_value
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
 _NAME_WIDTH = 44
+_TARGET_WIDTH = 36  # so that target and time stand on one line of 80 columns
 _LISTED = 4  # of the things that one gap says the same of
 _LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
@@ -47,7 +48,7 @@ def headline(diagnosis: Diagnosis) -> str:
 def scope(diagnosis: Diagnosis) -> str:
     """What was looked at, and when."""
     window = diagnosis.window
-    target = shortened(diagnosis.target)
+    target = shortened(diagnosis.target, _TARGET_WIDTH)
     if window.end is None:
         return f"target {target}"
     moment = datetime.datetime.fromtimestamp(window.end, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -56,10 +57,10 @@ def scope(diagnosis: Diagnosis) -> str:
     return f"target {target} · {when}"
 
 
-def shortened(name: str) -> str:
+def shortened(name: str, width: int = _NAME_WIDTH) -> str:
     """A long name by its two ends, which tell it from others."""
-    half = _NAME_WIDTH // 2
-    return name if len(name) <= _NAME_WIDTH else f"{name[:half]}…{name[-half:]}"
+    half = width // 2
+    return name if len(name) <= width else f"{name[:half]}…{name[-half:]}"
 
 
 def answer_line(diagnosis: Diagnosis) -> str:
@@ -155,10 +156,12 @@ def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
 def tier_lines(diagnosis: Diagnosis) -> tuple[TierLine, ...]:
     """The walk over the three tiers."""
     checks = {check.id: check for check in diagnosis.checks}
-    return tuple(_tier_line(tier, checks) for tier in diagnosis.tiers)
+    told = {name for cause in diagnosis.causes for name in cause.evidence_for}
+    return tuple(_tier_line(tier, checks, told) for tier in diagnosis.tiers)
 
 
-def _tier_line(tier: Tier, checks: Mapping[str, Check]) -> TierLine:
+def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierLine:
+    """One tier; the numbers of a finding that is `told` of stand with its cause already."""
     counts = {
         "fired": len(tier.fired),
         "clear": len(tier.clear),
@@ -168,14 +171,12 @@ def _tier_line(tier: Tier, checks: Mapping[str, Check]) -> TierLine:
     return TierLine(
         heading=f"{_TIER_NUMBER.get(tier.name, 0)} {tier.name}: {_SEEN[tier.seen]}",
         counts=" · ".join(f"{count} {name}" for name, count in counts.items() if count),
-        fired=_lines(FOR, tier.fired, checks),
-        clear=_lines(AGAINST, tier.clear, checks),
+        fired=tuple(
+            EvidenceLine(FOR, checks[name].says, () if name in told else details(checks[name])) for name in tier.fired
+        ),
+        clear=tuple(EvidenceLine(AGAINST, checks[name].says, details(checks[name])) for name in tier.clear),
         not_evaluated=_grouped(checks[name] for name in tier.not_evaluated),
     )
-
-
-def _lines(kind: str, names: Iterable[str], checks: Mapping[str, Check]) -> tuple[EvidenceLine, ...]:
-    return tuple(EvidenceLine(kind, checks[name].says, details(checks[name])) for name in names)
 
 
 def _grouped(checks: Iterable[Check]) -> tuple[str, ...]:
@@ -244,8 +245,8 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     steps = [f"latdoctor explain {cause.id}" for cause in named[:2]]
     for look in diagnosis.next_looks[:2]:
         steps.append(f"look with {look.ask}: it {look.cost} and would show {', '.join(look.checks)}")
-    if any(check.required and "nothing shows latency" in check.reason for check in diagnosis.checks):
-        steps.append("give the server's own metrics page too (--server URL): nothing read tells its latency")
+    if any(check.required and "nothing shows latency.p99" in check.reason for check in diagnosis.checks):
+        steps.append("watch the server's own metrics page (--server URL): nothing that was read tells its P99")
     if any(check.required and "no SLO given" in check.reason for check in diagnosis.checks):
         steps.append("give the SLO, such as --slo 500ms: without an SLO nobody can say whether this is slow")
     return tuple(steps) or ("latdoctor preflight",)
