@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 from latdoctor.cli.main import main
@@ -33,3 +35,21 @@ def run(arguments: Sequence[str]) -> Outcome:
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def diagnosed(*arguments: str, code: int | None = None) -> dict[str, Any]:
+    """The JSON document of `latdoctor diagnose ARGUMENTS`, which left with `code` (one of 0, 3, 4 where not given)."""
+    outcome = run(["diagnose", *arguments, "-o", "json"])
+    assert outcome.code in ((0, 3, 4) if code is None else (code,)), outcome.err
+    document = json.loads(outcome.out)
+    assert isinstance(document, dict)
+    return document
+
+
+def checks(document: dict[str, Any], status: str) -> dict[str, dict[str, Any]]:
+    """The checks of `document` that have `status`, by id."""
+    return {check["id"]: check for check in document["checks"] if check["status"] == status}
+
+
+def named(document: dict[str, Any]) -> list[str]:
+    return [cause["id"] for cause in document["causes"] if cause["named"]]
