@@ -31,7 +31,7 @@ app.add_typer(rules.app, name="rules")
 INTERRUPTED = 130
 
 
-def _version(*, wanted: bool) -> None:
+def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"latdoctor {__version__}")
         raise typer.Exit
@@ -39,9 +39,11 @@ def _version(*, wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", is_eager=True, help="Print the version and leave."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+    ),
 ) -> None:
-    _version(wanted=version)
+    """The options that stand before the command."""
 
 
 def main() -> None:

@@ -27,4 +27,7 @@ def parse(raw: bytes) -> Diagnosis:
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the document, made from the types."""
     made = msgspec.json.schema(Diagnosis)
+    for defined in made["$defs"].values():
+        if "properties" in defined:  # a key with a default is written too: null or empty rather than omitted
+            defined["required"] = list(defined["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "latdoctor diagnosis", **made}

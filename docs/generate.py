@@ -1,0 +1,77 @@
+"""Writes what the documentation says of the program, from the program.
+
+Usage: python docs/generate.py      (writes commands.md and diagnosis.schema.json beside this file)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import typer.main
+
+from latdoctor.cli.main import app, main
+from latdoctor.report import document
+
+FOLDER = Path(__file__).parent
+Named = tuple[str, ...]
+
+
+def write() -> None:
+    """Writes every page."""
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text)
+        print(f"wrote {FOLDER / name}")
+
+
+def pages() -> dict[str, str]:
+    """The generated pages by file name."""
+    return {"commands.md": _commands_page(), "diagnosis.schema.json": json.dumps(document.schema(), indent=1) + "\n"}
+
+
+def _commands_page() -> str:
+    parts = [
+        "# Commands",
+        "What `latdoctor COMMAND --help` prints; `python docs/generate.py` writes this page.",
+        "A result goes to stdout, progress and messages go to stderr.\n"
+        "The answer as JSON (`diagnose -o json`) keeps to [diagnosis.schema.json](diagnosis.schema.json).",
+    ]
+    parts += [f"## latdoctor {' '.join(name)}\n\n```text\n{help_of(name)}```" for name, _ in commands()]
+    return "\n\n".join(parts) + "\n"
+
+
+def commands() -> Iterator[tuple[Named, Any]]:
+    """Every command that does something, by its words, as typer has it."""
+    yield from _below(typer.main.get_command(app), ())
+
+
+def _below(command: Any, name: Named) -> Iterator[tuple[Named, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+        return
+    for word, child in inner.items():
+        yield from _below(child, (*name, word))
+
+
+def help_of(name: Named) -> str:
+    """What `latdoctor NAME --help` prints at 80 columns."""
+    out = io.StringIO()
+    with (
+        mock.patch.dict(os.environ, COLUMNS="80"),
+        mock.patch("sys.argv", ["latdoctor", *name, "--help"]),
+        contextlib.redirect_stdout(out),
+        contextlib.suppress(SystemExit),
+    ):
+        main()
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    write()
