@@ -70,7 +70,10 @@ def diagnose(
         slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.answering import exit_code, rule_set, the_diagnosis
+    from latdoctor.evidence.bundle_files import must_be_new
 
+    if keep is not None:
+        must_be_new(keep)
     chosen = rule_set(rules or [])
     with _looked(bundle, asked) as looked:
         if keep is not None:
@@ -104,6 +107,9 @@ def collect(
         server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
         slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
+    from latdoctor.evidence.bundle_files import must_be_new
+
+    must_be_new(to)
     with _looked(None, asked) as looked:
         _save(looked, to)
     typer.echo(f"{len(looked.artifacts)} artifacts, {len(looked.gaps)} gaps. Next: latdoctor diagnose {to}")

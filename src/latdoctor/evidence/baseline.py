@@ -55,7 +55,9 @@ def save(baseline: Baseline, path: Path) -> None:
     try:
         path.write_bytes(encoded(baseline))
     except OSError as error:
-        raise BundleError(f"the baseline cannot be written: {error.strerror}", where=str(path)) from error
+        raise BundleError(
+            f"the baseline cannot be written: {error.strerror}", where=str(path), next_step="choose another place"
+        ) from error
 
 
 def encoded(baseline: Baseline) -> bytes:

@@ -60,8 +60,7 @@ class _Manifest(Struct, frozen=True):
 
 def save(bundle: Bundle, path: Path, tool_version: str) -> None:
     """Writes `bundle` to `path`: a .tar.zst where the name ends so, else a new folder. Raises BundleError."""
-    if path.exists():
-        raise BundleError("already exists", where=str(path), next_step="choose another name for the bundle")
+    must_be_new(path)
     try:
         if path.name.endswith(".tar.zst"):
             with tempfile.TemporaryDirectory(prefix="latdoctor-") as scratch:
@@ -71,7 +70,15 @@ def save(bundle: Bundle, path: Path, tool_version: str) -> None:
             path.mkdir(parents=True)
             _write_folder(bundle, path, tool_version)
     except OSError as error:
-        raise BundleError(f"the bundle cannot be written: {error.strerror}", where=str(path)) from error
+        raise BundleError(
+            f"the bundle cannot be written: {error.strerror}", where=str(path), next_step="choose another place"
+        ) from error
+
+
+def must_be_new(path: Path) -> None:
+    """Raises BundleError where something stands at `path`: told before a look, it costs nobody the look."""
+    if path.exists() or path.is_symlink():
+        raise BundleError("already exists", where=str(path), next_step="choose another name for the bundle")
 
 
 def _write_folder(bundle: Bundle, folder: Path, tool_version: str) -> None:

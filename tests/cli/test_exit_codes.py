@@ -1,0 +1,150 @@
+"""Exit codes and usage errors: one message on stderr that says what to do next, and nothing on stdout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli import pages
+from tests.cli.running import run
+
+BUNDLE = str(Path(__file__).parents[2] / "fixtures" / "incidents" / "gpu-thermal")
+
+
+@pytest.fixture(autouse=True)
+def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the configuration of this machine nor of the repository plays a part."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    (tmp_path / "first.prom").write_bytes(pages.triton(81_000))
+    (tmp_path / "last.prom").write_bytes(pages.triton(85_000))
+    (tmp_path / "trace.json").write_text(_LAUNCHES)
+    (tmp_path / "quiet.log").write_text("[    1.0] eth0: link up\n")
+
+
+_LAUNCHES = '{"traceEvents": [%s]}' % ", ".join(  # noqa: UP031 — braces of JSON
+    f'{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": {n * 1000}, "dur": 8,'
+    f' "args": {{"correlation": {n}}}}},'
+    f'{{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": {n * 1000 + 20}, "dur": 4,'
+    f' "args": {{"correlation": {n}, "stream": 7, "device": 0}}}}'
+    for n in range(100)
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("BUNDLE", 3),  # critical
+        ("BUNDLE --fail-on info", 3),
+        ("BUNDLE --fail-on never", 0),
+        ("--trace trace.json", 0),  # a warning
+        ("--trace trace.json --fail-on critical", 0),
+        ("--trace trace.json --fail-on warning", 3),
+        ("--trace trace.json --fail-on info", 3),
+        ("--trace trace.json --fail-on never", 0),
+        ("--log quiet.log", 4),  # inconclusive
+        ("--log quiet.log --fail-on info", 4),
+        ("--log quiet.log --fail-on never", 4),
+        ("--metrics first.prom --metrics last.prom --slo 100ms", 3),  # the SLO is broken, and nobody knows why
+        ("--metrics first.prom --metrics last.prom --slo 100ms --fail-on never", 0),
+        ("--metrics first.prom --metrics last.prom --slo 1s", 4),
+        ("--metrics nothing.prom", 4),
+    ],
+)
+def test_diagnose(arguments: str, code: int) -> None:
+    outcome = run(["diagnose", *arguments.replace("BUNDLE", BUNDLE).split()])
+    assert outcome.code == code, outcome.out
+    assert outcome.out
+    assert outcome.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "next_step"),
+    [
+        ("diagnose --bogus", "--bogus", "latdoctor diagnose -h"),
+        ("diagnose --trace", "'--trace' requires an argument", ""),
+        ("diagnose --output yaml", "'yaml'", "latdoctor diagnose -h"),
+        ("diagnose --fail-on never-ever", "'never-ever'", "latdoctor diagnose -h"),
+        ("diagnose --pid 0", "'--pid'", "latdoctor diagnose -h"),
+        ("diagnose BUNDLE --trace trace.json", "a bundle and live sources were both given", "give one of them"),
+        ("diagnose BUNDLE --target intent", "--target says how to look", "leave it out"),
+        ("diagnose BUNDLE --window 3s", "--window says how to look", "leave it out"),
+        ("diagnose --log quiet.log --slo fast", "--slo: 'fast' is not a quantity", "--slo 500ms"),
+        ("diagnose --log quiet.log --slo 5", "--slo: '5' is not a duration", "--slo 500ms"),
+        ("diagnose --log quiet.log --slo -1s", "--slo: '-1s' is not a duration", "--slo 500ms"),
+        ("diagnose BUNDLE --slo 5GiB", "--slo: '5GiB' is not a duration", "--slo 500ms"),
+        ("diagnose --log quiet.log --slo-errors 200%", "'200%' is not a share", "--slo-errors 1%"),
+        ("diagnose --log quiet.log --window 0s", "--window: '0s'", "--window 10s"),
+        ("diagnose --log quiet.log --window 2h", "--window: '2h'", "--window 10s"),
+        ("diagnose --target intent", "no target 'intent' is configured", "--server URL"),
+        ("diagnose nowhere", "nowhere: no such file or folder", "check the path"),
+        (
+            "diagnose --log quiet.log --baseline nowhere.json",
+            "nowhere.json: the baseline cannot be read",
+            "check the path",
+        ),
+        ("diagnose --log quiet.log --baseline trace.json", "trace.json: not a baseline", "baseline record --to FILE"),
+        ("diagnose --log quiet.log --rules nowhere", "nowhere: is not a folder of rules", "docs/contributing.md"),
+        ("diagnose --log quiet.log --keep trace.json", "trace.json: already exists", "choose another name"),
+        ("collect --log quiet.log", "Missing option '--to'", "latdoctor collect -h"),
+        ("collect --log quiet.log --to trace.json", "trace.json: already exists", "choose another name"),
+        ("collect --log quiet.log --to quiet.log/in", "quiet.log/in: the bundle cannot be written", "another place"),
+        ("baseline show quiet.log", "quiet.log: not a baseline", "baseline record --to FILE"),
+        ("baseline record BUNDLE --log quiet.log --to b.json", "both given", "give one of them"),
+        (
+            "baseline record BUNDLE --to nowhere/b.json",
+            "nowhere/b.json: the baseline cannot be written",
+            "another place",
+        ),
+        ("bundle inspect quiet.log", "quiet.log: not a bundle", "--log quiet.log"),
+        ("explain gpu-to-hot", "no cause or finding 'gpu-to-hot'", "gpu-hot"),
+        ("explain zzzz", "no cause or finding 'zzzz'", "latdoctor rules list"),
+        ("nonsense", "No such command 'nonsense'", "latdoctor -h"),
+        ("rules nonsense", "No such command 'nonsense'", "latdoctor rules -h"),
+    ],
+)
+def test_usage_errors(arguments: str, told: str, next_step: str) -> None:
+    outcome = run(arguments.replace("BUNDLE", BUNDLE).split())
+    assert outcome.code == 2, outcome.err
+    assert outcome.out == ""
+    assert outcome.err.count(told) == 1, outcome.err
+    assert next_step in outcome.err
+    assert "Traceback" not in outcome.err
+    assert len(outcome.err.splitlines()) <= 4
+
+
+def test_nothing_to_remember_is_an_operational_error() -> None:
+    outcome = run(["baseline", "record", "--log", "quiet.log", "--to", "b.json"])
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "nothing could be read to remember" in outcome.err
+    assert "next: latdoctor preflight" in outcome.err
+    assert not Path("b.json").exists()
+
+
+def test_notices_go_to_stderr_and_the_answer_to_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("latdoctor.cli.asking.discover", tuple)
+    outcome = run(["diagnose", "--window", "0.1s"])
+    assert outcome.code in (0, 3, 4)
+    assert outcome.err == (
+        "no source given: looking at this machine (no metrics page on a local port)\nwatching for 0.1 s\n"
+    )
+    assert outcome.out.split(maxsplit=1)[0].rstrip(":,") in ("INCONCLUSIVE", "CRITICAL", "WARNING", "HEALTHY")
+
+
+@pytest.mark.parametrize("command", ["diagnose --keep", "collect --to"])
+def test_a_bundle_that_exists_is_told_of_before_the_look(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("latdoctor.cli.answering.look", lambda *_, **__: pytest.fail("looked in vain"))
+    outcome = run([*command.split(), "quiet.log", "--log", "quiet.log"])
+    assert outcome.code == 2
+    assert "quiet.log: already exists" in outcome.err
+
+
+def test_interrupting_leaves_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("latdoctor.cli.answering.look", interrupted)
+    outcome = run(["diagnose", "--log", "quiet.log"])
+    assert (outcome.code, outcome.out) == (130, "")
+    assert "Traceback" not in outcome.err
