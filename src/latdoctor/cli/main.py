@@ -9,6 +9,7 @@ import typer
 from latdoctor import __version__
 from latdoctor.cli import baseline, bundle, diagnose, explain, rules, sight
 from latdoctor.errors import DefinitionError, LatdoctorError
+from latdoctor.text import clean
 
 app = typer.Typer(
     name="latdoctor",
@@ -60,8 +61,8 @@ def main() -> None:
 def _print(error: LatdoctorError) -> None:
     if isinstance(error, DefinitionError):
         for problem in error.problems:
-            typer.echo(str(problem), err=True)
+            typer.echo(clean(str(problem)), err=True)
     where = f"{error.where}: " if error.where else ""
-    typer.echo(f"latdoctor: {where}{error.what}", err=True)
+    typer.echo(clean(f"latdoctor: {where}{error.what}"), err=True)
     if error.next_step:
-        typer.echo(f"  next: {error.next_step}", err=True)
+        typer.echo(f"  next: {clean(error.next_step)}", err=True)

@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -22,13 +23,15 @@ from msgspec import Struct
 from latdoctor.errors import BundleError
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
-from latdoctor.evidence.model import Gap, Window
+from latdoctor.evidence.model import Gap, Origin, Window
+from latdoctor.text import clean
 
 SCHEMA_VERSION = "1"
 MAX_MEMBERS = 10_000
 MAX_TOTAL = 4 << 30
 MAX_MANIFEST = 16 << 20
 _CHUNK = 1 << 20
+_LONGEST = 10_000  # characters of a gap's texts
 _ZSTD = b"\x28\xb5\x2f\xfd"  # how a zstandard frame begins (RFC 8878, 3.1.1)
 _AGAIN = "copy it again from where it was collected, or collect it anew"
 _OTHER_FILES = {  # what is given in a bundle's place, by the ends of the name
@@ -135,12 +138,20 @@ def _read_folder(folder: Path, where: str) -> Bundle:
     artifacts = tuple(_artifact(entry, folder, where) for entry in manifest.artifacts)
     remembered = folder / "baseline.json"
     return Bundle(
-        context=manifest.context,
+        context=replace(manifest.context, target=clean(manifest.context.target)),
         window=manifest.window,
         artifacts=artifacts,
-        gaps=manifest.gaps,
+        gaps=tuple(_harmless(gap) for gap in manifest.gaps),
         baseline=baselines.load(remembered) if remembered.is_file() else None,
     )
+
+
+def _harmless(gap: Gap) -> Gap:
+    """Whoever wrote the manifest may have put anything into its texts."""
+    subject = None if gap.subject is None else clean(gap.subject)
+    reason, next_step = clean(gap.reason, _LONGEST), clean(gap.next_step, _LONGEST)
+    origin = gap.origin and Origin(clean(gap.origin.artifact), clean(gap.origin.place))
+    return Gap(clean(gap.source), reason, tuple(clean(name) for name in gap.signals), subject, next_step, origin)
 
 
 def _read_manifest(path: Path, where: str) -> _Manifest:
@@ -154,7 +165,11 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
     except msgspec.MsgspecError as error:
         raise BundleError(f"its manifest.json is damaged: {error}", where=where, next_step=_AGAIN) from error
     if manifest.schema_version != SCHEMA_VERSION:
-        raise BundleError(f"bundle of version {manifest.schema_version}, {SCHEMA_VERSION} is read", where=where)
+        raise BundleError(
+            f"bundle of version {manifest.schema_version}, {SCHEMA_VERSION} is read",
+            where=where,
+            next_step="diagnose it with the latdoctor that collected it",
+        )
     return manifest
 
 
@@ -166,7 +181,7 @@ def _artifact(entry: _Entry, folder: Path, where: str) -> Artifact:
         raise BundleError(
             f"the artifact {entry.name} was changed after it was collected", where=where, next_step=_AGAIN
         )
-    return Artifact(entry.name, entry.collector, entry.group, entry.source, entry.taken_at, path)
+    return Artifact(entry.name, entry.collector, clean(entry.group), clean(entry.source), entry.taken_at, path)
 
 
 def _safe(name: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import view
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@]|:(?=//)|(?<=www)\.)")
 _MARK = {view.FOR: "for", view.AGAINST: "against", view.UNSEEN: "not seen"}
 
 
