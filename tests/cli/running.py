@@ -21,9 +21,20 @@ class Outcome:
     err: str
 
 
-def run(arguments: Sequence[str]) -> Outcome:
+class _Stream(io.StringIO):
+    """What is printed, on something that may call itself a terminal."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+def run(arguments: Sequence[str], *, terminal: bool = False) -> Outcome:
     """`latdoctor ARGUMENTS`: its exit code and what it printed."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _Stream(terminal=terminal), _Stream(terminal=terminal)
     code = 0
     with (
         mock.patch.object(sys, "argv", ["latdoctor", *arguments]),

@@ -20,7 +20,7 @@ def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (tmp_path / "first.prom").write_bytes(pages.triton(81_000))
     (tmp_path / "last.prom").write_bytes(pages.triton(85_000))
     (tmp_path / "trace.json").write_text(_LAUNCHES)
-    (tmp_path / "quiet.log").write_text("[    1.0] eth0: link up\n")
+    (tmp_path / "quiet.log").write_text("[    1.000000] eth0: link up\n")
 
 
 _LAUNCHES = '{"traceEvents": [%s]}' % ", ".join(  # noqa: UP031 — braces of JSON

@@ -12,8 +12,8 @@ from typing import IO, TextIO, cast
 from rich.console import Console
 
 PLAIN_WIDTH = 80
-# Blanks before the end of a line, and the colour codes between them and it.
-_TRAILING = re.compile(r"[ \t]+((?:\x1b\[[0-9;]*m)*)(?=\n|$)")
+# Blanks before the end of a line; the colour codes among them stay.
+_TRAILING = re.compile(r"[ \t](?:[ \t]|\x1b\[[0-9;]*m)*(?=\n|$)")
 
 
 class _Trimmed(io.TextIOBase):
@@ -27,7 +27,7 @@ class _Trimmed(io.TextIOBase):
         return self._stream.encoding or "utf-8"
 
     def write(self, text: str) -> int:
-        self._stream.write(_TRAILING.sub(r"\1", text))
+        self._stream.write(_TRAILING.sub(lambda match: match[0].replace(" ", "").replace("\t", ""), text))
         return len(text)
 
     def flush(self) -> None:

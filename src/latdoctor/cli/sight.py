@@ -62,5 +62,7 @@ def targets() -> None:
         console.print(table)
     else:
         console.print("no target is configured and no metrics page answers on a local port")
-    example = found[0].url if found else "URL"
-    console.print(f"Next: latdoctor diagnose --server {example} --slo 500ms")
+    if configured:
+        console.print(f"Next: latdoctor diagnose --target {next(iter(configured))}")
+    else:
+        console.print(f"Next: latdoctor diagnose --server {found[0].url if found else 'URL'} --slo 500ms")
