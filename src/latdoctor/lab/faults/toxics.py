@@ -1,0 +1,239 @@
+"""What can be wrong with a network connection: toxics with a name and a lifetime, and what a line does under them.
+
+The words are Toxiproxy's. Nothing here reads a clock or touches a socket: the caller says what time it is, so the
+same rules are tried in tests on a clock that jumps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from latdoctor.errors import UsageError
+
+MOST_TOXICS = 64
+PIECE_SECONDS = 0.02  # a limited line passes pieces of this much of its rate, so that it flows and does not jump
+
+Seconds = Annotated[float, Meta(ge=0, le=600)]
+Stream = Literal["up", "down"]  # up: from client to server
+
+
+class Latency(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="latency"):
+    """Every chunk comes `seconds` later, give or take a uniform part of `jitter_seconds`. Order is kept."""
+
+    seconds: Seconds
+    jitter_seconds: Seconds = 0.0
+
+
+class Bandwidth(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="bandwidth"):
+    """At most this many bytes pass in a second, for each connection."""
+
+    bytes_per_second: Annotated[float, Meta(ge=1, le=1e12)]
+
+
+class Reset(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="reset"):
+    """The connection is reset (RST to both sides) once so many bytes have passed in it; 0: at once."""
+
+    after_bytes: Annotated[int, Meta(ge=0)] = 0
+
+
+class Blackhole(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="blackhole"):
+    """Nothing passes, nothing is refused. What waits flows when the toxic goes, as after a healed partition."""
+
+
+class SlowClose(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slow-close"):
+    """The end of the stream is passed on so many seconds late."""
+
+    seconds: Seconds
+
+
+class Toxic(Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing wrong, addressed by its name. It removes itself after `lifetime` seconds."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+    effect: Latency | Bandwidth | Reset | Blackhole | SlowClose
+    lifetime: Annotated[float, Meta(gt=0, le=3600)]
+    stream: Stream = "down"
+    toxicity: Annotated[float, Meta(ge=0, le=1)] = 1.0  # share of connections that it meets
+
+
+class Active(Struct, frozen=True):
+    """A toxic that is in force, and when it goes by itself (seconds of the proxy's clock)."""
+
+    toxic: Toxic
+    expires_at: float
+
+
+class Bearing(Struct, frozen=True):
+    """All that bears on one line now. Delays add up; of limits the tightest counts."""
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    bytes_per_second: float | None = None
+    reset_after: int | None = None
+    blackhole: bool = False
+    slow_close: float = 0.0
+    changes_at: float | None = None  # when the next toxic goes by itself
+
+
+class Toxics:
+    """The toxics in force. Those whose lifetime is over are gone without anybody removing them."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._active: dict[str, Active] = {}
+        self._listeners: set[Callable[[], None]] = set()
+
+    def add(self, toxic: Toxic) -> Active:
+        """Puts it in force, on open connections too. Raises UsageError for a bad value or a name in use."""
+        try:
+            toxic = msgspec.convert(msgspec.to_builtins(toxic), Toxic)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"the toxic is not valid: {error}") from error
+        active = {found.toxic.name for found in self.active()}
+        if toxic.name in active:
+            raise UsageError(f"there is a toxic {toxic.name!r} already", next_step="remove it first")
+        if len(active) >= MOST_TOXICS:
+            raise UsageError(f"there are {MOST_TOXICS} toxics already", next_step="remove one first")
+        added = Active(toxic, self._now() + toxic.lifetime)
+        self._active[toxic.name] = added
+        self._tell()
+        return added
+
+    def remove(self, name: str) -> bool:
+        """Takes it away at once; False where it is not in force."""
+        known = any(found.toxic.name == name for found in self.active())
+        if known:
+            del self._active[name]
+            self._tell()
+        return known
+
+    def active(self) -> tuple[Active, ...]:
+        """Those in force now."""
+        now = self._now()
+        self._active = {name: found for name, found in self._active.items() if found.expires_at > now}
+        return tuple(self._active.values())
+
+    def bearing(self, stream: Stream, lot: Callable[[str], float]) -> Bearing:
+        """What bears on a line of a connection. `lot` gives its fixed draw in 0..1 for the toxic of that name."""
+        met = [found for found in self.active() if found.toxic.stream == stream]
+        hits = [found.toxic.effect for found in met if lot(found.toxic.name) < found.toxic.toxicity]
+        delays = [effect for effect in hits if isinstance(effect, Latency)]
+        return Bearing(
+            latency=sum(effect.seconds for effect in delays),
+            jitter=sum(effect.jitter_seconds for effect in delays),
+            bytes_per_second=min((e.bytes_per_second for e in hits if isinstance(e, Bandwidth)), default=None),
+            reset_after=min((effect.after_bytes for effect in hits if isinstance(effect, Reset)), default=None),
+            blackhole=any(isinstance(effect, Blackhole) for effect in hits),
+            slow_close=sum(effect.seconds for effect in hits if isinstance(effect, SlowClose)),
+            changes_at=min((found.expires_at for found in met), default=None),
+        )
+
+    def listen(self, tell: Callable[[], None]) -> None:
+        """`tell` is called at every addition and removal; an expiry announces itself in `Bearing.changes_at`."""
+        self._listeners.add(tell)
+
+    def forget(self, tell: Callable[[], None]) -> None:
+        self._listeners.discard(tell)
+
+    def _tell(self) -> None:
+        for tell in tuple(self._listeners):
+            tell()
+
+
+class Pass(Struct, frozen=True):
+    """These bytes go on now."""
+
+    data: bytes
+
+
+class Wait(Struct, frozen=True):
+    """Nothing to do before `until`, unless something arrives or the toxics change; None: only then."""
+
+    until: float | None
+
+
+class End(Struct, frozen=True):
+    """The stream's end goes on now."""
+
+
+class Cut(Struct, frozen=True):
+    """The whole connection is reset now."""
+
+
+class _Chunk(Struct):
+    data: bytes
+    arrived: float
+    luck: float  # its part of the jitter, −1..1
+
+
+class Line:
+    """One direction of one connection: chunks in order, and what happens to the first of them next."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self._chunks: deque[_Chunk] = deque()
+        self._ended: float | None = None
+        self._bearing = Bearing()
+        self._since = 0.0  # when that bearing was first seen
+        self._free_at = 0.0  # when a limited line has finished the piece before
+        self.held = 0  # bytes that have arrived and not passed
+        self.passed = 0
+
+    def arrive(self, data: bytes, now: float) -> None:
+        self._chunks.append(_Chunk(data, now, self._draw.uniform(-1, 1)))
+        self.held += len(data)
+
+    def end(self, now: float) -> None:
+        """The sender has said all."""
+        self._ended = now
+
+    def step(self, now: float, bearing: Bearing) -> Pass | Wait | End | Cut:
+        """What to do now."""
+        if bearing != self._bearing:
+            self._bearing, self._since = bearing, now
+        if bearing.reset_after is not None and self.passed >= bearing.reset_after:
+            return Cut()
+        if bearing.blackhole:
+            return Wait(bearing.changes_at)
+        if self._chunks:
+            return self._step_chunk(now, bearing, self._chunks[0])
+        if self._ended is None:
+            return Wait(None)
+        due = self._ended + bearing.latency + bearing.slow_close
+        return End() if now >= due else _wait(due, bearing)
+
+    def _step_chunk(self, now: float, bearing: Bearing, chunk: _Chunk) -> Pass | Wait:
+        due = chunk.arrived + max(0.0, bearing.latency + bearing.jitter * chunk.luck)
+        size = len(chunk.data)
+        if bearing.reset_after is not None:
+            size = min(size, bearing.reset_after - self.passed)
+        rate = bearing.bytes_per_second
+        if rate is not None:
+            size = min(size, max(1, int(rate * PIECE_SECONDS)))
+            # From when the limit came: a chunk that was held before owes the line nothing.
+            due = max(due, self._free_at, self._since) + size / rate
+        if now < due:
+            return _wait(due, bearing)
+        # A caller that comes late may catch up by one piece, so that timers do not lower the rate.
+        self._free_at = max(due, now - PIECE_SECONDS)
+        return Pass(self._shift(chunk, size))
+
+    def _shift(self, chunk: _Chunk, size: int) -> bytes:
+        data = chunk.data[:size]
+        if size == len(chunk.data):
+            self._chunks.popleft()
+        else:
+            chunk.data = chunk.data[size:]
+        self.held -= size
+        self.passed += size
+        return data
+
+
+def _wait(due: float, bearing: Bearing) -> Wait:
+    return Wait(due if bearing.changes_at is None else min(due, bearing.changes_at))
