@@ -1,0 +1,135 @@
+"""When requests come: each kind of arrivals gives its instants, in seconds from the start of its phase.
+
+All but `Replay` are one process of unit rate whose time is stretched by the inverse of the expected number of
+arrivals (time rescaling; Daley and Vere-Jones, An Introduction to the Theory of Point Processes, 7.4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Rate = Annotated[float, Meta(gt=0, le=10_000)]  # requests per second
+RateOrNone = Annotated[float, Meta(ge=0, le=10_000)]
+Span = Annotated[float, Meta(gt=0, le=86_400)]  # seconds
+
+
+class Constant(Struct, frozen=True, forbid_unknown_fields=True, tag="constant", tag_field="kind"):
+    """Evenly spaced, the first at once."""
+
+    rate: Rate
+
+    def expected(self, seconds: float) -> float:
+        return self.rate * seconds
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        count = math.ceil(self.expected(seconds))
+        yield from _below(seconds, (index / self.rate for index in range(count)))
+
+
+class Poisson(Struct, frozen=True, forbid_unknown_fields=True, tag="poisson", tag_field="kind"):
+    """Independent users: exponential gaps."""
+
+    rate: Rate
+
+    def expected(self, seconds: float) -> float:
+        return self.rate * seconds
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        steps = _cumulated(lambda: rng.expovariate(1))
+        yield from _below(seconds, (step / self.rate for step in steps))
+
+
+class Gamma(Struct, frozen=True, forbid_unknown_fields=True, tag="gamma", tag_field="kind"):
+    """Gamma gaps: `cv` is their coefficient of variation; 1 is Poisson, above 1 comes in bursts."""
+
+    rate: Rate
+    cv: Annotated[float, Meta(ge=0.05, le=20)] = 1.0
+
+    def expected(self, seconds: float) -> float:
+        return self.rate * seconds
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        shape = 1 / self.cv**2  # a gamma of mean 1 has the variance 1/shape
+        steps = _cumulated(lambda: rng.gammavariate(shape, 1 / shape))
+        yield from _below(seconds, (step / self.rate for step in steps))
+
+
+class OnOff(Struct, frozen=True, forbid_unknown_fields=True, tag="on-off", tag_field="kind"):
+    """Bursts: Poisson arrivals at `on_rate` for `on_s`, then at `off_rate` for `off_s`, over and over."""
+
+    on_rate: Rate
+    on_s: Span
+    off_s: Span
+    off_rate: RateOrNone = 0.0
+
+    def expected(self, seconds: float) -> float:
+        cycles, rest = divmod(seconds, self.on_s + self.off_s)
+        on = cycles * self.on_s + min(rest, self.on_s)
+        return on * self.on_rate + (seconds - on) * self.off_rate
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        steps = _cumulated(lambda: rng.expovariate(1))
+        yield from _below(seconds, (self._instant(step) for step in steps))
+
+    def _instant(self, step: float) -> float:
+        burst = self.on_s * self.on_rate
+        cycles, rest = divmod(step, burst + self.off_s * self.off_rate)
+        start = cycles * (self.on_s + self.off_s)
+        if rest < burst:
+            return start + rest / self.on_rate
+        return start + self.on_s + (rest - burst) / self.off_rate
+
+
+class Ramp(Struct, frozen=True, forbid_unknown_fields=True, tag="ramp", tag_field="kind"):
+    """Poisson arrivals whose rate goes evenly from one to the other over the phase."""
+
+    from_rate: RateOrNone
+    to_rate: RateOrNone
+
+    def expected(self, seconds: float) -> float:
+        return (self.from_rate + self.to_rate) / 2 * seconds
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        slope = (self.to_rate - self.from_rate) / seconds
+        whole = self.expected(seconds)
+        for step in _cumulated(lambda: rng.expovariate(1)):
+            if step >= whole:
+                return
+            # The positive root of from·t + slope·t²/2 = step, in the form that also stands for a slope of zero.
+            root = math.sqrt(max(0.0, self.from_rate**2 + 2 * slope * step))
+            yield min(2 * step / (self.from_rate + root), math.nextafter(seconds, 0))
+
+
+class Replay(Struct, frozen=True, forbid_unknown_fields=True, tag="replay", tag_field="kind"):
+    """Instants seen elsewhere, in seconds from the first; `speed` 2 plays them twice as fast."""
+
+    at: Annotated[tuple[Annotated[float, Meta(ge=0)], ...], Meta(min_length=1, max_length=500_000)]
+    speed: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+
+    def expected(self, seconds: float) -> float:
+        return float(sum(1 for time in self.at if time / self.speed < seconds))
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        yield from _below(seconds, (time / self.speed for time in sorted(self.at)))
+
+
+Arrivals = Constant | Poisson | Gamma | OnOff | Ramp | Replay
+
+
+def _cumulated(gap: Callable[[], float]) -> Iterator[float]:
+    total = 0.0
+    while True:
+        total += gap()
+        yield total
+
+
+def _below(seconds: float, times: Iterator[float]) -> Iterator[float]:
+    for time in times:
+        if time >= seconds:
+            return
+        yield time

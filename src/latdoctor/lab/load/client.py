@@ -1,0 +1,81 @@
+"""Carries requests over HTTP: as many connections as it takes, each answer read whole and checked."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import aiohttp
+import msgspec
+
+from latdoctor.lab.load.ending import BAD_ANSWER, NO_CONNECTION, RESET, Reply
+
+PATH = "/v1/intent"
+_MAX_ANSWER = 64 * 1024
+# Less than the 5 s after which common servers close an idle connection: a request must never meet one being closed.
+_KEEP_ALIVE_S = 4.0
+
+
+class _Answer(msgspec.Struct):
+    request_id: str
+
+
+class Http:
+    """A transport to one server. Enter it before the first request."""
+
+    def __init__(self, address: str) -> None:
+        self._url = address.rstrip("/") + PATH
+        self._answers = msgspec.json.Decoder(_Answer)
+
+    async def __aenter__(self) -> Http:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+            timeout=aiohttp.ClientTimeout(total=None),  # the run gives up by itself, and counts it
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Content-Type": "application/json"},
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def send(self, content: bytes, request_id: str, attempt: int) -> Reply:
+        """One attempt; what goes wrong on the way is the reply's status."""
+        headers = {"X-Request-Id": request_id, "X-Attempt": str(attempt)}
+        try:
+            async with self._session.post(self._url, data=content, headers=headers, allow_redirects=False) as response:
+                answer = await _read(response)
+                if answer is None or (response.status == 200 and not self._is_for(request_id, answer)):
+                    return Reply(BAD_ANSWER)
+                return Reply(str(response.status), _seconds(response.headers.get("Retry-After")))
+        except aiohttp.ClientConnectorError:
+            return Reply(NO_CONNECTION)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            return Reply(RESET)
+        except aiohttp.ClientError:
+            return Reply(BAD_ANSWER)
+
+    def _is_for(self, request_id: str, answer: bytes) -> bool:
+        try:
+            return self._answers.decode(answer).request_id == request_id
+        except msgspec.DecodeError:
+            return False
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes | None:
+    """The whole answer, or None where it is larger than any answer may be."""
+    parts: list[bytes] = []
+    left = _MAX_ANSWER
+    async for part in response.content.iter_any():
+        parts.append(part)
+        left -= len(part)
+        if left < 0:
+            response.close()
+            return None
+    return b"".join(parts)
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After in seconds; its other form, a date, is not what such servers send."""
+    return float(header) if header is not None and header.isascii() and header.isdigit() and len(header) < 6 else None

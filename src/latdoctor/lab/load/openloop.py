@@ -1,0 +1,147 @@
+"""Sends a schedule on time, whatever the server does, and keeps what became of each request.
+
+Latency counts from the planned instant (G. Tene, How NOT to Measure Latency, 2013): a request that the generator or
+a frozen server delays carries the whole delay. Nothing waits for an answer before the next request is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from latdoctor.lab.load.ending import TIMEOUT, Outcome, Reply, ending_of, retry_delay
+from latdoctor.lab.load.mix import body
+from latdoctor.lab.load.plan import LoadPlan
+from latdoctor.lab.load.schedule import Planned, generator
+
+
+class Transport(Protocol):
+    """Carries one attempt. It never raises for what the server or the network does: that is a status."""
+
+    async def send(self, content: bytes, request_id: str, attempt: int) -> Reply: ...
+
+
+class Progress(Struct, frozen=True, tag="progress"):
+    """Where a run stands. `p50` and `p99` are of the requests that ended since the last report (None: none did);
+    `oldest` is how long the oldest unanswered one has waited. Times in seconds."""
+
+    elapsed: float
+    of: float
+    phase: str
+    sent: int
+    ended: int
+    errors: int
+    in_flight: int
+    oldest: float
+    p50: float | None
+    p99: float | None
+
+
+class OpenLoop:
+    """One run. `clock` gives seconds of any monotonic clock."""
+
+    def __init__(
+        self, plan: LoadPlan, planned: tuple[Planned, ...], transport: Transport, clock: Callable[[], float]
+    ) -> None:
+        self._plan, self._planned, self._transport, self._clock = plan, planned, transport, clock
+        self._start = 0.0
+        self.stopped = False
+        self._waiting: dict[int, float] = {}  # in the order of time, so that the first is the oldest
+        self._recent: list[float] = []
+        self._phase = 0
+        self._sent = self._errors = 0
+        self.outcomes: list[Outcome] = []
+        self.most_in_flight = 0
+
+    async def run(self) -> None:
+        """Sends everything and waits for the last answer, which the timeouts bound."""
+        self._start = self._clock()
+        async with asyncio.TaskGroup() as tasks:
+            for planned in self._planned:
+                if not await self._until(self._start + planned.at):
+                    break
+                self._phase = planned.phase
+                late = self._clock() - self._start - planned.at
+                if len(self._waiting) >= self._plan.max_in_flight:
+                    # Nobody would have been answered at once: it counts as the timeout at least.
+                    self._ended(Outcome(planned.index, max(late, self._plan.timeout_s), late, "not_sent"))
+                    continue
+                self._waiting[planned.index] = planned.at
+                self.most_in_flight = max(self.most_in_flight, len(self._waiting))
+                tasks.create_task(self._follow(planned))
+
+    def stop(self) -> None:
+        """Sends nothing more; what is in flight is still waited for."""
+        self.stopped = True
+
+    async def _until(self, instant: float) -> bool:
+        """Waits until `instant`; False if the run was stopped."""
+        while (wait := instant - self._clock()) > 0 and not self.stopped:
+            await asyncio.sleep(min(wait, 0.25))  # in short steps, so that a stop is heard in a long lull
+        return not self.stopped
+
+    async def _follow(self, planned: Planned) -> None:
+        """One request through all its attempts."""
+        due = self._start + planned.at
+        late = self._clock() - due
+        statuses: list[str] = []
+        while True:
+            reply = await self._attempt(planned, len(statuses), due)
+            statuses.append(reply.status)
+            delay = retry_delay(self._plan.retry, len(statuses), reply, self._chance(planned.index, len(statuses)))
+            if delay is None or self.stopped:
+                break
+            due = self._clock() + delay
+            await asyncio.sleep(delay)
+        took = self._clock() - self._start - planned.at
+        del self._waiting[planned.index]
+        self._ended(Outcome(planned.index, took, late, ending_of(statuses[-1]), tuple(statuses)))
+
+    def _chance(self, index: int, made: int) -> float:
+        """The jitter of one retry, by the plan's seed: the order in which requests fail does not change it."""
+        if self._plan.retry.kind != "backoff":
+            return 0.0
+        return generator(self._plan.seed, f"{index}/retry/{made}").random()
+
+    async def _attempt(self, planned: Planned, attempt: int, due: float) -> Reply:
+        request_id = f"{self._plan.seed}-{planned.index}"
+        self._sent += 1
+        try:
+            async with asyncio.timeout(max(0.0, due + self._plan.timeout_s - self._clock())):
+                return await self._transport.send(body(planned.ask, request_id, attempt), request_id, attempt)
+        except TimeoutError:
+            return Reply(TIMEOUT)
+
+    def _ended(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self._recent.append(outcome.took)
+        self._errors += outcome.ending not in {"answered", "rejected"}
+
+    def progress(self) -> Progress:
+        """Where the run stands; the next report counts from here."""
+        recent, self._recent = sorted(self._recent), []
+        elapsed = self._clock() - self._start
+        oldest = next(iter(self._waiting.values()), None)
+        return Progress(
+            elapsed=elapsed,
+            of=self._plan.seconds,
+            phase=self._plan.phases[self._phase].name,
+            sent=self._sent,
+            ended=len(self.outcomes),
+            errors=self._errors,
+            in_flight=len(self._waiting),
+            oldest=0.0 if oldest is None else elapsed - oldest,
+            p50=quantile(recent, 0.5),
+            p99=quantile(recent, 0.99),
+        )
+
+
+def quantile(ordered: list[float], share: float) -> float | None:
+    """The smallest value that `share` of all do not exceed (nearest rank); None of nothing."""
+    if not ordered:
+        return None
+    rank = -(-len(ordered) * share // 1)  # rounded up
+    return ordered[max(0, min(len(ordered), int(rank)) - 1)]
