@@ -50,7 +50,7 @@ def _root(
 def main() -> None:
     """Runs the command line and leaves with its exit code; an error of ours is printed once, here."""
     try:
-        app()
+        app(prog_name="latdoctor")
     except LatdoctorError as error:
         _print(error)
         sys.exit(error.exit_code)
