@@ -1,1 +1,48 @@
-"""Which requests are computed together, and when: plain objects without I/O or a clock of their own."""
+"""Which requests are computed together, and when: plain objects without I/O or a clock of their own.
+
+A scheduler is asked by an idle worker (`take`) and says when to ask again (`wake_at`). The caller owns the lock.
+"""
+
+from __future__ import annotations
+
+from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.schedulers.cost_model import CostModel
+from latdoctor.lab.server.schedulers.count_only import CountOnly
+from latdoctor.lab.server.schedulers.duration_bounded import DurationBounded
+from latdoctor.lab.server.schedulers.lanes import Lanes
+from latdoctor.lab.server.schedulers.length_buckets import LengthBuckets
+from latdoctor.lab.server.schedulers.long_alone import LongAlone
+from latdoctor.lab.server.schedulers.no_timer import NoTimer
+from latdoctor.lab.server.schedulers.rule import Rule
+from latdoctor.lab.server.schedulers.single import Single
+from latdoctor.lab.server.schedulers.token_budget import TokenBudget
+from latdoctor.lab.server.work import Scheduler
+
+SCHEDULERS: dict[str, type[Rule]] = {
+    "count-only": CountOnly,
+    "duration-bounded": DurationBounded,
+    "length-buckets": LengthBuckets,
+    "long-alone": LongAlone,
+    "no-timer": NoTimer,
+    "single": Single,
+    "token-budget": TokenBudget,
+}
+
+
+def build(batching: Batching, model: CostModel | None = None, *, lane_boundary: int | None = None) -> Scheduler:
+    """The scheduler that `batching` asks for, empty.
+
+    `model` is the server's cost model, by which an adaptive wait is judged; without one there is no adaptive wait.
+    `lane_boundary` (tokens) splits it into a lane for short requests and one for those longer than that.
+    """
+    rule = SCHEDULERS[batching.scheduler]
+    if lane_boundary is None:
+        return rule(batching, model)
+    return Lanes(rule(batching, model), rule(batching, model), lane_boundary, batching.age_ms / 1000)
+
+
+def carry_over(old: Scheduler, new: Scheduler) -> Scheduler:
+    """`new` with everything that waits in `old`, oldest first: how the rule is changed while requests wait."""
+    for work in old.pending:
+        new.add(work)
+    return new

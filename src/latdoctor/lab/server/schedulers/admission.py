@@ -1,0 +1,36 @@
+"""Who is turned away at the door because the answer would come too late."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from latdoctor.lab.server.schedulers.cost_model import CostModel
+from latdoctor.lab.server.work import Work
+
+
+class Admission(Struct, frozen=True):
+    """Whether a request is let in. `predicted`: seconds until its answer, None while the cost is unknown."""
+
+    admitted: bool
+    predicted: float | None
+    retry_after: int | None  # whole seconds for the Retry-After header, where it is not let in
+
+
+def admission(work: Work, now: float, pending: Iterable[Work], model: CostModel) -> Admission:
+    """Judges `work` by its deadline and by what waits already (with lanes: in its own lane).
+
+    An idle server always lets in: else a model that learnt a slow minute would refuse everybody, and with nothing
+    to compute it would never learn better.
+    """
+    waiting = list(pending)
+    wait, cost = model.predicted_wait(now, waiting), model.cost
+    if wait is None or cost is None:
+        return Admission(admitted=True, predicted=None, retry_after=None)
+    predicted = wait + cost.seconds(1, work.tokens)
+    late = -math.inf if work.deadline is None else now + predicted - work.deadline
+    if late <= 0 or not (waiting or model.is_busy):
+        return Admission(admitted=True, predicted=predicted, retry_after=None)
+    return Admission(admitted=False, predicted=predicted, retry_after=max(1, math.ceil(late)))

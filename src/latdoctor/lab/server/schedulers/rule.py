@@ -1,0 +1,117 @@
+"""What all schedulers share: the queue, the wait for company, and the reason given for a release."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.schedulers.cost_model import CostModel
+from latdoctor.lab.server.schedulers.waiting import Waiting
+from latdoctor.lab.server.work import Batch, Work
+
+# The share of the newest gap in the running mean of the gaps between arrivals: about the last ten count.
+_NEWEST = 0.1
+# Batch size by complexity, 16 to 128: about 5 120 tokens in a batch, so 128 requests of 40 tokens or 16 of 320.
+_FEWEST, _MOST, _COMPLEX_TOKENS = 16, 128, 5120
+
+
+class Choice(Struct, frozen=True):
+    """What a rule would compute now. `closed`: nothing could join any more, so waiting is vain."""
+
+    works: tuple[Work, ...]
+    reason: str
+    closed: bool
+
+
+def count_cap(batching: Batching, longest: int) -> int:
+    """How many requests may share a batch whose longest has `longest` tokens.
+
+    With `size_by_complexity` the fixed `max_batch_requests` gives way to 16..128: longer requests, smaller batches.
+    """
+    if not batching.size_by_complexity:
+        return batching.max_batch_requests
+    return min(_MOST, max(_FEWEST, _COMPLEX_TOKENS // max(1, longest)))
+
+
+class Rule(ABC):
+    """A queue with a rule in it. Times are seconds of the caller's monotonic clock."""
+
+    def __init__(self, batching: Batching, model: CostModel | None = None) -> None:
+        self._batching = batching
+        self._model = model
+        self._waiting = Waiting()
+        self._held = False  # an idle worker was told to wait since the last release
+        self._last_arrival: float | None = None
+        self._gap: float | None = None  # mean seconds between arrivals
+
+    @abstractmethod
+    def _choose(self, now: float) -> Choice:
+        """The batch by the rule; something waits. The first request chosen is taken whatever its size."""
+
+    @property
+    def pending(self) -> Sequence[Work]:
+        return self._waiting.works()
+
+    def add(self, work: Work) -> None:
+        """Raises ValueError if a request with this id already waits."""
+        self._waiting.add(work)
+        before = work.arrived if self._last_arrival is None else self._last_arrival
+        if self._last_arrival is not None:
+            gap = max(0.0, work.arrived - before)
+            self._gap = gap if self._gap is None else self._gap + _NEWEST * (gap - self._gap)
+        self._last_arrival = max(work.arrived, before)
+
+    def drop(self, ids: frozenset[int]) -> None:
+        self._waiting.remove(ids)
+
+    def take(self, now: float) -> Batch | None:
+        if not self._waiting:
+            self._held = False
+            return None
+        choice = self._choose(now)
+        if not choice.closed and now < self._hold_until(choice):
+            self._held = True
+            return None
+        # "timeout" only where a worker really stood idle: requests that waited for a busy one are not the timer's.
+        reason = "timeout" if self._held and not choice.closed else choice.reason
+        return self._release(choice.works, reason)
+
+    def wake_at(self, now: float) -> float | None:
+        if not self._waiting:
+            return None
+        choice = self._choose(now)
+        return now if choice.closed else max(now, self._hold_until(choice))
+
+    def _release(self, works: tuple[Work, ...], reason: str) -> Batch:
+        self._waiting.remove(work.id for work in works)
+        self._held = False
+        return Batch(works, reason)
+
+    def _is_aged(self, now: float) -> bool:
+        """Whether the oldest has waited longer than `age_ms`, so that it must be in the next batch."""
+        return now - self._waiting.oldest.arrived > self._batching.age_ms / 1000
+
+    def _hold_until(self, choice: Choice) -> float:
+        """Until when an idle worker waits for company: `max_wait_ms` after the oldest came, at most."""
+        limit = self._waiting.oldest.arrived + self._batching.max_wait_ms / 1000
+        if not self._batching.adaptive_wait:
+            return limit
+        return min(limit, self._waiting.newest.arrived + self._worth_waiting(choice.works))
+
+    def _worth_waiting(self, works: tuple[Work, ...]) -> float:
+        """The longest gap to the next arrival, in seconds, for which waiting lowers the sum of the latencies; or 0.
+
+        n requests wait a gap g for one more, and one call's fixed cost a is saved. Released now, they take n·C(n) in
+        sum and the next one C(n) − g + C(1); together they take (n+1)·(C(n+1) + g) less the g it came later. With
+        C(n) = a + n·m the difference is a − n·m − (n+1)·g.
+        """
+        cost = self._model.cost if self._model is not None else None
+        if cost is None or self._gap is None:
+            return 0.0
+        longest, size = max(work.tokens for work in works), len(works)
+        another = cost.seconds(1, longest) - cost.fixed
+        bearable = (cost.fixed - size * another) / (size + 1)
+        return bearable if self._gap <= bearable else 0.0
