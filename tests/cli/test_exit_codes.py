@@ -129,7 +129,7 @@ def test_notices_go_to_stderr_and_the_answer_to_stdout(monkeypatch: pytest.Monke
     assert outcome.err == (
         "no source given: looking at this machine (no metrics page on a local port)\nwatching for 0.1 s\n"
     )
-    assert outcome.out.split(maxsplit=1)[0].rstrip(":,") in ("INCONCLUSIVE", "CRITICAL", "WARNING", "HEALTHY")
+    assert outcome.out.split(maxsplit=1)[0].rstrip(":,") in ("INCONCLUSIVE", "CRITICAL", "WARNING", "INFO")
 
 
 @pytest.mark.parametrize("command", ["diagnose --keep", "collect --to"])

@@ -1,0 +1,88 @@
+"""The pieces of an answer: what is cut, what is put together, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.evidence.model import Gap
+from latdoctor.report import document, markdown, view
+from tests.cli.running import run
+from tests.report.test_document import BUNDLE
+
+
+@pytest.fixture(scope="module")
+def diagnosis() -> Diagnosis:
+    return document.parse(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [(0, "< 1 %"), (0.004, "< 1 %"), (0.01, "1 %"), (0.5, "50 %"), (0.99, "99 %"), (0.995, "> 99 %"), (1, "> 99 %")],
+)
+def test_no_probability_is_shown_as_certain(probability: float, shown: str) -> None:
+    assert view.percent(probability) == shown
+
+
+@given(st.text(max_size=200), st.integers(5, 60))
+def test_a_shortened_name_fits_and_keeps_its_ends(name: str, width: int) -> None:
+    short = view.shortened(name, width)
+    assert len(short) <= max(width + 1, 1)
+    assert short[: width // 2] == name[: width // 2]
+    assert short == name or "…" in short
+
+
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [
+        ("queue.depth > 5", "queue.depth > 5"),
+        ("count(log.xid, code in [79])", "count(log.xid, code in [79])"),
+        ("count(a, b in [1, 2, 3, 4])", "count(a, b in [1, 2, 3, 4])"),
+        ("count(a, b in [1, 2, 3, 4, 5, 6])", "count(a, b in [1, 2, 3, … 3 more])"),
+        ("count(a, b not in [one two, c, d, e, f, g])", "count(a, b not in [one two, c, d, … 3 more])"),
+    ],
+)
+def test_long_lists_of_codes_are_cut(condition: str, shown: str) -> None:
+    assert view.listed(condition) == shown
+
+
+def _with(diagnosis: Diagnosis, *gaps: Gap) -> Diagnosis:
+    return msgspec.structs.replace(diagnosis, gaps=gaps)
+
+
+def test_gaps_that_say_the_same_share_a_line(diagnosis: Diagnosis) -> None:
+    made = _with(
+        diagnosis,
+        Gap("nvml", "gpu/0: no NVLink is up", subject="gpu/0"),
+        Gap("nvml", "gpu/1: no NVLink is up", subject="gpu/1"),
+        *(Gap("prometheus", f"page: not exported: m{n}", next_step="export it") for n in range(6)),
+        Gap("prometheus", "page: not exported: other", next_step="another hint"),
+        Gap("derived", "latency: 1 observed", subject="model/a"),
+    )
+    assert view.gap_lines(made, every=False) == (
+        "nvml: gpu/0, gpu/1: no NVLink is up",
+        "prometheus: page: not exported: m0; m1; m2; m3 and 2 more — export it",
+        "prometheus: page: not exported: other — another hint",
+        "model/a: latency: 1 observed",
+    )
+    assert "m0; m1; m2; m3; m4; m5 — export it" in view.gap_lines(made, every=True)[1]
+
+
+def test_every_gap_of_a_diagnosis_is_told(diagnosis: Diagnosis) -> None:
+    told = "\n".join(view.gap_lines(diagnosis, every=True))
+    for gap in diagnosis.gaps:
+        assert gap.reason.rpartition(": ")[2] in told
+        assert gap.next_step in told
+
+
+@given(st.text(max_size=80))
+def test_markdown_escapes_and_loses_nothing(text: str) -> None:
+    escaped = markdown.escape(text)
+    assert re.sub(r"\\(.)", r"\1", escaped) == text
+    for active in "`*_{}[]<>()#+!|~&@":
+        assert escaped.count(f"\\{active}") >= text.count(active)
