@@ -1,0 +1,197 @@
+"""One address in front of the replicas: every request under /v1/ goes to one of them.
+
+A request that could not be delivered at all goes to the next replica. One that was delivered and lost is answered
+503, never sent twice: the replica may have computed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from yarl import URL
+
+from latdoctor.lab.server.fleet import Fleet, Replica
+from latdoctor.lab.server.refusal import BadRequest, ClientGone, Refused, Unavailable
+from latdoctor.lab.server.router_metrics import CONTENT_TYPE, RouterMetrics
+
+MAX_BODY_BYTES = 64 * 1024  # as the replicas
+MAX_ANSWER_BYTES = 1 << 20
+# Replicas close an idle connection after 5 s; one that is about to be closed must not get a request.
+IDLE_SECONDS = 2.0
+CLIENT_CLOSED_REQUEST = 499  # nginx's word for it; nobody reads it
+
+# They belong to one connection and are not passed on (RFC 9110, 7.6.1); the length is computed anew.
+_OF_CONNECTION = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "host", "content-length", "date", "server", "expect"),
+    }
+)
+
+
+class Router:
+    """Passes requests on to the fleet's replicas; an asynchronous context that holds the connections to them."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._metrics = RouterMetrics(fleet)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            read_bufsize=MAX_ANSWER_BYTES,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/v1/{path:path}", self._pass_on, methods=["GET", "POST"]),
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._page),
+        ]
+
+    def app(self, *more: BaseRoute) -> Starlette:
+        """The ASGI application, with further routes such as the admin interface's."""
+        return Starlette(routes=[*self.routes(), *more])
+
+    async def _healthz(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _readyz(self, _: Request) -> Response:
+        standings = self._fleet.standings()
+        ready = sum(one.state == "ready" for one in standings)
+        states = {one.name: one.state for one in standings}
+        return JSONResponse({"ready": ready, "replicas": states}, status_code=200 if ready else 503)
+
+    async def _page(self, _: Request) -> Response:
+        return Response(self._metrics.page(), media_type=CONTENT_TYPE)
+
+    async def _pass_on(self, request: Request) -> Response:
+        arrived = time.monotonic()
+        try:
+            body = await _body(request)
+            return await self._unless_gone(request, body, arrived)
+        except Refused as refused:
+            self._metrics.unrouted(refused.reason)
+            return _refusal(refused)
+        except (ClientDisconnect, ClientGone):
+            self._metrics.unrouted("client-gone")
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+    async def _unless_gone(self, request: Request, body: bytes, arrived: float) -> Response:
+        """The answer; a client that goes away takes its request back, so that the replica need not compute it."""
+        asking = asyncio.create_task(self._ask(request, body, arrived))
+        going = asyncio.create_task(_gone(request))
+        try:
+            await asyncio.wait({asking, going}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return await asking
+            raise ClientGone
+        finally:
+            asking.cancel()
+            going.cancel()
+
+    async def _ask(self, request: Request, body: bytes, arrived: float) -> Response:
+        """Asks one replica after the other until one has taken the request."""
+        tried: frozenset[str] = frozenset()
+        while (replica := self._fleet.choose(but=tried)) is not None:
+            try:
+                with self._fleet.asked(replica):
+                    answer = await self._deliver(replica, request, body)
+            except aiohttp.ClientConnectorError:
+                self._fleet.unready(replica.name)  # until it answers the supervisor again
+                tried |= {replica.name}
+                continue
+            self._metrics.answered(replica.name, answer.status_code, time.monotonic() - arrived)
+            return answer
+        raise Unavailable("no-replica", "no replica can take the request now")
+
+    async def _deliver(self, replica: Replica, request: Request, body: bytes) -> Response:
+        if self._session is None:
+            raise Unavailable("starting", "the router is not started")
+        seconds = self._fleet.config.timeout_ms / 1000
+        url = replica.url + _target(request)
+        try:
+            async with self._session.request(
+                request.method,
+                URL(url, encoded=True),
+                data=body or None,
+                headers=_passed_on(request.headers),
+                timeout=aiohttp.ClientTimeout(total=seconds),
+                allow_redirects=False,
+            ) as answer:
+                content = await _content(answer)
+                headers = _passed_on(answer.headers) | {"x-replica": replica.name}
+                return Response(content, answer.status, headers)
+        except aiohttp.ClientConnectorError:
+            raise
+        except TimeoutError:
+            detail = f"replica {replica.name} did not answer within {seconds:g} s"
+            return _refusal(Refused(504, "replica-timeout", detail))
+        except aiohttp.ClientError:
+            detail = f"replica {replica.name} was lost while it had this request; it may be sent again"
+            return _refusal(Unavailable("replica-lost", detail))
+        except Refused as refused:
+            return _refusal(refused)
+
+
+def _target(request: Request) -> str:
+    """Path and query as the client wrote them: nothing is decoded, so `/v1/../admin` stays a path that nobody has."""
+    path: bytes = request.scope["raw_path"]
+    query: bytes = request.scope["query_string"]
+    try:
+        return (path + b"?" + query if query else path).decode("ascii")
+    except UnicodeDecodeError as error:
+        raise BadRequest(400, "malformed", "the path holds characters that must be percent-encoded") from error
+
+
+async def _body(request: Request) -> bytes:
+    """The request's body. Raises BadRequest above the limit, ClientDisconnect where the client goes away."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise BadRequest(413, "too-large", f"a body may have {MAX_BODY_BYTES} bytes", close=True)
+    return bytes(body)
+
+
+async def _content(answer: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    async for chunk in answer.content.iter_chunked(64 * 1024):
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            raise Refused(502, "answer-too-large", f"the replica's answer has over {MAX_ANSWER_BYTES} bytes")
+    return bytes(content)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+    lower = ((name.lower(), value) for name, value in headers.items())
+    return {name: value for name, value in lower if name not in _OF_CONNECTION}
+
+
+def _refusal(refused: Refused) -> Response:
+    return Response(refused.body, refused.status, refused.headers, media_type="application/json")

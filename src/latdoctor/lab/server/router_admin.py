@@ -1,0 +1,139 @@
+"""Turning the router's knobs while it runs, and replacing a replica: only from this machine, only with the token.
+
+`GET /admin/config` gives the configuration and its ETag; `PATCH /admin/config` takes some of its fields and wants that
+ETag in If-Match, so that nobody overwrites what somebody else has just changed. A weight of null takes the weight back
+to 1 (a merge patch, RFC 7396).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from latdoctor.errors import OperationError, UsageError
+from latdoctor.lab.server.fleet import Fleet, RouterConfig
+from latdoctor.lab.server.refusal import BadRequest, Refused
+from latdoctor.lab.server.replicas import Supervisor
+from latdoctor.text import clean
+
+Handler = Callable[[Request], Awaitable[Response]]
+MAX_PATCH_BYTES = 64 * 1024
+
+
+def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
+    """The admin interface. Without a token nobody is let in; without a supervisor nothing can be replaced."""
+
+    async def show(_: Request) -> Response:
+        return _config(fleet.config)
+
+    async def patch(request: Request) -> Response:
+        asked = _if_match(request)
+        changes = await _object(request)
+        # Nothing is awaited from here on: no other change can come between.
+        if asked != etag(fleet.config):
+            raise BadRequest(412, "changed", "the configuration has changed since; read it again")
+        try:
+            fleet.configure(patched(fleet.config, changes))
+        except UsageError as error:
+            raise BadRequest(422, "invalid", clean(str(error), 300)) from error
+        return _config(fleet.config)
+
+    async def replicas(_: Request) -> Response:
+        return _json(fleet.standings())
+
+    async def replace(request: Request) -> Response:
+        if supervisor is None:
+            raise BadRequest(409, "not-supervised", "this router does not start its replicas")
+        try:
+            await supervisor.replace(request.path_params["name"])
+        except UsageError as error:
+            raise BadRequest(404, "unknown-replica", clean(str(error), 300)) from error
+        except OperationError as error:
+            raise BadRequest(409, "no-process", clean(str(error), 300)) from error
+        return _json(fleet.standings())
+
+    return [
+        Route("/admin/config", _guarded(show, token), methods=["GET"]),
+        Route("/admin/config", _guarded(patch, token), methods=["PATCH"]),
+        Route("/admin/replicas", _guarded(replicas, token), methods=["GET"]),
+        Route("/admin/replicas/{name}/replace", _guarded(replace, token), methods=["POST"]),
+    ]
+
+
+def etag(config: RouterConfig) -> str:
+    """Equal configurations have equal tags."""
+    return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:16]
+
+
+def patched(config: RouterConfig, changes: dict[str, Any]) -> RouterConfig:
+    """`config` with some fields changed; weights are merged by replica. Raises UsageError."""
+    whole = msgspec.to_builtins(config)
+    weights = changes.get("weights", {})
+    if not isinstance(weights, dict):
+        raise UsageError("weights must be an object: replica → weight")
+    merged = {name: weight for name, weight in {**whole["weights"], **weights}.items() if weight is not None}
+    try:
+        return msgspec.convert({**whole, **changes, "weights": merged}, RouterConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the router's configuration is not valid: {error}") from error
+
+
+def _guarded(handler: Handler, token: str) -> Handler:
+    async def guarded(request: Request) -> Response:
+        try:
+            _let_in(request, token)
+            return await handler(request)
+        except Refused as refused:
+            return Response(refused.body, refused.status, refused.headers, media_type="application/json")
+
+    return guarded
+
+
+def _let_in(request: Request, token: str) -> None:
+    host = request.client.host if request.client else ""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise BadRequest(403, "not-local", "the admin interface answers this machine only")
+    if not token:
+        raise BadRequest(403, "no-token", "the router was started without an admin token")
+    given = request.headers.get("authorization", "")
+    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        raise BadRequest(401, "wrong-token", "the admin token is missing or wrong")
+
+
+def _if_match(request: Request) -> str:
+    given = request.headers.get("if-match")
+    if given is None:
+        raise BadRequest(428, "if-match-needed", "say which configuration you mean to change: If-Match with its ETag")
+    return given.strip().strip('"')
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_PATCH_BYTES:
+            raise BadRequest(413, "too-large", f"a body may have {MAX_PATCH_BYTES} bytes", close=True)
+    try:
+        return msgspec.json.decode(bytes(body), type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(400, "malformed", "the body is not a JSON object") from error
+
+
+def _config(config: RouterConfig) -> Response:
+    return _json(config, etag=f'"{etag(config)}"')
+
+
+def _json(value: Any, **headers: str) -> Response:
+    return Response(msgspec.json.encode(value), 200, headers, media_type="application/json")

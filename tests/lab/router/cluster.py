@@ -1,0 +1,104 @@
+"""A router in front of real stub processes, for one test."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from latdoctor.lab.listening import Listening
+from latdoctor.lab.server import router_admin
+from latdoctor.lab.server.fleet import Fleet, RouterConfig
+from latdoctor.lab.server.replicas import Command, Patience, Supervisor, free_ports
+from latdoctor.lab.server.router import Router
+
+DEADLINE = 30.0  # for a test that hangs; nothing is measured by it
+STUB = str(Path(__file__).with_name("stub_replica.py"))
+TOKEN = "secret"  # noqa: S105 (of a test)
+QUICK = Patience(probe_every=0.02, first_pause=0.01, start=20, drain=10)
+
+
+@dataclass
+class Cluster:
+    fleet: Fleet
+    supervisor: Supervisor
+    session: aiohttp.ClientSession  # to the router
+
+    async def echo(self, body: str = "", **options: Any) -> dict[str, Any]:
+        async with self.session.post("/v1/echo", data=body, **options) as answer:
+            assert answer.status == 200, await answer.text()
+            found: dict[str, Any] = await answer.json()
+            return found
+
+    async def ready(self, *names: str) -> None:
+        await self.fleet.until(lambda all_: {one.name for one in all_ if one.state == "ready"} >= {*names}, DEADLINE)
+
+    def pid(self, name: str) -> int:
+        return next(one.pid for one in self.fleet.standings() if one.name == name)
+
+    def state(self, name: str) -> str:
+        return self.fleet.known(name).state
+
+    async def turn(self, name: str, what: str) -> None:
+        """Tells the stub itself to be ready or unready."""
+        async with self.session.post(f"{self.fleet.known(name).url}/turn/{what}") as answer:
+            assert answer.status == 200
+
+    async def metrics(self) -> str:
+        async with self.session.get("/metrics") as answer:
+            assert answer.status == 200
+            return await answer.text()
+
+
+def commands(*names: str, mode: str = "", log: str = "") -> tuple[Command, ...]:
+    return tuple(
+        Command(
+            name,
+            (sys.executable, "-I", "-S", STUB, name, str(port), *mode.split()),
+            f"http://127.0.0.1:{port}",
+            log=log,
+        )
+        for name, port in zip(names, free_ports(len(names)), strict=True)
+    )
+
+
+@asynccontextmanager
+async def cluster(
+    *names: str, config: RouterConfig | None = None, patience: Patience = QUICK, token: str = TOKEN
+) -> AsyncIterator[Cluster]:
+    """Stub replicas of those names, all ready, behind a router."""
+    started = commands(*names)
+    fleet = Fleet({one.name: one.url for one in started}, config or RouterConfig(slow_start_ms=0))
+    supervisor = Supervisor(fleet, started, patience)
+    async with Router(fleet) as router:
+        listening = Listening(router.app(*router_admin.routes(fleet, supervisor, token)), drain_seconds=1)
+        await listening.start()
+        await supervisor.start()
+        try:
+            async with aiohttp.ClientSession(listening.url) as session:
+                found = Cluster(fleet, supervisor, session)
+                await found.ready(*names)
+                yield found
+        finally:
+            await listening.stop()
+            await supervisor.stop()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(DEADLINE):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Lets the loop turn until it is so; the test's deadline bounds it."""
+    while not holds():
+        await asyncio.sleep(0)

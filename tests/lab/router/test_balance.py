@@ -1,0 +1,101 @@
+"""The laws of the balancing policies."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latdoctor.lab.server.balance import LEAST_SHARE, POLICIES, Candidate, build, eased
+
+
+def candidates(*weights: float, ready_for: float = 1e9) -> list[Candidate]:
+    return [Candidate(f"r{number}", weight, 0, ready_for) for number, weight in enumerate(weights)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nobody_is_chosen_among_none(policy: str) -> None:
+    assert build(policy, 0).choose([]) is None  # type: ignore[arg-type]  # a text in the parameters
+
+
+@given(count=st.integers(1, 8), rounds=st.integers(1, 5))
+def test_in_turn_everybody_gets_the_same(count: int, rounds: int) -> None:
+    balancer = build("round-robin", 0)
+    among = candidates(*range(count))  # weights do not count
+    for _ in range(rounds):
+        assert sorted(str(balancer.choose(among)) for _ in range(count)) == [f"r{number}" for number in range(count)]
+
+
+@given(weights=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any))
+def test_by_weight_each_gets_exactly_its_share_in_every_cycle(weights: list[int]) -> None:
+    balancer = build("weighted", 0)
+    among = candidates(*weights)
+    for _ in range(3):
+        chosen = Counter(balancer.choose(among) for _ in range(sum(weights)))
+        assert [chosen[one.name] for one in among] == weights
+
+
+def test_by_weight_the_heavy_one_is_spread_and_not_bunched() -> None:
+    balancer = build("weighted", 0)
+    among = candidates(5, 1, 1)
+    assert [balancer.choose(among) for _ in range(7)] == ["r0", "r0", "r1", "r0", "r2", "r0", "r0"]
+
+
+@given(
+    loads=st.lists(st.tuples(st.integers(0, 50), st.floats(0, 10)), min_size=1, max_size=8),
+    asked=st.integers(1, 5),
+)
+def test_the_least_loaded_for_its_weight_is_chosen(loads: list[tuple[int, float]], asked: int) -> None:
+    balancer = build("least-loaded", 0)
+    among = [Candidate(f"r{n}", weight, in_flight, 1e9) for n, (in_flight, weight) in enumerate(loads)]
+    able = {one.name: (one.in_flight + 1) / one.weight for one in among if one.weight > 0}
+    for _ in range(asked):
+        chosen = balancer.choose(among)
+        assert (chosen is None) if not able else able[str(chosen)] == min(able.values())
+
+
+@given(in_flight=st.lists(st.integers(0, 50), min_size=1, max_size=8))
+def test_with_equal_weights_nobody_has_fewer_in_flight_than_the_chosen(in_flight: list[int]) -> None:
+    among = [Candidate(f"r{n}", 1, load, 1e9) for n, load in enumerate(in_flight)]
+    chosen = build("least-loaded", 0).choose(among)
+    assert next(one.in_flight for one in among if one.name == chosen) == min(in_flight)
+
+
+def test_equally_loaded_ones_are_asked_in_turn() -> None:
+    balancer = build("least-loaded", 0)
+    chosen = Counter(balancer.choose(candidates(1, 1, 1)) for _ in range(9))
+    assert set(chosen.values()) == {3}
+
+
+@given(weight=st.floats(0, 100), times=st.lists(st.floats(0, 100), min_size=2, max_size=6), slow=st.floats(0, 60))
+def test_the_weight_of_a_cold_one_only_rises_to_its_full_value(weight: float, times: list[float], slow: float) -> None:
+    found = [eased(weight, moment, slow) for moment in sorted(times)]
+    assert found == sorted(found)
+    assert all(LEAST_SHARE * weight <= one <= weight for one in found)
+    assert eased(weight, slow, slow) == weight
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "weighted"])
+@pytest.mark.parametrize(("ready_for", "share"), [(0, 1 / 11), (5, 1 / 3), (10, 1 / 2), (1000, 1 / 2)])
+def test_a_cold_replica_is_eased_in(policy: str, ready_for: float, share: float) -> None:
+    balancer = build(policy, 10)  # type: ignore[arg-type]  # a text in the parameters
+    among = [Candidate("warm", 1, 0, 1e9), Candidate("cold", 1, 0, ready_for)]
+    chosen = Counter(balancer.choose(among) for _ in range(660))
+    assert chosen["cold"] == pytest.approx(660 * share, abs=1)
+
+
+def test_a_cold_replica_is_held_to_fewer_in_flight() -> None:
+    balancer = build("least-loaded", 10)
+    cold = Candidate("cold", 1, 1, 2)  # a fifth of its weight: two in flight of it are as ten of another
+    assert balancer.choose([cold, Candidate("warm", 1, 8, 1e9)]) == "warm"
+    assert balancer.choose([cold, Candidate("warm", 1, 10, 1e9)]) == "cold"
+
+
+def test_who_comes_back_is_not_flooded_with_what_it_missed() -> None:
+    balancer = build("round-robin", 0)
+    both = candidates(1, 1)
+    for _ in range(101):
+        balancer.choose(both[:1])
+    assert Counter(balancer.choose(both) for _ in range(10)) == {"r0": 5, "r1": 5}

@@ -1,0 +1,118 @@
+"""How the replicas stand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from latdoctor.errors import OperationError, UsageError
+from latdoctor.lab.server.fleet import Fleet, RouterConfig
+
+URLS = {"a": "http://127.0.0.1:1/", "b": "http://127.0.0.1:2"}
+
+
+class Time:
+    def __init__(self) -> None:
+        self.seconds = 50.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_only_ready_ones_are_chosen() -> None:
+    fleet = Fleet(URLS, RouterConfig(slow_start_ms=0))
+    assert fleet.choose() is None
+    fleet.ready("a")
+    assert [fleet.choose(), fleet.choose(but=frozenset({"a"}))] == [fleet.known("a"), None]
+    for turn in (fleet.unready, fleet.drain, fleet.lost):
+        turn("a")
+        assert fleet.choose() is None
+
+
+def test_what_is_in_flight_is_counted_whatever_happens() -> None:
+    fleet = Fleet(URLS)
+    fleet.ready("a")
+    replica = fleet.known("a")
+    with pytest.raises(ZeroDivisionError), fleet.asked(replica), fleet.asked(replica):  # noqa: PT012
+        assert fleet.standings()[0].in_flight == 2
+        _ = 1 / 0
+    assert fleet.standings()[0].in_flight == 0
+
+
+def test_easing_in_begins_anew_after_an_absence_and_only_then() -> None:
+    time = Time()
+    fleet = Fleet(URLS, RouterConfig(policy="weighted", weights={"a": 4}, slow_start_ms=10_000), now=time)
+    fleet.ready("a")
+    time.seconds += 5
+    fleet.ready("a")  # every probe says so
+    assert (fleet.standings()[0].weight, fleet.standings()[0].eased_weight) == (4, 2)
+    fleet.lost("a")
+    assert fleet.standings()[0].eased_weight == 0
+    fleet.started("a", 17)
+    time.seconds += 60
+    fleet.ready("a")
+    assert fleet.standings()[0].eased_weight == pytest.approx(0.4)
+
+
+def test_a_drained_one_stays_so_and_is_no_loss() -> None:
+    fleet = Fleet(URLS)
+    fleet.ready("a")
+    fleet.drain("a")
+    fleet.ready("a")
+    assert fleet.known("a").state == "draining"
+    fleet.lost("a")
+    assert fleet.known("a").losses == 0
+    fleet.started("a", 18)
+    fleet.lost("a")
+    assert fleet.known("a").losses == 1
+
+
+def test_a_configuration_counts_from_the_next_request() -> None:
+    fleet = Fleet(URLS, RouterConfig(policy="weighted", slow_start_ms=0))
+    fleet.ready("a")
+    fleet.ready("b")
+    fleet.configure(RouterConfig(policy="weighted", weights={"a": 0}, slow_start_ms=0))
+    assert {one.name for _ in range(10) if (one := fleet.choose())} == {"b"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        RouterConfig(policy="best"),  # type: ignore[arg-type]  # wrong on purpose
+        RouterConfig(weights={"a": -1}),
+        RouterConfig(weights={"a": float("nan")}),
+        RouterConfig(weights={"z": 1}),
+        RouterConfig(slow_start_ms=-1),
+        RouterConfig(timeout_ms=0),
+    ],
+    ids=str,
+)
+def test_a_bad_configuration_is_refused_and_the_old_one_stays(wrong: RouterConfig) -> None:
+    fleet = Fleet(URLS)
+    before = fleet.config
+    with pytest.raises(UsageError):
+        fleet.configure(wrong)
+    assert fleet.config is before
+    with pytest.raises(UsageError):
+        Fleet(URLS, wrong)
+
+
+def test_waiting_for_a_state_ends_with_it_or_says_how_things_stand() -> None:
+    async def test() -> None:
+        fleet = Fleet(URLS)
+        waiting = asyncio.create_task(fleet.until(lambda all_: all_[0].state == "ready", 10))
+        await asyncio.sleep(0)
+        fleet.ready("a")
+        await waiting
+        with pytest.raises(OperationError, match="a is ready, b is starting"):
+            await fleet.until(lambda all_: all_[1].state == "ready", 0.001)
+
+    asyncio.run(test())
+
+
+def test_names_are_known_or_refused() -> None:
+    with pytest.raises(UsageError, match="one of a, b"):
+        Fleet(URLS).known("c")
+    with pytest.raises(UsageError, match="at least one"):
+        Fleet({})
