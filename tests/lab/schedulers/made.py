@@ -15,14 +15,14 @@ BATCHINGS = st.builds(
     Batching,
     scheduler=st.sampled_from(sorted(SCHEDULERS)),
     max_batch_requests=st.integers(1, 6),
-    max_batch_tokens=st.sampled_from([16, 64, 400, 1024]),
+    max_batch_tokens=st.sampled_from([16, 64, 400, 4096]),
     max_waste=st.sampled_from([0, 0.1, 0.3, 1]),
     age_ms=st.sampled_from([0, 50, 250, 600_000]),
     max_wait_ms=st.sampled_from([0, 10, 300]),
     adaptive_wait=st.booleans(),
     long_seconds=st.sampled_from([0.2, 15.0]),
     total_seconds=st.sampled_from([0.5, 20.0]),
-    buckets=st.sampled_from([(64, 128, 256, 384, 512), (512, 4)]),
+    buckets=st.sampled_from([(64, 128, 256, 384, 512), (300, 4)]),
     size_by_complexity=st.booleans(),
 )
 

@@ -101,6 +101,15 @@ def test_the_wait_is_what_runs_and_what_waits() -> None:
     assert model.predicted_wait(5.01, []) == 0
 
 
+def test_a_queue_needs_as_many_calls_as_its_batches() -> None:
+    model = CostModel()
+    for size in (8, 8, 4) * 20:
+        model.observe(batch(*[10] * size), 0.1 + 1e-6 * size)
+    model.observe(batch(10), 0.1)
+    wait = model.predicted_wait(0.0, works(*[10] * 120))
+    assert wait == pytest.approx(0.1 * 120 / 6, rel=0.2)
+
+
 def test_an_abandoned_batch_teaches_nothing() -> None:
     model = CostModel()
     model.started(batch(40), 0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from latdoctor.lab.server.config import Batching, SchedulerName
@@ -41,6 +43,7 @@ def taken(scheduler: Scheduler, now: float = 0.0) -> list[tuple[str, list[int]]]
         ("length-buckets", {}, [64, 300, 10, 65], [("bucket", [0, 2]), ("bucket", [1]), ("idle", [3])]),
         ("length-buckets", {"max_batch_tokens": 128}, [10, 64, 64], [("tokens", [0, 1]), ("idle", [2])]),
         ("length-buckets", {}, [900, 513], [("tokens", [0]), ("tokens", [1])]),  # one bucket beyond the last bound
+        ("length-buckets", {"buckets": (300, 4)}, [5, 400], [("bucket", [0]), ("idle", [1])]),
         ("token-budget", {}, [300, 40, 50], [("waste", [1, 2]), ("idle", [0])]),
         ("token-budget", {"max_batch_tokens": 100}, [50, 40, 50], [("tokens", [1, 0]), ("idle", [2])]),
         ("token-budget", {"max_batch_requests": 2}, [50, 40, 50], [("full", [1, 0]), ("idle", [2])]),
@@ -51,7 +54,7 @@ def taken(scheduler: Scheduler, now: float = 0.0) -> list[tuple[str, list[int]]]
 )
 def test_what_a_rule_takes(
     name: SchedulerName,
-    settings: dict[str, int],
+    settings: dict[str, Any],
     lengths: list[int],
     expected: list[tuple[str, list[int]]],
 ) -> None:
@@ -97,6 +100,20 @@ def test_who_waited_for_a_busy_worker_was_not_kept_by_the_timer() -> None:
     assert taken(filled(build(Batching(max_wait_ms=10)), 40), now=5.0) == [("idle", [0])]
 
 
+def test_the_timer_of_one_batch_says_nothing_about_the_next() -> None:
+    scheduler = filled(build(Batching(max_wait_ms=10)), 40)
+    assert scheduler.take(0.0) is None
+    released = [scheduler.take(0.01)]
+    scheduler.add(Work(1, 40, 0.02))
+    released.append(scheduler.take(5.0))  # the worker was busy until then
+    scheduler.add(Work(2, 40, 6.0))
+    assert scheduler.take(6.0) is None
+    scheduler.drop(frozenset({2}))
+    scheduler.add(Work(3, 40, 7.0))
+    released.append(scheduler.take(9.0))
+    assert [batch.reason for batch in released if batch] == ["timeout", "idle", "idle"]
+
+
 def test_a_full_batch_does_not_wait() -> None:
     assert taken(filled(build(Batching(max_wait_ms=100, max_batch_requests=2)), 40, 41)) == [("full", [0, 1])]
 
@@ -138,6 +155,13 @@ def test_without_a_timer_a_request_is_due_only_once_an_arrival_came_after_the_wa
     assert taken(scheduler, now=9.0) == [("arrival", [0, 1])]
 
 
+def test_without_a_timer_who_is_added_late_leaves_with_those_that_came_after() -> None:
+    scheduler = build(Batching(scheduler="no-timer"))
+    for work in (Work(0, 9, 1.0), Work(1, 9, 2.0), Work(2, 9, 0.5)):
+        scheduler.add(work)
+    assert taken(scheduler, now=2.0) == [("arrival", [2, 0])]
+
+
 def sum_of_latencies(model: CostModel, size: int, longest: int, gap: float) -> tuple[float, float]:
     """Of `size` requests that wait and one that comes after `gap`: released now, and held for it."""
     assert model.cost is not None
@@ -148,12 +172,13 @@ def sum_of_latencies(model: CostModel, size: int, longest: int, gap: float) -> t
 @pytest.mark.parametrize("fixed", [0.001, 0.01, 0.1])
 @pytest.mark.parametrize("gap", [0.0005, 0.002, 0.004, 0.012, 0.05])
 @pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("another", [0.0001, 0.003])
 def test_an_adaptive_wait_waits_exactly_where_it_lowers_the_sum_of_the_latencies(
-    fixed: float, gap: float, size: int
+    fixed: float, gap: float, size: int, another: float
 ) -> None:
     model = CostModel()
     for shape in (1, 2, 4, 8) * 10:
-        model.observe(batch(*[20] * shape), fixed + 0.0001 * shape)
+        model.observe(batch(*[20] * shape), fixed + another * shape)
     scheduler = build(Batching(max_wait_ms=600_000, adaptive_wait=True), model)
     for work in [Work(100 + i, 20, i * gap) for i in range(20)]:  # teaches the gap
         scheduler.add(work)

@@ -66,10 +66,10 @@ class Rule(ABC):
 
     def drop(self, ids: frozenset[int]) -> None:
         self._waiting.remove(ids)
+        self._held = self._held and bool(self._waiting)
 
     def take(self, now: float) -> Batch | None:
         if not self._waiting:
-            self._held = False
             return None
         choice = self._choose(now)
         if not choice.closed and now < self._hold_until(choice):

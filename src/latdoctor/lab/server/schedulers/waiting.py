@@ -54,6 +54,17 @@ class Waiting:
         """All of them, the oldest first."""
         return [work for _, _, work in self._by_arrival]
 
+    @property
+    def last_key(self) -> tuple[float, int]:
+        """Of the newest: its arrival and its number."""
+        arrived, number, _ = self._by_arrival[-1]
+        return arrived, number
+
+    def up_to(self, key: tuple[float, int]) -> list[Work]:
+        """Those that are no newer than the request with this key, the oldest first."""
+        end = bisect_left(self._by_arrival, (key[0], key[1] + 1))
+        return [work for _, _, work in self._by_arrival[:end]]
+
     def place(self, work: Work) -> int:
         """Where a waiting request stands in the order of length, from 0."""
         return bisect_left(self._by_length, (work.tokens, *self._entries[work.id]))
