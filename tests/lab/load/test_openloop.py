@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from latdoctor.lab.load.arrivals import Constant, Poisson
 from latdoctor.lab.load.ending import Outcome, Reply, ending_of, retry_delay
+from latdoctor.lab.load.histogram import quantile
 from latdoctor.lab.load.mix import Mix
-from latdoctor.lab.load.openloop import OpenLoop, quantile
+from latdoctor.lab.load.openloop import OpenLoop
 from latdoctor.lab.load.plan import LoadPlan, Phase, RetryPolicy
 from latdoctor.lab.load.result import Counts, merge, series_csv, total
 from latdoctor.lab.load.saturate import Saturation, saturation
 from latdoctor.lab.load.schedule import digest, schedule
 from latdoctor.lab.load.summarise import Ran, summarise
-from tests.lab.load.virtual import OneWorker, Scripted, played, virtually
+from tests.lab.load.virtual import OneWorker, Scripted, StallsHere, played, virtually
 
 
 def plan_of(rate: float, seconds: float, **others: object) -> LoadPlan:
@@ -34,7 +35,8 @@ def test_a_frozen_server_shows_in_an_open_loop_and_hides_in_a_closed_one() -> No
     assert result.total.counts.good < 0.9 * result.total.counts.requests
 
     async def closed(clock: Callable[[], float]) -> list[float]:
-        server, took = OneWorker(0.01, (5.0, 8.0)), []
+        server = OneWorker(0.01, (5.0, 8.0))
+        took: list[float] = []
         while clock() < 20:
             begin = clock()
             await server.send(b"", "", 0)
@@ -43,6 +45,14 @@ def test_a_frozen_server_shows_in_an_open_loop_and_hides_in_a_closed_one() -> No
 
     hidden = quantile(virtually(closed), 0.99)
     assert hidden == pytest.approx(0.01, rel=0.01)
+
+
+def test_a_stall_of_the_generator_is_in_the_latencies_and_spoils_the_run() -> None:
+    result = played(plan_of(10, 10), StallsHere(2.0))
+    assert result.generator.late_max == pytest.approx(1.9)
+    assert result.total.longest == pytest.approx(2.0, rel=1e-3)
+    assert sum(row.counts.requests for row in result.series if (row.p50 or 0) > 0.4) == 20
+    assert len(result.spoiled) == 1
 
 
 def test_each_second_tells_when_the_server_was_frozen() -> None:
@@ -160,7 +170,7 @@ def test_goodput_counts_what_came_within_the_slo() -> None:
 ENDINGS = ("answered", "refused", "rejected", "failed", "timed_out", "not_sent")
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data(), rate=st.integers(1, 30))
 def test_seconds_phases_and_kinds_sum_to_the_totals(data: st.DataObject, rate: int) -> None:
     phases = (Phase("a", 3.5, Poisson(rate), Mix(malformed_share=0.2)), Phase("b", 2, Constant(rate)))
@@ -233,9 +243,10 @@ def test_progress_tells_of_now() -> None:
     plan = plan_of(10, 10)
     planned = schedule(plan)
 
-    async def watched(clock: Callable[[], float]) -> list[tuple[float, int, float, float | None]]:
+    async def watched(clock: Callable[[], float]) -> list[tuple[int, int, float, float | None]]:
         run = OpenLoop(plan, planned, OneWorker(0.01, (4.0, 7.0)), clock)
-        running, seen = asyncio.create_task(run.run()), []
+        running = asyncio.create_task(run.run())
+        seen: list[tuple[int, int, float, float | None]] = []
         for _ in range(9):
             await asyncio.sleep(1.0)
             told = run.progress()

@@ -34,6 +34,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def stall(self, seconds: float) -> None:
+        """Time goes by while nothing runs."""
+        self._jumping.now += seconds
+
 
 def virtually(start: Callable[[Callable[[], float]], Coroutine[Any, Any, T]]) -> T:
     """Runs `start(clock)` in virtual time."""
@@ -58,6 +62,20 @@ class OneWorker:
         return Reply("200")
 
 
+class StallsHere:
+    """Answers at once, but the first request stalls the generator itself (its whole loop) for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def send(self, content: bytes, request_id: str, attempt: int) -> Reply:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.stall(self._seconds)
+        self._seconds = 0.0
+        return Reply("200")
+
+
 class Scripted:
     """Answers the n-th attempt of each request with the n-th status, and with the last one from then on."""
 
@@ -72,7 +90,7 @@ class Scripted:
         return Reply(status, self._retry_after)
 
 
-def played(plan: LoadPlan, server: OneWorker | Scripted) -> LoadResult:
+def played(plan: LoadPlan, server: OneWorker | Scripted | StallsHere) -> LoadResult:
     """The result of `plan` against `server`, in virtual time."""
     planned = schedule(plan)
 

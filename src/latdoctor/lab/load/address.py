@@ -22,9 +22,9 @@ def check_address(address: str, *, remote: bool) -> None:
     except ValueError as error:
         raise UsageError(f"{address!r} is no address ({error})") from error
     if parts.scheme != "http" or not host:
-        raise UsageError(f"{address!r} is no http address", next_step="such as http://127.0.0.1:8000")
+        raise UsageError(f"{address!r} is no http address", next_step="such as http://127.0.0.1:8080")
     if not remote and not _is_loopback(host):
-        raise UsageError(f"{host} is not this machine", next_step="add --remote if its owner agrees to the load")
+        raise UsageError(f"{host} is not this machine", next_step="add --allow-remote if its owner agrees to the load")
     try:
         socket.create_connection((host, port), timeout=_CONNECT_S).close()
     except OSError as error:

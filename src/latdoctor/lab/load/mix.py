@@ -8,9 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-FRAMES_PER_SECOND = 25  # of audio; one frame is one token to the server
+from latdoctor.lab.server.work import FRAMES_PER_SECOND
+
 MALFORMED = "malformed"
-KINDS = ("short-text", "long-text", "short-audio", "long-audio", MALFORMED)
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Length = Annotated[int, Meta(ge=1, le=100_000)]  # tokens

@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from latdoctor.lab.load.ending import TIMEOUT, Outcome, Reply, ending_of, retry_delay
+from latdoctor.lab.load.histogram import quantile
 from latdoctor.lab.load.mix import body
 from latdoctor.lab.load.plan import LoadPlan
 from latdoctor.lab.load.schedule import Planned, generator
@@ -137,11 +138,3 @@ class OpenLoop:
             p50=quantile(recent, 0.5),
             p99=quantile(recent, 0.99),
         )
-
-
-def quantile(ordered: list[float], share: float) -> float | None:
-    """The smallest value that `share` of all do not exceed (nearest rank); None of nothing."""
-    if not ordered:
-        return None
-    rank = -(-len(ordered) * share // 1)  # rounded up
-    return ordered[max(0, min(len(ordered), int(rank)) - 1)]

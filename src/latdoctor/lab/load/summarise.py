@@ -10,9 +10,8 @@ from typing import TypeVar
 from msgspec import Struct
 
 from latdoctor.lab.load.ending import Outcome
-from latdoctor.lab.load.histogram import Latencies
+from latdoctor.lab.load.histogram import Latencies, quantile
 from latdoctor.lab.load.mix import MALFORMED
-from latdoctor.lab.load.openloop import quantile
 from latdoctor.lab.load.plan import LoadPlan
 from latdoctor.lab.load.result import Counts, Generator, LoadResult, PhaseResult, Second, Summary, summary
 from latdoctor.lab.load.schedule import Planned, digest
