@@ -57,6 +57,7 @@ class Memory(Struct, frozen=True, forbid_unknown_fields=True):
     glibc: Annotated[Literal["default", "pooled", "returning"], Meta(extra=_LIVE)] = "pooled"
     pool_mib: Annotated[int, Meta(ge=1, le=4096, extra=_RESTART)] = 64
     segment_mib: Annotated[int, Meta(ge=1, le=1024, extra=_RESTART)] = 2
+    limit_mib: Annotated[int, Meta(ge=1, le=65_536, extra=_LIVE)] = 4096  # what the arena may hold at most
     long_share: Annotated[float, Meta(ge=0, le=0.9, extra=_RESTART)] = 0.2
     compaction_ms: Milliseconds = 0  # 0: never
     reuse_buffers: LiveFlag = True
@@ -120,15 +121,18 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
 
 
-def patched(config: ServerConfig, patch: Mapping[str, Any]) -> ServerConfig:
-    """`config` with `{group: {knob: value}}` put in. Raises UsageError for an unknown knob or a bad value."""
+def patched(config: ServerConfig, patch: Mapping[str, Any], *, strict: bool = True) -> ServerConfig:
+    """`config` with `{group: {knob: value}}` put in. Raises UsageError for an unknown knob or a bad value.
+
+    Without `strict` a text may stand for a number or a flag, as in what people write.
+    """
     whole = msgspec.to_builtins(config)
     for group, knobs in patch.items():
         if group not in whole or not isinstance(knobs, Mapping):
             raise UsageError(f"there is no group of knobs {group!r}", next_step=f"one of {', '.join(whole)}")
         whole[group] = {**whole[group], **knobs}
     try:
-        return msgspec.convert(whole, ServerConfig)
+        return msgspec.convert(whole, ServerConfig, strict=strict)
     except msgspec.ValidationError as error:
         raise UsageError(f"the configuration is not valid: {error}") from error
 

@@ -1,0 +1,217 @@
+"""An allocator of our own over real memory segments: what CUDA's caching allocator is, on a machine without a GPU.
+
+A pool is reserved (and touched) at the start as one segment, with a share kept for long inputs; what does not fit there
+goes into further segments of `segment_mib`, up to `limit_mib`. At the limit, segments that are wholly free are given
+back and the request is tried once more, as CUDA's allocator does. Compaction copies everything that is held into fresh
+segments and gives the old ones back; its cost grows with the pool, and nobody allocates meanwhile.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Sequence
+from math import prod
+
+import torch
+
+from latdoctor.errors import UsageError
+from latdoctor.lab.server.config import Memory
+from latdoctor.lab.server.memory.blocks import Block, Layout, Segment, rounded
+from latdoctor.lab.server.memory.pool import MIB, Clock, Lease, MemoryStats, OutOfMemory, Pool, Shape
+
+
+class ArenaLease:
+    """A buffer of the arena; between uses a compaction may move it."""
+
+    def __init__(self, pool: ArenaPool, block: Block, shape: Shape, dtype: torch.dtype) -> None:
+        self._pool = pool
+        self._shape = shape
+        self._dtype = dtype
+        self.block: Block | None = block
+        self.uses = 0
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        if self.block is None:
+            raise ValueError("the buffer was released")
+        size = prod(self._shape) * self._dtype.itemsize
+        return self._pool.bytes_of(self.block, size).view(self._dtype).view(self._shape)
+
+    def release(self) -> None:
+        self._pool.give_back(self)
+
+    def __enter__(self) -> torch.Tensor:
+        with self._pool.guard:
+            tensor = self.tensor
+            self.uses += 1
+            return tensor
+
+    def __exit__(self, *raised: object) -> None:
+        with self._pool.guard:
+            self.uses -= 1
+
+
+class ArenaPool(Pool):
+    """Buffers cut from real `mmap` segments."""
+
+    backend = "arena"
+
+    def __init__(self, config: Memory, clock: Clock = time.monotonic) -> None:
+        super().__init__(config, clock)
+        if config.pool_mib > config.limit_mib:
+            raise UsageError(
+                f"the pool ({config.pool_mib} MiB) is larger than the arena may become ({config.limit_mib} MiB)",
+                next_step="raise memory.limit_mib or lower memory.pool_mib",
+            )
+        self.guard = self._lock
+        self._layout = Layout()
+        self._memory: dict[int, torch.Tensor] = {}
+        self._leases: dict[Block, ArenaLease] = {}
+        self._maps = 0
+        self._unmaps = 0
+        self._retries = 0
+        self._pool_segment: Segment | None = None
+        self._reserve()
+
+    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
+        size = rounded(prod(shape) * dtype.itemsize)
+        block = self._layout.take(size, long=long) if self._config.reuse_buffers else None
+        if block is None:
+            block = self._layout.take_from(self._grown(size), size)
+        lease = ArenaLease(self, block, shape, dtype)
+        self._leases[block] = lease
+        return lease
+
+    def give_back(self, lease: ArenaLease) -> None:
+        """Frees the block of `lease`. Raises ValueError if that was done before, or while it is in use."""
+        with self._lock:
+            if lease.block is None or lease.uses:
+                raise ValueError("the buffer was released before" if lease.block is None else "the buffer is in use")
+            segment = lease.block.segment
+            del self._leases[lease.block]
+            self._layout.give(lease.block)
+            lease.block = None
+            if not self._config.reuse_buffers and segment.empty and segment is not self._pool_segment:
+                self._unmap(segment)
+
+    def bytes_of(self, block: Block, size: int) -> torch.Tensor:
+        return self._memory[block.segment.id].narrow(0, block.offset, size)
+
+    def set_live(self, config: Memory) -> None:
+        with self._lock:
+            super().set_live(config)
+            if self._layout.reserved > config.limit_mib * MIB:
+                self._trim()
+
+    def close(self) -> None:
+        with self._lock:
+            self._trim()
+
+    def stats(self) -> MemoryStats:
+        with self._lock:
+            layout = self._layout
+            free = layout.free_bytes
+            return MemoryStats(
+                backend=self.backend,
+                reserved_bytes=layout.reserved,
+                allocated_bytes=layout.allocated,
+                inactive_split_bytes=layout.inactive_split,
+                largest_free_bytes=layout.largest_free,
+                fragmentation_ratio=1 - layout.largest_free / free if free else 0.0,
+                inactive_ratio=layout.inactive_split / layout.reserved if layout.reserved else 0.0,
+                segments=len(layout.segments),
+                device_alloc_total=self._maps,
+                device_free_total=self._unmaps,
+                alloc_total=self._allocs,
+                alloc_retries_total=self._retries,
+                alloc_oom_total=self._ooms,
+                alloc_seconds_total=self._alloc_seconds,
+                page_faults_total=self._faults,
+                compactions_total=self._compactions,
+                compaction_seconds_total=self._compaction_seconds,
+            )
+
+    def _compact(self) -> None:
+        in_use = {block.segment.id for block, lease in self._leases.items() if lease.uses}
+        old = [segment for segment in self._layout.segments if segment.id not in in_use]
+        for segment in old:
+            self._layout.shut(segment)
+        if self._pool_segment in old:
+            self._reserve()
+        try:
+            self._move([block for block in self._layout.used() if block.segment in old])
+        finally:
+            for segment in old:
+                if segment.empty:
+                    self._unmap(segment)
+                else:  # memory ran out on the way: what could not move stays where it is
+                    self._layout.open(segment)
+
+    def _move(self, blocks: Sequence[Block]) -> None:
+        """Copies into open segments, large ones first, so that the small ones fill the holes."""
+        for block in sorted(blocks, key=lambda block: -block.size):
+            to = self._layout.take(block.size, long=block.long)
+            if to is None:
+                try:
+                    # The old and the new are both held for a moment, so the limit does not count here.
+                    to = self._layout.take_from(self._map(self._segment_size(block.size)), block.size)
+                except OSError:
+                    return
+            self.bytes_of(to, block.size).copy_(self.bytes_of(block, block.size))
+            lease = self._leases[to] = self._leases.pop(block)
+            lease.block = to
+            self._layout.give(block)
+
+    def _reserve(self) -> None:
+        """The pool, touched page by page so that no request pays for its first use. Raises OutOfMemory."""
+        size = self._config.pool_mib * MIB
+        try:
+            self._pool_segment = self._map(size, rounded(int(size * self._config.long_share)))
+        except OSError as error:
+            raise OutOfMemory(f"the pool of {self._config.pool_mib} MiB cannot be had: {error.strerror}") from error
+        self._memory[self._pool_segment.id][:: mmap.PAGESIZE].zero_()
+
+    def _grown(self, size: int) -> Segment:
+        """A new segment for `size` bytes; at the limit, after giving back what is free. Raises OutOfMemory."""
+        wanted = self._segment_size(size)
+        for again in (False, True):
+            if self._layout.reserved + wanted <= self._config.limit_mib * MIB:
+                try:
+                    return self._map(wanted)
+                except OSError:
+                    pass  # the kernel has none: the same as our own limit
+            if not again:
+                self._retries += 1
+                self._trim()
+        raise OutOfMemory(
+            f"no room for a buffer of {size} bytes: {self._layout.allocated} are in use, "
+            f"{self._layout.reserved} reserved, {self._config.limit_mib} MiB allowed",
+            next_step="raise memory.limit_mib, or send smaller batches",
+        )
+
+    def _segment_size(self, size: int) -> int:
+        if not self._config.reuse_buffers:
+            return rounded(size, mmap.PAGESIZE)
+        return rounded(size, self._config.segment_mib * MIB)
+
+    def _trim(self) -> None:
+        for segment in self._layout.segments:
+            if segment.empty:
+                self._unmap(segment)
+
+    def _map(self, size: int, long_bytes: int = 0) -> Segment:
+        """A segment of real memory, pages untouched. Raises OSError."""
+        memory = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8)
+        segment = self._layout.add(size, long_bytes)
+        self._memory[segment.id] = memory
+        self._maps += 1
+        return segment
+
+    def _unmap(self, segment: Segment) -> None:
+        """Drops a segment; the kernel has it back as soon as no tensor looks into it any more."""
+        self._layout.remove(segment)
+        del self._memory[segment.id]
+        if segment is self._pool_segment:
+            self._pool_segment = None
+        self._unmaps += 1

@@ -1,0 +1,9 @@
+"""The intent model. Loads torch: only the server's process imports this."""
+
+from __future__ import annotations
+
+from latdoctor.lab.server.model.encoder import FRAME_WIDTH, POSITIONS, VOCABULARY
+from latdoctor.lab.server.model.intent import Answers, Input, IntentModel
+from latdoctor.lab.server.model.intents import INTENTS
+
+__all__ = ["FRAME_WIDTH", "INTENTS", "POSITIONS", "VOCABULARY", "Answers", "Input", "IntentModel"]

@@ -1,0 +1,126 @@
+"""The network: a small pre-norm transformer encoder over tokens or audio frames, and a classifier.
+
+Shape of the measured reference: 4 layers, width 256, 4 heads, inner width 1024, 8192 tokens, 512 positions (5.5 million
+parameters). Weights are drawn from the version's own seed, so a version is the same network on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+VOCABULARY = 8192
+POSITIONS = 512
+FRAME_WIDTH = 80  # features of one audio frame
+HEADS = 4
+
+_DEEPER = re.compile(r"\+([0-9]{1,2})$")
+
+Attention = Literal["sdpa", "naive"]
+
+
+class Layer(nn.Module):
+    """Attention, then the inner network, each on the normed state and added to it."""
+
+    def __init__(self, width: int, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+        self.heads = HEADS
+        self.norm_attention = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm_inner = nn.LayerNorm(width)
+        self.inner = nn.Linear(width, 4 * width)
+        self.outer = nn.Linear(4 * width, width)
+
+    def forward(self, states: Tensor, mask: Tensor | None) -> Tensor:
+        batch, length, width = states.shape
+        qkv = self.qkv(self.norm_attention(states)).view(batch, length, 3, self.heads, width // self.heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        if self.attention == "sdpa":
+            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        else:
+            mixed = naive_attention(query, key, value, mask)
+        states = states + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        inner = functional.gelu(self.inner(self.norm_inner(states)))
+        return states + torch.as_tensor(self.outer(inner))
+
+
+def naive_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention as it is written in the paper: the whole matrix of weights is made, and read again."""
+    weights = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        weights = weights.masked_fill(~mask, -math.inf)
+    return weights.softmax(-1) @ value
+
+
+class Encoder(nn.Module):
+    """States in, logits out; what turns tokens and frames into states is `embed`'s business."""
+
+    def __init__(
+        self, *, layers: int, width: int, intents: int, positions: int = POSITIONS, attention: Attention = "sdpa"
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, width)
+        self.frames = nn.Linear(FRAME_WIDTH, width)
+        self.positions = nn.Embedding(positions, width)
+        self.layers = nn.ModuleList(Layer(width, attention) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, intents)
+
+    def forward(self, states: Tensor, lengths: Tensor, mask: Tensor | None) -> Tensor:
+        """`states` (batch, length, width); `mask` (batch, 1, 1, length): true where there is input; None: all."""
+        for layer in self.layers:
+            states = layer(states, mask)
+        states = self.norm(states)
+        if mask is not None:
+            states = states * mask[:, 0, 0, :, None]
+        # The mean alone is nearly the same for all long inputs while nothing was trained; the first state is not.
+        mean = states.sum(1) / lengths[:, None].to(states.dtype)
+        return torch.as_tensor(self.head(states[:, 0] + mean))
+
+
+def layers_of(version: str, layers: int) -> int:
+    """How deep a version is: a new one may be deeper than the server was set up for, `v2+4` by four layers."""
+    deeper = _DEEPER.search(version)
+    return layers + int(deeper[1]) if deeper else layers
+
+
+@torch.no_grad()
+def draw(encoder: Encoder, version: str) -> str:
+    """Puts in the weights of `version`, the same wherever they are drawn, and gives their digest.
+
+    They are uniform: unlike normal ones, they are the same to the last bit on every processor. Matrices have variance
+    1/inputs, so that states keep their size; what a layer adds is scaled by 1/sqrt(2·layers), as in GPT-2 (Radford et
+    al. 2019, section 2.3); tokens have deviation 1, positions 0.1.
+    """
+    source = np.random.Generator(np.random.PCG64(_seed(version)))
+    digest = hashlib.sha256()
+    deviations = {"tokens.weight": 1.0, "positions.weight": 0.1}
+    for name, weights in encoder.named_parameters():
+        if "norm" in name:
+            continue  # ones and zeros as made
+        if name.endswith("bias"):
+            weights.zero_()
+            continue
+        drawn = source.random(tuple(weights.shape), dtype=np.float32)
+        digest.update(drawn.tobytes())
+        deviation = deviations.get(name, weights.shape[-1] ** -0.5)
+        if name.endswith((".out.weight", ".outer.weight")):
+            deviation /= math.sqrt(2 * len(encoder.layers))
+        drawn = (drawn - 0.5) * np.float32(math.sqrt(12) * deviation)
+        if name.endswith(".outer.weight"):  # else GELU's mean adds the same vector to every state: all look alike
+            drawn -= drawn.mean(-1, keepdims=True)
+        weights.copy_(torch.from_numpy(drawn))
+    return digest.hexdigest()[:16]
+
+
+def _seed(version: str) -> int:
+    return int.from_bytes(hashlib.sha256(version.encode()).digest()[:8], "big")

@@ -1,0 +1,217 @@
+"""The intent model as the engine sees it: a batch of inputs in, answers out, every knob of its settings live.
+
+`forward` is meant for one worker thread; `apply` may be called from any thread and takes effect with the next forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from msgspec import Struct
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latdoctor.errors import UsageError
+from latdoctor.lab.server.config import Memory, ModelSettings
+from latdoctor.lab.server.memory import Pool
+from latdoctor.lab.server.memory import build as build_pool
+from latdoctor.lab.server.model.compiled import BATCHES, LENGTHS, Backend, Compilations, bucket, inductor
+from latdoctor.lab.server.model.encoder import (
+    FRAME_WIDTH,
+    HEADS,
+    POSITIONS,
+    VOCABULARY,
+    Encoder,
+    draw,
+    layers_of,
+)
+from latdoctor.lab.server.model.intents import INTENTS
+from latdoctor.lab.server.model.precision import Precision, converted, resolved
+
+LONG_TOKENS = 200  # from here on an input is long, and may use the memory kept for long ones
+STANDBY_LAYERS, STANDBY_WIDTH = 2, 128
+
+# Token ids of a text, or frames of audio: float32, (frames, 80).
+Input = Sequence[int] | NDArray[np.float32]
+
+
+class Answers(Struct, frozen=True):
+    """One answer for each input of a batch, in its order.
+
+    `intents` are places in INTENTS, `scores` their probabilities (0..1). `checksum` tells which weights answered.
+    `padded_tokens` is what was computed: batch × padded length, the compiler's buckets included.
+    """
+
+    intents: tuple[int, ...]
+    scores: tuple[float, ...]
+    checksum: str
+    padded_tokens: int
+
+
+class Prepared(Struct, frozen=True):
+    """A network ready to run, and what it was made from. Replaced as a whole, so that a forward sees only one."""
+
+    settings: ModelSettings
+    precision: Precision
+    encoder: Any  # Encoder, possibly with quantised layers in place of its own
+    run: Callable[..., Tensor]
+    checksum: str
+    parameters: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+
+
+class IntentModel:
+    """A version of the model in memory, and the pool that its batches are padded into."""
+
+    def __init__(
+        self, settings: ModelSettings, pool: Pool, *, positions: int = POSITIONS, compiler: Backend = inductor
+    ) -> None:
+        self.pool = pool
+        self.compilations = Compilations(compiler)
+        self._positions = positions
+        self._device = "cuda" if pool.backend == "cuda" else "cpu"
+        self._now = self._prepared(settings)
+
+    @classmethod
+    def build(
+        cls,
+        settings: ModelSettings,
+        memory: Memory,
+        *,
+        positions: int = POSITIONS,
+        compiler: Backend = inductor,
+    ) -> IntentModel:
+        """The model with a memory of its own. Raises UsageError for what this machine cannot do."""
+        return cls(settings, build_pool(memory), positions=positions, compiler=compiler)
+
+    @property
+    def settings(self) -> ModelSettings:
+        return self._now.settings
+
+    @property
+    def precision(self) -> Precision:
+        """What it is computed in: `auto` resolved."""
+        return self._now.precision
+
+    @property
+    def checksum(self) -> str:
+        return self._now.checksum
+
+    @property
+    def parameters(self) -> int:
+        return self._now.parameters
+
+    @property
+    def longest(self) -> int:
+        """The longest input in tokens or frames."""
+        return self._positions
+
+    def standby(self) -> IntentModel:
+        """The light model of the same version over the same pool: faster, and with answers of its own."""
+        light = msgspec.structs.replace(self.settings, layers=STANDBY_LAYERS, width=STANDBY_WIDTH, compile=False)
+        return IntentModel(light, self.pool, positions=self._positions)
+
+    def apply(self, settings: ModelSettings) -> None:
+        """Takes new settings; a new version or precision is made ready here, beside the one in use."""
+        if settings != self.settings:
+            self._now = self._prepared(settings)
+
+    def warm_up(self) -> None:
+        """Runs every kind of batch once, on the worker thread; with `compile` that compiles every bucket (minutes)."""
+        shapes = [(1, 32), (8, 48), (1, self._positions)]
+        if self.settings.compile:
+            lengths = [length for length in LENGTHS if length <= self._positions]
+            shapes = [(batch, length) for batch in BATCHES for length in lengths]
+        frames = np.zeros((16, FRAME_WIDTH), dtype=np.float32)
+        for batch, length in shapes:
+            self.forward([[1] * length] * batch)
+            self.forward([[1] * length] * (batch - 1) + [[1] * (length - 1)])  # with a mask: another graph
+        self.forward([frames])
+
+    def forward(self, batch: Sequence[Input]) -> Answers:
+        """Answers for `batch`. Raises ValueError for an input that is empty, too long or not in the vocabulary, and
+        OutOfMemory where the pool has no room for the padded batch."""
+        now = self._now
+        lengths = [len(one) for one in batch]
+        if not lengths or not 1 <= min(lengths) <= max(lengths) <= self._positions:
+            raise ValueError(f"a batch has inputs of 1 to {self._positions} tokens, not of {lengths or 'none'}")
+        self.pool.compact_if_due()
+        if torch.get_num_threads() != now.settings.threads:
+            torch.set_num_threads(now.settings.threads)  # of this thread: OpenMP keeps it for each one
+        rows, longest = len(batch), max(lengths)
+        if now.settings.compile:
+            rows, longest = bucket(rows, longest, self._positions)
+        with self.pool.watch(), torch.inference_mode():
+            logits = self._logits(now, batch, lengths, (rows, longest))
+            scores, intents = logits.softmax(-1).max(-1)
+        return Answers(
+            intents=tuple(intents.tolist()),
+            scores=tuple(scores.tolist()),
+            checksum=now.checksum,
+            padded_tokens=rows * longest,
+        )
+
+    def _logits(self, now: Prepared, batch: Sequence[Input], lengths: list[int], padded: tuple[int, int]) -> Tensor:
+        rows, longest = padded
+        long = longest > LONG_TOKENS
+        sizes = torch.tensor([*lengths, *[longest] * (rows - len(lengths))], device=self._device)
+        mask = None
+        if min(lengths) < longest:
+            mask = (torch.arange(longest, device=self._device) < sizes[:, None])[:, None, None, :]
+        width = now.settings.width
+        with self.pool.tensor((rows, longest, width), now.dtype, long=long) as states:
+            self._embed(now, batch, states, long=long)
+            logits: Tensor = now.run(states, sizes, mask)
+            return logits[: len(batch)].float()
+
+    def _embed(self, now: Prepared, batch: Sequence[Input], states: Tensor, *, long: bool) -> None:
+        """Writes tokens and frames, padded with zeros, plus positions, into `states`."""
+        rows, longest, width = states.shape
+        ids = np.zeros((rows, longest), dtype=np.int64)
+        audio = []
+        for row, one in enumerate(batch):
+            if isinstance(one, np.ndarray):
+                audio.append(row)
+            else:
+                ids[row, : len(one)] = one
+        if ids.min() < 0 or ids.max() >= VOCABULARY:
+            raise ValueError(f"token ids are 0 to {VOCABULARY - 1}")
+        encoder: Encoder = now.encoder
+        with self.pool.tensor((rows, longest), torch.int64, long=long) as held:
+            held.copy_(torch.from_numpy(ids))
+            torch.index_select(encoder.tokens.weight, 0, held.view(-1), out=states.view(-1, width))
+        for row in audio:
+            frames = torch.from_numpy(batch[row])
+            if frames.dim() != 2 or frames.shape[1] != FRAME_WIDTH:
+                raise ValueError(f"audio is (frames, {FRAME_WIDTH}), not {tuple(frames.shape)}")
+            states[row, : len(frames)] = encoder.frames(frames.to(self._device, now.dtype))
+        states += encoder.positions.weight[:longest]
+
+    def _prepared(self, settings: ModelSettings) -> Prepared:
+        if settings.width % HEADS:
+            raise UsageError(f"model.width is {settings.width}, not a multiple of {HEADS}")
+        precision = resolved(settings.precision, self._device)
+        drawn = Encoder(
+            layers=layers_of(settings.version, settings.layers),
+            width=settings.width,
+            intents=len(INTENTS),
+            positions=self._positions,
+            attention=settings.attention,
+        )
+        checksum = draw(drawn, settings.version)
+        network = converted(drawn.eval(), precision).to(self._device)
+        return Prepared(
+            settings=settings,
+            precision=precision,
+            encoder=network,
+            run=self.compilations.compiled(network) if settings.compile else network,
+            checksum=checksum,
+            parameters=sum(weights.numel() for weights in drawn.parameters()),
+        )
