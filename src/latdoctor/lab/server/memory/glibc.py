@@ -24,7 +24,9 @@ _LARGEST_RESERVE = 1 << 30  # bytes; mallopt takes an int
 
 
 class GlibcPool(Pool):
-    """Buffers from `malloc`. Build it before the worker thread starts, so that both share one heap."""
+    """Buffers from `malloc`. One for a process, whose settings it turns; built before the worker thread starts, so that
+    both share one heap.
+    """
 
     backend = "glibc"
 
