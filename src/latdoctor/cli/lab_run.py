@@ -1,0 +1,93 @@
+"""`latdoctor lab run`: plays a scenario and prints its phases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from latdoctor.lab.playing import PlayReport
+
+
+def run(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A shipped scenario, or a YAML file.")],
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the load.")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as load.rate=60.")
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json", help="How it is printed.")] = "text",
+    truth: Annotated[
+        Path | None, typer.Option("--truth", metavar="FILE", help="Where to write what was really wrong.")
+    ] = None,
+) -> None:
+    """Play a scenario whole: a real server, its load, what goes wrong, and how it is mended.
+
+    Exit codes: 0 played · 1 server or generator broke · 2 usage or an invalid scenario · 3 the run was spoiled.
+    """
+    import msgspec
+
+    from latdoctor.cli.screen import notice_console
+    from latdoctor.errors import UsageError
+    from latdoctor.lab.playing import play
+    from latdoctor.lab.scenario import find, overridden
+
+    if output not in ("text", "json"):
+        raise UsageError(f"{output!r} is neither text nor json", where="--output")
+    pairs = [text.partition("=") for text in set_ or ()]
+    if any(not sign for _, sign, _ in pairs):
+        raise UsageError("a setting reads KEY=VALUE", where="--set")
+    chosen = overridden(find(scenario), iter([(key, value) for key, _, value in pairs]))
+    notices = notice_console()
+    report = play(
+        chosen,
+        seed,
+        on_stage=lambda stage: notices.print(f"phase {stage.phase}: {stage.url}"),
+        say=notices.print,
+    )
+    if truth is not None:
+        truth.write_bytes(msgspec.json.encode({"scenario": report.scenario, "truth": report.truth}))
+    if output == "json":
+        typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())
+    else:
+        _print(report)
+    raise typer.Exit(3 if report.spoiled else 0)
+
+
+def _print(report: PlayReport) -> None:
+    from rich.table import Table
+
+    from latdoctor.cli.screen import result_console
+
+    console = result_console()
+    console.print(f"{report.scenario}, seed {report.seed}, {report.rate:.1f} requests/s")
+    rows = {
+        "P50": [_ms(phase.p50) for phase in report.phases],
+        "P95": [_ms(phase.p95) for phase in report.phases],
+        "P99": [_ms(phase.p99) for phase in report.phases],
+        "goodput": [f"{phase.goodput:.1f}/s" for phase in report.phases],
+        "answered": [f"{phase.answered} of {phase.requests}" for phase in report.phases],
+        "refused · timed out": [f"{phase.refused} · {phase.timed_out}" for phase in report.phases],
+        "forward calls": [f"{phase.forward_calls:.0f}" for phase in report.phases],
+        "calls per answer": [_number(phase.calls_per_answer) for phase in report.phases],
+        "mean batch size": [_number(phase.batch_size_mean) for phase in report.phases],
+        "padding waste": [_number(phase.padding_waste) for phase in report.phases],
+        "allocations per call": [_number(phase.allocations_per_call) for phase in report.phases],
+        "page faults per call": [_number(phase.page_faults_per_call) for phase in report.phases],
+    }
+    table = Table("", *(phase.name for phase in report.phases), box=None)
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    console.print(table)
+    for reason in report.spoiled:
+        console.print(f"spoiled: {reason}")
+    console.print("Next: latdoctor lab serve, and latdoctor diagnose --server URL while it is under load")
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:.0f} ms"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:,.0f}".replace(",", " ")
