@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Check
 from latdoctor.diagnosis.rules import Finding, RuleSet
-from latdoctor.evidence.conditions import SLO_TERMS, CountTerm, SignalTerm, comparisons, signals_of
+from latdoctor.evidence.conditions import SLO_TERMS, CountTerm, Reference, SignalTerm, comparisons, signals_of
 from latdoctor.evidence.judging import (
     FAILS,
     HOLDS,
@@ -150,7 +150,7 @@ def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, provid
         if name in SLO_TERMS:
             said["no SLO given (--slo 500ms)"] = None
         elif name == "baseline":
-            said["no baseline given (--baseline FILE)"] = None
+            said[_without_baseline(finding, facts)] = None
         elif name.endswith(OF_ZERO):
             said[f"nothing is a multiple of a {name}"] = None
         elif gaps:
@@ -164,3 +164,18 @@ def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, provid
     if nowhere:
         said[f"nothing shows {', '.join(nowhere)}"] = None
     return "; ".join(list(said)[:3])
+
+
+def _without_baseline(finding: Finding, facts: Facts) -> str:
+    """Why a comparison with the baseline could not be made."""
+    if not facts.baseline:
+        return "no baseline given (--baseline FILE)"
+    compared = {
+        comparison.left.signal
+        for comparison in comparisons(finding.when)
+        if isinstance(comparison.right, Reference) and comparison.right.of == "baseline"
+    }
+    absent = compared - {signal for signal, _ in facts.baseline}
+    if absent:
+        return f"the baseline holds no {', '.join(sorted(absent))}"
+    return f"the baseline holds no {', '.join(sorted(compared))} of this subject"
