@@ -13,6 +13,7 @@ import uvicorn
 from latdoctor.errors import OperationError
 
 BACKLOG = 2048
+LINGER_SECONDS = 0.1
 
 
 class _Server(uvicorn.Server):
@@ -29,6 +30,14 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closes the door first and the idle connections a moment later: what had just come in is still read."""
+        await asyncio.sleep(0)  # whoever stands at the door now
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(LINGER_SECONDS)
+        await super().shutdown(sockets)
 
 
 class Listening:

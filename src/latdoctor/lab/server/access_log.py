@@ -1,0 +1,62 @@
+"""One JSON line for each request that was answered, with the times at which it came in and went out."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.errors import OperationError
+
+
+class Entry(Struct, frozen=True):
+    """A line. Times are UTC; `seconds` is measured with a monotonic clock, so it is not their difference."""
+
+    entry: datetime
+    exit: datetime
+    seconds: float
+    status: int
+    request_id: str
+    replica: str
+    reason: str = ""
+
+
+class AccessLog:
+    """Appends lines; safe from every thread. A disk that fails is reported once and costs no request."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OperationError where the file cannot be opened."""
+        try:
+            self._file = path.open("ab", buffering=0)  # one write a line: whole lines, whoever reads meanwhile
+        except OSError as error:
+            raise OperationError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        self.path = path
+        self._lock = threading.Lock()
+        self._broken = False
+
+    def write(self, entry: Entry) -> None:
+        line = msgspec.json.encode(entry) + b"\n"
+        with self._lock:
+            try:
+                self._file.write(line)
+            except OSError as error:
+                self._report(error)
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _report(self, error: OSError) -> None:
+        if not self._broken:
+            self._broken = True
+            sys.stderr.write(f"{self.path}: the access log cannot be written: {error.strerror}\n")
+
+
+def at(unix_seconds: float) -> datetime:
+    return datetime.fromtimestamp(unix_seconds, UTC)

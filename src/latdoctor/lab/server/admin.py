@@ -1,0 +1,159 @@
+"""The admin interface: the configuration, and looks into the running server. Loopback and token only."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.lab.server import body
+from latdoctor.lab.server.config import ServerConfig, knobs
+from latdoctor.lab.server.desk import refusal
+from latdoctor.lab.server.engine import Engine
+from latdoctor.lab.server.guard import Guard
+from latdoctor.lab.server.memory.pool import MemoryStats
+from latdoctor.lab.server.profile import LONGEST, Busy, Depth, Profiling
+from latdoctor.lab.server.refusal import BadRequest, Refused
+from latdoctor.lab.server.tuning import NeedsRestart, Stale, Tuning
+from latdoctor.lab.server.work import Work
+
+Handler = Callable[[Request], Awaitable[Response]]
+SHOWN = 1000  # works of the queue that are listed
+
+
+class Admin:
+    """Handlers behind the guard. Used on the event loop; what blocks runs on `threads`."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        tuning: Tuning,
+        engine: Engine,
+        profiling: Profiling,
+        memory: Callable[[], MemoryStats],
+        clock: Callable[[], float],
+        threads: Executor,
+    ) -> None:
+        self._guard = guard
+        self._tuning = tuning
+        self._engine = engine
+        self._profiling = profiling
+        self._memory = memory
+        self._clock = clock
+        self._threads = threads
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/admin/config", self.guarded(self.config), methods=["GET"]),
+            Route("/admin/config", self.guarded(self.change), methods=["PATCH"]),
+            Route("/admin/knobs", self.guarded(self.knobs), methods=["GET"]),
+            Route("/debug/profile", self.guarded(self.profile), methods=["POST"]),
+            Route("/debug/memory", self.guarded(self.memory), methods=["GET"]),
+            Route("/debug/queue", self.guarded(self.queue), methods=["GET"]),
+            Route("/debug/threads", self.guarded(self.stacks), methods=["GET"]),
+        ]
+
+    def guarded(self, handler: Handler) -> Handler:
+        """`handler` for those who are let in; what it raises becomes an answer."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                self._guard.check(request)
+                return await handler(request)
+            except Refused as refused:
+                return refusal(refused)
+            except LatdoctorError as error:
+                return refusal(Refused(*_STATUS.get(type(error), (409, "not-possible")), str(error)))
+
+        return answer
+
+    async def config(self, _: Request) -> Response:
+        return _shown(self._tuning.config)
+
+    async def knobs(self, _: Request) -> Response:
+        """Every knob, and whether it can be turned while the server runs."""
+        return _json(dict(knobs()))
+
+    async def change(self, request: Request) -> Response:
+        """A merge patch of groups and knobs (as RFC 7396 has it, without deleting); If-Match is required."""
+        wanted = request.headers.get("if-match")
+        if wanted is None:
+            raise Refused(428, "precondition-required", "send the ETag that you have read as If-Match")
+        etags = frozenset(tag.strip().removeprefix("W/").strip('"') for tag in wanted.split(","))
+        patch = _mapping(await body.read(request))
+        return _shown(await self._tuning.change(patch, etags))
+
+    async def profile(self, request: Request) -> Response:
+        depth = Depth(*(request.query_params.get(name, "0") == "1" for name in ("shapes", "memory", "stack")))
+        seconds = _seconds(request.query_params.get("seconds", "3"))
+        trace = await self._profiling.take(seconds, depth)
+        headers = {"content-disposition": 'attachment; filename="trace.json.gz"'}
+        return Response(trace, headers=headers, media_type="application/gzip")
+
+    async def memory(self, _: Request) -> Response:
+        return _json(await asyncio.get_running_loop().run_in_executor(self._threads, self._memory))
+
+    async def queue(self, _: Request) -> Response:
+        """What waits, oldest first: read from the book, so it does not wait for the worker."""
+        now, waiting = self._clock(), self._engine.book.all()
+        works = [_work(ticket.work, now) for ticket in waiting[:SHOWN]]
+        tokens = sum(ticket.work.tokens for ticket in waiting)
+        return _json({"depth": len(waiting), "tokens": tokens, "works": works})
+
+    async def stacks(self, _: Request) -> Response:
+        """What every Python thread does at this moment."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        stacks = {
+            f"{names.get(ident, 'unnamed')} ({ident})": traceback.format_stack(frame)
+            for ident, frame in sys._current_frames().items()
+        }
+        return _json(stacks)
+
+
+_STATUS: dict[type[LatdoctorError], tuple[int, str]] = {
+    UsageError: (422, "invalid"),
+    Stale: (412, "changed-meanwhile"),
+    NeedsRestart: (409, "needs-restart"),
+    Busy: (409, "busy"),
+}
+
+
+def _shown(config: ServerConfig) -> Response:
+    response = _json(config)
+    response.headers["etag"] = f'"{config.etag}"'
+    return response
+
+
+def _work(work: Work, now: float) -> dict[str, float | str | int]:
+    return {"id": work.id, "tokens": work.tokens, "lane": work.lane, "waited_seconds": round(now - work.arrived, 6)}
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def _mapping(raw: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(400, "malformed", f"the body is not a JSON object: {error}") from error
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = float("nan")
+    if not 0.1 <= seconds <= LONGEST:
+        raise BadRequest(422, "invalid", f"`seconds` is a number from 0.1 to {LONGEST:g}")
+    return seconds

@@ -1,0 +1,90 @@
+"""The service that is asked for each request: a feature or FAQ store. Without its answer the request goes on."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.lab.server.config import Dependency
+from latdoctor.lab.server.exchange import Exchange
+from latdoctor.lab.server.metrics import Metrics
+
+if TYPE_CHECKING:
+    import aiohttp
+
+KEYS = 1024  # different things that the store is asked for
+_MOST_BYTES = 64 * 1024
+_MOST_CONNECTIONS = 256
+OK = 200
+
+
+class Found(Struct, frozen=True):
+    """What the store says of a key; `hit`: it was kept there."""
+
+    hit: bool
+    features: tuple[float, ...]
+
+
+_DECODER = msgspec.json.Decoder(Found)
+
+
+class DependencyClient:
+    """Keep-alive connections to the store. Used on the event loop only."""
+
+    def __init__(self, settings: Dependency, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._session: aiohttp.ClientSession | None = None
+
+    def configure(self, settings: Dependency) -> None:
+        self._settings = settings
+
+    async def stage(self, exchange: Exchange) -> bool:
+        """Looks up what the store knows for this request; False where none is asked."""
+        settings = self._settings
+        if not settings.address or settings.bypass:
+            return False
+        exchange.feature = await self._look_up(settings, _key(exchange))
+        return True
+
+    async def _look_up(self, settings: Dependency, key: int) -> tuple[float, ...] | None:
+        import aiohttp
+
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=_MOST_CONNECTIONS)
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
+        timeout = aiohttp.ClientTimeout(total=max(0.001, settings.timeout_ms / 1000))
+        try:
+            async with self._session.get(_url(settings.address, key), timeout=timeout, allow_redirects=False) as answer:
+                feature = await answer.content.read(_MOST_BYTES)
+        except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
+            self._metrics.dependency_errors.inc()
+            return None
+        try:
+            found = _DECODER.decode(feature) if answer.status == OK else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            found = None
+        if found is None:
+            self._metrics.dependency_errors.inc()
+            return None
+        if found.hit:
+            self._metrics.dependency_hits.inc()
+        return found.features
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+def _key(exchange: Exchange) -> int:
+    """The caller's conversation where there is one, else what was asked: equal requests ask for the same thing."""
+    asked = exchange.asked
+    return zlib.crc32((asked.session or asked.text or str(asked.audio_seconds)).encode("utf-8", "replace")) % KEYS
+
+
+def _url(address: str, key: int) -> str:
+    base = address if "://" in address else f"http://{address}"
+    return f"{base.rstrip('/')}/features/{key}"

@@ -1,0 +1,147 @@
+"""The event loop's side of the computation: takes requests in, looks after the worker, answers for a lost one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from latdoctor.errors import OperationError
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.exchange import Computed, Input
+from latdoctor.lab.server.refusal import Unavailable
+from latdoctor.lab.server.waiting import Ticket, WaitingBook
+from latdoctor.lab.server.work import Scheduler, Work
+from latdoctor.lab.server.worker import (
+    Computing,
+    Dropped,
+    Given,
+    Message,
+    Rescheduled,
+    Stopped,
+    Task,
+    Usage,
+    Watcher,
+    Worker,
+)
+
+T = TypeVar("T")
+
+
+class Engine:
+    """One worker, its queue and its replacement. All methods are called on the event loop unless they say otherwise.
+
+    `clock` gives seconds of a monotonic clock; `scheduler_factory` makes the rule for a configuration.
+    """
+
+    def __init__(
+        self,
+        scheduler_factory: Callable[[ServerConfig], Scheduler],
+        config: ServerConfig,
+        computing: Computing,
+        watcher: Watcher,
+        clock: Callable[[], float],
+    ) -> None:
+        self.book = WaitingBook()
+        self.restarts = 0
+        self._factory = scheduler_factory
+        self._config = config
+        self._computing = computing
+        self._watcher = watcher
+        self._clock = clock
+        self._ids = itertools.count(1)
+        self._worker: Worker | None = None
+        self._before = Usage()  # what the workers before this one had used
+
+    def start(self) -> None:
+        """Starts the worker; needs the running event loop."""
+        self._worker = Worker(
+            self._factory(self._config),
+            self.book,
+            self._computing,
+            self._watcher,
+            asyncio.get_running_loop(),
+            self._clock,
+        )
+        self._worker.start()
+
+    @property
+    def worker(self) -> Worker:
+        """The thread of the moment. Raises OperationError before the start."""
+        if self._worker is None:
+            raise OperationError("the worker was not started")
+        return self._worker
+
+    @property
+    def usage(self) -> Usage:
+        """What all workers so far have used. Any thread."""
+        return self._before + (self._worker.usage if self._worker else Usage())
+
+    def submit(self, tokens: int, given: Input, *, lane: str, deadline: float | None) -> Ticket:
+        """Queues a request; the ticket's future gets the answer, or Unavailable where the worker is lost."""
+        work = Work(next(self._ids), tokens, self._clock(), deadline, lane)
+        answer: asyncio.Future[Computed] = asyncio.get_running_loop().create_future()
+        ticket = Ticket(work, given, answer)
+        self.book.add(ticket)
+        self._send(Given(work))
+        return ticket
+
+    def drop(self, ticket: Ticket) -> bool:
+        """Forgets a ticket that still waits; False where its computation has begun or is done."""
+        if not self.book.take([ticket.work.id]):
+            return False
+        self._send(Dropped(frozenset({ticket.work.id})))
+        return True
+
+    def reschedule(self, config: ServerConfig) -> None:
+        """Another rule from now on; what waits passes over to it."""
+        self._config = config
+        self._send(Rescheduled(lambda: self._factory(config)))
+
+    async def on_worker(self, run: Callable[[], T]) -> T:
+        """What `run` gives on the worker's thread, between two batches. Raises what it raises, or Unavailable."""
+        outcome: Future[Any] = Future()
+        self._send(Task(run, outcome))
+        result: T = await asyncio.wrap_future(outcome)
+        return result
+
+    def look_after(self) -> None:
+        """Replaces a worker whose thread has ended. Called by the heartbeat."""
+        lost = self._worker
+        if lost is None or lost.stopped or lost.is_alive():
+            return
+        self._before += lost.usage
+        self.restarts += 1
+        for ticket in lost.current:
+            if not ticket.answer.done():
+                ticket.answer.set_exception(
+                    Unavailable("worker-lost", "the worker that computed this request was lost; send it again")
+                )
+        self.start()
+        for ticket in self.book.all():
+            self._send(Given(ticket.work))
+        _hand_over(lost, self.worker)
+
+    def stop(self) -> Worker | None:
+        """No more work comes; the thread ends after what it computes now. The caller joins it off the loop."""
+        if self._worker is not None:
+            self._send(Stopped())
+        return self._worker
+
+    def threads(self) -> int:
+        """Threads of this process that Python knows. Any thread."""
+        return threading.active_count()
+
+    def _send(self, message: Message) -> None:
+        self.worker.inbox.put(message)
+
+
+def _hand_over(lost: Worker, to: Worker) -> None:
+    """Tasks that nobody began go to the replacement; its works came from the book, and its rule is up to date."""
+    while not lost.inbox.empty():
+        message = lost.inbox.get_nowait()
+        if isinstance(message, Task):
+            to.inbox.put(message)

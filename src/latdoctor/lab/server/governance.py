@@ -1,0 +1,84 @@
+"""What gives way under load: who is let in, who is told to come again, and who gets the light model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from latdoctor.lab.server.asked import Asked
+from latdoctor.lab.server.breaker import Breaker, RetryBudget
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.prediction import Prediction
+from latdoctor.lab.server.refusal import Shed
+from latdoctor.lab.server.waiting import WaitingBook
+from latdoctor.lab.server.work import Work
+
+
+class Governance:
+    """Judges requests by the configuration of the moment. Called on the event loop, but for the two named below.
+
+    While the breaker is open the light model answers (`standby: auto`), or long requests are turned away.
+    A request of high priority passes breaker and deadline.
+    """
+
+    def __init__(self, config: ServerConfig, prediction: Prediction, clock: Callable[[], float]) -> None:
+        self.breaker = Breaker()
+        self._config = config
+        self._prediction = prediction
+        self._clock = clock
+        self._retries = RetryBudget()
+
+    def configure(self, config: ServerConfig) -> None:
+        self._config = config
+
+    def arrived(self, asked: Asked) -> None:
+        """Counts a request in. Raises Shed for a retry over the budget."""
+        share = self._config.governance.retry_budget
+        if not self._retries.allows(is_retry=asked.attempt > 0, now=self._clock(), share=share):
+            raise Shed(429, "retry-budget", "too many requests come in again", retry_after=RetryBudget.SECONDS)
+
+    def lane(self, tokens: int) -> str:
+        governance = self._config.governance
+        if not governance.lanes:
+            return "all"
+        return "long" if tokens > governance.lane_boundary_tokens else "short"
+
+    def admit(self, asked: Asked, tokens: int, received: float, book: WaitingBook) -> float | None:
+        """The deadline of a request that is let in, or None where it has none. Raises Shed."""
+        queue = self._config.queue
+        # A request that finds nobody waiting is always let in: one over the token bound must not wait for ever.
+        if book.depth and (book.depth >= queue.max_requests or book.tokens + tokens > queue.max_tokens):
+            raise Shed(503, "queue-full", "the queue is full", retry_after=1)
+        if asked.priority == "high":
+            return None
+        self._pass_breaker(tokens)
+        if not queue.deadline_ms:
+            return None
+        deadline = received + queue.deadline_ms / 1000
+        self._meet(deadline, tokens, book)
+        return deadline
+
+    def _pass_breaker(self, tokens: int) -> None:
+        now, governance = self._clock(), self._config.governance
+        if governance.standby == "off" and tokens > governance.lane_boundary_tokens and self.breaker.is_open(now):
+            raise Shed(
+                429, "breaker", "long requests are turned away for a moment", retry_after=self.breaker.remaining(now)
+            )
+
+    def _meet(self, deadline: float, tokens: int, book: WaitingBook) -> None:
+        now, lane = self._clock(), self.lane(tokens)
+        waiting = [ticket.work for ticket in book.all() if ticket.work.lane == lane]
+        judged = self._prediction.admission(Work(0, tokens, now, deadline, lane), now, waiting)
+        if not judged.admitted:
+            raise Shed(429, "deadline", "the answer would come too late", retry_after=judged.retry_after or 1)
+
+    def answered(self, latency: float) -> None:
+        """One answer took `latency` seconds. Called on a request thread, with the shared lock held."""
+        limits = self._config.governance
+        self.breaker.note(
+            latency, self._clock(), limit=limits.breaker_p99_ms / 1000, open_for=limits.breaker_open_ms / 1000
+        )
+
+    def wants_standby(self) -> bool:
+        """Whether the light model computes the next batch. Called by the worker, with the shared lock held."""
+        standby = self._config.governance.standby
+        return standby == "on" or (standby == "auto" and self.breaker.is_open(self._clock()))

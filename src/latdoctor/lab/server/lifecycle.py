@@ -1,0 +1,118 @@
+"""`latdoctor lab serve`: builds a server, opens its door, and closes it in order when it is told to.
+
+On SIGTERM or SIGINT the server says it is not ready, keeps taking what still comes for a moment (so that whoever
+sends it requests has time to notice), closes its door, answers everything it has accepted, and leaves. A second
+signal makes it leave at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from latdoctor.errors import UsageError
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.guard import is_loopback
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+    from latdoctor.lab.server.parts import Brain, Parts
+
+# What may be attached to a server at its start; gets all of its parts, and returns routes of its own.
+Agent = Callable[["Parts"], Sequence["BaseRoute"]]
+
+GRACE_SECONDS = 0.5
+DRAIN_SECONDS = 30.0
+
+
+class ServeOptions(Struct, frozen=True):
+    """How a server is started. `port` 0 takes a free one."""
+
+    config: ServerConfig = ServerConfig()
+    host: str = "127.0.0.1"
+    port: int = 8080
+    allow_remote: bool = False
+    admin_token: str = ""
+    access_log: Path | None = None
+    replica: str = "0"
+    agent: Agent | None = None
+    grace_seconds: float = GRACE_SECONDS
+
+
+def serve(options: ServeOptions) -> None:
+    """Serves until it is told to stop. Raises UsageError, and OperationError where the port cannot be had."""
+    import uvloop
+
+    if not options.allow_remote and not is_loopback(options.host):
+        raise UsageError(
+            f"{options.host} can be reached from other machines", next_step="--allow-remote, if that is what you want"
+        )
+    # torch starts a team of threads for each new size of its pool; one is what two shared processors bear best.
+    os.environ.setdefault("OMP_NUM_THREADS", str(options.config.model.threads))
+    brain = real_brain(options.config)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(options, brain))
+
+
+async def _serve(options: ServeOptions, brain: Brain) -> None:
+    from latdoctor.lab.listening import Listening
+    from latdoctor.lab.server.app import build
+    from latdoctor.lab.server.parts import Identity, Parts
+
+    parts = Parts(options.config, brain, Identity(options.replica, options.admin_token, options.access_log))
+    also = options.agent(parts) if options.agent else ()
+    listening = Listening(build(parts, also), host=options.host, port=options.port, drain_seconds=DRAIN_SECONDS)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        if told.is_set():
+            os._exit(1)  # asked twice: no more waiting for anybody
+        told.set()
+
+    for signal_ in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_, tell)
+    await parts.start()
+    try:
+        await listening.start()
+        sys.stdout.write(f"{listening.url}\n")
+        sys.stdout.flush()
+        await told.wait()
+        parts.readiness.draining = True
+        await asyncio.sleep(options.grace_seconds)
+        await listening.stop()
+    finally:
+        await parts.stop()
+
+
+def real_brain(config: ServerConfig) -> Brain:
+    """The intent model and its memory. Loads torch (a second). Raises UsageError for what this machine cannot do."""
+    import torch
+
+    from latdoctor.lab.server.memory import build as build_pool
+    from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, IntentModel
+    from latdoctor.lab.server.parts import Brain
+    from latdoctor.lab.server.profile import TorchRecorder
+    from latdoctor.lab.server.tokens import audio_frames
+
+    audio_frames(1, FRAME_WIDTH)  # numpy loads its generators at the first use: no request shall pay for that
+    pool = build_pool(config.memory)
+    model = IntentModel(config.model, pool, positions=config.queue.max_tokens_per_request)
+    return Brain(
+        model=model,
+        pool=pool,
+        intents=INTENTS,
+        features=FRAME_WIDTH,
+        backend="cuda" if pool.backend == "cuda" else "cpu",
+        torch_threads=torch.get_num_threads,
+        recorder=TorchRecorder,
+        compiles=lambda: (model.compilations.total, model.compilations.seconds),
+    )

@@ -1,0 +1,173 @@
+"""One server put together from its parts, started and stopped; knows no sockets and no signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from latdoctor import __version__
+from latdoctor.lab.server import vitals
+from latdoctor.lab.server.access_log import AccessLog
+from latdoctor.lab.server.admin import Admin
+from latdoctor.lab.server.batch_counts import BatchCounts
+from latdoctor.lab.server.body import BODY_SECONDS
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.dependency import DependencyClient
+from latdoctor.lab.server.desk import Desk
+from latdoctor.lab.server.engine import Engine
+from latdoctor.lab.server.governance import Governance
+from latdoctor.lab.server.guard import Guard
+from latdoctor.lab.server.locks import TimedLock
+from latdoctor.lab.server.memory.pool import Pool
+from latdoctor.lab.server.metrics import Metrics
+from latdoctor.lab.server.prediction import Prediction
+from latdoctor.lab.server.profile import Depth, Profiling, Recorder
+from latdoctor.lab.server.readiness import Readiness
+from latdoctor.lab.server.schedulers import build as build_scheduler
+from latdoctor.lab.server.serving_models import Model, ServingModels
+from latdoctor.lab.server.sessions import InProcessSessions
+from latdoctor.lab.server.stages import Stages
+from latdoctor.lab.server.state import ServerState
+from latdoctor.lab.server.state_page import StatePage
+from latdoctor.lab.server.steps import Steps
+from latdoctor.lab.server.tuning import Tuning
+from latdoctor.lab.server.work import Scheduler
+
+REQUEST_THREADS = 4
+_STOP_SECONDS = 10.0  # how long the worker's last batch is waited for
+
+
+class Identity(Struct, frozen=True):
+    """Who this server is, and who may tune it."""
+
+    replica: str = "0"
+    admin_token: str = ""
+    access_log: Path | None = None
+    body_seconds: float = BODY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Brain:
+    """What computes, given from outside: the real one loads torch."""
+
+    model: Model
+    pool: Pool
+    intents: Sequence[str]
+    features: int  # of one frame of audio
+    backend: str  # cpu | cuda
+    torch_threads: Callable[[], int]
+    recorder: Callable[[Depth], Recorder]
+    compiles: Callable[[], tuple[int, float]]  # how often the model was compiled, and for how many seconds
+
+
+class Parts:
+    """Everything of one server. `start` and `stop` run on its event loop."""
+
+    def __init__(
+        self, config: ServerConfig, brain: Brain, identity: Identity, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.brain = brain
+        self.readiness = Readiness()
+        self.metrics = Metrics(identity.replica, brain.backend)
+        self.shared = TimedLock(self.metrics.lock_wait.observe)
+        self.prediction = Prediction()
+        self.governance = Governance(config, self.prediction, clock)
+        self.models = ServingModels(brain.model, self.governance.wants_standby, self.shared)
+        self.counts = BatchCounts(self.metrics, self.prediction, brain.torch_threads)
+        self.engine = Engine(self._scheduler, config, self.models, self.counts, clock)
+        self.sessions = InProcessSessions(config.sessions, config.queue.max_tokens_per_request)
+        self.dependency = DependencyClient(config.dependency, self.metrics)
+        self.access_log = AccessLog(identity.access_log) if identity.access_log else None
+        self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
+        # A scrape or a new model must not wait for the requests, nor they for it.
+        self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")
+        self._page_thread = ThreadPoolExecutor(1, "latdoctor-page")
+        self.steps = Steps(
+            intents=brain.intents,
+            features=brain.features,
+            max_tokens=config.queue.max_tokens_per_request,
+            sessions=self.sessions,
+            shared=self.shared,
+            governance=self.governance,
+            metrics=self.metrics,
+            access_log=self.access_log,
+            clock=clock,
+        )
+        observe = {name: histogram.observe for name, histogram in self.metrics.stages.items()}
+        self.stages = Stages(self.steps.calls(), self.dependency.stage, observe, self._request_threads)
+        self.tuning = Tuning(
+            config,
+            engine=self.engine,
+            models=self.models,
+            pool=brain.pool,
+            governance=self.governance,
+            sessions=self.sessions,
+            shared=self.shared,
+            dependency=self.dependency,
+            threads=self.side_thread,
+        )
+        self.desk = Desk(
+            self.engine,
+            self.stages,
+            self.steps,
+            self.governance,
+            self.metrics,
+            self.readiness,
+            lambda: self.tuning.config,
+            clock,
+            identity.body_seconds,
+        )
+        profiling = Profiling(self.engine, brain.recorder, self.side_thread)
+        guard = Guard(identity.admin_token)
+        self.admin = Admin(guard, self.tuning, self.engine, profiling, brain.pool.stats, clock, self.side_thread)
+        self.metrics.also(StatePage(ServerState(self, __version__, clock), self.metrics.fixed))
+        self._gc = vitals.GcPauses(self.metrics.gc_pause.observe)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _scheduler(self, config: ServerConfig) -> Scheduler:
+        boundary = config.governance.lane_boundary_tokens if config.governance.lanes else None
+        return build_scheduler(config.batching, self.prediction.model, lane_boundary=boundary)
+
+    async def page(self) -> bytes:
+        """The metrics page, rendered off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._page_thread, self.metrics.page)
+
+    async def start(self) -> None:
+        """Starts the worker, and warms the model up behind the closed door."""
+        self._gc.start()
+        self.engine.start()
+        beat = vitals.heartbeat(self.metrics.loop_lag.observe, self.engine.look_after)
+        self._tasks = [asyncio.create_task(beat), asyncio.create_task(self._warm_up())]
+
+    async def _warm_up(self) -> None:
+        config = self.tuning.config
+        prepare = partial(self.models.prepare, config.model, standby=config.governance.standby != "off")
+        await asyncio.get_running_loop().run_in_executor(self.side_thread, prepare)
+        if config.model.warm_up:
+            await self.engine.on_worker(self.models.warm_up)
+        self.readiness.warm = True
+
+    async def stop(self) -> None:
+        """After the last request: ends the worker and the threads, and closes what is open."""
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        worker = self.engine.stop()
+        if worker is not None:
+            await asyncio.get_running_loop().run_in_executor(self.side_thread, worker.join, _STOP_SECONDS)
+        await self.dependency.close()
+        for threads in (self._request_threads, self.side_thread, self._page_thread):
+            threads.shutdown(wait=False)
+        self._gc.stop()
+        if self.access_log is not None:
+            self.access_log.close()
+        self.brain.pool.close()

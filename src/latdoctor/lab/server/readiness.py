@@ -1,0 +1,53 @@
+"""Whether the server takes requests: starting, ready, draining; and how many it has accepted and not yet answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from latdoctor.lab.server.refusal import Shed, Unavailable
+
+
+class Readiness:
+    """Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self.warm = False
+        self.draining = False
+        self.in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def ready(self) -> bool:
+        return self.warm and not self.draining
+
+    @property
+    def state(self) -> str:
+        if self.draining:
+            return "draining"
+        return "ready" if self.warm else "starting"
+
+    @contextmanager
+    def request(self, most: int) -> Iterator[None]:
+        """One request on its way. Raises Unavailable while the server starts, Shed where `most` are on their way.
+
+        While it drains, what still reaches it is answered: closing the door is the listening socket's affair.
+        """
+        if not self.warm:
+            raise Unavailable("starting", "the model is being made ready")
+        if self.in_flight >= most:
+            raise Shed(503, "queue-full", "too many requests are on their way", retry_after=1)
+        self.in_flight += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            if not self.in_flight:
+                self._idle.set()
+
+    async def idle(self) -> None:
+        """Returns when nothing is on its way."""
+        await self._idle.wait()

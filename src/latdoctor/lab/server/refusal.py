@@ -1,0 +1,66 @@
+"""Why a request is not answered, as the client is told it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from latdoctor.errors import OperationError
+
+
+class Refused(OperationError):  # noqa: N818 - what happened, not a mistake
+    """A request that is turned away. `reason` is a short fixed word: it becomes a metric label.
+
+    `counted` says under which counter: `rejected` (the client's fault), `shed` (there is no room) or
+    nothing (the server's fault).
+    """
+
+    counted: ClassVar[str] = ""
+
+    def __init__(self, status: int, reason: str, detail: str, *, retry_after: float = 0, close: bool = False) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+        self.close = close
+
+    @property
+    def body(self) -> bytes:
+        return msgspec.json.encode({"error": self.reason, "detail": self.what})
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Retry-After in whole seconds (RFC 9110, 10.2.3), rounded up."""
+        headers = {}
+        if self.retry_after > 0:
+            headers["retry-after"] = str(max(1, min(3600, round(self.retry_after + 0.5))))
+        if self.close:
+            headers["connection"] = "close"
+        return headers
+
+
+class BadRequest(Refused):
+    """The request itself is wrong: 4xx, and nothing else is disturbed."""
+
+    counted = "rejected"
+
+
+class Shed(Refused):
+    """The request is fine, but there is no room for it now: 429, or 503 where the queue is full."""
+
+    counted = "shed"
+
+
+class Unavailable(Refused):
+    """The server is starting, draining, or lost the worker that had the request."""
+
+    def __init__(self, reason: str, detail: str, *, retry_after: float = 1, close: bool = False) -> None:
+        super().__init__(503, reason, detail, retry_after=retry_after, close=close)
+
+
+class ClientGone(OperationError):  # noqa: N818 - what happened, not a mistake
+    """The client closed its connection before the answer was ready: nobody is answered."""
+
+    def __init__(self) -> None:
+        super().__init__("the client has gone")

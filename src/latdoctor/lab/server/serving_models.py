@@ -1,0 +1,76 @@
+"""The model of the moment and the light one beside it, as the worker runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol, Self
+
+from latdoctor.lab.server.config import ModelSettings
+from latdoctor.lab.server.exchange import Input
+from latdoctor.lab.server.worker import Outcome
+
+
+class Answers(Protocol):
+    """What a model says about a batch, in its order."""
+
+    @property
+    def intents(self) -> Sequence[int]: ...
+    @property
+    def scores(self) -> Sequence[float]: ...
+
+
+class Model(Protocol):
+    """A version in memory. `forward` runs on the worker; `apply` and `standby` take seconds and run elsewhere."""
+
+    @property
+    def settings(self) -> ModelSettings: ...
+
+    @property
+    def precision(self) -> str:
+        """What it is computed in."""
+
+    def forward(self, batch: Sequence[Input]) -> Answers: ...
+
+    def apply(self, settings: ModelSettings) -> None: ...
+
+    def standby(self) -> Self: ...
+
+    def warm_up(self) -> None: ...
+
+
+class ServingModels:
+    """Chooses between the two for each batch. The choice is shared state, so it is made under the shared lock."""
+
+    def __init__(self, main: Model, wants_standby: Callable[[], bool], shared: AbstractContextManager[None]) -> None:
+        self.main = main
+        self._wants_standby = wants_standby
+        self._shared = shared
+        self._light: Model | None = None
+
+    def prepare(self, settings: ModelSettings, *, standby: bool) -> None:
+        """Makes what `settings` ask for ready. Seconds of work, off the worker and the event loop.
+
+        Raises UsageError for what this machine cannot do; then nothing has changed.
+        """
+        renewed = settings != self.main.settings
+        self.main.apply(settings)
+        if not standby:
+            self._light = None
+        elif renewed or self._light is None:
+            self._light = self.main.standby()
+
+    def warm_up(self) -> None:
+        """Every kind of batch once; on the worker's thread."""
+        self.main.warm_up()
+        if self._light is not None:
+            self._light.warm_up()
+
+    def compute(self, inputs: Sequence[Input]) -> Outcome:
+        with self._shared:
+            wanted = self._wants_standby()
+        light = self._light if wanted else None
+        model = light or self.main
+        version = model.settings.version
+        answers = model.forward(inputs)
+        return Outcome(answers.intents, answers.scores, version, standby=light is not None)

@@ -1,0 +1,227 @@
+"""The thread that computes: it alone owns the scheduler and runs the model.
+
+It learns of everything through its inbox and tells the event loop through `call_soon_threadsafe` alone. Whatever
+escapes from a computation ends the thread; the engine then answers for its batch and starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import resource
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from latdoctor.lab.server.exchange import Computed, Input
+from latdoctor.lab.server.waiting import Ticket, WaitingBook
+from latdoctor.lab.server.work import Batch, Scheduler, Work
+
+SAMPLE_EVERY = 0.1  # seconds between two looks at the thread's own usage while it is busy
+
+
+class Outcome(Struct, frozen=True):
+    """What a model says about a batch, in its order; `standby`: the light model said it."""
+
+    intents: Sequence[int]
+    scores: Sequence[float]
+    version: str
+    standby: bool = False
+
+
+class Computing(Protocol):
+    """What runs a batch: the model of the moment, main or standby. Called on the worker's thread."""
+
+    def compute(self, inputs: Sequence[Input]) -> Outcome: ...
+
+
+class Watcher(Protocol):
+    """Who counts what the worker does. Called on the worker's thread; times are of the engine's clock."""
+
+    def started(self, batch: Batch, now: float) -> None: ...
+
+    def finished(self, batch: Batch, started: float, now: float) -> None: ...
+
+    def sampled(self) -> None:
+        """From time to time, and whenever the worker comes to rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The worker thread's own use of the machine since it began (getrusage(2), RUSAGE_THREAD)."""
+
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    page_faults: int = 0
+    involuntary_switches: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.user_seconds + other.user_seconds,
+            self.system_seconds + other.system_seconds,
+            self.page_faults + other.page_faults,
+            self.involuntary_switches + other.involuntary_switches,
+        )
+
+    @staticmethod
+    def of_this_thread() -> Usage:
+        used = resource.getrusage(resource.RUSAGE_THREAD)
+        return Usage(used.ru_utime, used.ru_stime, used.ru_minflt, used.ru_nivcsw)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something to run on the worker's thread between two batches."""
+
+    run: Callable[[], Any]
+    outcome: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled:
+    build: Callable[[], Scheduler]
+
+
+class Stopped:
+    """No more work comes."""
+
+
+Message: TypeAlias = Task | Given | Dropped | Rescheduled | Stopped
+
+
+class Worker(threading.Thread):
+    """One run of the loop: take a batch, compute it, hand the answers over, look at the inbox."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        book: WaitingBook,
+        computing: Computing,
+        watcher: Watcher,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(name="latdoctor-worker", daemon=True)
+        self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.current: tuple[Ticket, ...] = ()  # what a lost worker leaves behind
+        self.usage = Usage()
+        self.stopped = False
+        self._scheduler = scheduler
+        self._book = book
+        self._computing = computing
+        self._watcher = watcher
+        self._loop = loop
+        self._clock = clock
+        self._sampled = float("-inf")
+
+    @property
+    def pending(self) -> tuple[Work, ...]:
+        """What the scheduler holds. Only for tasks on this thread."""
+        return tuple(self._scheduler.pending)
+
+    def run(self) -> None:
+        while not self.stopped:
+            self._drain()
+            batch = self._scheduler.take(self._clock())
+            if batch is not None:
+                self._compute(batch)
+            elif not self.stopped:
+                self._rest()
+
+    def _drain(self) -> None:
+        """Takes what lies in the inbox, one work at a time: a rule may release on an arrival."""
+        while True:
+            try:
+                message = self.inbox.get_nowait()
+            except queue.Empty:
+                return
+            self._handle(message)
+
+    def _rest(self) -> None:
+        """Waits until a message comes or the scheduler wants to be asked again."""
+        self._sample()
+        now = self._clock()
+        wake = self._scheduler.wake_at(now)
+        try:
+            # A wake-up that is already due still sleeps a moment: a rule that errs must not spin the processor.
+            message = self.inbox.get(timeout=None if wake is None else max(0.0002, wake - now))
+        except queue.Empty:
+            return
+        self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case Given(work):
+                self._scheduler.add(work)
+            case Dropped(ids):
+                self._scheduler.drop(ids)
+            case Rescheduled(build):
+                self._reschedule(build())
+            case Task():
+                self._run_task(message)
+            case Stopped():
+                self.stopped = True
+
+    def _reschedule(self, scheduler: Scheduler) -> None:
+        """The new rule takes over what waits, in order of arrival."""
+        for work in sorted(self._scheduler.pending, key=lambda work: (work.arrived, work.id)):
+            scheduler.add(work)
+        self._scheduler = scheduler
+
+    @staticmethod
+    def _run_task(task: Task) -> None:
+        if not task.outcome.set_running_or_notify_cancel():
+            return
+        try:
+            result = task.run()
+        except BaseException as error:
+            task.outcome.set_exception(error)
+            if not isinstance(error, Exception):  # somebody ends this thread: that is not the task's affair
+                raise
+        else:
+            task.outcome.set_result(result)
+
+    def _compute(self, batch: Batch) -> None:
+        self.current = tickets = self._book.take(work.id for work in batch.works)
+        if not tickets:  # every client has gone meanwhile
+            return
+        kept = Batch(tuple(ticket.work for ticket in tickets), batch.reason)
+        started = self._clock()
+        self._watcher.started(kept, started)
+        found = self._computing.compute([ticket.input for ticket in tickets])
+        computed = self._clock()
+        answers = [
+            (ticket, Computed(intent, score, found.version, started, computed, found.standby))
+            for ticket, intent, score in zip(tickets, found.intents, found.scores, strict=True)
+        ]
+        self._loop.call_soon_threadsafe(_deliver, answers)
+        self.current = ()
+        self._watcher.finished(kept, started, computed)
+        if computed - self._sampled >= SAMPLE_EVERY:
+            self._sample()
+
+    def _sample(self) -> None:
+        self._sampled = self._clock()
+        self.usage = Usage.of_this_thread()
+        self._watcher.sampled()
+
+
+def _deliver(answers: Sequence[tuple[Ticket, Computed]]) -> None:
+    """On the event loop: those who still wait get their answer."""
+    for ticket, computed in answers:
+        if not ticket.answer.done():
+            ticket.answer.set_result(computed)

@@ -1,0 +1,155 @@
+"""A model, a memory and a scheduler so small that a test says when each of them moves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from latdoctor.errors import UsageError
+from latdoctor.lab.server.config import Memory, ModelSettings
+from latdoctor.lab.server.exchange import Input
+from latdoctor.lab.server.memory.pool import MemoryStats
+from latdoctor.lab.server.parts import Brain
+from latdoctor.lab.server.profile import Depth
+from latdoctor.lab.server.work import Batch, Work
+
+PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it
+
+
+class Found(msgspec.Struct, frozen=True):
+    intents: Sequence[int]
+    scores: Sequence[float]
+
+
+class FakeModel:
+    """The intent is the length of the input, modulo three. `gate` holds every forward back while it is closed."""
+
+    def __init__(self, settings: ModelSettings | None = None, light: bool = False) -> None:
+        self.settings = settings or ModelSettings()
+        self.light = light
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+        self.batches: list[list[int]] = []
+        self.fails_with: BaseException | None = None
+        self.made: list[FakeModel] = []
+
+    @property
+    def precision(self) -> str:
+        return "fp32"
+
+    def forward(self, batch: Sequence[Input]) -> Found:
+        self.batches.append([len(one) for one in batch])
+        self.entered.release()
+        assert self.gate.wait(PATIENCE)
+        if self.fails_with is not None:
+            error, self.fails_with = self.fails_with, None
+            raise error
+        return Found([len(one) % 3 for one in batch], [0.5] * len(batch))
+
+    def apply(self, settings: ModelSettings) -> None:
+        if settings.precision == "int8":
+            raise UsageError("this machine has no int8")
+        self.settings = settings
+
+    def standby(self) -> FakeModel:
+        self.made.append(FakeModel(self.settings, light=True))
+        return self.made[-1]
+
+    def warm_up(self) -> None:
+        """Nothing to warm."""
+
+    def until_entered(self) -> None:
+        """Returns when the worker is inside a forward."""
+        assert self.entered.acquire(timeout=PATIENCE)
+
+
+class FakePool:
+    def __init__(self) -> None:
+        self.config = Memory()
+
+    def set_live(self, config: Memory) -> None:
+        if config.glibc == "returning":
+            raise UsageError("this machine has another C library")
+        self.config = config
+
+    def stats(self) -> MemoryStats:
+        return MemoryStats(
+            "fake",
+            reserved_bytes=64,
+            allocated_bytes=32,
+            inactive_split_bytes=16,
+            largest_free_bytes=8,
+            fragmentation_ratio=0.5,
+            inactive_ratio=0.25,
+            segments=1,
+            device_alloc_total=3,
+            device_free_total=2,
+            alloc_retries_total=1,
+            alloc_oom_total=1,
+            alloc_seconds_total=0.5,
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class FakeRecorder:
+    """Notes on which thread it is used."""
+
+    threads: list[str]
+
+    def __init__(self, _: Depth) -> None:
+        self.threads = []
+
+    def start(self) -> None:
+        self.threads.append(threading.current_thread().name)
+
+    def stop(self) -> None:
+        self.threads.append(threading.current_thread().name)
+
+    def export(self, path: Path) -> None:
+        path.write_bytes(msgspec.json.encode({"traceEvents": [{"name": name} for name in self.threads]}))
+
+
+class Fifo:
+    """First come, first served, `most` at a time."""
+
+    def __init__(self, most: int = 1) -> None:
+        self._most = most
+        self._waiting: dict[int, Work] = {}
+
+    def add(self, work: Work) -> None:
+        self._waiting[work.id] = work
+
+    def drop(self, ids: frozenset[int]) -> None:
+        for id_ in ids:
+            self._waiting.pop(id_, None)
+
+    def take(self, now: float) -> Batch | None:
+        works = tuple(self._waiting.values())[: self._most]
+        self.drop(frozenset(work.id for work in works))
+        return Batch(works, "idle") if works else None
+
+    def wake_at(self, now: float) -> float | None:
+        return None
+
+    @property
+    def pending(self) -> Sequence[Work]:
+        return tuple(self._waiting.values())
+
+
+def brain(model: FakeModel, pool: FakePool | None = None) -> Brain:
+    return Brain(
+        model=model,
+        pool=pool or FakePool(),  # type: ignore[arg-type]  # the part of a pool that the server itself uses
+        intents=("zero", "one", "two"),
+        features=4,
+        backend="cpu",
+        torch_threads=lambda: 1,
+        recorder=FakeRecorder,
+        compiles=lambda: (2, 1.5),
+    )

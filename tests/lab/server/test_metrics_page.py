@@ -1,0 +1,109 @@
+"""The page holds every name that the dialect, the rules and the lab's own tables read."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.lab.server.running import Running
+
+NAMES = """
+ref_info ref_start_time_seconds ref_requests_total ref_arrivals_total ref_retry_arrivals_total ref_request_seconds
+ref_queue_wait_seconds ref_preprocess_seconds ref_session_seconds ref_dependency_seconds ref_forward_seconds
+ref_postprocess_seconds ref_lock_wait_seconds ref_queue_depth ref_queue_tokens ref_queue_oldest_age_seconds
+ref_batch_size ref_batch_tokens ref_batch_padded_tokens ref_batch_release_total ref_forward_calls_total
+ref_tokens_total ref_padded_tokens_total ref_alone_batches_total ref_alone_tokens_total ref_input_tokens
+ref_long_inputs_total ref_requests_shed_total ref_requests_cancelled_total ref_rejected_total ref_fallback_total
+ref_breaker_open ref_standby_requests_total ref_device_alloc_total ref_device_free_total ref_device_segments
+ref_reserved_bytes ref_allocated_bytes ref_inactive_split_bytes ref_largest_free_bytes ref_fragmentation_ratio
+ref_inactive_ratio ref_alloc_retries_total ref_alloc_oom_total ref_alloc_seconds_total ref_page_faults_total
+ref_compactions_total ref_compaction_seconds_total ref_worker_cpu_seconds_total ref_worker_busy_seconds_total
+ref_worker_involuntary_switches_total ref_process_threads ref_torch_threads ref_rss_bytes ref_uptime_seconds
+ref_gc_pause_seconds ref_loop_lag_seconds ref_compiles_total ref_compile_seconds_total ref_sessions
+ref_session_hits_total ref_session_misses_total ref_session_history_tokens ref_dependency_hits_total
+ref_dependency_errors_total ref_worker_restarts_total ref_latency_by_version_seconds
+""".split()  # noqa: SIM905 - as one reads it
+OWN_LABELS = {
+    "ref_info": {"version", "dtype", "attention", "model_version"},
+    "ref_requests_total": {"status"},
+    "ref_queue_wait_seconds": {"lane"},
+    "ref_batch_release_total": {"reason"},
+    "ref_requests_shed_total": {"reason"},
+    "ref_rejected_total": {"reason"},
+    "ref_worker_cpu_seconds_total": {"mode"},
+    "ref_latency_by_version_seconds": {"model_version"},
+}
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    with Running() as server:
+        assert server.ask(text="one two three", session="s").status_code == 200
+        assert server.ask(text="four", session="s", attempt=1).status_code == 200
+        server.until(lambda: server.page().get(("ref_torch_threads", ""), 0) == 1)
+        return server.client.get("/metrics").text
+
+
+def test_holds_exactly_the_names_that_were_agreed(page: str) -> None:
+    families = {
+        family.name + ("_total" if family.type == "counter" else ""): family
+        for family in text_string_to_metric_families(page)
+    }
+    assert sorted(families) == sorted(NAMES)
+    assert [name for name, family in families.items() if not family.samples] == []
+
+
+def test_every_sample_says_whose_it_is_and_has_no_label_more(page: str) -> None:
+    for family in text_string_to_metric_families(page):
+        name = family.name + ("_total" if family.type == "counter" else "")
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == {"replica", "backend", *OWN_LABELS.get(name, ())}
+            assert (sample.labels["replica"], sample.labels["backend"]) == ("r1", "cpu")
+
+
+def test_seconds_are_bucketed_finely_enough_up_to_a_minute(page: str) -> None:
+    bounds = [float(bound) for bound in re.findall(r'ref_request_seconds_bucket\{[^}]*le="([0-9.e-]+)"', page)]
+    assert bounds[0] == 0.0005
+    assert 40 <= bounds[-1] <= 62
+    assert all(later / earlier <= 1.51 for earlier, later in pairwise(bounds))
+
+
+def test_sizes_of_batches_are_told_apart_one_by_one_up_to_32(page: str) -> None:
+    bounds = [float(bound) for bound in re.findall(r'ref_batch_size_bucket\{[^}]*le="([0-9.e-]+)"', page)]
+    assert bounds == [*range(1, 33), 48, 64, 128]
+
+
+def test_nothing_on_the_page_names_a_rule(page: str) -> None:
+    assert re.findall("long-alone|count-only|token-budget|duration-bounded|length-bucket|no-timer|inject", page) == []
+
+
+def test_what_happened_is_counted() -> None:
+    with Running() as server:
+        answers = [server.ask(text="one two", session="s"), server.ask(text="three", session="s", attempt=1)]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        page = server.page()
+    expected = {
+        "ref_arrivals_total": 2,
+        "ref_retry_arrivals_total": 1,
+        "ref_request_seconds_count": 2,
+        "ref_forward_calls_total": 2,
+        "ref_tokens_total": 2 + (2 + 1 + 1),  # the second turn: its history, a separator, itself
+        "ref_alone_batches_total": 2,
+        "ref_session_hits_total": 1,
+        "ref_session_misses_total": 1,
+        "ref_session_history_tokens_sum": 2,
+        "ref_input_tokens_sum": 3,
+        "ref_sessions": 1,
+        "ref_dependency_seconds_count": 0,
+        "ref_session_seconds_count": 2,
+        "ref_queue_depth": 0,
+        "ref_worker_restarts_total": 0,
+        "ref_compiles_total": 2,
+        "ref_reserved_bytes": 64,
+    }
+    assert {name: page[(name, "")] for name in expected} == expected
+    assert page[("ref_requests_total", "200")] == 2
+    assert page[("ref_batch_release_total", "idle")] == 2

@@ -1,0 +1,285 @@
+"""Sessions, tokens, stages, the lock, the access log, the dependency: the small parts by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latdoctor.errors import OperationError, UsageError
+from latdoctor.lab.dependency_service import StoreSettings
+from latdoctor.lab.dependency_service import build as build_store
+from latdoctor.lab.listening import Listening
+from latdoctor.lab.server.asked import Asked
+from latdoctor.lab.server.config import Dependency, ServerConfig, Sessions
+from latdoctor.lab.server.dependency import DependencyClient
+from latdoctor.lab.server.exchange import Exchange
+from latdoctor.lab.server.locks import TimedLock
+from latdoctor.lab.server.metrics import Metrics
+from latdoctor.lab.server.model import VOCABULARY as MODEL_VOCABULARY
+from latdoctor.lab.server.parts import Identity
+from latdoctor.lab.server.sessions import InProcessSessions
+from latdoctor.lab.server.stages import Call, Stages
+from latdoctor.lab.server.tokens import VOCABULARY, audio_frames, text_tokens
+from tests.lab.server.fakes import PATIENCE
+from tests.lab.server.running import Running
+
+
+def exchange(**asked: object) -> Exchange:
+    return Exchange(Asked(**asked), "r1", 0.0, 0.0)  # type: ignore[arg-type]
+
+
+def test_a_window_keeps_the_newest_turns() -> None:
+    sessions = InProcessSessions(Sessions(window_turns=2), 512)
+    for turn in ([1], [2, 2], [3]):
+        sessions.append("a", turn, 0.0)
+    assert sessions.history("a", 0.0) == (2, 2, 3)
+    assert sessions.history("b", 0.0) is None
+
+
+def test_without_a_window_history_grows_up_to_what_a_model_can_read() -> None:
+    sessions = InProcessSessions(Sessions(window_turns=0), 512)
+    for _ in range(500):
+        sessions.append("a", [7] * 10, 0.0)
+    history = sessions.history("a", 0.0)
+    assert history is not None
+    assert len(history) == 510
+
+
+def test_a_session_expires_by_its_last_use() -> None:
+    sessions = InProcessSessions(Sessions(ttl_s=10), 512)
+    sessions.append("a", [1], 0.0)
+    sessions.append("b", [2], 5.0)
+    assert sessions.history("a", 9.0) == (1,)
+    assert sessions.history("b", 15.0) is None
+    assert sessions.history("a", 18.9) == (1,)
+    assert len(sessions) == 1
+
+
+def test_no_time_to_live_forgets_at_once() -> None:
+    sessions = InProcessSessions(Sessions(ttl_s=0), 512)
+    sessions.append("a", [1], 0.0)
+    assert sessions.history("a", 0.0) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 50)), max_size=60), st.integers(1, 4))
+def test_sessions_never_exceed_their_number_and_forget_the_least_used(uses: list[tuple[str, int]], most: int) -> None:
+    sessions = InProcessSessions(Sessions(max_sessions=most), 100)
+    for at, (name, tokens) in enumerate(uses):
+        sessions.append(name, [1] * tokens, float(at))
+        assert len(sessions) <= most
+    recent = list(dict.fromkeys(name for name, _ in reversed(uses)))
+    known = [name for name in "abcdef" if sessions.history(name, float(len(uses))) is not None]
+    assert known == sorted(recent[:most])
+
+
+@given(st.text(max_size=300))
+def test_tokens_are_in_the_vocabulary_and_always_the_same(text: str) -> None:
+    tokens = text_tokens(text)
+    assert tokens == text_tokens(text)
+    assert all(0 < token < VOCABULARY for token in tokens)
+    assert len(tokens) <= len(text.lower())
+
+
+def test_tokens_are_the_ids_that_were_agreed() -> None:
+    assert VOCABULARY == MODEL_VOCABULARY
+    assert text_tokens("Where is my order?") == text_tokens("where IS my order ?")
+    assert len(text_tokens("Where is my order?")) == 5
+    assert len(text_tokens("a" * 33)) == 3
+
+
+def test_audio_has_25_frames_a_second() -> None:
+    frames = audio_frames(17.2, 80)
+    assert (frames.shape, frames.dtype) == ((430, 80), np.float32)
+    assert np.array_equal(frames, audio_frames(17.2, 80))
+    assert audio_frames(0.001, 80).shape == (1, 80)
+
+
+class Trail:
+    """Stages that note that they were passed."""
+
+    def __init__(self) -> None:
+        self.passed: list[str] = []
+        self.seconds: list[str] = []
+        self.threads = ThreadPoolExecutor(1)
+        calls = {name: self._call(name) for name in ("preprocess", "session", "postprocess", "send")}
+        observe = {name: self._seen(name) for name in ("preprocess", "session", "dependency", "postprocess")}
+        self.stages = Stages(calls, self._dependency, observe, self.threads)
+
+    def _call(self, name: str) -> Call:
+        def call(_: Exchange) -> bool:
+            self.passed.append(name)
+            return name != "session"
+
+        return call
+
+    def _seen(self, name: str):  # type: ignore[no-untyped-def]
+        return lambda _: self.seconds.append(name)
+
+    async def _dependency(self, _: Exchange) -> bool:
+        self.passed.append("dependency")
+        return False
+
+    def run(self) -> list[str]:
+        async def both() -> None:
+            await self.stages.before(exchange(text="a"))
+            await self.stages.after(exchange(text="a"))
+
+        self.passed.clear()
+        asyncio.run(both())
+        return list(self.passed)
+
+
+ORDER = ["preprocess", "session", "dependency", "postprocess", "send"]
+
+
+def test_stages_run_in_order_and_only_what_was_done_is_measured() -> None:
+    trail = Trail()
+    assert trail.run() == ORDER
+    assert trail.seconds == ["preprocess", "postprocess"]
+
+
+def test_a_stage_is_wrapped_and_unwrapped_while_the_server_runs() -> None:
+    trail = Trail()
+
+    def around(word: str):  # type: ignore[no-untyped-def]
+        def wrapper(inner: Call) -> Call:
+            def call(passing: Exchange) -> bool:
+                trail.passed.append(word)
+                return inner(passing)
+
+            return call
+
+        return wrapper
+
+    def slow(inner):  # type: ignore[no-untyped-def]
+        async def call(passing: Exchange) -> bool:
+            trail.passed.append("slow")
+            return bool(await inner(passing))
+
+        return call
+
+    take_a = trail.stages.wrap("session", around("a"))
+    take_b = trail.stages.wrap("session", around("b"))
+    take_slow = trail.stages.wrap_dependency(slow)
+    assert trail.run() == ["preprocess", "b", "a", "session", "slow", *ORDER[2:]]
+    take_a()
+    take_a()
+    assert trail.run() == ["preprocess", "b", "session", "slow", *ORDER[2:]]
+    take_b()
+    take_slow()
+    assert trail.run() == ORDER
+    with pytest.raises(UsageError, match="no stage"):
+        trail.stages.wrap("forward", around("c"))
+
+
+def test_the_lock_tells_who_waited() -> None:
+    waits: list[float] = []
+    lock = TimedLock(waits.append)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            inside.set()
+            assert leave.wait(PATIENCE)
+
+    def wait() -> None:
+        with lock:
+            pass
+
+    holder, waiter = threading.Thread(target=hold), threading.Thread(target=wait)
+    holder.start()
+    assert inside.wait(PATIENCE)
+    waiter.start()
+    leave.set()
+    holder.join(PATIENCE)
+    waiter.join(PATIENCE)
+    assert waits[0] == 0.0
+    assert len(waits) == 2
+    wait()
+    assert waits[2] == 0.0
+
+
+def test_the_access_log_has_a_line_for_each_answer(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with Running(identity=Identity("r7", access_log=log)) as server:
+        server.ask(text="a", request_id="mine")
+        server.ask(text=5)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["status"], line["request_id"], line["reason"], line["replica"]) for line in lines] == [
+        (200, "mine", "model", "r7"),
+        (422, "", "invalid", "r7"),
+    ]
+    for line in lines:
+        assert datetime.fromisoformat(line["entry"]) <= datetime.fromisoformat(line["exit"])
+        assert line["seconds"] > 0
+
+
+def test_an_access_log_that_cannot_be_opened_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(OperationError, match="cannot be written"):
+        Running(identity=Identity(access_log=tmp_path / "no" / "log")).__enter__()
+
+
+def test_the_dependency_is_asked_and_a_miss_is_no_error() -> None:
+    with Running() as server:
+        store = Listening(build_store(StoreSettings(miss_seconds=0)))
+        server.on_loop(store.start())
+        change = {"dependency": {"address": store.url}}
+        server.on_loop(server.parts.tuning.change(change, frozenset({"*"})))
+        assert [server.ask(text="a").status_code for _ in range(3)] == [200] * 3
+        page = server.page()
+        assert page[("ref_dependency_seconds_count", "")] == 3
+        assert page[("ref_dependency_hits_total", "")] == 2
+        assert page[("ref_dependency_errors_total", "")] == 0
+        server.on_loop(server.parts.tuning.change({"dependency": {"bypass": True}}, frozenset({"*"})))
+        assert server.ask(text="a").status_code == 200
+        assert server.page()[("ref_dependency_seconds_count", "")] == 3
+        server.on_loop(store.stop())
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "http://[nonsense", "not an address"])
+def test_a_dependency_that_does_not_answer_costs_no_request(address: str) -> None:
+    with Running(ServerConfig(dependency=Dependency(address=address))) as server:
+        assert server.ask(text="a").status_code == 200
+        assert server.page()[("ref_dependency_errors_total", "")] == 1
+
+
+def test_a_dependency_that_is_too_slow_is_given_up() -> None:
+    async def ask() -> float:
+        async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader_done.wait()
+            writer.close()
+
+        reader_done = asyncio.Event()
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        metrics = Metrics("r", "cpu")
+        client = DependencyClient(Dependency(address=f"127.0.0.1:{port}", timeout_ms=20), metrics)
+        assert await client.stage(exchange(text="a"))
+        await client.close()
+        reader_done.set()
+        server.close()
+        await server.wait_closed()
+        return (
+            metrics.registry.get_sample_value("ref_dependency_errors_total", {"replica": "r", "backend": "cpu"}) or 0.0
+        )
+
+    assert asyncio.run(ask()) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_loss_of_the_worker_is_a_503_and_the_next_request_is_answered() -> None:
+    with Running() as server:
+        server.model.fails_with = SystemExit()  # ends a thread without a word
+        answer = server.ask(text="a")
+        assert (answer.status_code, answer.json()["error"]) == (503, "worker-lost")
+        assert server.ask(text="a").status_code == 200
+        assert server.page()[("ref_worker_restarts_total", "")] == 1
