@@ -71,7 +71,7 @@ def test_what_is_given_is_catalogued_and_placed(dialect: str, which: str) -> Non
         assert one.subject in declared
         assert one.origin.artifact in {"first.prom", "last.prom"}
         assert one.origin.place
-    known = {(one.signal, one.subject) for one in seen.readings}
+    known = {(one.signal, one.subject, one.labels) for one in seen.readings}
     assert len(known) == len(seen.readings)
 
 

@@ -9,13 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from latdoctor.detect.bimodality import batch_bimodality
+from latdoctor.detect.change import arrival_changes
+from latdoctor.detect.model_words import model_words
 from latdoctor.detect.quantiles import quantiles
 from latdoctor.detect.quotients import quotients
+from latdoctor.detect.remainders import remainders
+from latdoctor.detect.siblings import siblings
 from latdoctor.evidence.model import Evidence
 
 Detector = Callable[[Evidence], Evidence]
 
-DETECTORS: tuple[Detector, ...] = (quantiles, quotients, batch_bimodality)
+DETECTORS: tuple[Detector, ...] = (
+    quantiles,
+    quotients,
+    remainders,
+    batch_bimodality,
+    siblings,
+    arrival_changes,
+    model_words,
+)
 
 
 def derive(evidence: Evidence) -> Evidence:

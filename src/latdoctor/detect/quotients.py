@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from latdoctor.evidence.comparing import of_ratio
 from latdoctor.evidence.judging import show
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, is_unknown
 
@@ -22,6 +23,9 @@ class Quotient:
 QUOTIENTS = (
     Quotient("queue.time_share", "queue.time.mean", "latency.mean"),
     Quotient("compute.input_share", "compute.input.mean", "latency.mean"),
+    Quotient("batch.alone_length_ratio", "batch.alone_length.mean", "input.length.mean"),
+    Quotient("server.rss_growth_share", "server.rss_growth", "server.rss"),
+    Quotient("alloc.allocated_growth_share", "alloc.allocated_growth", "alloc.allocated"),
     Quotient("gpu.sm_clock_ratio", "gpu.sm_clock", "gpu.sm_clock_max"),
     Quotient("gpu.power_ratio", "gpu.power", "gpu.power_limit"),
     Quotient("gpu.memory_used_ratio", "gpu.memory_used", "gpu.memory_total"),
@@ -46,15 +50,17 @@ def _of_one(quotient: Quotient, evidence: Evidence) -> Iterator[Reading | Gap]:
         under = _denominator(quotient, over, evidence)
         if under is None or isinstance(over.value, str) or isinstance(under.value, str):
             continue
-        upper, lower = show(quotient.over, over.value), show(quotient.under, under.value)
+        upper = show(quotient.over, over.value, over.bound)
+        lower = show(quotient.under, under.value, under.bound)
         note = f"{quotient.over} {upper} over {quotient.under} {lower}"
         origin = Origin(over.origin.artifact, f"{quotient.over} over {quotient.under}")
-        if under.value <= 0 or is_unknown(over.value / under.value):
+        bound = of_ratio(over.bound, under.bound)
+        if bound is None or under.value <= 0 or is_unknown(over.value / under.value):
             reason = f"{quotient.signal}: {note} cannot be divided"
             yield Gap("derived", reason, (quotient.signal,), over.subject, origin=origin)
             continue
         value = over.value / under.value
-        yield Reading(quotient.signal, over.subject, value, origin, over.window, over.labels, note)
+        yield Reading(quotient.signal, over.subject, value, origin, over.window, over.labels, note, bound)
 
 
 def _numerators(quotient: Quotient, evidence: Evidence) -> tuple[Reading, ...]:

@@ -23,7 +23,7 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import SEVERITIES, RuleSet
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.bundle import Context
-from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Subject, Value, Window
+from latdoctor.evidence.model import Event, Evidence, Labels, Origin, Reading, Subject, Value, Window
 from latdoctor.evidence.signals import catalogue
 from latdoctor.units import parse_duration, parse_quantity, parse_share
 from latdoctor.yamlfile import Fields, Node, load
@@ -171,9 +171,22 @@ def _readings(fields: Fields, key: str) -> Iterable[Reading]:
             continue
         for signal, value in node.value.items():
             try:
-                yield Reading(signal, subject, _value(signal, value.text or ""), Origin("case", value.where))
+                name, labels = _labelled(signal)
+                read, origin = _value(name, value.text or ""), Origin("case", value.where)
+                yield Reading(name, subject, read, origin, labels=labels)
             except ValueError as error:
                 fields.problem(value.where, f"{signal}: {error}")
+
+
+def _labelled(text: str) -> tuple[str, Labels]:
+    """`batch.released{reason=timeout}` → the signal and its labels. Raises ValueError."""
+    signal, brace, rest = text.partition("{")
+    if not brace:
+        return signal, ()
+    pairs = [pair.partition("=") for pair in rest.removesuffix("}").split(",")]
+    if not rest.endswith("}") or not all(key and equals and value for key, equals, value in pairs):
+        raise ValueError("labels are written {name=value}")
+    return signal, tuple((key.strip(), value.strip()) for key, _, value in pairs)
 
 
 def _value(signal: str, text: str) -> Value:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 
 from latdoctor.dialects import counters, gauges, spoken
 from latdoctor.dialects.model import Rule, Selector, Term
 from latdoctor.dialects.outcome import Found, Histogram, Missing, Outcome, Trouble, notes
 from latdoctor.dialects.view import View
+from latdoctor.evidence.model import Labels, Origin, Series
 from latdoctor.evidence.signals import catalogue
 
 LIFETIME = "lifetime average"
@@ -20,12 +24,13 @@ def evaluate(view: View, rule: Rule) -> Outcome | Missing:
     absent = [term for term in _all_terms(rule) if _absent(view, rule, term)]
     if absent:
         return Missing(tuple(_absence(view, term) for term in absent))
-    if rule.kind in ("rate", "ratio", "histogram"):
+    if rule.kind in ("slope", "rate", "ratio", "histogram"):
         hindrance = _hindrance(view, rule)
         if hindrance:
             return {None: hindrance}
     readers: dict[str, Callable[[View, Rule], Outcome]] = {
         "gauge": gauges.gauge,
+        "slope": _slope,
         "rate": _rate,
         "ratio": _ratio,
         "histogram": _histogram,
@@ -70,9 +75,9 @@ def _hindrance(view: View, rule: Rule) -> Trouble | None:
             "the exporter showed the same numbers on every page: it did not refresh them in between",
             next_step="watch for longer (--window 60s)",
         )
-    if rule.kind == "rate" and view.lone:
+    if rule.kind in ("slope", "rate") and view.lone:
         return Trouble("one page tells no rate: two pages or a live window are needed", next_step=_TWO_PAGES)
-    if rule.kind == "rate" and view.window is None:
+    if rule.kind in ("slope", "rate") and view.window is None:
         return Trouble(
             "the time between the saved pages is not known, so they tell no rate",
             next_step="watch it live (--server URL)",
@@ -118,6 +123,55 @@ def _rate(view: View, rule: Rule) -> Outcome:
             total += change
         outcome[subject] = total if isinstance(total, Trouble) else _per_second(view, rule, total)
     return outcome
+
+
+def _slope(view: View, rule: Rule) -> Outcome:
+    selector = view.present(rule.terms[0])
+    outcome: dict[str | None, Found | Trouble] = {}
+    for subject in view.series(selector) if selector else ():
+        shown = [_at(view, rule.terms[0], subject, page) for page in range(len(view.scrapes))]
+        told = [
+            (s.at, value)
+            for s, value in zip(view.scrapes, shown, strict=True)
+            if s.at is not None and value is not None
+        ]
+        if len(told) < 2 or told[-1][0] <= told[0][0]:
+            outcome[subject] = Trouble(f"{selector} is not on two pages")
+        else:
+            outcome[subject] = Found(_rise(told) * rule.factor, view.place(rule.terms), rule.note)
+    return outcome
+
+
+def _rise(told: Sequence[tuple[float, float]]) -> float:
+    """Growth per second between the first and the last third of the pages, by medians: one odd page is nothing."""
+    third = max(1, len(told) // 3)
+    early, late = told[:third], told[-third:]
+    (start, low), (end, high) = ((median(at for at, _ in part), median(v for _, v in part)) for part in (early, late))
+    return (high - low) / (end - start)
+
+
+def rate_series(view: View, rule: Rule, subject: str, origin: Origin, labels: Labels) -> tuple[Series, ...]:
+    """A rate between each page and the next; none where the pages' times or a page's sample are not known."""
+    totals: list[float] = []
+    for page, scrape in enumerate(view.scrapes):
+        found = [_at(view, term, subject, page) for term in rule.terms]
+        if scrape.at is None or None in found:
+            return ()
+        totals.append(sum(value for value in found if value is not None))
+    times = tuple(scrape.at for scrape in view.scrapes if scrape.at is not None)
+    steps = list(zip(pairwise(times), pairwise(totals), strict=True))
+    if len(steps) < 2 or any(late <= early for (early, late), _ in steps):
+        return ()
+    values = tuple(rule.factor * (after - before) / (late - early) for (early, late), (before, after) in steps)
+    return (Series(rule.signal, subject, times[1:], values, origin, labels),)
+
+
+def _at(view: View, term: Term, subject: str, page: int) -> float | None:
+    """A sum of counters on one page."""
+    selector = view.present(term)
+    samples = [one.samples[page] for one in view.series(selector).get(subject, ())] if selector else []
+    known = [sample.value for sample in samples if sample is not None and math.isfinite(sample.value)]
+    return sum(known) if known and len(known) == len(samples) else None
 
 
 def _per_second(view: View, rule: Rule, grown: float) -> Found:

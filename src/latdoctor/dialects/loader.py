@@ -168,6 +168,8 @@ def _rule(signal: Signal, fields: Fields) -> Rule:
         percent_or_ratio=scale == EITHER,
         take=fields.choice("take", TAKES, "mean") if kind == "gauge" else "mean",
         sum_over=fields.texts("sum_over"),
+        by=fields.text("by"),
+        series=fields.flag("series") if kind == "rate" else False,
         blank_from=fields.scalar("blank_from", float, None),
         note=fields.text("note"),
         zero_note=fields.text("zero_note"),
@@ -187,7 +189,9 @@ def _quantile(text: str) -> float:
 
 
 def _check_kind(signal: Signal, kind: str, fields: Fields) -> None:
-    fits = {"distribution": ("histogram",), "text": ("label",)}.get(signal.kind, ("gauge", "rate", "ratio", "summary"))
+    fits = {"distribution": ("histogram",), "text": ("label",)}.get(
+        signal.kind, ("gauge", "slope", "rate", "ratio", "summary")
+    )
     # `latency` is at once the distribution and nothing else, so a scalar for it would be lost.
     if kind not in fits:
         fields.problem(fields.where, f"{signal.id} is of kind {signal.kind}: it takes {' or '.join(fits)}, not {kind}")
@@ -207,7 +211,7 @@ def _factor(signal: Signal, kind: str, scale: str, fields: Fields) -> float:
         fields.problem(fields.where, f"scale: {error}")
         return 1.0
     expected = signal.dimension
-    if kind == "rate":
+    if kind in ("rate", "slope"):
         expected = {"ratio": "time", "throughput": "bytes", "rate": "count"}.get(expected, expected)
     if found.dimension != expected:
         fields.problem(fields.where, f"scale: {scale} is a {found.dimension}, {signal.id} needs a {expected}")

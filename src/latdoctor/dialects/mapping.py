@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from latdoctor.dialects.evaluate import evaluate
+from latdoctor.dialects.evaluate import evaluate, rate_series
 from latdoctor.dialects.gauges import bit_values
 from latdoctor.dialects.model import Dialect, Rule
 from latdoctor.dialects.outcome import Found, Histogram, Missing, Outcome, Trouble
 from latdoctor.dialects.page import Page, Scrape
 from latdoctor.dialects.view import View
-from latdoctor.evidence.model import Bucket, Distribution, Evidence, Gap, Origin, Reading, Subject, Window
+from latdoctor.evidence.model import (
+    Bucket,
+    Distribution,
+    Evidence,
+    Gap,
+    Labels,
+    Origin,
+    Reading,
+    Series,
+    Subject,
+    Window,
+)
 
 _NAMES_SHOWN = 5
 
@@ -32,7 +43,8 @@ def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str, source:
     """
     gathering = _Gathering(View(dialect, tuple(scrapes), server), source)
     for options in dialect.rules:
-        gathering.take(options)
+        for labels, narrowed in gathering.view.kept_apart(options):
+            gathering.take(narrowed, labels)
     for bits in dialect.bits:
         if gathering.view.present(bits.rule.terms[0]) is None:
             names = (str(bits.rule.terms[0]),)
@@ -52,11 +64,12 @@ class _Gathering:
         self._source = source
         self._idle = view.idle()
         self._readings: list[Reading] = []
+        self._series: list[Series] = []
         self._distributions: list[Distribution] = []
         self._troubles: dict[tuple[str, str | None, str], list[str]] = {}
         self._unused: dict[str, tuple[list[str], list[str]]] = {}  # reason → signals, subjects
 
-    def take(self, options: Sequence[Rule]) -> None:
+    def take(self, options: Sequence[Rule], labels: Labels = ()) -> None:
         """The first alternative that has a value for a subject wins; else the first trouble is told."""
         merged: dict[str | None, tuple[Found | Trouble, Rule]] = {}
         absent: list[str] = []
@@ -73,7 +86,7 @@ class _Gathering:
         if any(isinstance(result, Found) for result, _ in merged.values()):
             merged.pop(None, None)
         for subject, (result, rule) in merged.items():
-            self.put(rule.signal, rule, {subject: result})
+            self.put(rule.signal, rule, {subject: result}, labels)
         if not merged and absent:
             self.missing(options[0].signal, absent, options[0].hint)
 
@@ -81,12 +94,12 @@ class _Gathering:
         reason = f"not exported: {_listed(list(dict.fromkeys(names)))}"
         self._trouble(signal, reason, None, hint or self.view.dialect.hint)
 
-    def put(self, signal: str, rule: Rule, outcome: Outcome) -> None:
+    def put(self, signal: str, rule: Rule, outcome: Outcome, labels: Labels = ()) -> None:
         for subject, result in outcome.items():
             if subject in self._idle:
                 continue
             if isinstance(result, Found) and result.is_finite:
-                self._found(signal, rule, subject or self.view.server, result)
+                self._found(signal, rule, subject or self.view.server, result, labels)
             elif isinstance(result, Found):
                 self._trouble(signal, f"{result.place} gives no finite number", subject, rule.hint)
             elif result.unused:
@@ -101,11 +114,11 @@ class _Gathering:
         if signal not in signals:
             signals.append(signal)
 
-    def _found(self, signal: str, rule: Rule, subject: str, found: Found) -> None:
+    def _found(self, signal: str, rule: Rule, subject: str, found: Found, labels: Labels) -> None:
         scrapes = self.view.scrapes
         since = "" if self.view.lone else f", since {scrapes[0].artifact}"
         origin = Origin(scrapes[-1].artifact, found.place + since)
-        covers_window = rule.kind in ("rate", "ratio", "histogram")
+        covers_window = rule.kind in ("slope", "rate", "ratio", "histogram")
         lifetime = self.view.lone and covers_window
         window = Window(None if lifetime else scrapes[0].at, scrapes[-1].at)
         if isinstance(found.value, Histogram):
@@ -115,10 +128,12 @@ class _Gathering:
             )
             total = None if found.value.total is None else found.value.total * rule.factor
             self._distributions.append(
-                Distribution(signal, subject, buckets, origin, total=total, window=window, note=found.note)
+                Distribution(signal, subject, buckets, origin, total, window, labels, found.note)
             )
         else:
-            self._readings.append(Reading(signal, subject, found.value, origin, window=window, note=found.note))
+            self._readings.append(Reading(signal, subject, found.value, origin, window, labels, found.note))
+        if rule.series:
+            self._series.extend(rate_series(self.view, rule, subject, origin, labels))
 
     def evidence(self) -> Evidence:
         seen = dict.fromkeys(
@@ -132,6 +147,7 @@ class _Gathering:
         return Evidence(
             subjects=tuple(self._subjects(seen)),
             readings=tuple(self._readings),
+            series=tuple(self._series),
             distributions=tuple(self._distributions),
             gaps=tuple(self._gaps()),
         )
@@ -151,6 +167,8 @@ class _Gathering:
         if self._idle:
             reason = f"{title}: answered no request, so nothing is said about them: {_listed(sorted(self._idle))}"
             yield Gap(source, reason, (), None, "", origin)
+        for signal, more in self.view.cut.items():
+            yield Gap(source, f"{title}: {more} more values of a label were left unread", (signal,), None, "", origin)
         if self.view.left_out:
             reason = f"{title}: {self.view.left_out} more models or GPUs were left unread"
             yield Gap(source, reason, tuple(sorted(self.view.dialect.signals)), None, "", origin)

@@ -7,8 +7,9 @@ import re
 from msgspec import Struct
 
 from latdoctor.dialects.page import Page, Sample
+from latdoctor.text import clean
 
-KINDS = ("gauge", "rate", "ratio", "histogram", "summary", "label")
+KINDS = ("gauge", "slope", "rate", "ratio", "histogram", "summary", "label")
 TAKES = ("mean", "last", "max")
 PLACEHOLDER = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}")
 SERVER = "server"  # stands for the subject server/NAME in a dialect's `parent`
@@ -32,7 +33,9 @@ class Selector(Struct, frozen=True):
         return all((sample.label(match.label) in match.values) != match.negated for match in self.matches)
 
     def __str__(self) -> str:
-        inside = ",".join(f'{m.label}{"!=" if m.negated else "="}"{"|".join(m.values)}"' for m in self.matches)
+        inside = ",".join(
+            f'{m.label}{"!=" if m.negated else "="}"{clean("|".join(m.values), 80)}"' for m in self.matches
+        )
         return f"{self.name}{{{inside}}}" if inside else self.name
 
 
@@ -56,11 +59,15 @@ class Rule(Struct, frozen=True):
     """One way to one signal. `terms` are summed, and so are `over`; values are multiplied by `factor`.
 
     gauge      the value, less `less`, or over the sum of `over`; over several pages `take` says which of them
+    slope      the gauge's change per second from the first third of the pages to the last, which may be negative
     rate       the counters' growth per second; `held` are gauges whose growth is added (requests still inside)
     ratio      the growth of the counters `terms` over the growth of `over`
     histogram  a Distribution out of the buckets of `terms[0]`
     summary    the `quantile` that the server itself computed
     label      the text of `label` on the samples of `terms`, or on any sample that the dialect knows
+
+    `by` is a label whose values are kept apart: one labelled reading for each, of which only `terms` are narrowed.
+    `series` asks of a rate also what it was between each page and the next.
     """
 
     signal: str
@@ -76,6 +83,8 @@ class Rule(Struct, frozen=True):
     percent_or_ratio: bool = False
     take: str = "mean"
     sum_over: tuple[str, ...] = ()
+    by: str = ""
+    series: bool = False
     blank_from: float | None = None
     note: str = ""
     zero_note: str = ""

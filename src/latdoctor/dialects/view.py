@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from latdoctor.dialects.model import PLACEHOLDER, SERVER, Dialect, Rule, Selector, SubjectRule, Term
+from latdoctor.dialects.model import PLACEHOLDER, SERVER, Dialect, LabelMatch, Rule, Selector, SubjectRule, Term
 from latdoctor.dialects.outcome import Trouble
 from latdoctor.dialects.page import Sample, Scrape
 from latdoctor.evidence.model import Labels, Subject
@@ -16,6 +16,9 @@ from latdoctor.text import clean
 
 # More models or GPUs than this on one page are not read one by one.
 MAX_SUBJECTS = 256
+# Of a label that is kept apart, more values than this are left out.
+MAX_VALUES = 16
+_SUFFIXES = ("", "_bucket")
 # What client libraries add about the exporter's own process, which changes although its readings do not.
 _RUNTIME = ("go_", "process_", "promhttp_", "python_", "dcgm_exporter_")
 
@@ -40,6 +43,7 @@ class View:
     _known: dict[Labels, str | None] = field(default_factory=dict)
     _series: dict[tuple[Selector, str], dict[str, tuple[Series, ...]]] = field(default_factory=dict)
     _beyond: set[str] = field(default_factory=set)
+    cut: dict[str, int] = field(default_factory=dict)  # signal → values of a label that were left out
 
     def __post_init__(self) -> None:
         for name in dict.fromkeys(s.name + suffix for s in self.selectors() for suffix in ("", "_bucket")):
@@ -84,6 +88,22 @@ class View:
         return any(
             name in scrape.page.kinds and name not in scrape.page.samples for name in names for scrape in self.scrapes
         )
+
+    def kept_apart(self, options: tuple[Rule, ...]) -> Iterator[tuple[Labels, tuple[Rule, ...]]]:
+        """A signal's rules as they are; or, where they keep the values of a label apart, once for each value seen."""
+        by = options[0].by
+        if not by:
+            yield (), options
+            return
+        names = {option.name + suffix for term in options[0].terms for option in term.options for suffix in _SUFFIXES}
+        samples = (one for scrape in self.scrapes for name in names for one in scrape.page.samples.get(name, ()))
+        values = sorted({value for one in samples if (value := one.label(by))})
+        if len(values) > MAX_VALUES:
+            self.cut[options[0].signal] = len(values) - MAX_VALUES
+        for value in values[:MAX_VALUES]:
+            yield ((by, clean(value, 80)),), tuple(_narrowed(rule, by, value) for rule in options)
+        if not values:
+            yield (), options
 
     def series(self, selector: Selector, suffix: str = "") -> dict[str, tuple[Series, ...]]:
         """The selector's series by subject; `suffix` as in `_bucket`."""
@@ -192,3 +212,12 @@ class View:
 
 def _fill(template: str, values: dict[str, str]) -> str:
     return PLACEHOLDER.sub(lambda found: clean(values[found[1]], 120), template)
+
+
+def _narrowed(rule: Rule, label: str, value: str) -> Rule:
+    """`rule` for samples that have this value only; what it is divided by stays whole."""
+    match = LabelMatch(label, (value,))
+    terms = tuple(
+        Term(tuple(Selector(option.name, (*option.matches, match)) for option in term.options)) for term in rule.terms
+    )
+    return structs.replace(rule, terms=terms, by="")

@@ -1,0 +1,72 @@
+"""Did the arrival rate rise at once within the window, for the rest of it or for a while?
+
+For every run of steps, G = n₁·ln(r₁/r) + n₂·ln(r₂/r) is the log likelihood ratio of two Poisson rates, inside and
+outside the run, against one, with n arrivals at rate r (the scan statistic of Kulldorff 1997, on a line). Only runs
+that lie higher than the rest count, and that begin within the window, so that the rise itself was seen. The largest G
+must exceed 12: by the χ² with one degree of freedom that is p = 10⁻⁶ for one run, which leaves room for trying every
+run and for arrivals that come in clumps. Else the jump is 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from latdoctor.evidence.model import Evidence, Origin, Reading, Series, Window
+
+SIGNAL = "arrival.rate"
+DERIVED = "arrival.jump"
+MIN_G = 12.0
+MIN_STEPS = 2  # on either side
+MIN_ARRIVALS = 30
+
+
+def arrival_changes(evidence: Evidence) -> Evidence:
+    """`arrival.jump` for every series of the arrival rate with enough steps and arrivals."""
+    told = {one.subject for one in evidence.readings_by_signal.get(DERIVED, ())}
+    found = [_of_one(one) for one in evidence.series if one.signal == SIGNAL and one.subject not in told]
+    return Evidence(readings=tuple(one for one in found if one is not None))
+
+
+def _of_one(series: Series) -> Reading | None:
+    lengths = _lengths(series.times)
+    counts = [rate * length for rate, length in zip(series.values, lengths, strict=True)]
+    if len(counts) < 2 * MIN_STEPS or not all(math.isfinite(n) and n >= 0 for n in counts):
+        return None
+    if sum(counts) < MIN_ARRIVALS:
+        return None
+    jump, at, strength = sharpest(counts, lengths)
+    note = f"from {series.times[at - 1] - series.times[0] + lengths[0]:.0f} s of the window"
+    if strength < MIN_G:
+        jump, note = 1.0, f"no change within {sum(lengths):.0f} s that chance would not bring"
+    origin = Origin(series.origin.artifact, f"{series.origin.place}, page by page")
+    window = Window(series.times[0] - lengths[0], series.times[-1])
+    return Reading(DERIVED, series.subject, jump, origin, window, note=note)
+
+
+def _lengths(times: Sequence[float]) -> list[float]:
+    """How long each step took, seconds. A series tells where steps end; the first is taken to be like the second."""
+    later = [after - before for before, after in pairwise(times)]
+    return [later[0], *later] if later else []
+
+
+def sharpest(counts: Sequence[float], lengths: Sequence[float]) -> tuple[float, int, float]:
+    """The rate within the likeliest high run over the rate outside, the step at which it begins, and its G."""
+    arrivals, seconds = sum(counts), sum(lengths)
+    best = (1.0, MIN_STEPS, 0.0)
+    for start in range(MIN_STEPS, len(counts) - MIN_STEPS + 1):
+        for end in range(start + MIN_STEPS, len(counts) + 1):
+            inside, time = sum(counts[start:end]), sum(lengths[start:end])
+            outside, rest = arrivals - inside, seconds - time
+            high, low = inside / time, outside / rest
+            whole = arrivals / seconds
+            strength = _gain(inside, high, whole) + _gain(outside, low, whole)
+            if high > low and strength > best[2]:
+                # Half an arrival stands for none, so that a rate from nothing is a finite multiple.
+                best = (high / (max(outside, 0.5) / rest), start, strength)
+    return best
+
+
+def _gain(count: float, rate: float, whole: float) -> float:
+    return count * math.log(rate / whole) if count > 0 and rate > 0 else 0.0
