@@ -118,7 +118,8 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def etag(self) -> str:
         """A digest of the value: equal configurations have equal tags."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
+        canonical = msgspec.convert(msgspec.to_builtins(self), ServerConfig)  # 250 and 250.0 are the same time
+        return hashlib.sha256(msgspec.json.encode(canonical, order="sorted")).hexdigest()[:16]
 
 
 def patched(config: ServerConfig, patch: Mapping[str, Any], *, strict: bool = True) -> ServerConfig:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from latdoctor import yamlfile
 from latdoctor.errors import DefinitionError, Problem, UsageError
-from latdoctor.lab.server.config import ServerConfig, knobs
+from latdoctor.lab.server.config import ServerConfig, knobs, patched
 
 
 def configured(file: Path | None, settings: Sequence[str] = ()) -> ServerConfig:
@@ -22,18 +20,16 @@ def configured(file: Path | None, settings: Sequence[str] = ()) -> ServerConfig:
     if file is not None:
         texts = _texts(file)
         try:
-            config = _converted(config, texts)
-        except msgspec.ValidationError as error:
-            raise DefinitionError([Problem(str(file), str(error))]) from error
+            config = patched(config, texts, strict=False)
+        except UsageError as error:
+            raise DefinitionError([Problem(str(file), error.what)]) from error
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or name not in dict(knobs()):
             raise UsageError(f"{setting!r} sets no knob", next_step="write GROUP.KNOB=VALUE, as queue.max_requests=500")
         group, _, knob = name.partition(".")
-        try:
-            config = _converted(config, {group: {knob: value.split(",") if _is_list(config, group, knob) else value}})
-        except msgspec.ValidationError as error:
-            raise UsageError(f"{setting}: {error}") from error
+        written = value.split(",") if _is_list(config, group, knob) else value
+        config = patched(config, {group: {knob: written}}, strict=False)
     return config
 
 
@@ -70,14 +66,6 @@ def _list(node: yamlfile.Node, problems: list[Problem]) -> list[str]:
         return [item.text or "" for item in node.value]
     problems.append(Problem(node.where, "here a value or a list of values is needed"))
     return []
-
-
-def _converted(config: ServerConfig, texts: dict[str, dict[str, Any]]) -> ServerConfig:
-    """`config` with `texts` in it, read as the types of their knobs. Raises msgspec.ValidationError."""
-    whole = msgspec.to_builtins(config)
-    for group, values in texts.items():
-        whole[group] = {**whole[group], **values}
-    return msgspec.convert(whole, ServerConfig, strict=False)
 
 
 def _is_list(config: ServerConfig, group: str, knob: str) -> bool:
