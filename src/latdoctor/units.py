@@ -143,8 +143,10 @@ def _scaled(value: float, scale: tuple[tuple[float, str], ...]) -> str:
     for factor, name in scale:
         if abs(value) >= factor * 0.9995:  # what rounds to one of a unit is shown in it: 1 s, not 1 000 ms
             return f"{_digits(value / factor)} {name}"
+    if value == 0:
+        return f"0 {next(name for factor, name in scale if factor == 1.0)}"
     factor, name = scale[-1]
-    return f"0 {scale[0][1]}" if value == 0 else f"{_digits(value / factor)} {name}"
+    return f"{_digits(value / factor)} {name}"
 
 
 def _digits(value: float) -> str:

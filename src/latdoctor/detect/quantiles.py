@@ -1,7 +1,8 @@
 """Quantiles and means of distributions, where nobody told them.
 
 A quantile is interpolated linearly inside the bucket it falls into, as Prometheus' histogram_quantile does; its note
-names the bucket, for no truth is finer than that. In the bucket without an upper bound only the lower bound is known.
+names the bucket, for no truth is finer than that. In the bucket without an upper bound only the lower bound is known:
+the reading's `bound` says so, and no comparison takes it for the value.
 A quantile q needs enough observations beyond it to be more than the luck of one: at least 3 for the median, 20 for the
 95th and 100 for the 99th percentile, so that about one observation lies above it.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from latdoctor.evidence.model import Bucket, Distribution, Evidence, Gap, Labels, Origin, Reading
+from latdoctor.evidence.model import AT_LEAST, AT_MOST, Bucket, Distribution, Evidence, Gap, Labels, Origin, Reading
 from latdoctor.evidence.signals import catalogue
 from latdoctor.units import format_value
 
@@ -20,6 +22,14 @@ QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))
 MEAN = ".mean"
 
 Key = tuple[str, str, Labels]  # signal, subject, labels
+
+
+class Told(NamedTuple):
+    """A quantile or mean in base units, how sure it is, and AT_LEAST or AT_MOST where it is only a bound."""
+
+    value: float
+    note: str
+    bound: str = ""
 
 
 def quantiles(evidence: Evidence) -> Evidence:
@@ -76,12 +86,15 @@ def _of_one(distribution: Distribution, known: set[Key]) -> Iterator[Reading | G
         if distribution.count < needed:
             yield _gap(distribution, [suffix], f"{distribution.count:g} observed, {needed} are needed")
         else:
-            value, note = quantile(distribution, share)
-            yield _reading(distribution, suffix, value, note)
+            found = quantile(distribution, share)
+            if math.isinf(found.value):
+                yield _gap(distribution, [suffix], "its buckets have no bound to tell it by")
+            else:
+                yield _reading(distribution, suffix, found)
 
 
-def quantile(distribution: Distribution, share: float) -> tuple[float, str]:
-    """The value below which `share` of the observations lie, in base units, and the note that says how sure it is.
+def quantile(distribution: Distribution, share: float) -> Told:
+    """The value below which `share` of the observations lie.
 
     `distribution` must make sense and hold at least one observation.
     """
@@ -95,44 +108,45 @@ def quantile(distribution: Distribution, share: float) -> tuple[float, str]:
     return _inside(distribution, buckets[-1], 1.0)  # rounding: the rank is the last observation's
 
 
-def _inside(distribution: Distribution, bucket: Bucket, part: float) -> tuple[float, str]:
+def _inside(distribution: Distribution, bucket: Bucket, part: float) -> Told:
     seen = f"of {distribution.count:g} observations"
     low, high = (_show(distribution, bound) for bound in (bucket.low, bucket.high))
     if bucket.low == bucket.high:
-        return bucket.low, seen
+        return Told(bucket.low, seen)
     if bucket.high == math.inf:
-        return bucket.low, f"at least this: above the highest bound {low}, {seen}"
+        return Told(bucket.low, f"above the highest bound {low}, {seen}", AT_LEAST)
     if bucket.low == -math.inf:
-        return bucket.high, f"at most this: below the lowest bound {high}, {seen}"
+        return Told(bucket.high, f"below the lowest bound {high}, {seen}", AT_MOST)
     value = min(bucket.high, bucket.low + (bucket.high - bucket.low) * part)  # rounding must not leave the bucket
-    return value, f"interpolated in the bucket {low}–{high}, {seen}"
+    return Told(value, f"interpolated in the bucket {low}–{high}, {seen}")
 
 
 def _mean(distribution: Distribution) -> Reading | Gap:
     if distribution.total is not None and math.isfinite(distribution.total):
-        return _reading(distribution, MEAN, distribution.total / distribution.count, "sum over count")
+        return _reading(distribution, MEAN, Told(distribution.total / distribution.count, "sum over count"))
     buckets = [bucket for bucket in distribution.buckets if bucket.count > 0]
     if any(math.isinf(bucket.low) or math.isinf(bucket.high) for bucket in buckets):
         return _gap(distribution, [MEAN], "the sum was not told, and some observations lie beyond every bound")
     total = sum(bucket.count * (bucket.low + bucket.high) / 2 for bucket in buckets)
     exact = all(bucket.low == bucket.high for bucket in buckets)
     note = f"of {distribution.count:g} observations" if exact else "estimated from the middles of the buckets"
-    return _reading(distribution, MEAN, total / distribution.count, note)
+    return _reading(distribution, MEAN, Told(total / distribution.count, note))
 
 
 def _show(distribution: Distribution, value: float) -> str:
     return format_value(value, catalogue()[distribution.signal].dimension)
 
 
-def _reading(distribution: Distribution, suffix: str, value: float, note: str) -> Reading:
+def _reading(distribution: Distribution, suffix: str, found: Told) -> Reading:
     return Reading(
         signal=distribution.signal + suffix,
         subject=distribution.subject,
-        value=value,
+        value=found.value,
         origin=origin_of(distribution, suffix.removeprefix(".")),
         window=distribution.window,
         labels=distribution.labels,
-        note=f"{note}; {distribution.note}" if distribution.note else note,
+        note=f"{found.note}; {distribution.note}" if distribution.note else found.note,
+        bound=found.bound,
     )
 
 

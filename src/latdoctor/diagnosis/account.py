@@ -47,9 +47,8 @@ def account(name: str, network: Network, checks: Sequence[Check]) -> Account:
     terms = [Term(network.prior(best) - network.prior(rival), _prior_says(best, rival))]
     for observation in network.observations:
         nats = network.evidence(observation, best) - network.evidence(observation, rival)
-        prefix = "" if observation.ln_lambda > 0 else "clear: "
         finding = observation.finding.id
-        terms.append(Term(nats, prefix + says[finding], finding))
+        terms.append(Term(nats, says[finding], finding))
     excluded = network.exclusion(best) - network.exclusion(rival)
     if excluded:
         terms.append(Term(excluded, "ruled out by a finding" if excluded < 0 else "its rival is ruled out"))

@@ -4,7 +4,7 @@ condition that does not hurt it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from latdoctor.diagnosis.account import account, contributions, rival_name
@@ -15,7 +15,8 @@ from latdoctor.diagnosis.rules import GROUNDING, SEVERITIES, Cause, RuleSet
 
 CONFIRMED = 0.9
 LIKELY = 0.6
-LISTED = 0.02  # less probable causes are left out of the report unless something specific points at them
+LISTED = 0.02  # less probable causes are left out of the report
+LISTED_UNGROUNDED = 0.1  # and so are these, where nothing specific points at them
 MAX_LISTED = 10
 SUSPECTED = 0.2  # a grounded critical cause at least this probable keeps a service from being called healthy
 
@@ -23,20 +24,37 @@ HURTING, NOT_HURTING, HARM_UNSEEN = "hurting", "present, not hurting", "harm not
 
 
 def rank(rules: RuleSet, network: Network, checks: Sequence[Check]) -> tuple[RankedCause, ...]:
-    """The causes worth listing: named first, then by probability, then severity, then id."""
+    """The causes worth listing: named first, of these what makes the verdict, then by probability, severity, id."""
     by_id = {check.id: check for check in checks}
     probabilities = {name: network.probability(name) for name in network.causes}
     grounded = {name for name, cause in network.causes.items() if _grounds(cause, rules, by_id)}
-    ranked = sorted(
-        (name for name in probabilities if probabilities[name] >= LISTED),
-        key=lambda name: (
-            not (probabilities[name] >= LIKELY and name in grounded),
-            -probabilities[name],
-            -SEVERITIES.index(network.causes[name].severity),
-            name,
-        ),
-    )
+
+    def order(name: str) -> tuple[int, float, int, str]:
+        severity = network.causes[name].severity
+        named = probabilities[name] >= LIKELY and name in grounded
+        return -_weight(severity, checks) if named else 1, -probabilities[name], -SEVERITIES.index(severity), name
+
+    floor = {name: LISTED if name in grounded else LISTED_UNGROUNDED for name in probabilities}
+    ranked = sorted((name for name in probabilities if probabilities[name] >= floor[name]), key=order)
     return tuple(_ranked(network.causes[name], rules, network, checks) for name in ranked[:MAX_LISTED])
+
+
+def _weight(severity: str, checks: Sequence[Check]) -> int:
+    """How far a named cause of `severity` raises the verdict over what symptoms say by themselves; 0 for not at all."""
+    pain = [check.severity for check in checks if check.kind != "specific" and check.status == FIRED]
+    told = max((SEVERITIES.index(level) for level in pain if level), default=-1)
+    return max(0, SEVERITIES.index(severity) - told) if _counts(severity, checks) else 0
+
+
+def _counts(severity: str, checks: Sequence[Check]) -> bool:
+    """Whether a named cause of `severity` bears on the verdict: a lesser one does where nobody sees if it hurts."""
+    return severity == "critical" or bool(_harm_unseen(checks))
+
+
+def _harm_unseen(checks: Sequence[Check]) -> Sequence[Check]:
+    """The symptoms that would tell of harm, and were not evaluated."""
+    telling = [check for check in checks if check.kind != "specific" and check.required and check.severity]
+    return [check for check in telling if check.status == NOT_EVALUATED]
 
 
 def _grounds(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple[str, ...]:
@@ -94,7 +112,7 @@ def _standing(checks: Sequence[Check]) -> str:
     fired = [check for check in symptoms if check.status == FIRED]
     if any(check.severity for check in fired):
         return HURTING
-    if any(check.required and check.status == NOT_EVALUATED for check in symptoms):
+    if _harm_unseen(checks):
         return HURTING if fired else HARM_UNSEEN
     return NOT_HURTING
 
@@ -136,29 +154,29 @@ def _tier(name: str, checks: Sequence[Check]) -> Tier:
         return tuple(check.id for check in checks if check.status == status)
 
     looked = [check for check in checks if check.status in (FIRED, CLEAR)]
-    required_missing = any(check.required and check.status == NOT_EVALUATED for check in checks)
     if checks and all(check.status == NOT_APPLICABLE for check in checks):
         seen = "not-applicable"
     elif not looked:
         seen = "unseen"
     else:
-        seen = "partly" if required_missing else "seen"
+        seen = "partly" if _unseen_essentials(checks) else "seen"
     return Tier(name, seen, having(FIRED), having(CLEAR), having(NOT_EVALUATED), having(NOT_APPLICABLE))
+
+
+def _unseen_essentials(checks: Sequence[Check]) -> Sequence[Check]:
+    """The required checks that were not evaluated. One that does not apply is as good as seen."""
+    return [check for check in checks if check.required and check.status == NOT_EVALUATED]
 
 
 def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequence[Check]) -> Verdict:
     """The level and one sentence. Health is claimed only where everything required was seen."""
     fired = [check for check in checks if check.status == FIRED and check.severity]
-    unseen = [
-        check for check in checks if check.kind != "specific" and check.required and check.status == NOT_EVALUATED
-    ]
-    counting = [cause for cause in ranked if cause.named and (cause.severity == "critical" or unseen)]
+    counting = [cause for cause in ranked if cause.named and _counts(cause.severity, checks)]
     levels = [check.severity for check in fired] + [cause.severity for cause in counting]
     level = max(levels, key=SEVERITIES.index, default="")
     if level:
         return Verdict(level, _sentence(level, ranked, checks), tuple(check.says for check in fired))
-    doubts = [f"{check.id}: {check.reason}" for check in unseen]
-    doubts += [f"tier {tier.name} was {_SEEN[tier.seen]}" for tier in tiers if tier.seen in _SEEN]
+    doubts = list(_unseen(tiers, checks))
     doubts += [
         f"{cause.id} is possible ({cause.probability:.0%})"
         for cause in ranked
@@ -169,11 +187,22 @@ def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequen
             "inconclusive", "nothing critical found, but too little was seen to call it healthy", tuple(doubts)
         )
     present = [cause.title for cause in ranked if cause.named]
-    says = "healthy" if not present else "healthy; a condition is present and does not hurt"
-    return Verdict("healthy", says, tuple(present))
+    clear = sum(check.status == CLEAR for check in checks)
+    applying = sum(check.status != NOT_APPLICABLE for check in checks)
+    says = f"healthy: {clear} of {applying} checks clear, every essential was seen"
+    return Verdict("healthy", says + ("; a condition is present and does not hurt" if present else ""), tuple(present))
 
 
-_SEEN = {"unseen": "not seen", "partly": "seen only in part"}
+def _unseen(tiers: Sequence[Tier], checks: Sequence[Check]) -> Iterator[str]:
+    """Why the service cannot be called healthy: per tier the essentials that nobody saw, or that nobody looked."""
+    names = [tier.name for tier in tiers]
+    lacking = _unseen_essentials(checks)
+    yield from (f"{check.id}: {check.reason}" for check in lacking if check.tier not in names)
+    for tier in tiers:
+        own = [check for check in lacking if check.tier == tier.name]
+        yield from (f"{tier.name}: {check.id} — {check.reason}" for check in own)
+        if tier.seen == "unseen" and not own:
+            yield f"{tier.name}: nothing of it was seen"
 
 
 def _sentence(level: str, ranked: Sequence[RankedCause], checks: Sequence[Check]) -> str:

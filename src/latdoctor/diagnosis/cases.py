@@ -137,11 +137,13 @@ def _case(cause: str, name: str, fields: Fields) -> RuleCase:
     )
     readings = tuple(_readings(fields, "evidence"))
     baseline = {(r.signal, r.subject): r.value for r in _readings(fields, "baseline") if not isinstance(r.value, str)}
+    events = tuple(_events(fields))
     evidence = Evidence(
         subjects=tuple(Subject(child, node.text) for child, node in fields.items("parents")),
         readings=readings,
-        events=tuple(_events(fields)),
-        looked=tuple(_looked(fields)),
+        events=events,
+        # Where one was found was searched, and to the end.
+        looked=(*_looked(fields), *((event.signal, event.subject) for event in events)),
     )
     expect_node = fields.node("expect", required=True)
     expect = Fields(expect_node or Node({}, fields.where), fields.problems, "expect")

@@ -53,6 +53,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         generated_at=stamp.at,
         target=case.context.target,
         window=case.window,
+        evidence_window=case.evidence.time,
         verdict=verdict(ranked, tiers, checks),
         answer=answer(rules, network, ranked, checks),
         causes=ranked,

@@ -26,9 +26,12 @@ from latdoctor.evidence.judging import (
     reading_of,
     show,
 )
+from latdoctor.evidence.model import is_unknown
 from latdoctor.evidence.signals import catalogue
 
 FIRED, CLEAR, NOT_EVALUATED, NOT_APPLICABLE = "fired", "clear", "not-evaluated", "not-applicable"
+
+NOT_SO = "not so: "  # before what a clear finding says
 
 PLACE = re.compile(r"\{([\w.]+)(?::(\w+))?\}")  # {signal}, {slo.p99}, or {event signal:field}
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")  # left out where a place in it is unknown
@@ -50,8 +53,6 @@ def judge(rules: RuleSet, facts: Facts, providers: tuple[Provider, ...]) -> tupl
 
 
 def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> Check:
-    if _not_applicable(finding, facts):
-        return _made(finding, NOT_APPLICABLE, {}, reason="does not apply to this target")
     inner, outer = candidates(finding.when, facts)
     truths = {subject: evaluate(finding.when, subject, facts) for subject in inner}
     # A server may be slow as a whole while the one model that tells its own latency is not.
@@ -60,6 +61,9 @@ def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> C
         return _made(finding, FIRED, holding, facts=facts)
     if truths and all(truth.status == FAILS for truth in truths.values()):
         return _made(finding, CLEAR, truths, facts=facts)
+    # Only now: what was seen is never hidden, as an Xid beside a server that says it computes on the CPU.
+    if _not_applicable(finding, facts):
+        return _made(finding, NOT_APPLICABLE, {}, reason="does not apply to this target")
     unknown = {subject: truth for subject, truth in truths.items() if truth.status == UNKNOWN}
     return _made(finding, NOT_EVALUATED, unknown, reason=_reason(finding, unknown, facts, providers))
 
@@ -81,12 +85,13 @@ def _made(
     finding: Finding, status: str, truths: Mapping[str, Truth], *, reason: str = "", facts: Facts | None = None
 ) -> Check:
     evaluated = status in (FIRED, CLEAR)
+    not_so = NOT_SO if status == CLEAR else ""
     # The subject that speaks loudest stands first: its numbers are the ones that `says` shows.
     ordered = sorted(truths, key=lambda subject: -truths[subject].ln_lambda) if evaluated else list(truths)
     return Check(
         id=finding.id,
         status=status,
-        says=(_says(finding, ordered[0], facts) if facts and ordered else None) or finding.id.replace("-", " "),
+        says=not_so + ((_says(finding, ordered[0], facts) if facts and ordered else None) or _words(finding)),
         tier=finding.tier,
         kind=finding.kind,
         severity=finding.severity,
@@ -96,6 +101,10 @@ def _made(
         atoms=tuple(atom for subject in ordered for atom in truths[subject].atoms),
         reason=reason,
     )
+
+
+def _words(finding: Finding) -> str:
+    return finding.id.replace("-", " ")
 
 
 def _says(finding: Finding, subject: str, facts: Facts) -> str | None:
@@ -118,7 +127,7 @@ def _part(finding: Finding, name: str, field: str | None, subject: str, facts: F
     if catalogue()[name].kind == "event":
         return _event_part(finding, name, field, subject, facts)
     reading = reading_of(_term(finding, name), subject, facts)
-    return show(name, reading.value) if reading else None
+    return show(name, reading.value, reading.bound) if reading and not is_unknown(reading.value) else None
 
 
 def _term(finding: Finding, signal: str) -> SignalTerm:
@@ -142,8 +151,10 @@ def _event_part(finding: Finding, name: str, part: str | None, subject: str, fac
 
 
 def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, providers: tuple[Provider, ...]) -> str:
-    missing = {name for truth in unknown.values() for name in truth.missing} or set(signals_of(finding.when))
-    said: dict[str, None] = {}
+    said = {why: None for truth in unknown.values() for why in truth.unsettled}
+    missing = {name for truth in unknown.values() for name in truth.missing}
+    if not (said or missing):
+        missing = set(signals_of(finding.when))
     nowhere: list[str] = []
     for name in sorted(missing):
         gaps = facts.evidence.gaps_by_signal.get(name, ())

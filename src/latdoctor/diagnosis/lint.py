@@ -8,7 +8,7 @@ from latdoctor.diagnosis.network import Network
 from latdoctor.diagnosis.result import Check
 from latdoctor.diagnosis.rules import Cause, RuleSet
 from latdoctor.errors import Problem
-from latdoctor.evidence.judging import LN_MAX
+from latdoctor.evidence.comparing import LN_MAX
 
 
 def lint(rules: RuleSet) -> tuple[Problem, ...]:

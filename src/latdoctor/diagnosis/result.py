@@ -16,7 +16,7 @@ class Check(Struct, frozen=True):
     id: str
     status: str  # fired | clear | not-evaluated | not-applicable
     says: str  # the finding with its numbers
-    tier: str  # empty for symptoms
+    tier: str  # may be empty for symptoms
     kind: str
     severity: str
     required: bool
@@ -112,7 +112,8 @@ class Diagnosis(Struct, frozen=True):
     run_id: str
     generated_at: str  # RFC 3339 UTC
     target: str
-    window: Window
+    window: Window  # when it was looked
+    evidence_window: Window  # the time that the evidence itself tells of; null where it does not
     verdict: Verdict
     answer: Answer
     causes: tuple[RankedCause, ...]

@@ -31,9 +31,9 @@ class Finding:
     leak: float  # how often it holds with none of the causes present
     area: str  # the file that holds it
     where: str  # file:line
-    tier: str = ""  # empty for symptoms
+    tier: str = ""  # may be empty for symptoms
     kind: str = "specific"
-    required: bool = False
+    required: bool = False  # an essential of its tier: without it nothing is called healthy
     severity: str = ""
     usual: float = 0.0  # what a cause that is silent about this symptom is taken to expect
     group: str = ""

@@ -14,6 +14,7 @@ from latdoctor.evidence.conditions import (
     Condition,
     Constant,
     CountTerm,
+    Given,
     Not,
     Prefer,
     Reference,
@@ -44,6 +45,9 @@ def _combined(fields: Fields, kind: str, problems: list[Problem]) -> Condition |
         parts = _parts(fields, kind, problems)
         if parts:
             built = AllOf(parts) if kind == "all" else AnyOf(parts)
+        if kind == "all" and fields.node("given") is not None:
+            given = _part(fields, "given", problems)
+            built = Given(built, given) if built and given else None
     elif kind == "not":
         part = _part(fields, "not", problems)
         built = Not(part) if part else None

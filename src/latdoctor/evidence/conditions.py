@@ -6,7 +6,9 @@
     count(log.xid, code in [48, 63, 79]) > 0      gpu.name in [A100, H100]
 
 combined by `{all: […]}`, `{any: […]}`, `{not: …}` and `{prefer: …, otherwise: …}`; `{is: …, sure: [clear, certain]}`
-says from where to where a bounded quantity speaks. A multiple of a baseline that is zero is unknown.
+says from where to where a bounded quantity speaks. `{all: […], given: CONDITION}` is unknown where `given` does not
+hold, for what only enough samples can tell: `given: trace.kernels >= 20`. A multiple of a baseline that is zero is
+unknown, and so is a comparison that "at least 1 s" does not settle.
 This module holds the types; `condition_text.py` parses them and `judging.py` evaluates them.
 """
 
@@ -93,6 +95,14 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """`part` where `given` holds (enough was seen to tell), else unknown."""
+
+    part: Condition
+    given: Condition
+
+
+@dataclass(frozen=True, slots=True)
 class Prefer:
     """`first` where it can be evaluated (it needs a baseline that may be absent), else `otherwise`."""
 
@@ -100,7 +110,7 @@ class Prefer:
     otherwise: Condition
 
 
-Condition = Comparison | AllOf | AnyOf | Not | Prefer
+Condition = Comparison | AllOf | AnyOf | Not | Given | Prefer
 
 
 def comparisons(condition: Condition) -> Iterator[Comparison]:
@@ -113,6 +123,9 @@ def comparisons(condition: Condition) -> Iterator[Comparison]:
                 yield from comparisons(part)
         case Not(part):
             yield from comparisons(part)
+        case Given(part, given):
+            yield from comparisons(part)
+            yield from comparisons(given)
         case Prefer(first, otherwise):
             yield from comparisons(first)
             yield from comparisons(otherwise)

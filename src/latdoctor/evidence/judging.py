@@ -4,16 +4,17 @@ Beside the truth each evaluation gives ln λ, how much nearer the evidence is to
 λ = 1000^clip(ln(x/limit)/ln 1.5, −1, 1), linear to either side of the limit where `sure` bounds are given, 1000 or
 1/1000 for what is simply so or not, and for a p-value below its limit the bound of Sellke, Bayarri and Berger (2001),
 1/(−e·p·ln p), at most 1000; above its limit a p-value says nothing (λ = 1). `all` is the least, `any` the greatest.
+`comparing.py` has the formulas; here is what they are applied to.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from latdoctor.evidence.comparing import Known, ln_lambda, settled
 from latdoctor.evidence.conditions import (
     AllOf,
     AnyOf,
@@ -21,21 +22,19 @@ from latdoctor.evidence.conditions import (
     Condition,
     Constant,
     CountTerm,
+    Given,
     Not,
     Prefer,
     SignalTerm,
     comparisons,
 )
-from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Value, is_unknown
+from latdoctor.evidence.model import AT_LEAST, Event, Evidence, Origin, Reading, Value, is_unknown
 from latdoctor.evidence.signals import catalogue
 from latdoctor.units import format_value, spaced
 
 HOLDS, FAILS, UNKNOWN = "holds", "fails", "unknown"
 
 OF_ZERO = " of zero"  # added to `baseline` in Truth.missing where a multiple of it means nothing
-
-LN_MAX = math.log(1000)
-_LN_SPREAD = math.log(1.5)
 
 
 class Atom(Struct, frozen=True):
@@ -50,15 +49,20 @@ class Atom(Struct, frozen=True):
     status: str
     origin: Origin | None = None
     note: str = ""
+    bound: str = ""  # "at least" or "at most" where no more than that is known of the value
 
 
 class Truth(Struct, frozen=True):
-    """The outcome for one subject. `missing` are the signals (or slo/baseline terms) that were unknown."""
+    """The outcome for one subject. `missing` are the signals (or slo/baseline terms) that were unknown.
+
+    `unsettled` says why what was seen does not tell: a bound that leaves it open, or too few samples.
+    """
 
     status: str
     ln_lambda: float = 0.0
     atoms: tuple[Atom, ...] = ()
     missing: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ def evaluate(condition: Condition, subject: str, facts: Facts) -> Truth:
             return _negated(_all([_negated(evaluate(part, subject, facts)) for part in parts]))
         case Not(part):
             return _negated(evaluate(part, subject, facts))
+        case Given(part, given):
+            return _given(evaluate(part, subject, facts), evaluate(given, subject, facts))
         case Prefer(first, otherwise):
             preferred = evaluate(first, subject, facts)
             return preferred if preferred.status != UNKNOWN else evaluate(otherwise, subject, facts)
@@ -118,12 +124,30 @@ def _all(truths: list[Truth]) -> Truth:
         ln_lambda=min(known) if known and status != UNKNOWN else 0.0,
         atoms=tuple(atom for truth in truths for atom in truth.atoms),
         missing=tuple(dict.fromkeys(name for truth in truths for name in truth.missing)),
+        unsettled=tuple(dict.fromkeys(why for truth in truths for why in truth.unsettled)),
     )
 
 
 def _negated(truth: Truth) -> Truth:
     status = {HOLDS: FAILS, FAILS: HOLDS}.get(truth.status, UNKNOWN)
-    return Truth(status, -truth.ln_lambda, truth.atoms, truth.missing)
+    return Truth(status, -truth.ln_lambda, truth.atoms, truth.missing, truth.unsettled)
+
+
+def _given(truth: Truth, given: Truth) -> Truth:
+    """`truth` where `given` holds. Where it fails, too little was seen for anything to be told."""
+    atoms = (*truth.atoms, *given.atoms)
+    if given.status == HOLDS:
+        return Truth(truth.status, truth.ln_lambda, atoms, truth.missing, truth.unsettled)
+    if given.status == UNKNOWN:
+        missing = tuple(dict.fromkeys((*truth.missing, *given.missing)))
+        return Truth(UNKNOWN, atoms=atoms, missing=missing, unsettled=given.unsettled)
+    short = [atom for atom in given.atoms if atom.status != HOLDS]
+    needed = tuple(f"{_seen(atom)}, and {atom.operator} {atom.limit} is needed to tell" for atom in short)
+    return Truth(UNKNOWN, atoms=atoms, unsettled=needed)
+
+
+def _seen(atom: Atom) -> str:
+    return f"{atom.signal} is {atom.shown}"
 
 
 def _compare(comparison: Comparison, subject: str, facts: Facts) -> Truth:
@@ -136,34 +160,34 @@ def _compare(comparison: Comparison, subject: str, facts: Facts) -> Truth:
         signal=str(left),
         subject=found.subject,
         value=found.value,
-        shown=show(left.signal, found.value),
+        shown=show(left.signal, found.value, found.bound),
         operator=_operator_text(comparison),
         limit=limit_text,
         status=UNKNOWN,
         origin=found.origin,
         note=found.note,
+        bound=found.bound,
     )
-    if missing:
+    if limit is None:
         return Truth(UNKNOWN, atoms=(atom,), missing=missing)
-    true = _holds(comparison, found.value, limit)
-    status = HOLDS if true else FAILS
-    ln_lambda = _ln_lambda(comparison, found.value, limit[0], true)
-    judged = Atom(
-        atom.signal, atom.subject, atom.value, atom.shown, atom.operator, atom.limit, status, atom.origin, atom.note
-    )
-    return Truth(status, ln_lambda, (judged,))
+    true = settled(comparison, Known((found.value,), found.bound), limit)
+    if true is None:
+        why = f"{_seen(atom)}, which leaves open whether it is {atom.operator} {atom.limit}"
+        return Truth(UNKNOWN, atoms=(atom,), unsettled=(why,))
+    judged = structs.replace(atom, status=HOLDS if true else FAILS)
+    return Truth(judged.status, ln_lambda(comparison, found.value, limit.values[0], true=true), (judged,))
 
 
-def show(signal: str, value: Value) -> str:
-    """A signal's value with its unit, for people."""
+def show(signal: str, value: Value, bound: str = "") -> str:
+    """A signal's value with its unit, for people; a bound says so (`at least 1 s`)."""
     if isinstance(value, str):
         return value
     known = catalogue()[signal]
     if known.kind == "flag":
         return "yes" if value else "no"
-    if known.kind == "p-value":
-        return format_value(value, "count")  # a p of 0.003 is no 0.3 % of anything
-    return format_value(value, known.dimension)
+    # A p of 0.003 is no 0.3 % of anything.
+    shown = format_value(value, "count" if known.kind == "p-value" else known.dimension)
+    return f"{bound} {shown}" if bound else shown
 
 
 def _operator_text(comparison: Comparison) -> str:
@@ -184,16 +208,21 @@ def reading_of(term: SignalTerm, subject: str, facts: Facts) -> Reading | None:
 
 
 def _count(term: CountTerm, subject: str, facts: Facts) -> Reading | None:
-    """How many matching events the subject and its ancestors have; None where nobody looked for them."""
+    """How many matching events the subject and its ancestors have; None where nobody looked for them.
+
+    Where only a part was read, or more happened than was kept, these are the least that there were.
+    """
     everything = events_of(CountTerm(term.signal), subject, facts)
-    lineage = facts.evidence.lineage(subject)
-    looked = any(signal == term.signal and owner in lineage for signal, owner in facts.evidence.looked)
+    owners = [(term.signal, owner) for owner in facts.evidence.lineage(subject)]
+    looked = any(owner in facts.evidence.looked for owner in owners)
     if not everything and not looked:
         return None
     matching = events_of(term, subject, facts)
+    clipped = bool(matching) and any(owner in facts.evidence.clipped for owner in owners)
     origin = matching[0].origin if matching else Origin("", "none found")
     note = matching[0].text if matching else ""
-    return Reading(term.signal, subject, float(len(matching)), origin, note=note)
+    bound = AT_LEAST if clipped or not looked else ""
+    return Reading(term.signal, subject, float(len(matching)), origin, note=note, bound=bound)
 
 
 def events_of(term: CountTerm, subject: str, facts: Facts) -> tuple[Event, ...]:
@@ -207,34 +236,35 @@ def events_of(term: CountTerm, subject: str, facts: Facts) -> tuple[Event, ...]:
     )
 
 
-def _limit(comparison: Comparison, subject: str, facts: Facts) -> tuple[tuple[Value, ...], str, tuple[str, ...]]:
-    """The limit's values, its text with its source, and what was missing to know it."""
+def _limit(comparison: Comparison, subject: str, facts: Facts) -> tuple[Known | None, str, tuple[str, ...]]:
+    """The limit (None where it is not known), its text with its source, and what was missing to know it."""
     right = comparison.right
     signal = comparison.left.signal
     if isinstance(right, Constant):
         shown = right.text
         if isinstance(comparison.left, SignalTerm) and comparison.operator != "in":
             shown = spaced(right.text)
-        return right.values, shown, ()
+        return Known(right.values), shown, ()
     times = "" if right.factor == 1.0 else f"{right.factor:g} x "
-    value, source = _referred(right.of, signal, subject, facts)
+    value, bound, source = _referred(right.of, signal, subject, facts)
     limit = value if value is None or isinstance(value, str) else value * right.factor
     if limit is None or is_unknown(limit):
-        return (), f"{times}{source} (unknown)", (source,)
+        return None, f"{times}{source} (unknown)", (source,)
     if limit == 0 and right.factor != 1 and source in ("baseline", "before") and comparison.operator != "within":
         # Five times nothing is nothing: one waiting request would be "certainly more than five times as many".
-        return (), f"{times}{source} ({show(signal, limit)})", (source + OF_ZERO,)
-    return (limit,), f"{show(signal, limit)} ({times}{source})", ()
+        return None, f"{times}{source} ({show(signal, limit)})", (source + OF_ZERO,)
+    return Known((limit,), bound), f"{show(signal, limit, bound)} ({times}{source})", ()
 
 
-def _referred(name: str, signal: str, subject: str, facts: Facts) -> tuple[Value | None, str]:
+def _referred(name: str, signal: str, subject: str, facts: Facts) -> tuple[Value | None, str, str]:
+    """The value that a limit is a multiple of, its bound, and what to call it."""
     if name in ("baseline", "before"):
         known = facts.baseline if name == "baseline" else facts.before
-        return _remembered(known, signal, subject, facts), name
+        return _remembered(known, signal, subject, facts), "", name
     if name.startswith("slo."):
-        return facts.slo.get(name), name
+        return facts.slo.get(name), "", name
     reading = reading_of(SignalTerm(name), subject, facts)
-    return (reading.value if reading else None), name
+    return (reading.value, reading.bound, name) if reading else (None, "", name)
 
 
 def _remembered(known: Mapping[tuple[str, str], float], signal: str, subject: str, facts: Facts) -> float | None:
@@ -248,42 +278,3 @@ def _remembered(known: Mapping[tuple[str, str], float], signal: str, subject: st
     then = [value for (name, _), value in known.items() if name == signal]
     now = {reading.subject for reading in facts.evidence.readings_by_signal.get(signal, ())}
     return then[0] if len(then) == 1 and len(now) == 1 else None
-
-
-def _holds(comparison: Comparison, value: Value, limit: tuple[Value, ...]) -> bool:
-    operator = comparison.operator
-    if operator in ("in", "=", "!="):
-        return (value in limit) != (operator == "!=")
-    first = limit[0]
-    if isinstance(value, str) or isinstance(first, str):
-        return False
-    if operator == "within":
-        return abs(value - first) <= comparison.tolerance * abs(first)
-    return {"<": value < first, "<=": value <= first, ">": value > first, ">=": value >= first}[operator]
-
-
-def _ln_lambda(comparison: Comparison, value: Value, limit: Value, true: bool) -> float:
-    crisp = LN_MAX if true else -LN_MAX
-    kind = catalogue()[comparison.left.signal].kind
-    if comparison.operator in ("in", "=", "!=", "within") or isinstance(value, str) or isinstance(limit, str):
-        return crisp
-    if kind == "p-value":
-        return _ln_p(value) if true else 0.0
-    rising = comparison.operator in (">", ">=")
-    if comparison.sure is not None:
-        clear, certain = comparison.sure
-        edge = certain if (value > limit) == rising else clear
-        return (LN_MAX if edge == certain else -LN_MAX) * min(1.0, abs((value - limit) / (edge - limit)))
-    if limit <= 0 or kind == "flag":
-        return crisp
-    nearness = (math.log(value) - math.log(limit)) / _LN_SPREAD if value > 0 else -math.inf
-    return max(-1.0, min(1.0, nearness if rising else -nearness)) * LN_MAX
-
-
-def _ln_p(p: float) -> float:
-    """Sellke, Bayarri and Berger: the most that a p-value can speak for the alternative, capped."""
-    if p <= 0:
-        return LN_MAX
-    if p >= 1 / math.e:
-        return 0.0
-    return min(LN_MAX, -math.log(-math.e * p * math.log(p)))

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 Value = float | str
+AT_LEAST, AT_MOST = "at least", "at most"  # what `bound` of a Reading may say
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -56,6 +57,7 @@ class Reading(Struct, frozen=True):
     window: Window = Window()
     labels: Labels = ()
     note: str = ""  # what a reader must know: "lifetime average", "interpolated within a bucket of 0.3–0.5 s"
+    bound: str = ""  # AT_LEAST or AT_MOST where the source told no more than that; empty where `value` is the value
 
 
 class Series(Struct, frozen=True):
@@ -129,7 +131,9 @@ class Coverage(Struct, frozen=True):
 class Evidence(Struct, frozen=True, dict=True):
     """Everything seen and everything known not to have been seen. `looked` names event signals searched for.
 
-    An event signal in `looked` without events is a count of zero; one that is absent from it is unknown.
+    An event signal in `looked` without events is a count of zero; one that is absent from it is unknown, and where it
+    has events nevertheless (only a part could be read) these are at least so many. `clipped` names those of `looked`
+    that happened more often than there are events here: one of every kind was kept, so that none is still none.
     """
 
     subjects: tuple[Subject, ...] = ()
@@ -139,6 +143,7 @@ class Evidence(Struct, frozen=True, dict=True):
     events: tuple[Event, ...] = ()
     looked: tuple[tuple[str, str], ...] = ()  # (event signal, subject)
     gaps: tuple[Gap, ...] = ()
+    clipped: tuple[tuple[str, str], ...] = ()  # (event signal, subject)
 
     @classmethod
     def merge(cls, parts: Iterable[Evidence]) -> Evidence:
@@ -156,6 +161,7 @@ class Evidence(Struct, frozen=True, dict=True):
             events=tuple(x for part in seen for x in part.events),
             looked=tuple(dict.fromkeys(x for part in seen for x in part.looked)),
             gaps=tuple(dict.fromkeys(x for part in seen for x in part.gaps)),
+            clipped=tuple(dict.fromkeys(x for part in seen for x in part.clipped)),
         )
 
     @cached_property
@@ -183,6 +189,15 @@ class Evidence(Struct, frozen=True, dict=True):
             for signal in gap.signals:
                 grouped.setdefault(signal, []).append(gap)
         return {signal: tuple(found) for signal, found in grouped.items()}
+
+    @property
+    def time(self) -> Window:
+        """From when to when the pieces say that they speak, as far as they do."""
+        told = [x.window for x in self.readings] + [x.window for x in self.distributions]
+        told += [Window(x.times[0], x.times[-1]) for x in self.series if x.times]
+        told += [Window(x.time, x.time) for x in self.events]
+        moments = [moment for window in told for moment in (window.start, window.end) if moment is not None]
+        return Window(min(moments), max(moments)) if moments else Window()
 
     def lineage(self, subject: str) -> tuple[str, ...]:
         """`subject` and its declared ancestors, nearest first; a loop in the declarations ends the walk."""

@@ -14,7 +14,8 @@ from latdoctor.units import format_value
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
 _NAME_WIDTH = 44
-_TARGET_WIDTH = 36  # so that target and time stand on one line of 80 columns
+_TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
+_SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
 _LISTED = 4  # of the things that one gap says the same of
 _LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
@@ -46,15 +47,30 @@ def headline(diagnosis: Diagnosis) -> str:
 
 
 def scope(diagnosis: Diagnosis) -> str:
-    """What was looked at, and when."""
-    window = diagnosis.window
-    target = shortened(diagnosis.target, _TARGET_WIDTH)
-    if window.end is None:
-        return f"target {target}"
-    moment = datetime.datetime.fromtimestamp(window.end, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    seconds = window.seconds or 0.0
-    when = f"{format_value(seconds, 'time')} to {moment}" if seconds >= 1 else f"read {moment}"
-    return f"target {target} · {when}"
+    """What was looked at, and the time that it tells of; where it does not tell, when it was looked at."""
+    looked, told = diagnosis.window, diagnosis.evidence_window
+    parts = [f"target {shortened(diagnosis.target, _TARGET_WIDTH)}"]
+    watched = (looked.seconds or 0.0) >= 1
+    if watched and looked.end is not None:
+        parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {_moment(looked.end)}")
+    begun = looked.start if watched else None
+    if told.start is not None and told.end is not None and (begun is None or told.start < begun - _SLACK):
+        parts.append(f"evidence from {_span(told.start, told.end)}")
+    elif not watched and looked.end is not None:
+        parts.append(f"looked at {_moment(looked.end)}")
+    return " · ".join(parts)
+
+
+def _span(start: float, end: float) -> str:
+    first, last = _moment(start), _moment(end)
+    return first if first == last else f"{first} to {last}"
+
+
+def _moment(time: float) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):  # a source may tell of any number
+        return "a time that makes no sense"
 
 
 def shortened(name: str, width: int = _NAME_WIDTH) -> str:
@@ -102,8 +118,7 @@ def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLi
     lines = [EvidenceLine(FOR, checks[name].says, details(checks[name])) for name in cause.evidence_for]
     for name in cause.evidence_against:
         check = checks[name]
-        says = check.says if check.status == "fired" else f"clear: {check.says}"
-        lines.append(EvidenceLine(AGAINST, says, details(check)))
+        lines.append(EvidenceLine(AGAINST, check.says, details(check)))
     lines += [EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})") for name in cause.unseen]
     return tuple(lines)
 
