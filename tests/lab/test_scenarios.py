@@ -1,0 +1,108 @@
+"""Scenarios: the shipped ones are sound, bad ones are refused, and one is really played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from latdoctor.diagnosis.rule_files import shipped
+from latdoctor.errors import DefinitionError, UsageError
+from latdoctor.lab.faults.injection import Agent, Configure
+from latdoctor.lab.load.mix import Mix
+from latdoctor.lab.pages import Between, Page
+from latdoctor.lab.playing import Stage, play
+from latdoctor.lab.scenario import INCIDENT, Load, Phase, Scenario, find, names, overridden, read, typed
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_shipped_scenario_has_an_incident_and_names_causes_of_the_catalogue(name: str) -> None:
+    scenario = find(name)
+    assert INCIDENT in {phase.name for phase in scenario.phases}
+    assert scenario.phases[0].name == "before"
+    assert set(scenario.truth) <= set(shipped().cause), "a truth that no rule could name"
+
+
+def test_the_injected_truth_does_not_stand_in_what_the_server_is_told() -> None:
+    for name in names():
+        scenario = find(name)
+        told = repr(scenario.config())
+        assert not any(cause in told for cause in scenario.truth)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id: x\ntitle: t\nphases: []\n", "length >= 1"),
+        ("id: x\ntitle: t\nphases:\n  - {name: a, seconds: 1}\nserver: {batching: {no_such: 1}}\n", "no_such"),
+        ("id: x\ntitle: t\nphases:\n  - {name: a, seconds: -1}\n", "> 0"),
+        ("id: y\ntitle: t\nphases:\n  - {name: a, seconds: 1}\n", "differs from the file's name"),
+        ("id: x\ntitle: t\nphases:\n  - {name: a, seconds: 1, faults: [{kind: magic}]}\n", "magic"),
+        ("id: x\ntitle: t\nphases:\n  - {name: a, seconds: 1}\nunknown: 1\n", "unknown"),
+    ],
+)
+def test_a_bad_scenario_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(DefinitionError) as refused:
+        read(path)
+    assert message in str(refused.value)
+    assert "x.yaml:" in str(refused.value)
+
+
+def test_an_unknown_scenario_is_a_usage_error_that_lists_the_known() -> None:
+    with pytest.raises(UsageError) as refused:
+        find("no-such")
+    assert "promo-rush" in refused.value.next_step
+
+
+def test_settings_take_the_place_of_a_scenarios_own() -> None:
+    changed = overridden(find("promo-rush"), iter([("load.rate", "80"), ("server.batching.max_batch_requests", "7")]))
+    assert changed.load.rate == 80
+    assert changed.config().batching.max_batch_requests == 7
+    with pytest.raises(UsageError):
+        overridden(find("promo-rush"), iter([("load.rate", "much")]))
+
+
+def test_knobs_are_typed_for_the_admin_interface() -> None:
+    assert typed({"batching": {"max_wait_ms": "400"}, "memory": {"glibc": "returning"}}) == {
+        "batching": {"max_wait_ms": 400.0},
+        "memory": {"glibc": "returning"},
+    }
+
+
+def test_between_two_pages_rises_and_means_are_told_and_a_still_divisor_gives_none() -> None:
+    first = Page(0.0, {"calls": 10.0, "faults": 100.0, "h_sum": 5.0, "h_count": 10.0})
+    last = Page(9.0, {"calls": 14.0, "faults": 900.0, "h_sum": 7.0, "h_count": 14.0})
+    between = Between(first, last)
+    assert between.per("faults", "calls") == 200.0
+    assert between.mean("h") == 0.5
+    assert between.per("faults", "nothing") is None
+    assert between.waste is None
+
+
+def test_a_scenario_is_really_played() -> None:
+    """A server, a load of a few seconds, a knob turned and turned back, a disturbance put in and taken out."""
+    mix = Mix(long_share=0.0)
+    faults = (Configure({"batching": {"scheduler": "single"}}), Agent("slow-preprocess", 0.01, 30.0))
+    scenario = Scenario(
+        id="short",
+        title="short",
+        phases=(
+            Phase("before", 1.5, mix=mix),
+            Phase(INCIDENT, 1.5, mix=mix, faults=faults),
+            Phase("after", 1.5, mix=mix),
+        ),
+        server={"model": {"layers": "1", "width": "64"}},
+        load=Load(rate=20.0),
+    )
+    stages: list[Stage] = []
+    report = play(scenario, 1, on_stage=stages.append)
+    assert [stage.phase for stage in stages] == ["before", INCIDENT, "after"]
+    assert all(phase.answered == phase.requests > 0 for phase in report.phases)
+    incident = report.phase(INCIDENT)
+    assert incident.calls_per_answer == pytest.approx(1.0, abs=0.2)
+    assert incident.p50 is not None
+    before = report.phase("before")
+    assert before.p50 is not None
+    assert incident.p50 > before.p50 + 0.005
