@@ -23,6 +23,8 @@ class Quotient:
 QUOTIENTS = (
     Quotient("queue.time_share", "queue.time.mean", "latency.mean"),
     Quotient("compute.input_share", "compute.input.mean", "latency.mean"),
+    Quotient("preprocess.time_share", "preprocess.time.mean", "latency.mean"),
+    Quotient("dependency.time_share", "dependency.time.mean", "latency.mean"),
     Quotient("batch.alone_length_ratio", "batch.alone_length.mean", "input.length.mean"),
     Quotient("server.rss_growth_share", "server.rss_growth", "server.rss"),
     Quotient("alloc.allocated_growth_share", "alloc.allocated_growth", "alloc.allocated"),
