@@ -40,14 +40,21 @@ def test_interpolates_inside_the_bucket_and_names_it() -> None:
 
 def test_above_the_highest_bound_only_that_bound_is_known() -> None:
     found, _ = derived(latency(Bucket(0, 0.5, 100), Bucket(0.5, math.inf, 100)))
-    assert found["latency.p99"].value == 0.5
-    assert "at least this: above the highest bound 500 ms" in found["latency.p99"].note
+    assert (found["latency.p99"].value, found["latency.p99"].bound) == (0.5, "at least")
+    assert found["latency.p99"].note == "above the highest bound 500 ms, of 200 observations"
+    assert found["latency.p50"].bound == "", "that one lies in a bucket"
 
 
 def test_below_the_lowest_bound_only_that_bound_is_known() -> None:
     found, _ = derived(latency(Bucket(-math.inf, 0.5, 100)))
-    assert found["latency.p50"].value == 0.5
-    assert "at most this" in found["latency.p50"].note
+    assert (found["latency.p50"].value, found["latency.p50"].bound) == (0.5, "at most")
+    assert found["latency.p50"].note == "below the lowest bound 500 ms, of 100 observations"
+
+
+def test_without_any_bound_there_is_no_quantile() -> None:
+    found, gaps = derived(latency(Bucket(-math.inf, math.inf, 100), total=20.0))
+    assert found.keys() == {"latency.mean"}
+    assert {signal for gap in gaps for signal in gap.signals} == {"latency.p50", "latency.p95", "latency.p99"}
 
 
 def test_exact_buckets_give_exact_values() -> None:

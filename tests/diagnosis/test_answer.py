@@ -125,9 +125,28 @@ def test_the_order_is_named_then_probable_then_severe_then_by_id() -> None:
     assert [row.id for row in rank(of, made, checks)] == ["cb", "ca", "cd", "ce", "cc"]
 
 
-def test_improbable_causes_are_not_listed() -> None:
+@pytest.mark.parametrize(
+    ("slow", "first"),
+    [
+        (False, "infra.dead"),  # the verdict is critical because of it
+        (None, "infra.dead"),
+        (True, "fw.bound"),  # it is critical anyway: the likelier one explains more
+    ],
+)
+def test_of_the_named_causes_what_makes_the_verdict_stands_first(rules: RuleSet, slow: bool | None, first: str) -> None:
+    checks = told(rules, xid=True, launches=True, copies=True, slow=slow).checks
+    made = Given.of(rules, checks)
+    object.__setattr__(made, "given", {"infra.dead": 0.7, "fw.bound": 0.98, "infra.heat": 0.99})
+    found = rank(rules, made, checks)
+    others = {"infra.dead", "fw.bound"} - {first}
+    assert [row.id for row in found] == [first, *others, "infra.heat"], "what is not named comes after"
+
+
+def test_improbable_causes_are_not_listed_and_ungrounded_ones_need_more() -> None:
     found, _, _ = ranked(("a", "b"), ca=0.02, cb=0.0199)
     assert [row.id for row in found] == ["ca"]
+    found, _, _ = ranked(("a",), ca=0.02, cb=0.0999, cc=0.1)
+    assert [row.id for row in found] == ["cc", "ca"]
 
 
 # --- the verdict, from hand-made causes and checks ----------------------------------------------------------------
@@ -150,6 +169,10 @@ def xid(status: str) -> Check:
     return check("xid", status, tier="infrastructure", severity="critical")
 
 
+def essential(tier: str, status: str = "not-evaluated", kind: str = "symptom") -> Check:
+    return check(f"essential-{tier}", status, tier=tier, kind=kind, required=True, reason="not looked at")
+
+
 def suspect(p: float, severity: str, *, named: bool = False, grounded: bool = True) -> RankedCause:
     values = dict.fromkeys(RankedCause.__struct_fields__, "")
     given = {"id": "c", "title": "C it is", "severity": severity, "probability": p}
@@ -168,15 +191,21 @@ CRITICAL_NAMED, WARNING_NAMED, INFO_NAMED = (
 )
 FINE, BROKEN, UNSEEN = slo("clear"), slo("fired"), slo("not-evaluated")
 CALM, DEEP = queue("clear"), queue("fired")
-PRESENT = "healthy; a condition is present and does not hurt"
+PRESENT = "; a condition is present and does not hurt"
+
+
+def healthy(clear: int, of: int, more: str = "") -> str:
+    return f"healthy: {clear} of {of} checks clear, every essential was seen{more}"
+
+
 TOO_LITTLE = "nothing critical found, but too little was seen to call it healthy"
 
 VERDICTS = [
     # causes, tiers, checks → level, what is said
     # symptoms alone
-    ((), SEEN, (FINE, CALM), "healthy", "healthy"),
+    ((), SEEN, (FINE, CALM), "healthy", healthy(2, 2)),
     ((), SEEN, (BROKEN, CALM), "critical", "critical, cause unknown"),
-    ((), SEEN, (FINE, DEEP), "healthy", "healthy"),
+    ((), SEEN, (FINE, DEEP), "healthy", healthy(1, 2)),
     ((), SEEN, (FINE, xid("fired")), "critical", "critical, cause unknown"),
     ((suspect(0.5, "critical"),), SEEN, (BROKEN,), "critical", "critical, cause unknown"),
     # named causes
@@ -188,23 +217,25 @@ VERDICTS = [
     (INFO_NAMED, SEEN, (UNSEEN,), "info", "info: condition found; harm not seen"),
     (WARNING_NAMED, SEEN, (UNSEEN, DEEP), "warning", "warning, cause found"),
     # a warning that does not hurt
-    (WARNING_NAMED, SEEN, (FINE,), "healthy", PRESENT),
-    (WARNING_NAMED, SEEN, (FINE, DEEP), "healthy", PRESENT),
-    (INFO_NAMED, SEEN, (slo("not-applicable"),), "healthy", PRESENT),
+    (WARNING_NAMED, SEEN, (FINE,), "healthy", healthy(1, 1, PRESENT)),
+    (WARNING_NAMED, SEEN, (FINE, DEEP), "healthy", healthy(1, 2, PRESENT)),
+    (INFO_NAMED, SEEN, (slo("not-applicable"),), "healthy", healthy(0, 0, PRESENT)),
     # too little was seen
     ((), SEEN, (UNSEEN,), "inconclusive", TOO_LITTLE),
     ((), tiers("seen", "unseen", "seen"), (FINE,), "inconclusive", TOO_LITTLE),
-    ((), tiers("seen", "seen", "partly"), (FINE,), "inconclusive", TOO_LITTLE),
-    ((), tiers("not-applicable", "seen", "seen"), (FINE,), "healthy", "healthy"),
+    ((), tiers("seen", "seen", "partly"), (FINE, essential("application")), "inconclusive", TOO_LITTLE),
+    # that the queue was not seen does not make the harm unseen: P99 was
+    (WARNING_NAMED, tiers("seen", "seen", "partly"), (FINE, essential("application")), "inconclusive", TOO_LITTLE),
+    ((), tiers("not-applicable", "seen", "seen"), (FINE,), "healthy", healthy(1, 1)),
     (WARNING_NAMED, tiers("unseen", "seen", "seen"), (FINE,), "inconclusive", TOO_LITTLE),
     ((), tiers("unseen", "unseen", "unseen"), (BROKEN,), "critical", "critical, cause unknown"),
     # a critical cause that may be there
     ((suspect(0.2, "critical"),), SEEN, (FINE,), "inconclusive", TOO_LITTLE),
     ((suspect(0.5999, "critical"),), SEEN, (FINE,), "inconclusive", TOO_LITTLE),
     ((suspect(0.6, "critical"),), SEEN, (FINE,), "inconclusive", TOO_LITTLE),  # 0.59999 rounded
-    ((suspect(0.1999, "critical"),), SEEN, (FINE,), "healthy", "healthy"),
-    ((suspect(0.5, "critical", grounded=False),), SEEN, (FINE,), "healthy", "healthy"),
-    ((suspect(0.5, "warning"),), SEEN, (FINE,), "healthy", "healthy"),
+    ((suspect(0.1999, "critical"),), SEEN, (FINE,), "healthy", healthy(1, 1)),
+    ((suspect(0.5, "critical", grounded=False),), SEEN, (FINE,), "healthy", healthy(1, 1)),
+    ((suspect(0.5, "warning"),), SEEN, (FINE,), "healthy", healthy(1, 1)),
 ]  # fmt: skip
 
 
@@ -223,11 +254,12 @@ def test_the_highest_severity_wins() -> None:
 
 
 def test_the_reasons_of_an_inconclusive_verdict_name_everything_that_is_in_doubt() -> None:
-    found = verdict((suspect(0.31, "critical"),), tiers("unseen", "partly", "seen"), (slo("not-evaluated"),))
+    checks = (slo("not-evaluated"), essential("framework", kind="specific"), essential("application", "clear"))
+    found = verdict((suspect(0.31, "critical"),), tiers("unseen", "partly", "seen"), checks)
     assert found.reasons == (
         "p99: not seen",
-        "tier infrastructure was not seen",
-        "tier framework was seen only in part",
+        "infrastructure: nothing of it was seen",
+        "framework: essential-framework — not looked at",
         "c is possible (31%)",
     )
 
@@ -238,6 +270,9 @@ WALKS = [
     (("clear", "not-evaluated"), "seen"),
     (("clear", "required not-evaluated"), "partly"),
     (("not-evaluated", "not-evaluated"), "unseen"),
+    (("clear", "required fired", "required not-evaluated"), "partly"),
+    (("not-evaluated", "required clear"), "seen"),
+    (("clear", "required not-applicable"), "seen"),
     (("not-applicable", "clear"), "seen"),
     (("not-applicable", "not-evaluated"), "unseen"),
     (("not-applicable", "not-applicable"), "not-applicable"),

@@ -25,6 +25,9 @@ FINDINGS = """
    not_applicable_when: server.backend = cpu}
 - {id: xid, says: "Xid {log.xid:code} on {log.xid:pci}", when: "count(log.xid, code in [48, 1234567]) > 0",
    tier: infrastructure, leak: 0.1%}
+- {id: halves, says: "{host.cpu.busy_ratio} busy", when: {all: [gpu.utilization < 50%, host.cpu.busy_ratio > 90%]},
+   tier: infrastructure, leak: 2%}
+- {id: idle, says: idle, when: {all: [gpu.busy_ratio < 50%], given: trace.kernels >= 20}, tier: framework, leak: 2%}
 """
 
 
@@ -139,7 +142,10 @@ def test_a_parents_own_reading_is_judged_beside_its_childrens(rules: RuleSet) ->
     ("readings", "status"),
     [
         ((at("server.backend", "cpu", "server/s"),), "not-applicable"),
-        ((at("server.backend", "cpu", "server/s"), at("trace.kernels", 99.0, "trace/t")), "not-applicable"),
+        # What was seen is never hidden by what a server says of itself.
+        ((at("server.backend", "cpu", "server/s"), at("trace.kernels", 99.0, "trace/t")), "fired"),
+        ((at("server.backend", "cpu", "server/s"), at("trace.kernels", 9.0, "trace/t")), "clear"),
+        ((at("server.backend", "cpu", "server/s"), at("trace.kernels", float("nan"), "trace/t")), "not-applicable"),
         ((at("server.backend", "cuda", "server/s"),), "not-evaluated"),
         ((at("server.backend", "cuda", "server/s"), at("trace.kernels", 99.0, "trace/t")), "fired"),
         ((at("server.backend", "cpu", "server/s"), at("server.backend", "cuda", "server/t")), "not-evaluated"),
@@ -153,7 +159,7 @@ def test_not_applicable_takes_positive_proof_everywhere(rules: RuleSet, readings
 def test_the_statement_carries_its_numbers(rules: RuleSet) -> None:
     slow = Evidence(readings=(at("latency.p99", 0.75),))
     assert judged(rules, "slow", slow, slo={"slo.p99": 0.5}).says == "P99 750 ms, SLO 500 ms"
-    assert judged(rules, "slow", slow, slo={"slo.p99": 1}).says == "P99 750 ms, SLO 1 s"
+    assert judged(rules, "slow", slow, slo={"slo.p99": 1}).says == "not so: P99 750 ms, SLO 1 s"
     assert judged(rules, "slow", slow).says == "slow", "not evaluated: no numbers"
 
 
@@ -164,7 +170,44 @@ def test_an_events_fields_are_shown_whole(rules: RuleSet, code: float, shown: st
     seen = Evidence(events=(other, event), looked=(("log.xid", "gpu/0"),))
     assert judged(rules, "xid", seen).says == f"Xid {shown} on 0000:65"
     none = judged(rules, "xid", Evidence(events=(other,), looked=(("log.xid", "gpu/0"),)))
-    assert (none.status, none.says) == ("clear", "xid"), "no numbers: there is no Xid to tell of"
+    assert (none.status, none.says) == ("clear", "not so: xid"), "no numbers: there is no Xid to tell of"
+
+
+def test_a_statement_never_says_unknown(rules: RuleSet) -> None:
+    """One half of `all` is clear and the number of the sentence is not known."""
+    subjects = (Subject("node/a"), Subject("gpu/0", "node/a"))
+    readings = (at("gpu.utilization", 0.9, "gpu/0"), at("host.cpu.busy_ratio", float("nan"), "node/a"))
+    found = judged(rules, "halves", Evidence(subjects=subjects, readings=readings))
+    assert (found.status, found.says) == ("clear", "not so: halves")
+
+
+OPEN = ", which leaves open whether it is"
+BOUNDS = [
+    # the value, its bound, the SLO → status, what is said or why nothing is
+    (1.0, "at least", 0.5, "fired", "P99 at least 1 s, SLO 500 ms"),
+    (1.0, "at least", 2.0, "not-evaluated", f"latency.p99 is at least 1 s{OPEN} > 2 s (slo.p99)"),
+    (1.0, "at most", 2.0, "clear", "not so: P99 at most 1 s, SLO 2 s"),
+    (1.0, "at most", 0.5, "not-evaluated", f"latency.p99 is at most 1 s{OPEN} > 500 ms (slo.p99)"),
+]
+
+
+@pytest.mark.parametrize(("value", "bound", "slo", "status", "said"), BOUNDS)
+def test_a_bound_fires_or_clears_only_what_it_settles(
+    rules: RuleSet, value: float, bound: str, slo: float, status: str, said: str
+) -> None:
+    seen = Evidence(readings=(Reading("latency.p99", "model/a", value, Origin("page.txt"), bound=bound),))
+    found = judged(rules, "slow", seen, slo={"slo.p99": slo})
+    assert (found.status, found.reason or found.says) == (status, said)
+
+
+def test_too_few_samples_leave_a_finding_not_evaluated(rules: RuleSet) -> None:
+    few, many = (
+        Evidence(readings=(at("gpu.busy_ratio", 0.9, "trace/t"), at("trace.kernels", kernels, "trace/t")))
+        for kernels in (1.0, 20.0)
+    )
+    found = judged(rules, "idle", few)
+    assert (found.status, found.reason) == ("not-evaluated", "trace.kernels is 1, and >= 20 is needed to tell")
+    assert judged(rules, "idle", many).status == "clear"
 
 
 PAGE = Provider("prometheus", "--metrics FILE", "1 s", frozenset({"queue.depth"}))

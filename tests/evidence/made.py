@@ -28,9 +28,15 @@ def condition(text: str) -> Condition:
 
 
 def reading(
-    signal: str, value: Value, subject: str = "model/a", *, labels: Labels = (), end: float | None = None
+    signal: str,
+    value: Value,
+    subject: str = "model/a",
+    *,
+    labels: Labels = (),
+    end: float | None = None,
+    bound: str = "",
 ) -> Reading:
-    return Reading(signal, subject, value, Origin("page.txt", signal), Window(None, end), labels)
+    return Reading(signal, subject, value, Origin("page.txt", signal), Window(None, end), labels, bound=bound)
 
 
 def xid(code: Value, subject: str = "gpu/0") -> Event:
@@ -42,11 +48,12 @@ def facts(
     parents: Mapping[str, str] | None = None,
     events: tuple[Event, ...] = (),
     looked: tuple[tuple[str, str], ...] = (),
+    clipped: tuple[tuple[str, str], ...] = (),
     gaps: tuple[Gap, ...] = (),
     slo: Mapping[str, float] | None = None,
     baseline: Remembered | None = None,
     before: Remembered | None = None,
 ) -> Facts:
     subjects = tuple(Subject(child, parent) for child, parent in (parents or {}).items())
-    evidence = Evidence(subjects=subjects, readings=readings, events=events, looked=looked, gaps=gaps)
+    evidence = Evidence(subjects, readings, events=events, looked=looked, gaps=gaps, clipped=clipped)
     return Facts(evidence, slo or {}, baseline or {}, before or {})
