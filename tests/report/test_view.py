@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.evidence.model import Gap
+from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
 from latdoctor.report import document, markdown, view
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
@@ -49,6 +49,51 @@ def test_a_shortened_name_fits_and_keeps_its_ends(name: str, width: int) -> None
 )
 def test_long_lists_of_codes_are_cut(condition: str, shown: str) -> None:
     assert view.listed(condition) == shown
+
+
+FEBRUARY, LATER = 1740327858.0, 1740328213.0
+TOLD, TOLD_LATER = "2025-02-23 16:24:18 UTC", "2025-02-23 16:30:13 UTC"
+NOW = 1790000010.0
+
+SCOPES = [
+    # when it was looked, what the evidence tells of → what is said
+    (Window(NOW, NOW), Window(), "looked at 2026-09-21 14:13:30 UTC"),
+    (Window(NOW - 10, NOW), Window(), "10 s to 2026-09-21 14:13:30 UTC"),
+    (Window(NOW - 10, NOW), Window(NOW - 12, NOW), "10 s to 2026-09-21 14:13:30 UTC"),
+    (Window(NOW, NOW), Window(FEBRUARY, FEBRUARY), f"evidence from {TOLD}"),
+    (Window(NOW, NOW), Window(FEBRUARY, LATER), f"evidence from {TOLD} to {TOLD_LATER}"),
+    (Window(), Window(FEBRUARY, FEBRUARY), f"evidence from {TOLD}"),
+    (Window(NOW - 10, NOW), Window(FEBRUARY, NOW),
+     f"10 s to 2026-09-21 14:13:30 UTC · evidence from {TOLD} to 2026-09-21 14:13:30 UTC"),
+    (Window(), Window(), ""),
+    (Window(NOW, NOW), Window(1e300, 1e300), "evidence from a time that makes no sense"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("looked", "told", "said"), SCOPES)
+def test_the_time_is_the_evidences_own_where_it_tells_it(
+    diagnosis: Diagnosis, looked: Window, told: Window, said: str
+) -> None:
+    made = msgspec.structs.replace(diagnosis, target="bot", window=looked, evidence_window=told)
+    assert view.scope(made) == " · ".join(part for part in ("target bot", said) if part)
+
+
+def test_the_evidence_tells_the_time_of_all_its_pieces() -> None:
+    origin = Origin("a")
+    seen = Evidence(
+        readings=(Reading("queue.depth", "m", 1.0, origin, Window(None, 30.0)), Reading("x", "m", 1.0, origin)),
+        series=(Series("queue.depth", "m", (25.0, 40.0), (1.0, 2.0), origin),),
+        distributions=(Distribution("latency", "m", (), origin, window=Window(20.0, 30.0)),),
+        events=(Event("log.xid", "gpu/0", origin, time=10.0), Event("log.xid", "gpu/0", origin)),
+    )
+    assert seen.time == Window(10.0, 40.0)
+    assert Evidence().time == Window()
+
+
+def test_what_is_clear_says_that_it_is_not_so(diagnosis: Diagnosis) -> None:
+    clear = [check for check in diagnosis.checks if check.status == "clear"]
+    assert clear
+    assert all(check.says.startswith("not so: ") == (check.status == "clear") for check in diagnosis.checks)
 
 
 def _with(diagnosis: Diagnosis, *gaps: Gap) -> Diagnosis:
