@@ -188,14 +188,47 @@ def test_a_damaged_bundle_is_refused(command: str, damage: Callable[[Path], None
     assert "\n  next: " in outcome.err
 
 
-def test_half_an_archive_is_refused() -> None:
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.99])
+def test_a_cut_archive_is_told_as_such(kept: float) -> None:
     assert run(["diagnose", str(BUNDLE), "--keep", "look.tar.zst"]).code == 3
     whole = Path("look.tar.zst").read_bytes()
-    Path("half.tar.zst").write_bytes(whole[: len(whole) // 2])
+    Path("half.tar.zst").write_bytes(whole[: int(len(whole) * kept)])
     outcome = run(["diagnose", "half.tar.zst"])
     assert (outcome.code, outcome.out) == (2, "")
-    assert "half.tar.zst" in outcome.err
+    assert outcome.err == (
+        "latdoctor: half.tar.zst: the archive is cut off\n"
+        "  next: copy it again from where it was collected, or collect it anew\n"
+    )
+
+
+def test_a_damaged_archive_is_not_called_cut() -> None:
+    assert run(["diagnose", str(BUNDLE), "--keep", "look.tar.zst"]).code == 3
+    whole = bytearray(Path("look.tar.zst").read_bytes())
+    whole[len(whole) // 2] ^= 0xFF
+    Path("bent.tar.zst").write_bytes(bytes(whole))
+    outcome = run(["diagnose", "bent.tar.zst"])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "bent.tar.zst: " in outcome.err
+    assert "cut off" not in outcome.err
     assert "next: " in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [("diagnose --keep", "bundle"), ("collect --to", "bundle"), ("baseline record --to", "baseline")],
+)
+def test_a_folder_that_may_not_be_written_is_told_before_the_look(
+    command: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Permissions do not stop root, so the refusal is made."""
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "sealed")
+    monkeypatch.setattr("latdoctor.cli.answering.look", lambda *_, **__: pytest.fail("looked in vain"))
+    Path("sealed").mkdir()
+    outcome = run([*command.split(), "sealed/look", "--log", "kern.log"])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        f"latdoctor: sealed/look: the {what} cannot be written: Permission denied\n  next: choose another place\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,6 @@ _LAUNCHES = '{"traceEvents": [%s]}' % ", ".join(  # noqa: UP031 — braces of JS
         ("--metrics first.prom --metrics last.prom --slo 100ms", 3),  # the SLO is broken, and nobody knows why
         ("--metrics first.prom --metrics last.prom --slo 100ms --fail-on never", 0),
         ("--metrics first.prom --metrics last.prom --slo 1s", 4),
-        ("--metrics nothing.prom", 4),
     ],
 )
 def test_diagnose(arguments: str, code: int) -> None:
@@ -122,6 +121,36 @@ def test_nothing_to_remember_is_an_operational_error() -> None:
     assert not Path("b.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "next_step"),
+    [("--slo", "--slo VALUE"), ("--slo-errors", "--slo-errors VALUE"), ("--window", "--window VALUE"),
+     ("--target", "--target VALUE"), ("--server", "--server VALUE")],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["diagnose", "collect --to look"])
+def test_an_empty_value_is_a_usage_error(command: str, option: str, next_step: str) -> None:
+    outcome = run([*command.split(), "--log", "quiet.log", option, ""])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"{option} was given without a value" in outcome.err
+    assert f"next: write {next_step}" in outcome.err
+
+
+@pytest.mark.parametrize("url", ["ftp://x/metrics", "file:///etc/passwd", "http://", "http://h:port/", "://"])
+def test_what_is_no_http_address_is_a_usage_error(url: str) -> None:
+    for command in ("diagnose", "collect --to look", "baseline record --to b.json"):
+        outcome = run([*command.split(), "--server", url])
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "--server: " in outcome.err
+        assert "is not an http or https address" in outcome.err
+        assert "next: write it such as --server http://HOST:PORT/metrics" in outcome.err
+
+
+def test_a_configured_address_that_is_none_is_told_with_its_target() -> None:
+    Path("latdoctor.yaml").write_text("targets: {shop: {server: [ftp://x/metrics]}}\n")
+    outcome = run(["diagnose"])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "target shop: 'ftp://x/metrics' is not an http or https address" in outcome.err
+
+
 def test_notices_go_to_stderr_and_the_answer_to_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("latdoctor.cli.asking.discover", tuple)
     outcome = run(["diagnose", "--window", "0.1s"])
@@ -140,11 +169,47 @@ def test_a_bundle_that_exists_is_told_of_before_the_look(command: str, monkeypat
     assert "quiet.log: already exists" in outcome.err
 
 
-def test_interrupting_leaves_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
-    monkeypatch.setattr("latdoctor.cli.answering.look", interrupted)
-    outcome = run(["diagnose", "--log", "quiet.log"])
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("diagnose", "interrupted; nothing was kept\n"),
+        ("diagnose --keep look.tar.zst", "interrupted; nothing was kept: look.tar.zst was not written\n"),
+        ("collect --to look", "interrupted; nothing was kept: look was not written\n"),
+        ("baseline record --to b.json", "interrupted; nothing was kept: b.json was not written\n"),
+    ],
+)
+def test_interrupting_the_look_says_what_is_not_kept(
+    arguments: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latdoctor.cli.answering.look", _interrupted)
+    before = sorted(Path().iterdir())
+    outcome = run([*arguments.split(), "--log", "quiet.log"])
     assert (outcome.code, outcome.out) == (130, "")
-    assert "Traceback" not in outcome.err
+    assert outcome.err == f"latdoctor: {told}"
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["look", "look.tar.zst"])
+def test_interrupting_the_writing_leaves_no_half_bundle(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("latdoctor.evidence.bundle_files._digest", _interrupted)
+    before = sorted(Path().iterdir())
+    outcome = run(["collect", "--to", name, "--log", "quiet.log"])
+    assert outcome.err == f"latdoctor: interrupted; nothing was kept: {name} was not written\n"
+    assert sorted(Path().iterdir()) == before
+
+
+def test_interrupting_after_the_writing_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("latdoctor.cli.answering.the_diagnosis", _interrupted)
+    outcome = run(["diagnose", "--keep", "look", "--log", "quiet.log"])
+    assert (outcome.code, outcome.err) == (130, "latdoctor: interrupted; look was written and is kept\n")
+    assert run(["bundle", "inspect", "look"]).code == 0
+
+
+def test_interrupting_another_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("latdoctor.cli.answering.rule_set", _interrupted)
+    outcome = run(["rules", "list"])
+    assert (outcome.code, outcome.out, outcome.err) == (130, "", "latdoctor: interrupted\n")

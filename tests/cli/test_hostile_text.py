@@ -91,7 +91,13 @@ def test_markup_is_printed_as_it_stands() -> None:
 
 def test_a_hostile_file_name_is_cleaned() -> None:
     outcome = run(["diagnose", "--log", "a\x1b[31m\u202e.log", "--trace", "b\x9b1m.json"])
+    assert outcome.code == 1, "neither is there"
+    assert "a.log" in outcome.err
+    assert not _CONTROL.findall(outcome.err)
+    Path("quiet.log").write_text("[    1.000000] eth0: link up\n")
+    outcome = run(["diagnose", "--log", "a\x1b[31m\u202e.log", "--log", "quiet.log", "-v"])
     assert outcome.code == 4
+    assert "a.log" in outcome.out
     assert not _CONTROL.findall(outcome.out)
 
 

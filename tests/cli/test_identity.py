@@ -73,7 +73,9 @@ def test_a_live_look_and_its_replay_say_the_same(kept: str, tmp_path: Path, monk
 
 def test_a_source_that_failed_is_a_gap_of_the_replay_too(tmp_path: Path) -> None:
     bundle = tmp_path / "look"
-    live = diagnosed("--trace", str(tmp_path / "missing.json"), "--keep", str(bundle), code=4)
+    (tmp_path / "quiet.log").write_text("[    1.000000] eth0: link up\n")
+    sources = ["--trace", str(tmp_path / "missing.json"), "--log", str(tmp_path / "quiet.log")]
+    live = diagnosed(*sources, "--keep", str(bundle), code=4)
     assert any("missing.json" in gap["reason"] for gap in live["gaps"])
     assert _of_the_evidence(diagnosed(str(bundle))) == _of_the_evidence(live)
 

@@ -7,9 +7,10 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from latdoctor.cli.asking import ask
+from latdoctor.cli.asking import Need, ask
 from latdoctor.cli.options import Given
 from latdoctor.cli.screen import notice_console, progress
+from latdoctor.cli.sources import Looked, Source, must_have_read
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.look import SystemClock, evidence_of, look
 from latdoctor.collect.source import Collector
@@ -20,6 +21,7 @@ from latdoctor.diagnosis.judge import Provider
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import SEVERITIES, RuleSet
 from latdoctor.evidence.bundle import Bundle
+from latdoctor.evidence.conditions import Reference, comparisons
 from latdoctor.evidence.model import Coverage, Evidence
 from latdoctor.evidence.signals import catalogue
 from latdoctor.packaged import folder
@@ -34,15 +36,21 @@ def rule_set(extra: Sequence[Path]) -> RuleSet:
 
 def look_now(given: Given) -> Bundle:
     """One look at what was asked for, with its progress on stderr."""
-    wanted = ask(given)
+    return look_for(given).bundle
+
+
+def look_for(given: Given, need: Need = Need.DUE) -> Looked:
+    """The same, with the sources that were named."""
+    wanted = ask(given, need)
     if wanted.notice:
         notice_console().print(wanted.notice)
     live = bool(wanted.request.servers or wanted.request.nvml or wanted.request.host)
     what = f"watching for {wanted.request.window:g} s" if live else "reading"
     with progress(what, takes_time=live) as waiting:
-        return look(
+        bundle = look(
             COLLECTORS, wanted.request, wanted.context, SystemClock(), baseline=wanted.baseline, waiting=waiting
         )
+    return Looked(bundle, wanted.named)
 
 
 def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
@@ -51,9 +59,20 @@ def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
     return derive(evidence), coverage
 
 
-def the_diagnosis(bundle: Bundle, rules: RuleSet) -> Diagnosis:
-    """The diagnosis of `bundle` by `rules`."""
+def compared() -> frozenset[str]:
+    """The signals that shipped rules compare with a baseline."""
+    comparing = (comparison for finding in rule_set(()).findings for comparison in comparisons(finding.when))
+    return frozenset(
+        comparison.left.signal
+        for comparison in comparing
+        if isinstance(comparison.right, Reference) and comparison.right.of == "baseline"
+    )
+
+
+def the_diagnosis(bundle: Bundle, rules: RuleSet, asked: tuple[Source, ...] = ()) -> Diagnosis:
+    """The diagnosis of `bundle` by `rules`. Raises OperationError where none of `asked` could be read."""
     evidence, coverage = seen(bundle)
+    must_have_read(Looked(bundle, asked), evidence, otherwise="so there is nothing to diagnose")
     case = Case(
         context=bundle.context,
         window=bundle.window,

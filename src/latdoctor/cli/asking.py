@@ -5,10 +5,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from urllib.parse import urlsplit
 
+from latdoctor.cli.addresses import masked, server, servers_name
 from latdoctor.cli.configuration import TargetSettings, targets
 from latdoctor.cli.options import Given
+from latdoctor.cli.sources import Source, named
 from latdoctor.collect.prometheus.discover import discover
 from latdoctor.collect.source import Request
 from latdoctor.errors import UsageError
@@ -29,10 +32,19 @@ class Ask:
     request: Request
     context: Context
     baseline: Baseline | None
+    named: tuple[Source, ...] = ()
     notice: str = ""
 
 
-def ask(given: Given) -> Ask:
+class Need(Enum):
+    """What a command does with the baseline that the configuration names."""
+
+    DUE = "it must be there"
+    IF_THERE = "it is taken along where it is there already"
+    NONE = "it is not read"
+
+
+def ask(given: Given, need: Need = Need.DUE) -> Ask:
     """Given sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
     settings = _settings(given)
     window = _value(given.window or WINDOW, parse_duration, "--window", WINDOW)
@@ -42,7 +54,6 @@ def ask(given: Given) -> Ask:
             where="--window",
             next_step=f"write it such as --window {WINDOW}",
         )
-    baseline = given.baseline or settings.baseline
     context = Context(
         target=clean(_name(given, settings), 200),
         slo_p99=_value(given.slo, parse_duration, "--slo", "500ms") if given.slo else settings.slo_p99,
@@ -52,8 +63,18 @@ def ask(given: Given) -> Ask:
             else settings.slo_error_ratio
         ),
     )
+    baseline = _baseline(given, settings, need)
     request, notice = _request(given, settings, window)
-    return Ask(request, context, load_baseline(baseline) if baseline else None, notice)
+    return Ask(request, context, baseline, () if notice else named(request, nvml=bool(given.nvml)), notice)
+
+
+def _baseline(given: Given, settings: TargetSettings, need: Need) -> Baseline | None:
+    if given.baseline is not None:
+        return load_baseline(given.baseline)
+    path = settings.baseline
+    if path is None or need is Need.NONE or (need is Need.IF_THERE and not path.exists()):
+        return None
+    return load_baseline(path)
 
 
 def with_given_slo(context: Context, given: Given) -> Context:
@@ -86,6 +107,8 @@ def _settings(given: Given) -> TargetSettings:
 
 def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Request, str]:
     servers = given.server or settings.server
+    for url in servers:
+        server(url, "--server" if given.server else f"target {settings.name}")
     request = Request(
         servers=servers,
         metrics=given.metrics or settings.metrics,
@@ -111,7 +134,7 @@ def _this_machine(request: Request, given: Given) -> tuple[Request, str]:
 
 
 def _is_loopback(url: str) -> bool:
-    host = urlsplit(url if "//" in url else f"//{url}").hostname or ""
+    host = urlsplit(server(url).url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -120,9 +143,9 @@ def _is_loopback(url: str) -> bool:
 
 def _name(given: Given, settings: TargetSettings) -> str:
     if given.target or settings.name:
-        return given.target or settings.name
-    for url in given.server:
-        return urlsplit(url if "//" in url else f"//{url}").netloc
+        return masked(given.target or settings.name)
+    if given.server:
+        return servers_name(given.server)
     for path in (*given.metrics, *given.trace, *given.log):
         return path.name
     return "this machine"

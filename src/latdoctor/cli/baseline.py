@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from latdoctor.cli import options
+
+if TYPE_CHECKING:
+    from latdoctor.cli.sources import Looked
 
 app = typer.Typer(help="What a target is like when healthy.", no_args_is_help=True)
 
 
 @app.command()
 def record(
-    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The file to write.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", readable=False, help="The file to write.")],
     bundle: Annotated[
-        Path | None, typer.Argument(metavar="BUNDLE", help="A bundle of a healthy time; else a look now.")
+        Path | None,
+        typer.Argument(metavar="BUNDLE", readable=False, help="A bundle of a healthy time; else a look now."),
     ] = None,
     server: options.Server = None,
     metrics: options.Metrics = None,
@@ -24,39 +30,55 @@ def record(
     log: options.Log = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
-    target: options.Target = "",
-    window: options.WindowOption = "",
+    target: options.Target = None,
+    window: options.WindowOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Remember what the target is like now.
 
     Record it at a healthy time under usual load: rules that say `1.5 x baseline` compare with it.
 
-    Exit codes: 0 recorded · 1 nothing could be read · 2 usage or an invalid file.
+    Exit codes: 0 recorded · 1 a source that was asked for could not be read · 2 usage or an invalid file.
     """
-    from latdoctor.cli.answering import look_now, now, seen
+    from latdoctor.cli.answering import compared, now, seen
+    from latdoctor.cli.interrupting import interruptible
+    from latdoctor.cli.sources import LEFT_OUT, counted, must_have_read, tell
     from latdoctor.errors import OperationError, UsageError
     from latdoctor.evidence import baseline as baselines
-    from latdoctor.evidence.bundle_files import opened
 
     asked = options.given(server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window)
     if bundle is not None and asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
+    baselines.may_be_written(to, force=force)
+    with interruptible(None if force else to):
+        with _looked(bundle, asked) as looked:
+            evidence, _ = seen(looked.bundle)
+        must_have_read(looked, evidence, every=True, otherwise="and nothing was remembered")
+        recorded = baselines.record(evidence, looked.bundle.context.target, now())
+        tell(looked.bundle.gaps)
+        tell(baselines.left_out(evidence, recorded, compared()), LEFT_OUT)
+        if not recorded.values:
+            raise OperationError("nothing could be read to remember", next_step="latdoctor preflight")
+        baselines.save(recorded, to, force=force)
+    typer.echo(f"{counted(len(recorded.values), 'value')} remembered. Next: latdoctor diagnose --baseline {to} …")
+
+
+@contextmanager
+def _looked(bundle: Path | None, asked: options.Given) -> Iterator[Looked]:
+    from latdoctor.cli.answering import look_for
+    from latdoctor.cli.asking import Need
+    from latdoctor.cli.sources import Looked
+    from latdoctor.evidence.bundle_files import opened
+
     if bundle is None:
-        looked = look_now(asked)
-        evidence, _ = seen(looked)
-    else:
-        with opened(bundle) as looked:
-            evidence, _ = seen(looked)
-    recorded = baselines.record(evidence, looked.context.target, now())
-    if not recorded.values:
-        reasons = "; ".join(gap.reason for gap in evidence.gaps[:2])
-        raise OperationError(f"nothing could be read to remember ({reasons})", next_step="latdoctor preflight")
-    baselines.save(recorded, to)
-    typer.echo(f"{len(recorded.values)} values remembered. Next: latdoctor diagnose --baseline {to} …")
+        yield look_for(asked, Need.NONE)
+        return
+    with opened(bundle) as saved:
+        yield Looked(saved)
 
 
 @app.command()
-def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="A baseline file.")]) -> None:
+def show(file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="A baseline file.")]) -> None:
     """Show what a baseline remembers.
 
     Exit codes: 0 shown · 2 not a baseline.
@@ -64,6 +86,7 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="A baseline f
     from rich.table import Table
 
     from latdoctor.cli.screen import result_console
+    from latdoctor.cli.sources import counted
     from latdoctor.evidence import baseline as baselines
     from latdoctor.evidence.judging import show as shown
     from latdoctor.evidence.signals import catalogue
@@ -77,4 +100,4 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="A baseline f
         value = shown(row.signal, row.value) if row.signal in catalogue() else "unknown signal"
         table.add_row(clean(row.subject), clean(row.signal), value)
     console.print(table)
-    console.print(f"{len(found.values)} values. Next: latdoctor diagnose --baseline {file} …")
+    console.print(f"{counted(len(found.values), 'value')}. Next: latdoctor diagnose --baseline {file} …")

@@ -11,7 +11,9 @@ app = typer.Typer(help="Saved evidence.", no_args_is_help=True)
 
 
 @app.command()
-def inspect(path: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle: a folder or a .tar.zst.")]) -> None:
+def inspect(
+    path: Annotated[Path, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle: a folder or a .tar.zst.")],
+) -> None:
     """Show what a bundle holds, and what could not be collected.
 
     Exit codes: 0 shown · 2 not a bundle, or one that was changed.

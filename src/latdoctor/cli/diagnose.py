@@ -13,9 +13,10 @@ import typer
 from latdoctor.cli import options
 
 if TYPE_CHECKING:
+    from latdoctor.cli.asking import Need
     from latdoctor.cli.options import Given
+    from latdoctor.cli.sources import Looked
     from latdoctor.diagnosis.result import Diagnosis
-    from latdoctor.evidence.bundle import Bundle
 
 
 class Output(StrEnum):
@@ -37,7 +38,7 @@ class FailOn(StrEnum):
 
 def diagnose(
     bundle: Annotated[
-        Path | None, typer.Argument(metavar="BUNDLE", help="A bundle that `latdoctor collect` wrote.")
+        Path | None, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle that `latdoctor collect` wrote.")
     ] = None,
     server: options.Server = None,
     metrics: options.Metrics = None,
@@ -45,14 +46,15 @@ def diagnose(
     log: options.Log = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
-    target: options.Target = "",
-    window: options.WindowOption = "",
-    slo: options.Slo = "",
-    slo_errors: options.SloErrors = "",
+    target: options.Target = None,
+    window: options.WindowOption = None,
+    slo: options.Slo = None,
+    slo_errors: options.SloErrors = None,
     baseline: options.BaselineOption = None,
     rules: options.Rules = None,
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="PATH", help="Keep the bundle: a folder or a .tar.zst.")
+        Path | None,
+        typer.Option("--keep", metavar="PATH", readable=False, help="Keep the bundle: a folder or a .tar.zst."),
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="How the answer is printed.")] = Output.TEXT,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 3 from this level on.")] = FailOn.CRITICAL,
@@ -70,64 +72,74 @@ def diagnose(
         slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.answering import exit_code, rule_set, the_diagnosis
+    from latdoctor.cli.asking import Need
+    from latdoctor.cli.interrupting import interruptible
     from latdoctor.evidence.bundle_files import must_be_new
 
     if keep is not None:
         must_be_new(keep)
     chosen = rule_set(rules or [])
-    with _looked(bundle, asked) as looked:
+    with interruptible(keep), _looked(bundle, asked, Need.DUE) as looked:
         if keep is not None:
             _save(looked, keep)
-        diagnosis = the_diagnosis(looked, chosen)
+        diagnosis = the_diagnosis(looked.bundle, chosen, looked.asked)
     _print(diagnosis, output, verbose=verbose)
     raise typer.Exit(exit_code(diagnosis, fail_on.value))
 
 
 def collect(
-    to: Annotated[Path, typer.Option("--to", metavar="PATH", help="Where to write: a new folder or a .tar.zst.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="PATH", readable=False, help="Where to write: a new folder or a .tar.zst.")
+    ],
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
     log: options.Log = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
-    target: options.Target = "",
-    window: options.WindowOption = "",
-    slo: options.Slo = "",
-    slo_errors: options.SloErrors = "",
+    target: options.Target = None,
+    window: options.WindowOption = None,
+    slo: options.Slo = None,
+    slo_errors: options.SloErrors = None,
     baseline: options.BaselineOption = None,
 ) -> None:
     """Save the raw evidence of one look as a bundle.
 
     It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
 
-    Exit codes: 0 saved · 1 operational error · 2 usage or an invalid file.
+    Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage or an invalid file.
     """
     asked = options.given(
         server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
         slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
+    from latdoctor.cli.asking import Need
+    from latdoctor.cli.interrupting import interruptible
+    from latdoctor.cli.sources import counted, tell
     from latdoctor.evidence.bundle_files import must_be_new
 
     must_be_new(to)
-    with _looked(None, asked) as looked:
+    with interruptible(to), _looked(None, asked, Need.IF_THERE) as looked:
         _save(looked, to)
-    typer.echo(f"{len(looked.artifacts)} artifacts, {len(looked.gaps)} gaps. Next: latdoctor diagnose {to}")
+    tell(looked.bundle.gaps)
+    brought = counted(len(looked.bundle.artifacts), "artifact"), counted(len(looked.bundle.gaps), "gap")
+    typer.echo(f"{', '.join(brought)}. Next: latdoctor diagnose {to}")
 
 
 @contextmanager
-def _looked(path: Path | None, asked: Given) -> Iterator[Bundle]:
+def _looked(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
     """The saved bundle at `path`, or a fresh look."""
     from dataclasses import replace
 
-    from latdoctor.cli.answering import look_now
+    from latdoctor.cli.answering import look_for
     from latdoctor.cli.asking import with_given_slo
+    from latdoctor.cli.sources import Looked
     from latdoctor.errors import UsageError
     from latdoctor.evidence.baseline import load
     from latdoctor.evidence.bundle_files import opened
 
     if path is None:
-        yield look_now(asked)
+        yield look_for(asked, need)
         return
     if asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
@@ -138,14 +150,19 @@ def _looked(path: Path | None, asked: Given) -> Iterator[Bundle]:
         )
     with opened(path) as saved:
         remembered = load(asked.baseline) if asked.baseline else saved.baseline
-        yield replace(saved, context=with_given_slo(saved.context, asked), baseline=remembered)
+        yield Looked(replace(saved, context=with_given_slo(saved.context, asked), baseline=remembered))
 
 
-def _save(looked: Bundle, path: Path) -> None:
+def _save(looked: Looked, path: Path) -> None:
+    """Raises OperationError where there is nothing to keep: an empty bundle would be taken for the evidence."""
     from latdoctor import __version__
+    from latdoctor.cli.sources import must_have_read
     from latdoctor.evidence.bundle_files import save
+    from latdoctor.evidence.model import Evidence
 
-    save(looked, path, __version__)
+    raw = Evidence(gaps=looked.bundle.gaps)
+    must_have_read(looked, raw, otherwise="and nothing was kept")
+    save(looked.bundle, path, __version__)
 
 
 def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from latdoctor.errors import UsageError
+
+# Whether a file can be read is found out by whoever reads it (`readable=False`): one bad source stops no other.
 _SOURCES = "Sources (each may be repeated)"
 
 Server = Annotated[
@@ -19,17 +22,31 @@ Server = Annotated[
 Metrics = Annotated[
     list[Path] | None,
     typer.Option(
-        "--metrics", metavar="FILE", help="A saved metrics page; two are first and last.", rich_help_panel=_SOURCES
+        "--metrics",
+        metavar="FILE",
+        readable=False,
+        help="A saved metrics page; two are first and last.",
+        rich_help_panel=_SOURCES,
     ),
 ]
 Trace = Annotated[
     list[Path] | None,
-    typer.Option("--trace", metavar="FILE", help="A torch profiler trace (.json, .json.gz).", rich_help_panel=_SOURCES),
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        readable=False,
+        help="A torch profiler trace (.json, .json.gz).",
+        rich_help_panel=_SOURCES,
+    ),
 ]
 Log = Annotated[
     list[Path] | None,
     typer.Option(
-        "--log", metavar="FILE", help="A driver or application log (dmesg, journald).", rich_help_panel=_SOURCES
+        "--log",
+        metavar="FILE",
+        readable=False,
+        help="A driver or application log (dmesg, journald).",
+        rich_help_panel=_SOURCES,
     ),
 ]
 Pid = Annotated[
@@ -44,22 +61,29 @@ Nvml = Annotated[
     ),
 ]
 Target = Annotated[
-    str, typer.Option("--target", metavar="NAME", help="A target of latdoctor.yaml, or a name for this look.")
+    str | None, typer.Option("--target", metavar="NAME", help="A target of latdoctor.yaml, or a name for this look.")
 ]
 WindowOption = Annotated[
-    str, typer.Option("--window", metavar="TIME", help="How long to watch live sources (default 10s).")
+    str | None, typer.Option("--window", metavar="TIME", help="How long to watch live sources (default 10s).")
 ]
-Slo = Annotated[str, typer.Option("--slo", metavar="TIME", help="The P99 that was promised, such as 500ms.")]
+Slo = Annotated[str | None, typer.Option("--slo", metavar="TIME", help="The P99 that was promised, such as 500ms.")]
 SloErrors = Annotated[
-    str, typer.Option("--slo-errors", metavar="SHARE", help="The error ratio that was promised, such as 1%.")
+    str | None, typer.Option("--slo-errors", metavar="SHARE", help="The error ratio that was promised, such as 1%.")
 ]
 BaselineOption = Annotated[
     Path | None,
-    typer.Option("--baseline", metavar="FILE", help="What the target is like when healthy (baseline record)."),
+    typer.Option(
+        "--baseline",
+        metavar="FILE",
+        readable=False,
+        help="What the target is like when healthy (baseline record).",
+    ),
 ]
 Rules = Annotated[
     list[Path] | None,
-    typer.Option("--rules", metavar="FOLDER", help="A folder of your own rules beside the shipped ones."),
+    typer.Option(
+        "--rules", metavar="FOLDER", readable=False, help="A folder of your own rules beside the shipped ones."
+    ),
 ]
 
 
@@ -89,13 +113,30 @@ def given(
     metrics: list[Path] | None,
     trace: list[Path] | None,
     log: list[Path] | None,
-    **others: object,
+    *,
+    pid: int | None = None,
+    nvml: bool | None = None,
+    baseline: Path | None = None,
+    target: str | None = None,
+    window: str | None = None,
+    slo: str | None = None,
+    slo_errors: str | None = None,
 ) -> Given:
-    """The shared options as one value (typer gives None for an option not used)."""
+    """The shared options as one value (typer gives None for one not used). Raises UsageError for an empty one."""
+    texts = {"--target": target, "--window": window, "--slo": slo, "--slo-errors": slo_errors}
+    for option, text in (*texts.items(), *(("--server", url) for url in server or ())):
+        if text is not None and not text.strip():
+            raise UsageError(f"{option} was given without a value", next_step=f"write {option} VALUE, or leave it out")
     return Given(
         tuple(server or ()),
         tuple(metrics or ()),
         tuple(trace or ()),
         tuple(log or ()),
-        **others,  # type: ignore[arg-type]
+        pid=pid,
+        nvml=nvml,
+        target=target or "",
+        window=window or "",
+        slo=slo or "",
+        slo_errors=slo_errors or "",
+        baseline=baseline,
     )

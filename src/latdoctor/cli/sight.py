@@ -45,6 +45,7 @@ def targets() -> None:
     from rich.table import Table
 
     from latdoctor.cli import configuration
+    from latdoctor.cli.addresses import masked
     from latdoctor.cli.screen import progress, result_console
     from latdoctor.collect.prometheus.discover import discover
 
@@ -54,7 +55,10 @@ def targets() -> None:
         found = discover()
     table = Table("target", "where", "speaks", box=None, pad_edge=False, expand=True)
     for target in configured.values():
-        places = [*target.server, *(str(path) for path in (*target.metrics, *target.trace, *target.log))]
+        places = [
+            *(masked(url) for url in target.server),
+            *(str(path) for path in (*target.metrics, *target.trace, *target.log)),
+        ]
         table.add_row(target.name, ", ".join(places), "configured")
     for page in found:
         table.add_row("(found)", page.url, ", ".join(page.dialects) or "unknown exporter")

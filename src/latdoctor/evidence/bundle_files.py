@@ -24,6 +24,7 @@ from latdoctor.errors import BundleError
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Gap, Origin, Window
+from latdoctor.evidence.places import cannot_write, must_be_writable, stands
 from latdoctor.text import clean
 
 SCHEMA_VERSION = "1"
@@ -33,6 +34,10 @@ MAX_MANIFEST = 16 << 20
 _CHUNK = 1 << 20
 _LONGEST = 10_000  # characters of a gap's texts
 _ZSTD = b"\x28\xb5\x2f\xfd"  # how a zstandard frame begins (RFC 8878, 3.1.1)
+_WINDOW = 1 << 27  # bytes that zstandard may ask for
+_PACKED = 1 << 10  # read at once of an archive: little, as it may unfold to very much
+_RIGHTS = "check its rights: it must be readable for you"
+_FOREIGN = "`latdoctor collect` writes no such thing: do not trust it, and collect the bundle again"
 _AGAIN = "copy it again from where it was collected, or collect it anew"
 _OTHER_FILES = {  # what is given in a bundle's place, by the ends of the name
     "a trace": ("--trace", (".json", ".json.gz")),
@@ -62,26 +67,30 @@ class _Manifest(Struct, frozen=True):
 
 
 def save(bundle: Bundle, path: Path, tool_version: str) -> None:
-    """Writes `bundle` to `path`: a .tar.zst where the name ends so, else a new folder. Raises BundleError."""
+    """Writes `bundle` to `path`: a .tar.zst where the name ends so, else a new folder.
+
+    It appears whole or not at all. Raises BundleError.
+    """
     must_be_new(path)
     try:
-        if path.name.endswith(".tar.zst"):
-            with tempfile.TemporaryDirectory(prefix="latdoctor-") as scratch:
-                _write_folder(bundle, Path(scratch), tool_version)
-                _pack(Path(scratch), path)
-        else:
-            path.mkdir(parents=True)
-            _write_folder(bundle, path, tool_version)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".latdoctor-", dir=path.parent) as scratch:
+            made = Path(scratch) / "bundle"
+            made.mkdir()
+            _write_folder(bundle, made, tool_version)
+            if path.name.endswith(".tar.zst"):
+                _pack(made, Path(scratch) / "packed")
+                made = Path(scratch) / "packed"
+            made.rename(path)
     except OSError as error:
-        raise BundleError(
-            f"the bundle cannot be written: {error.strerror}", where=str(path), next_step="choose another place"
-        ) from error
+        raise cannot_write(path, "the bundle", error) from error
 
 
 def must_be_new(path: Path) -> None:
-    """Raises BundleError where something stands at `path`: told before a look, it costs nobody the look."""
-    if path.exists() or path.is_symlink():
+    """Raises BundleError where `path` is taken or cannot be written: told before a look, it costs nobody the look."""
+    if stands(path):
         raise BundleError("already exists", where=str(path), next_step="choose another name for the bundle")
+    must_be_writable(path, "the bundle")
 
 
 def _write_folder(bundle: Bundle, folder: Path, tool_version: str) -> None:
@@ -92,7 +101,7 @@ def _write_folder(bundle: Bundle, folder: Path, tool_version: str) -> None:
         if isinstance(artifact.content, bytes):
             target.write_bytes(artifact.content)
         else:
-            shutil.copyfile(artifact.content, target)
+            _copy(artifact.content, target)
         size, digest = _digest(target)
         entries.append(
             _Entry(artifact.name, artifact.collector, artifact.group, artifact.source, artifact.taken_at, size, digest)
@@ -104,18 +113,65 @@ def _write_folder(bundle: Bundle, folder: Path, tool_version: str) -> None:
         (folder / "baseline.json").write_bytes(baselines.encoded(bundle.baseline))
 
 
+def _copy(file: Path, target: Path) -> None:
+    """Raises BundleError where it is the file, and not the bundle, that refuses."""
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        raise BundleError(
+            f"cannot be read: {error.strerror}", where=str(file), next_step="check path and rights"
+        ) from error
+    with source, target.open("wb") as copy:
+        shutil.copyfileobj(source, copy, _CHUNK)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Bundle]:
     """The bundle at `path`, a folder or a .tar.zst; what is unpacked lives as long as the context. BundleError."""
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=_RIGHTS) from error
+    if is_folder:
         yield _read_folder(path, str(path))
         return
-    if not path.exists():
-        raise BundleError("no such file or folder", where=str(path), next_step="check the path of the bundle")
+    if not stands(path):
+        raise BundleError("no such file or folder", where=str(path), next_step=_path_hint(path))
     _must_be_zstd(path)
     with tempfile.TemporaryDirectory(prefix="latdoctor-") as scratch:
-        _unpack(path, Path(scratch))
-        yield _read_folder(Path(scratch), str(path))
+        yield _unpacked(path, Path(scratch))
+
+
+def _path_hint(path: Path) -> str:
+    if path.parts[:1] in (("http:",), ("https:",)):  # what a Path makes of http://
+        return "if it is a server, give it with --server: latdoctor diagnose --server URL"
+    return "check the path of the bundle"
+
+
+def _unpacked(path: Path, folder: Path) -> Bundle:
+    try:
+        _unpack(path, folder)
+        return _read_folder(folder, str(path))
+    except BundleError as error:
+        if error.next_step != _FOREIGN and _is_cut_off(path):
+            raise BundleError("the archive is cut off", where=str(path), next_step=_AGAIN) from error
+        raise
+
+
+def _is_cut_off(path: Path) -> bool:
+    """Whether the file ends before its compressed data do; tar itself may not notice, or call it empty."""
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_PACKED):
+                reader.decompress(block)
+                if reader.eof:
+                    return False
+    except (zstandard.ZstdError, OSError):
+        return False  # damaged in another way, which is told already
+    return True
 
 
 def _must_be_zstd(path: Path) -> None:
@@ -125,7 +181,7 @@ def _must_be_zstd(path: Path) -> None:
             if file.read(len(_ZSTD)) == _ZSTD:
                 return
     except OSError as error:
-        raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=_RIGHTS) from error
     hint = "a bundle is a folder or a .tar.zst that `latdoctor collect` wrote"
     for what, (option, endings) in _OTHER_FILES.items():
         if path.name.endswith(endings):
@@ -158,7 +214,7 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
     hint = "a bundle is what `latdoctor collect` writes; give a metrics page with --metrics, a trace with --trace"
     try:
         if path.is_symlink() or path.stat().st_size > MAX_MANIFEST:
-            raise BundleError("its manifest.json is a link or too large", where=where)
+            raise BundleError("its manifest.json is a link or too large", where=where, next_step=_AGAIN)
         manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
     except OSError as error:
         raise BundleError("not a bundle: it has no manifest.json", where=where, next_step=hint) from error
@@ -205,7 +261,7 @@ def _pack(folder: Path, path: Path) -> None:
 
     with (
         path.open("wb") as raw,
-        zstandard.ZstdCompressor(level=6).stream_writer(raw) as packed,
+        zstandard.ZstdCompressor(level=6, write_checksum=True).stream_writer(raw) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
     ):
         for member in sorted(folder.rglob("*")):
@@ -225,12 +281,16 @@ def _unpack(path: Path, folder: Path) -> None:
 
     hint = "a bundle is a folder or a .tar.zst that `latdoctor collect` wrote"
     try:
-        with path.open("rb") as raw, zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) as plain:
+        with path.open("rb") as raw, zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(raw) as plain:
             _extract(cast("IO[bytes]", plain), folder, str(path))
+            # To the end, where zstandard's own checksum stands: the manifest has no other.
+            for _ in range(MAX_TOTAL // _CHUNK):
+                if not plain.read(_CHUNK):
+                    break
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
         raise BundleError(f"not a readable .tar.zst: {error}", where=str(path), next_step=hint) from error
     except OSError as error:
-        raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=_RIGHTS) from error
 
 
 def _extract(plain: IO[bytes], folder: Path, where: str) -> None:
@@ -239,9 +299,11 @@ def _extract(plain: IO[bytes], folder: Path, where: str) -> None:
         for count, member in enumerate(archive, start=1):
             total += member.size
             if count > MAX_MEMBERS or total > MAX_TOTAL:
-                raise BundleError(f"more than {MAX_MEMBERS} members or {MAX_TOTAL >> 30} GiB", where=where)
+                raise BundleError(
+                    f"more than {MAX_MEMBERS} members or {MAX_TOTAL >> 30} GiB", where=where, next_step=_FOREIGN
+                )
             if not member.isfile():
-                raise BundleError(f"the member {member.name!r} is not a plain file", where=where)
+                raise BundleError(f"the member {member.name!r} is not a plain file", where=where, next_step=_FOREIGN)
             target = folder / _safe(member.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             content = archive.extractfile(member)
