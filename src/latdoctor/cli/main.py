@@ -7,8 +7,11 @@ import sys
 import typer
 
 from latdoctor import __version__
-from latdoctor.cli import baseline, bundle, diagnose, explain, rules, sight
-from latdoctor.errors import DefinitionError, LatdoctorError
+from latdoctor.cli import baseline, bundle, diagnose, explain, lab, rules, sight
+from latdoctor.cli.addresses import masked
+from latdoctor.cli.interrupting import INTERRUPTED
+from latdoctor.cli.streams import prepare
+from latdoctor.errors import DefinitionError, LatdoctorError, OperationError
 from latdoctor.text import clean
 
 app = typer.Typer(
@@ -28,8 +31,7 @@ app.command("explain")(explain.explain)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
-
-INTERRUPTED = 130
+app.add_typer(lab.app, name="lab")
 
 
 def _version(wanted: bool) -> None:
@@ -49,20 +51,54 @@ def _root(
 
 def main() -> None:
     """Runs the command line and leaves with its exit code; an error of ours is printed once, here."""
+    streams = sys.stdout, sys.stderr
+    try:
+        code = _run() if prepare() else _told(_NO_STDOUT)
+        sys.stderr.flush()
+    finally:
+        sys.stdout, sys.stderr = streams
+    sys.exit(code)
+
+
+_NO_STDOUT = OperationError("stdout is closed: nobody would see the answer", next_step="write it to a file: > FILE")
+
+
+def _run() -> int:
+    try:
+        code = _command()
+    except LatdoctorError as error:
+        code = _told(error)
+    try:
+        sys.stdout.flush()
+    except OperationError as error:
+        return _told(error)
+    return code
+
+
+def _told(error: LatdoctorError) -> int:
+    _print(error)
+    return error.exit_code
+
+
+def _command() -> int:
+    """The exit code of the command that was given. Raises LatdoctorError."""
     try:
         app(prog_name="latdoctor")
-    except LatdoctorError as error:
-        _print(error)
-        sys.exit(error.exit_code)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            typer.echo("latdoctor: interrupted", err=True)
+        return leaving.code if isinstance(leaving.code, int) else 0
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        typer.echo("latdoctor: interrupted", err=True)
+        return INTERRUPTED
+    return 0
 
 
 def _print(error: LatdoctorError) -> None:
     if isinstance(error, DefinitionError):
         for problem in error.problems:
-            typer.echo(clean(str(problem)), err=True)
+            typer.echo(masked(clean(str(problem))), err=True)
     where = f"{error.where}: " if error.where else ""
-    typer.echo(clean(f"latdoctor: {where}{error.what}"), err=True)
+    typer.echo(masked(clean(f"latdoctor: {where}{error.what}")), err=True)
     if error.next_step:
-        typer.echo(f"  next: {clean(error.next_step)}", err=True)
+        typer.echo(f"  next: {masked(clean(error.next_step))}", err=True)
