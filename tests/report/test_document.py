@@ -27,8 +27,9 @@ def printed() -> str:
 @pytest.fixture(scope="module")
 def nothing_seen(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The emptiest answer there is: most keys have nothing to tell."""
-    missing = tmp_path_factory.mktemp("empty") / "missing.log"
-    return run(["diagnose", "--log", str(missing), "-o", "json"]).out
+    log = tmp_path_factory.mktemp("empty") / "some.log"
+    log.write_text("hello\n")
+    return run(["diagnose", "--log", str(log), "-o", "json"]).out
 
 
 @pytest.fixture(params=["printed", "nothing_seen"])
