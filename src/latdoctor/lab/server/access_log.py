@@ -46,9 +46,6 @@ class AccessLog:
             except OSError as error:
                 self._report(error)
 
-    def fileno(self) -> int:
-        return self._file.fileno()
-
     def close(self) -> None:
         self._file.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -130,10 +129,6 @@ class Engine:
         if self._worker is not None:
             self._send(Stopped())
         return self._worker
-
-    def threads(self) -> int:
-        """Threads of this process that Python knows. Any thread."""
-        return threading.active_count()
 
     def _send(self, message: Message) -> None:
         self.worker.inbox.put(message)

@@ -55,6 +55,7 @@ def serve(options: ServeOptions) -> None:
         raise UsageError(
             f"{options.host} can be reached from other machines", next_step="--allow-remote, if that is what you want"
         )
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes a line each time it starts and stops
     # torch starts a team of threads for each new size of its pool; one is what two shared processors bear best.
     os.environ.setdefault("OMP_NUM_THREADS", str(options.config.model.threads))
     brain = real_brain(options.config)

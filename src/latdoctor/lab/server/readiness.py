@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,8 +15,6 @@ class Readiness:
         self.warm = False
         self.draining = False
         self.in_flight = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     @property
     def ready(self) -> bool:
@@ -40,14 +37,7 @@ class Readiness:
         if self.in_flight >= most:
             raise Shed(503, "queue-full", "too many requests are on their way", retry_after=1)
         self.in_flight += 1
-        self._idle.clear()
         try:
             yield
         finally:
             self.in_flight -= 1
-            if not self.in_flight:
-                self._idle.set()
-
-    async def idle(self) -> None:
-        """Returns when nothing is on its way."""
-        await self._idle.wait()

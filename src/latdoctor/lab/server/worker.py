@@ -128,11 +128,6 @@ class Worker(threading.Thread):
         self._clock = clock
         self._sampled = float("-inf")
 
-    @property
-    def pending(self) -> tuple[Work, ...]:
-        """What the scheduler holds. Only for tasks on this thread."""
-        return tuple(self._scheduler.pending)
-
     def run(self) -> None:
         while not self.stopped:
             self._drain()
