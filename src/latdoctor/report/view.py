@@ -172,6 +172,7 @@ def tier_lines(diagnosis: Diagnosis) -> tuple[TierLine, ...]:
     """The walk over the three tiers."""
     checks = {check.id: check for check in diagnosis.checks}
     told = {name for cause in diagnosis.causes for name in cause.evidence_for}
+    told |= {check.id for check in diagnosis.checks if check.kind != "specific"}  # they have a section of their own
     return tuple(_tier_line(tier, checks, told) for tier in diagnosis.tiers)
 
 
