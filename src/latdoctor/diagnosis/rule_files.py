@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -39,6 +40,9 @@ def read(folders: Iterable[Path]) -> RuleSet:
     for base in folders:
         if not base.is_dir():
             problems.append(Problem(str(base), "is not a folder of rules (findings/ and causes/)"))
+        elif not os.access(base, os.R_OK | os.X_OK):
+            problems.append(Problem(str(base), "cannot be read: Permission denied"))
+            continue
         for path in sorted((base / "findings").glob("*.yaml")):
             for finding in _findings(path, problems):
                 _add(findings, finding.id, finding, finding.where, problems)

@@ -216,6 +216,8 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
         if path.is_symlink() or path.stat().st_size > MAX_MANIFEST:
             raise BundleError("its manifest.json is a link or too large", where=where, next_step=_AGAIN)
         manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
+    except PermissionError as error:
+        raise BundleError(f"cannot be read: {error.strerror}", where=where, next_step=_RIGHTS) from error
     except OSError as error:
         raise BundleError("not a bundle: it has no manifest.json", where=where, next_step=hint) from error
     except msgspec.MsgspecError as error:

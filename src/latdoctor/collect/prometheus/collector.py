@@ -67,7 +67,13 @@ def _saved(paths: Sequence[Path], clock: Clock) -> Collected:
 
 def _read(path: Path, shown: str) -> bytes:
     """Raises SourceError."""
-    if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # its folder may not be entered
+        raise SourceError(
+            f"cannot be read: {error.strerror}", where=shown, next_step="check path and rights"
+        ) from error
+    if not is_file:
         raise SourceError("there is no such file", where=shown, next_step="look at the path given with --metrics")
     return Artifact("", NAME, "", shown, 0.0, path).read(exposition.MAX_BYTES)
 

@@ -67,11 +67,16 @@ def preflight() -> Sequence[Sight]:
 
 def _files(given: Path, gaps: list[Gap]) -> Iterator[Path]:
     """The trace files that `given` stands for."""
-    if given.is_file():
+    try:
+        is_file, is_folder, exists = given.is_file(), given.is_dir(), given.exists()
+    except OSError as error:  # its folder may not be entered
+        gaps.append(_gap(given, f"cannot be read: {error.strerror}", "check path and rights"))
+        return
+    if is_file:
         yield given
         return
-    if not given.is_dir():
-        reason = "is not a regular file" if given.exists() else "does not exist"
+    if not is_folder:
+        reason = "is not a regular file" if exists else "does not exist"
         gaps.append(_gap(given, reason, "check the path of the trace"))
         return
     try:
