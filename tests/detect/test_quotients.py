@@ -90,3 +90,19 @@ def test_labels_stay_apart() -> None:
     assert quotients(Evidence(readings=sides)) == Evidence()
     both = (*sides, reading("latency.mean", 2.0, labels=labels))
     assert [(one.labels, one.value) for one in quotients(Evidence(readings=both)).readings] == [(labels, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("over", "under", "bound"),
+    [("", "", ""), ("at least", "", "at least"), ("", "at least", "at most"), ("at least", "at least", None)],
+)
+def test_of_a_bound_only_a_bound_is_told(over: str, under: str, bound: str | None) -> None:
+    sides = (
+        Reading("gpu.power", "gpu/0", 350.0, ORIGIN, bound=over),
+        Reading("gpu.power_limit", "gpu/0", 700.0, ORIGIN, bound=under),
+    )
+    found = quotients(Evidence(readings=sides))
+    assert [one.bound for one in found.readings] == ([] if bound is None else [bound])
+    assert [gap.signals for gap in found.gaps] == ([("gpu.power_ratio",)] if bound is None else [])
+    if over == "at least" and bound:
+        assert found.readings[0].note == "gpu.power at least 350 W over gpu.power_limit 700 W"

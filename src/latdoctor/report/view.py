@@ -133,7 +133,8 @@ def _atom(atom: Atom, *, with_subject: bool) -> str:
     subject = f" on {atom.subject}" if with_subject else ""
     place = "; ".join(part for part in (_place(atom.origin) if atom.origin else "", atom.note) if part)
     where = f" [{place}]" if place else ""
-    return f"{listed(atom.signal)}{subject} = {atom.shown} (limit {atom.operator} {listed(atom.limit)}){where}"
+    equals = "is" if atom.bound else "="
+    return f"{listed(atom.signal)}{subject} {equals} {atom.shown} (limit {atom.operator} {listed(atom.limit)}){where}"
 
 
 def listed(condition: str) -> str:
