@@ -51,11 +51,11 @@ def run(
     if output == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())
     else:
-        _print(report)
+        print_report(report)
     raise typer.Exit(3 if report.spoiled else 0)
 
 
-def _print(report: PlayReport) -> None:
+def print_report(report: PlayReport) -> None:
     from rich.table import Table
 
     from latdoctor.cli.screen import result_console
