@@ -19,7 +19,9 @@ DEVELOPS = 5.0  # seconds between the beginning of the incident and the look: a 
 
 
 def demo() -> None:
-    """Play promo-rush live (a real server, a real rush) and diagnose it while it happens.
+    """Play a real incident live and diagnose it.
+
+    The scenario is promo-rush: a real server, a real rush, and a look at it while it happens.
 
     Exit codes: 0 played · 1 server or generator broke · 2 the laboratory's packages are missing.
     """

@@ -45,9 +45,9 @@ def serve(
         bool, typer.Option("--fault-agent", help="Let faults be injected through the admin interface.")
     ] = False,
 ) -> None:
-    """Run the reference inference server: an intent model behind a batching queue.
+    """Run the reference inference server.
 
-    It answers POST /v1/intent with {"text": …} or {"audio_seconds": …}, and shows GET /metrics, /healthz and /readyz.
+    An intent model behind a batching queue. It answers POST /v1/intent with {"text": …} or {"audio_seconds": …}, and shows GET /metrics, /healthz and /readyz.
     The admin interface (/admin, /debug) answers this machine only, and needs a token.
 
     Exit codes: 0 stopped in order · 1 the port cannot be had · 2 usage or an invalid configuration.

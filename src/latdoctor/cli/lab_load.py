@@ -67,7 +67,9 @@ def load(
     output: Annotated[Output, typer.Option("--output", "-o", help="How the result is printed.")] = Output.TEXT,
     remote: Annotated[bool, typer.Option("--allow-remote", help="Allow a server on another machine.")] = False,
 ) -> None:
-    """Send a load that is fixed before it begins, and measure what users would feel.
+    """Send a load and measure what users would feel.
+
+    The load is fixed before it begins.
 
     Open loop: a slow server slows nothing down here, and each latency counts from when its request was due. With
     --plan, of the other options only --seed, --output and --allow-remote apply. Ctrl-C stops sending and shows what was

@@ -22,7 +22,9 @@ def run(
         Path | None, typer.Option("--truth", metavar="FILE", help="Where to write what was really wrong.")
     ] = None,
 ) -> None:
-    """Play a scenario whole: a real server, its load, what goes wrong, and how it is mended.
+    """Play a scenario whole and print its phases.
+
+    A real server, its load, what goes wrong, and how it is mended.
 
     Exit codes: 0 played · 1 server or generator broke · 2 usage or an invalid scenario · 3 the run was spoiled.
     """
