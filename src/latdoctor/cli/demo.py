@@ -6,8 +6,6 @@ import time
 from queue import Queue
 from typing import TYPE_CHECKING
 
-import typer
-
 if TYPE_CHECKING:
     from latdoctor.diagnosis.result import Diagnosis
     from latdoctor.lab.playing import Stage

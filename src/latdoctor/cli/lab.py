@@ -47,8 +47,9 @@ def serve(
 ) -> None:
     """Run the reference inference server.
 
-    An intent model behind a batching queue. It answers POST /v1/intent with {"text": …} or {"audio_seconds": …}, and shows GET /metrics, /healthz and /readyz.
-    The admin interface (/admin, /debug) answers this machine only, and needs a token.
+    An intent model behind a batching queue. It answers POST /v1/intent with {"text": …} or {"audio_seconds": …}, and
+    shows GET /metrics, /healthz and /readyz. The admin interface (/admin, /debug) answers this machine only, and needs
+    a token.
 
     Exit codes: 0 stopped in order · 1 the port cannot be had · 2 usage or an invalid configuration.
     """
