@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from latdoctor.diagnosis import cases, rule_files
+from latdoctor.collect.prometheus.exposition import parse
+from latdoctor.diagnosis import rule_files
 from latdoctor.dialects.loader import read_dialects
+from latdoctor.dialects.mapping import read_pages, recognised
+from latdoctor.dialects.page import Scrape
 from latdoctor.errors import Problem
 from latdoctor.evidence.condition_text import parse_condition
 from latdoctor.evidence.signals import read_catalogue
 from latdoctor.yamlfile import Node
+from tests.cli.running import run
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
 
 
-def example(heading: str) -> str:
-    """The first code block below `heading`."""
-    found = re.search(rf"^#+ {re.escape(heading)}\n.*?^```\w*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+def examples(heading: str) -> list[str]:
+    """The code blocks between `heading` and the next one."""
+    section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```\w*\n(.*?)^```", section[1], re.MULTILINE | re.DOTALL) if section else []
     assert found, f"docs/contributing.md has no example under {heading!r}"
-    return found[1]
+    return found
+
+
+def example(heading: str) -> str:
+    return examples(heading)[0]
 
 
 CONDITIONS = [text for line in example("Conditions").splitlines() for text in re.split(r"\s{2,}", line.strip())]
@@ -48,23 +56,52 @@ def test_finding(tmp_path: Path) -> None:
     assert finding.area == "area"
 
 
-def test_cause_and_its_case(tmp_path: Path) -> None:
-    name = "framework.launch.bound"
-    shutil.copytree(ROOT / "rules" / "findings", tmp_path / "findings")
-    cause = re.sub(r">- +#.*", "x", example("A cause")).replace("[…]", "[x]")
-    for folder in ("causes", "cases"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "causes" / f"{name}.yaml").write_text(cause, encoding="utf-8")
-    # The page shows one of the four cases that every cause has.
-    others = [f"  {kind}:\n    expect: {{named: []}}\n" for kind in cases.KINDS if kind != "fires"]
-    (tmp_path / "cases" / f"{name}.yaml").write_text("".join([example("Its cases"), *others]), encoding="utf-8")
-    rules = rule_files.read([tmp_path])
-    (fires,) = [case for case in cases.read_cases([tmp_path / "cases"], rules) if case.name == "fires"]
-    assert cases.run(fires, rules).failures == ()
+def test_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The three files of the page, taken literally, pass the commands of the page beside the shipped rules."""
+    monkeypatch.chdir(tmp_path)
+    for folder, name, heading in (
+        ("findings", "tokenizer", "Its findings"),
+        ("causes", "app.queue.unbounded", "The cause itself"),
+        ("cases", "app.queue.unbounded", "Its cases"),
+    ):
+        Path("own", folder).mkdir(parents=True)
+        Path("own", folder, f"{name}.yaml").write_text(example(heading), encoding="utf-8")
+    commands = re.findall(r"^\$ latdoctor (.*)$", example("A cause"), re.MULTILINE)
+    assert [run(command.split()).code for command in commands] == [0, 0]
 
 
-def test_dialect(tmp_path: Path) -> None:
+def test_a_cause_with_one_finding_is_told_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("findings", "causes"):
+        Path("own", folder).mkdir(parents=True)
+    Path("own/findings/tokenizer.yaml").write_text(example("Its findings"), encoding="utf-8")
+    cause = example("The cause itself").replace(", oldest-waits-long: 90%", "")
+    Path("own/causes/app.queue.unbounded.yaml").write_text(cause, encoding="utf-8")
+    outcome = run(["rules", "lint", "--rules", "own"])
+    assert outcome.code == 2
+    told = re.search(r"reaches only (\d+)% .* let it expect one more specific finding .* reach (\d+)%", outcome.err)
+    assert told, outcome.err
+    # The figures of the page.
+    assert int(told[1]) == pytest.approx(25, abs=2)
+    assert int(told[2]) == pytest.approx(91, abs=2)
+
+
+def test_dialect_and_its_pages(tmp_path: Path) -> None:
     path = tmp_path / "example-server.yaml"
     path.write_text(example("A server dialect"), encoding="utf-8")
     (dialect,) = read_dialects([path])
-    assert "queue.depth" in dialect.signals
+    first, last, expected = examples("Its pages")
+    pages = [parse(page.encode(), "page") for page in (first, last)]
+    assert [one.id for one in recognised([dialect], pages)] == ["example-server"]
+    scrapes = [Scrape(page, "page", 1000.0 + 10 * number) for number, page in enumerate(pages)]
+    seen = {"lone": read_pages(dialect, scrapes[:1], "server/x"), "window": read_pages(dialect, scrapes, "server/x")}
+    for line in expected.splitlines():
+        which, signal, subject, value = line.split()
+        evidence = seen[which]
+        found = [str(one.value) for one in evidence.readings if (one.signal, one.subject) == (signal, subject)]
+        found += [
+            f"{one.total:g}/{','.join(f'{bucket.count:g}' for bucket in one.buckets)}"
+            for one in evidence.distributions
+            if (one.signal, one.subject) == (signal, subject)
+        ]
+        assert (found or ["none"]) in ([value], [f"{value}.0"]), line

@@ -20,6 +20,8 @@ def evidence(dialect: str, which: str) -> Evidence:
     """`lone`: the first page alone. `window`: both pages, ten seconds apart."""
     names = ["first"] if which == "lone" else ["first", "last"]
     files = [PAGES / dialect / f"{name}.prom" for name in names]
+    if not all(path.is_file() for path in files):
+        pytest.fail(f"{dialect} has no pages: docs/contributing.md, 'Its pages'", pytrace=False)
     scrapes = [
         Scrape(parse(path.read_bytes(), path.name), path.name, 1000.0 + 10 * number)
         for number, path in enumerate(files)
@@ -40,7 +42,10 @@ def rows() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("dialect", [one.id for one in shipped()])
 def test_every_dialect_has_its_pages(dialect: str) -> None:
-    assert {path.name for path in (PAGES / dialect).iterdir()} == {"first.prom", "last.prom", "expected.txt"}
+    found = {path.name for path in (PAGES / dialect).glob("*")}
+    assert found == {"first.prom", "last.prom", "expected.txt"}, (
+        f"{dialect} needs these three in tests/dialects/pages/{dialect}/: docs/contributing.md says what stands in them"
+    )
 
 
 @pytest.mark.parametrize(("dialect", "which", "signal", "subject", "value"), rows(), ids=" ".join)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from latdoctor.diagnosis.answer import CONFIRMED
 from latdoctor.diagnosis.judge import FIRED
 from latdoctor.diagnosis.network import Network
@@ -10,6 +12,9 @@ from latdoctor.diagnosis.rules import Cause, RuleSet
 from latdoctor.errors import Problem
 from latdoctor.evidence.comparing import LN_MAX
 
+_USUAL_WEIGHT, _USUAL_LEAK = 0.9, 0.02  # of a good specific finding
+_MOST_MISSING = 3
+
 
 def lint(rules: RuleSet) -> tuple[Problem, ...]:
     """Everything unsound about `rules`, with its place."""
@@ -17,12 +22,26 @@ def lint(rules: RuleSet) -> tuple[Problem, ...]:
     for cause in rules.causes:
         reached = confidence_alone(cause, rules)
         if reached < CONFIRMED:
-            problems.append(
-                Problem(
-                    cause.where, f"{cause.id} reaches only {reached:.0%} on its specific findings alone, 90 % is due"
-                )
-            )
+            what = f"{cause.id} reaches only {reached:.0%} on its specific findings alone, {CONFIRMED:.0%} is due"
+            problems.append(Problem(cause.where, f"{what}: {_remedy(cause, rules)}"))
     return tuple(problems)
+
+
+def _remedy(cause: Cause, rules: RuleSet) -> str:
+    """What would make the cause sound: how many findings of the usual kind, expected by nobody else."""
+    like = next(rules.finding[name] for name in cause.expects if rules.finding[name].specific)
+    for count in range(1, _MOST_MISSING + 1):
+        more = tuple(replace(like, id=f"{like.id}.{number}", leak=_USUAL_LEAK) for number in range(count))
+        expecting = replace(cause, expects={**cause.expects, **{finding.id: _USUAL_WEIGHT for finding in more}})
+        causes = tuple(expecting if known.id == cause.id else known for known in rules.causes)
+        reached = confidence_alone(expecting, RuleSet((*rules.findings, *more), causes))
+        if reached >= CONFIRMED:
+            findings = "one more specific finding" if count == 1 else f"{count} more specific findings"
+            return (
+                f"let it expect {findings} that no other cause expects ({_USUAL_WEIGHT:.0%} with a leak of "
+                f"{_USUAL_LEAK:.0%} would reach {reached:.0%})"
+            )
+    return "let it expect specific findings that no other cause expects, with a smaller leak"
 
 
 def confidence_alone(cause: Cause, rules: RuleSet) -> float:

@@ -101,7 +101,7 @@ def test_an_unknown_exporter_is_named_by_its_families(tmp_path: Path) -> None:
     (gap,) = seen.gaps
     assert not seen.readings
     assert "begins with my_first, my_second" in gap.reason
-    assert "src/latdoctor/dialects/" in gap.next_step
+    assert "docs/contributing.md" in gap.next_step
 
 
 def test_files_that_cannot_be_read_are_gaps(tmp_path: Path) -> None:

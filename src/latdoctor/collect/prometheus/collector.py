@@ -28,9 +28,8 @@ _MAX_SAVED = 64
 _PROVIDES = frozenset(signal for dialect in shipped() for signal in dialect.signals)
 # What a server that cannot be reached hides. GPU signals have other sources, so they are not its to hide.
 _HIDDEN = tuple(sorted(signal for signal in _PROVIDES if not signal.startswith("gpu.")))
-_ADD_DIALECT = (
-    "add a dialect: one YAML file in src/latdoctor/dialects/ (triton.yaml shows how) and such a page as its test"
-)
+# An installed latdoctor has no sources, so it names the page that everybody can read.
+_ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
 
 
 def _asked(request: Request) -> bool:
