@@ -42,7 +42,7 @@ def demo() -> None:
             notices.print(f"phase {stage.phase}")
             if stage.phase == "before":
                 verdict = _look(stage).verdict
-                screen.print(f"While all is well: {verdict.level}, {verdict.says}\n")
+                screen.print(f"While all is well: {verdict.says}\n")
             elif stage.phase == "incident":
                 time.sleep(DEVELOPS)
                 screen.print("While the rush is on:\n")
