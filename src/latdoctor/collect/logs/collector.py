@@ -5,7 +5,9 @@ What counts as searched (Evidence.looked), so that no finding is a count of zero
 * `log.xid`, `log.gpu_lost`, `log.sxid`, `log.oom_kill` only where kernel lines stand in the log. Where all of them are
   the GPU driver's own, the log is taken for an extract (`dmesg | grep NVRM`): it can speak of Xids and lost GPUs only.
 * `log.cuda_error` only where lines of applications stand in it; the kernel does not report CUDA errors.
-* `log.driver_mismatch` in either case. Nothing at all where the end of the log could not be read (`….part`).
+  They count as such only with a time, a level or a CUDA error in one of them: a text without any may be no log.
+* `log.driver_mismatch` in either case. Nothing at all where the end of the log could not be read (`….part`), or only
+  the end was read (`….tail`): what it does not show may stand in the rest.
 
 Times without a zone (dmesg -T, syslog) are read as UTC, and the event's field `zone` says so.
 """
@@ -16,10 +18,15 @@ import io
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from latdoctor.collect import streams
 from latdoctor.collect.logs import events as log_events
+from latdoctor.collect.logs import records, stamps
 from latdoctor.collect.logs.lines import WORTH_A_LOOK
+from latdoctor.collect.logs.stamps import MAX_LINE
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -28,32 +35,46 @@ from latdoctor.text import clean
 
 NAME = "logs"
 MAX_READ = 64 << 20  # of a longer log its end is read
-MAX_UNPACKED = 1 << 30  # a .gz that holds more is refused
-MAX_LINE = 4096  # of a longer line its beginning is read
+MAX_UNPACKED = 1 << 30  # a .gz or a stream that holds more is refused
+MAX_RECORD = 1 << 20  # bytes of a JSON record
 
-_PART = ".part"  # ends the name of an artifact whose end is missing
+# What ends the name of an artifact of which something is missing, so that a replay knows it too.
+_PART = ".part"  # its end
+_TAIL = ".tail"  # its beginning
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CHUNK = 1 << 20
 _PACKED = 1 << 14  # packed bytes taken at a time: so much is lost before damaged data
+_GZIP = b"\x1f\x8b"
+_LOOK = "look at the path given with --log"
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """A log as it was read. `lacks` is _PART or _TAIL where something is missing of it, and `missing` says what."""
+
+    content: bytes
+    lacks: str = ""
+    missing: str = ""
 
 
 def collect(request: Request, clock: Clock) -> Collected:
-    """Reads the files of `request.logs`; one that cannot be read is a gap."""
+    """Reads the files of `request.logs`; one that cannot be read is a gap. `-` is standard input."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
     for path in request.logs:
-        source = clean(str(path))
+        name = streams.shown_name(path) if streams.is_stream(path) else path.name
+        source = clean(name if streams.is_stream(path) else str(path))
         try:
-            content, missing = _read(path)
+            raw = _read(path, request.timeout)
         except (OSError, SourceError) as error:
             reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.what
-            gaps.append(_gap(source, clean(reason), log_events.SIGNALS))
+            next_step = _LOOK if isinstance(error, OSError) else error.next_step
+            gaps.append(_gap(source, clean(reason), next_step))
             continue
-        if missing:
-            gaps.append(_gap(source, missing, log_events.SIGNALS))
-        name = _unique_name(path, {artifact.group for artifact in artifacts})
-        suffix = _PART if missing.startswith("its end") else ""
-        artifacts.append(Artifact(f"{NAME}/{name}{suffix}", NAME, name, source, clock.now(), content))
+        if raw.missing:
+            gaps.append(_gap(source, raw.missing, "give the part that covers the incident as a file of its own"))
+        group = _unique_name(name, {artifact.group for artifact in artifacts})
+        artifacts.append(Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content))
     return Collected(tuple(artifacts), tuple(gaps))
 
 
@@ -73,26 +94,42 @@ def preflight() -> Sequence[Sight]:
     )
 
 
-def _read(path: Path) -> tuple[bytes, str]:
-    """The log's last MAX_READ bytes, unpacked, and what is missing of it (empty for nothing).
-
-    Raises OSError and SourceError.
-    """
+def _read(path: Path, timeout: float) -> _Raw:
+    """The log's last MAX_READ bytes, unpacked. Raises OSError, and SourceError for what is no log."""
+    if streams.is_stream(path):
+        return _read_stream(path, timeout)
     if not path.is_file():
-        reason = "is not a regular file" if path.exists() else "does not exist"
-        raise SourceError(reason, where=str(path))
+        reason = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
+        raise SourceError(reason, where=str(path), next_step=_LOOK)
     with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
+        packed = file.read(2) == _GZIP
         file.seek(0)
         if packed:
             return _read_packed(file)
         size = path.stat().st_size
         if size > MAX_READ:
+            _must_be_log(file.read(records.HEAD))
             file.seek(size - MAX_READ)
         return _tail(file.read(MAX_READ), size)
 
 
-def _read_packed(file: io.BufferedReader) -> tuple[bytes, str]:
+def _read_stream(path: Path, timeout: float) -> _Raw:
+    stream = streams.read_stream(path, timeout, MAX_READ, MAX_UNPACKED)
+    if stream.content.startswith(_GZIP):
+        return _read_packed(io.BytesIO(stream.content))
+    raw = _tail(stream.content, stream.size)
+    if stream.unfinished:
+        lost = f"; {raw.missing}" if raw.missing else ""
+        return _Raw(raw.content, _PART, f"its end was not seen: {stream.unfinished}{lost}")
+    return raw
+
+
+def _must_be_log(head: bytes) -> None:
+    """Raises SourceError. Of a long file only the end is kept, which no longer tells what the file is."""
+    records.form_of(records.decoded(head), "")
+
+
+def _read_packed(file: IO[bytes]) -> _Raw:
     kept = bytearray()
     size = 0
     broken = ""
@@ -105,12 +142,13 @@ def _read_packed(file: io.BufferedReader) -> tuple[bytes, str]:
             raise SourceError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB: unpack it and give its end")
         kept += chunk
         if len(kept) > 2 * MAX_READ:
+            _must_be_log(bytes(kept[: records.HEAD])) if size == len(kept) else None
             del kept[:-MAX_READ]
-    content, missing = _tail(bytes(kept[-MAX_READ:]), size)
-    return content, broken or missing
+    raw = _tail(bytes(kept[-MAX_READ:]), size)
+    return _Raw(raw.content, _PART, broken) if broken else raw
 
 
-def _unpacked(file: io.BufferedReader) -> Iterator[bytes | str]:
+def _unpacked(file: IO[bytes]) -> Iterator[bytes | str]:
     """The content of a gzip file piece by piece; a text ends it where the file is cut short or damaged."""
     unpacker = zlib.decompressobj(wbits=31)
     pending = file.read(_PACKED)
@@ -132,63 +170,68 @@ def _unpacked(file: io.BufferedReader) -> Iterator[bytes | str]:
         yield "its end could not be read: the gzip file is cut short"
 
 
-def _tail(content: bytes, size: int) -> tuple[bytes, str]:
+def _tail(content: bytes, size: int) -> _Raw:
     """`content`, the end of a log of `size` bytes, from its first whole line on."""
     if size <= len(content):
-        return content, ""
-    reason = f"only the last {len(content) >> 20} MiB of {size >> 20} MiB were read; line numbers count from there"
-    return content[content.find(b"\n") + 1 :], reason
+        return _Raw(content)
+    reason = (
+        f"only the last {len(content) >> 20} MiB of {size >> 20} MiB were read, so what it does not show may stand in "
+        "the rest; line numbers count from there"
+    )
+    return _Raw(content[content.find(b"\n") + 1 :], _TAIL, reason)
 
 
-def _unique_name(path: Path, taken: set[str]) -> str:
-    stem = _UNSAFE.sub("_", path.name.removesuffix(".gz"))[:100].strip("._") or "log"
-    name, number = stem, 2
-    while name in taken:
-        name, number = f"{stem}-{number}", number + 1
-    return name
+def _unique_name(name: str, taken: set[str]) -> str:
+    stem = _UNSAFE.sub("_", name.removesuffix(".gz"))[:100].strip("._") or "log"
+    unique, number = stem, 2
+    while unique in taken:
+        unique, number = f"{stem}-{number}", number + 1
+    return unique
 
 
-def _gap(source: str, reason: str, signals: tuple[str, ...], next_step: str = "") -> Gap:
-    return Gap(NAME, f"{source}: {reason}", signals, next_step=next_step)
+def _gap(source: str, reason: str, next_step: str) -> Gap:
+    return Gap(NAME, f"{source}: {reason}", log_events.SIGNALS, next_step=next_step)
 
 
 def _parse_one(artifact: Artifact) -> Evidence:
-    content = artifact.read(limit=2 * MAX_READ)
-    if b"\0" in content:  # a truncated log begins with zeros, and UTF-16 has one for every other byte
-        content = content.replace(b"\0", b"")
-    _refuse_binary(content, artifact.source)
+    content = records.decoded(artifact.read(limit=2 * MAX_READ))
+    form = records.form_of(content, artifact.source)
     scan = log_events.Scan(artifact)
-    for number, raw in enumerate(_lines(content), 1):
-        worth = WORTH_A_LOOK.search(raw) is not None
-        if worth or scan.wants_writers:
-            scan.take(number, _text(raw), worth)
+    unread = _scan_records(scan, content, artifact) if form == records.RECORDS else _scan_lines(scan, content, artifact)
     if not (scan.kernel_lines or scan.application_lines):
         raise SourceError("holds no log line", where=artifact.source, next_step="give a log that is not empty")
-    return scan.evidence(complete=not artifact.name.endswith(_PART))
+    found = scan.evidence(complete=not artifact.name.endswith((_PART, _TAIL)) and not unread)
+    if not unread:
+        return found
+    reason = f"{unread} of its JSON records could not be read; what it does not show may stand in them"
+    return Evidence.merge([found, Evidence(gaps=(_gap(artifact.source, reason, "journalctl --all -o json"),))])
 
 
-def _refuse_binary(content: bytes, source: str) -> None:
-    """Raises SourceError where the beginning is no text: over 5 % control characters or 20 % not UTF-8.
-
-    A Latin-1 log has few such bytes; random bytes have 10 % and over half.
-    """
-    head = content[:_CHUNK]
-    control = len(head) - len(head.translate(None, delete=bytes([*range(1, 9), *range(14, 27), 28, 29, 30, 31])))
-    odd = head.decode("utf-8", "replace").count("\ufffd")
-    if control > 0.05 * len(head) or odd > 0.2 * len(head):
-        next_step = "give it as text (a journal: journalctl -k -o short-iso > kernel.log)"
-        raise SourceError("is binary, not a log of lines", where=source, next_step=next_step)
+def _scan_lines(scan: log_events.Scan, content: bytes, artifact: Artifact) -> int:
+    for number, raw in enumerate(io.BytesIO(content), 1):
+        start = raw[:MAX_LINE]
+        worth = WORTH_A_LOOK.search(start) is not None
+        if worth or scan.wants_writers:
+            text = stamps.cleaned(start)
+            scan.take(log_events.Place(number, text, stamps.parse(text, artifact.taken_at)), worth)
+    return 0
 
 
-def _lines(content: bytes) -> Iterator[bytes]:
-    for raw in io.BytesIO(content):
-        yield raw[:MAX_LINE]
-
-
-def _text(raw: bytes) -> str:
-    """The line as clean text. Most lines are plain ASCII and need nothing done to them."""
-    text = raw.decode("utf-8", "replace").rstrip("\r\n")
-    return text if text.isascii() and text.isprintable() else clean(text, MAX_LINE)
+def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> int:
+    """How many records could not be read."""
+    unread = 0
+    for number, raw in enumerate(io.BytesIO(content), 1):
+        if not raw.strip():
+            continue
+        try:
+            if len(raw) > MAX_RECORD:
+                raise ValueError("too long a record")
+            for text, line in records.lines_of(raw, artifact.taken_at):
+                worth = WORTH_A_LOOK.search(line.message.encode("utf-8", "replace")) is not None
+                scan.take(log_events.Place(number, text, line), worth)
+        except ValueError:
+            unread += 1
+    return unread
 
 
 COLLECTOR = Collector(

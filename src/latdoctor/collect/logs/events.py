@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
 from latdoctor.collect.logs import lines as log_lines
-from latdoctor.collect.logs import stamps as log_stamps
 from latdoctor.collect.logs import xid
 from latdoctor.collect.logs.lines import (
     CudaError,
@@ -31,6 +31,12 @@ SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
 MAX_EVENTS = 1000  # of one signal in one log
 _NAMES_THE_NEXT = 4  # lines for which "The NVIDIA GPU …" names the GPU that fell off the bus
 _DRIVER_WORDS = ("NVRM:", "nvidia")
+_KINDS_SHOWN = 5
+# A level (`INFO`, `[error]`, glog's `E0223 16:24:18`) or a time of day: what a text has that is a log.
+_LOG_LIKE = re.compile(
+    r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b|\d\d:\d\d:\d\d|\blevel="
+    r"|\[(?:trace|debug|info|notice|warn(?:ing)?|error|crit|fatal)\]|^Traceback \("
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +62,21 @@ class Scan:
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
         self._last_writer = BARE
         self._beyond_driver = False
+        self._log_like = False
         self.kernel_lines = False
         self.application_lines = False
 
     @property
     def wants_writers(self) -> bool:
         """It is not yet known that the log holds lines of kernel, of more than the GPU driver, and of applications."""
-        return not (self._beyond_driver and self.application_lines)
+        return not (self._beyond_driver and self._log_like)
 
-    def take(self, number: int, text: str, worth: bool) -> None:
-        """Line `number` of the log, cleaned; `worth` is whether its words are worth a look."""
-        line = log_stamps.parse(text, self._artifact.taken_at)
-        self._note_writer(line)
+    def take(self, at: Place, worth: bool) -> None:
+        """A line of the log; `worth` is whether its words are worth a look."""
+        self._note_writer(at.line)
         if worth:
-            for fact in log_lines.facts(line):
-                self._take_fact(Place(number, text, line), fact)
+            for fact in log_lines.facts(at.line):
+                self._take_fact(at, fact)
 
     def _note_writer(self, line: Line) -> None:
         message = line.message.strip()
@@ -82,6 +88,7 @@ class Scan:
             self._last_writer = KERNEL
         elif line.writer == APPLICATION or not (line.message[0].isspace() and self._last_writer == KERNEL):
             self.application_lines = True
+            self._log_like = self._log_like or line.writer == APPLICATION or _LOG_LIKE.search(message) is not None
             self._last_writer = APPLICATION
 
     def _take_fact(self, at: Place, fact: Fact) -> None:
@@ -98,6 +105,7 @@ class Scan:
                 pci = fact.pci or (named if at.number - where <= _NAMES_THE_NEXT else "")
                 self._add(GPU_LOST, at, {"pci": pci} if pci else {}, gpu=pci)
             case CudaError():
+                self._log_like = True
                 self._add(CUDA_ERROR, at, self._cuda_fields(fact))
             case DriverMismatch():
                 versions = {"client": fact.client, "module": fact.module}
@@ -157,17 +165,32 @@ class Scan:
                 *((signal, gpu) for gpu in gpus for signal in of_gpu),
             ),
             gaps=self._gaps(),
+            clipped=tuple((signal, owner) for signal in self._dropped for owner in (self._node, *gpus)),
         )
 
     def _searched(self) -> tuple[str, ...]:
         kernel = (XID, SXID, GPU_LOST, OOM_KILL) if self._beyond_driver else (XID, GPU_LOST)
-        found = [*(kernel if self.kernel_lines else ()), *((CUDA_ERROR,) if self.application_lines else ())]
-        return tuple(signal for signal in SIGNALS if signal in [*found, DRIVER_MISMATCH])
+        found = [*(kernel if self.kernel_lines else ()), *((CUDA_ERROR,) if self._log_like else ())]
+        either = (DRIVER_MISMATCH,) if found else ()
+        return tuple(signal for signal in SIGNALS if signal in (*found, *either))
+
+    def _more(self, signal: str, dropped: int) -> str:
+        """How many there were in all of the signal of which `dropped` were not kept."""
+        totals = {kind: count for kind, count in self._kinds.items() if kind[0] == signal}
+        commonest = sorted(totals.items(), key=lambda item: -item[1])
+        shown = [
+            f"{count} of {code:g}{f' on {gpu}' if gpu else ''}" if isinstance(code, float) else f"{count} of {code}"
+            for (_, code, gpu), count in commonest[:_KINDS_SHOWN]
+            if code != ""
+        ]
+        told = f" ({', '.join(shown)}{' and others' if len(commonest) > _KINDS_SHOWN else ''})" if shown else ""
+        total = sum(totals.values())
+        return f"{total} {signal} lines{told}, of which the first {total - dropped} are kept: a count is at least that"
 
     def _gaps(self) -> tuple[Gap, ...]:
         source, origin = self._artifact.source, Origin(self._artifact.name)
         gaps = [
-            Gap("logs", f"{source}: {count} more {signal} lines were not kept", (signal,), origin=origin)
+            Gap("logs", f"{source}: {self._more(signal, count)}", (), origin=origin)
             for signal, count in self._dropped.items()
         ]
         if not self.kernel_lines:
@@ -180,6 +203,10 @@ class Scan:
         if not self.application_lines:
             reason = f"{source}: holds no line of an application, so CUDA errors cannot show in it"
             gaps.append(Gap("logs", reason, (CUDA_ERROR,), None, "give the server's log too", origin))
+        elif not self._log_like:
+            reason = f"{source}: no line of it has a time or a level, so it may be no log: it clears nothing"
+            hidden = (CUDA_ERROR,) if self.kernel_lines else (CUDA_ERROR, DRIVER_MISMATCH)
+            gaps.append(Gap("logs", reason, hidden, None, "give the server's log", origin))
         return tuple(gaps)
 
 

@@ -4,6 +4,9 @@ Forms: /dev/kmsg (`6,3964,206764307,-;…`), dmesg (`[ 1843.308145] …`), dmesg
 dmesg --decode (`kern  :warn  : 2025-01-21T04:41:44,283302+00:00 …`), journald and syslog, short
 (`Feb 23 16:24:18 host kernel: …`) and ISO (`2025-02-23T16:24:18+0000 host kernel: …`), and application lines that begin
 with an ISO time. A line in none of these forms is `bare`.
+
+The kernel writes six decimals. `[1843.3] …` is taken for the kernel's only where the driver's or the kernel's own words
+follow: Xorg and many applications put such stamps before their lines too.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from latdoctor.text import clean
+
 KERNEL, APPLICATION, BARE = "kernel", "application", "bare"
+MAX_LINE = 4096  # bytes; of a longer line its beginning is read
 
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
@@ -23,6 +29,9 @@ _PRIORITY = re.compile(r"<\d{1,3}>(?:1 )?")
 _KMSG = re.compile(r"\d{1,4},\d{1,20},(\d{1,18}),[^;]{1,64};(.*)")
 _DECODED = re.compile(r"[a-z]{3,8}\d?\s*:(?:emerg|alert|crit|err|warn|notice|info|debug)\s*:\s*(.*)")
 _UPTIME = re.compile(r"\[\s*(\d{1,9}\.\d{6})\](?:\[\s*[TC]\d+\])?\s?(.*)")
+_SHORTENED = re.compile(
+    r"\[\s*(\d{1,9}(?:\.\d{1,9})?)\]\s?((?:NVRM:|nvidia-nvswitch\d+:|Out of memory: |Memory cgroup out of).*)"
+)
 _RELATIVE = re.compile(rf"\[(?:\s*\+\d+\.\d{{6}}|{_MONTH}\s?\d{{1,2}} \d\d:\d\d)\]\s?(.*)")
 _CTIME = re.compile(rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) {_MONTH}\s+(\d{{1,2}}) {_CLOCK} (\d{{4}})\]\s?(.*)")
 _ISO = re.compile(rf"\[?(\d{{4}})-(\d\d)-(\d\d)[T ]{_CLOCK}(?:([.,])(\d{{1,9}}))?\s?(Z|[+-]\d\d:?\d\d)?\]?\s*(.*)")
@@ -43,6 +52,12 @@ class Line:
     uptime: float | None = None
     pid: str = ""  # of the application that wrote the line
     process: str = ""
+
+
+def cleaned(raw: bytes) -> str:
+    """A line as clean text. Most lines are plain ASCII and need nothing done to them."""
+    found = raw.decode("utf-8", "replace").rstrip("\r\n")
+    return found if found.isascii() and found.isprintable() else clean(found, MAX_LINE)
 
 
 def parse(text: str, taken_at: float) -> Line:
@@ -74,6 +89,8 @@ def _bracketed(text: str) -> Line:
         month, day, hour, minute, second, year, rest = found.groups()
         time = _unix(int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second))
         return Line(rest, APPLICATION if _APACHE_LEVEL.match(rest) else KERNEL, time)
+    if found := _SHORTENED.match(text):
+        return Line(found[2], KERNEL, uptime=float(found[1]))
     if found := _RELATIVE.match(text):
         return Line(found[2], KERNEL)
     return _iso(text)
