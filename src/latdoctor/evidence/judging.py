@@ -143,6 +143,8 @@ def _given(truth: Truth, given: Truth) -> Truth:
         return Truth(UNKNOWN, atoms=atoms, missing=missing, unsettled=given.unsettled)
     short = [atom for atom in given.atoms if atom.status != HOLDS]
     needed = tuple(f"{_seen(atom)}, and {atom.operator} {atom.limit} is needed to tell" for atom in short)
+    if not needed:  # it failed by what holds, under a `not`
+        needed = tuple(f"{_seen(atom)}, which is not enough to tell" for atom in given.atoms)
     return Truth(UNKNOWN, atoms=atoms, unsettled=needed)
 
 
