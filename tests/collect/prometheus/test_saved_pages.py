@@ -213,3 +213,14 @@ def test_every_sample_page_is_read_whole(samples: Path) -> None:
     assert len(pages) >= 8
     for path in pages:
         assert not any("could not be read" in gap.reason for gap in read(path).gaps), path.name
+
+
+def test_a_bad_line_is_told_of_the_page_it_stands_in(tmp_path: Path) -> None:
+    good = "# TYPE nv_inference_request_success counter\n" + 'nv_inference_request_success{model="m",version="1"} 5\n'
+    (tmp_path / "a.prom").write_text(good)
+    (tmp_path / "b.prom").write_text(good + "nv_inference_count{model=\n")
+    request = Request(metrics=(tmp_path / "a.prom", tmp_path / "b.prom"))
+    artifacts = COLLECTOR.collect(request, FakeClock()).artifacts
+    told = [gap.reason for gap in COLLECTOR.parse(artifacts).gaps if "could not be read" in gap.reason]
+    assert len(told) == 1
+    assert told[0].startswith("b.prom: line 3")

@@ -107,7 +107,8 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     pages = [scrape.page for scrape in scrapes]
     spoken = recognised(shipped(), pages)
     source = artifacts[0].source
-    gaps.extend(gap for scrape in scrapes for gap in _bad_lines(scrape, source, spoken))
+    sources = {artifact.name: artifact.source for artifact in artifacts}
+    gaps.extend(gap for scrape in scrapes for gap in _bad_lines(scrape, sources[scrape.artifact], spoken))
     if not spoken:
         gaps.append(_unknown(pages[0], source, scrapes[0].artifact))
     evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in spoken)
