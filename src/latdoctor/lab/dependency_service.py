@@ -2,7 +2,7 @@
 
 `GET /features/KEY` → `{"key": …, "hit": true, "features": […]}`. A key that is not kept is a miss: the features come
 from behind (a wait of `miss_seconds`, as for a slower store) and are kept for `ttl` seconds. With a ttl of 0 every
-request is a miss. `python -m latdoctor.lab.dependency_service` prints its address as JSON once it answers.
+request is a miss. `python -m latdoctor.lab.dependency_service` prints its address once it answers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import json
 import signal
 import sys
 import time
@@ -142,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     settings = StoreSettings(ttl=asked.ttl, max_keys=asked.max_keys, miss_seconds=asked.miss_seconds)
     try:
-        asyncio.run(serve(settings, asked.host, asked.port, lambda url: print(json.dumps({"url": url}), flush=True)))
+        asyncio.run(serve(settings, asked.host, asked.port, lambda url: print(url, flush=True)))
     except LatdoctorError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import subprocess
 import sys
@@ -52,6 +51,15 @@ def test_a_key_is_a_hit_just_while_it_is_kept(asked: list[tuple[float, str]], tt
         assert len(store) <= most
 
 
+def test_the_longest_unused_key_makes_room() -> None:
+    store = FeatureStore(StoreSettings(ttl=60, max_keys=2), Time())
+    store.keep("a")
+    store.keep("b")
+    assert store.look_up("a")  # so b is now the longer unused
+    store.keep("c")
+    assert [store.look_up(key) for key in "abc"] == [True, False, True]
+
+
 @given(key=st.text(max_size=50))
 def test_features_are_those_of_the_key(key: str) -> None:
     assert features(key) == features(key)
@@ -98,7 +106,7 @@ def test_the_process_says_where_it_answers_and_ends_on_the_signal() -> None:
     command = [sys.executable, "-m", "latdoctor.lab.dependency_service", "--ttl", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["url"]
+        url = process.stdout.readline().decode().strip()
         assert asyncio.run(hits(url)) == [False, False]  # nothing is kept
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 0

@@ -8,8 +8,6 @@ to 1 (a merge patch, RFC 7396).
 from __future__ import annotations
 
 import hashlib
-import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.fleet import Fleet, RouterConfig
+from latdoctor.lab.server.guard import Guard
 from latdoctor.lab.server.refusal import BadRequest, Refused
 from latdoctor.lab.server.replicas import Supervisor
 from latdoctor.text import clean
@@ -87,29 +86,16 @@ def patched(config: RouterConfig, changes: dict[str, Any]) -> RouterConfig:
 
 
 def _guarded(handler: Handler, token: str) -> Handler:
+    guard = Guard(token)
+
     async def guarded(request: Request) -> Response:
         try:
-            _let_in(request, token)
+            guard.check(request)
             return await handler(request)
         except Refused as refused:
             return Response(refused.body, refused.status, refused.headers, media_type="application/json")
 
     return guarded
-
-
-def _let_in(request: Request, token: str) -> None:
-    host = request.client.host if request.client else ""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = False
-    if not local:
-        raise BadRequest(403, "not-local", "the admin interface answers this machine only")
-    if not token:
-        raise BadRequest(403, "no-token", "the router was started without an admin token")
-    given = request.headers.get("authorization", "")
-    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
-        raise BadRequest(401, "wrong-token", "the admin token is missing or wrong")
 
 
 def _if_match(request: Request) -> str:
