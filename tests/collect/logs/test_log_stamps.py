@@ -17,6 +17,10 @@ def unix(*parts: int, micro: int = 0) -> float:
 
 FORMS = {
     "dmesg": ("[ 1843.308145] NVRM: x", Line("NVRM: x", KERNEL, uptime=1843.308145)),
+    "dmesg, one decimal": ("[1500001.0] NVRM: x", Line("NVRM: x", KERNEL, uptime=1500001.0)),
+    "dmesg, no decimals": ("[ 1500001] NVRM: x", Line("NVRM: x", KERNEL, uptime=1500001.0)),
+    "dmesg, nine decimals": ("[1.123456789] NVRM: x", Line("NVRM: x", KERNEL, uptime=1.123456789)),
+    "an application's own stamp": ("[12.345] nvidia driver found", Line("[12.345] nvidia driver found", BARE)),
     "dmesg with caller": ("[    0.000001][    T1] x", Line("x", KERNEL, uptime=0.000001)),
     "dmesg -T": ("[Sun Feb 23 16:24:18 2025] NVRM: x", Line("NVRM: x", KERNEL, unix(2025, 2, 23, 16, 24, 18))),
     "dmesg -T, no such day": ("[Mon Feb 30 16:24:18 2025] x", Line("x", KERNEL)),

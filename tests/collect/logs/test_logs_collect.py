@@ -84,6 +84,12 @@ def test_real_kmsg_without_a_fault(samples: Path) -> None:
         ([XID_LINE], {"log.xid", "log.gpu_lost", "log.driver_mismatch"}),  # may be an extract
         (["2025-02-23 16:24:18,1 INFO ready"], {"log.cuda_error", "log.driver_mismatch"}),
         ([USB_LINE, "INFO ready"], KERNEL | {"log.cuda_error"}),
+        (["a poem", "of two lines"], set()),  # no time, no level: it may be no log at all
+        ([USB_LINE, "a poem"], KERNEL),
+        (["I0223 16:24:18.000001 1 server.cc:592] up"], {"log.cuda_error", "log.driver_mismatch"}),
+        (["a poem", "CUDA error: unknown error"], {"log.cuda_error", "log.driver_mismatch"}),
+        (["[12.5] Xorg up", "[12.5] (EE) x"], set()),  # such stamps are not the kernel's alone
+        (["[1500001.0] NVRM: Xid (PCI:0000:9b:00): 79, x"], {"log.xid", "log.gpu_lost", "log.driver_mismatch"}),
         (["Feb 23 16:24:18 h kernel: usb", "Feb 23 16:24:18 h vllm[1]: up"], KERNEL | {"log.cuda_error"}),
         ([USB_LINE, "   indented continuation"], KERNEL),
         (["-- Boot 1234 --", USB_LINE], KERNEL),
@@ -154,11 +160,20 @@ def test_events_are_capped_and_the_rest_is_counted() -> None:
     events = of(found, "log.xid")
     assert len(events) == log_events.MAX_EVENTS + 1
     assert events[-1].fields["code"] == 79.0  # the first of its kind is never lost behind a flood of another
-    total = log_events.MAX_EVENTS + 6
     (told,) = [gap for gap in found.gaps if "a count is at least that" in gap.reason]
     assert told.signals == ()  # what was kept can be judged: more happened, not less
-    assert f"{total} log.xid lines" in told.reason
-    assert ("log.xid", "node/a.log") in found.clipped
+    kinds = "1005 of 48 on 0000:9b:00, 1 of 79 on 0000:9b:00"
+    assert f"1006 log.xid lines ({kinds}), of which 1001 were kept" in told.reason
+    assert found.clipped == (("log.xid", "gpu/0000:9b:00"),)
+
+
+def test_where_kinds_of_events_were_lost_nothing_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_events, "MAX_EVENTS", 2)
+    kinds = [f"[ 2.000000] NVRM: Xid (PCI:0000:9b:00): {code}, x" for code in (1, 2, 3, 4, 5)]
+    found = evidence(USB_LINE, *kinds)
+    assert len(of(found, "log.xid")) == 4
+    assert "log.xid" not in looked(found)
+    assert any(gap.signals == ("log.xid",) for gap in found.gaps)
 
 
 def test_hostile_text_is_harmless() -> None:
@@ -269,17 +284,23 @@ def test_of_a_large_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(one.read()) <= 1 << 20
     assert one.read().startswith(USB_LINE.encode())
     assert "only the last 1 MiB of" in brought.gaps[0].reason
-    assert len(of(logs.COLLECTOR.parse([one]), "log.xid")) == 1
+    assert brought.gaps[0].signals == log_events.SIGNALS
+    found = logs.COLLECTOR.parse([one])
+    assert len(of(found, "log.xid")) == 1
+    assert not found.looked  # the Xid 79 may stand in the part that was not read
 
 
 def test_what_cannot_be_read_is_a_gap_and_the_others_go_on(tmp_path: Path) -> None:
     good = tmp_path / "a.log"
     good.write_text(USB_LINE)
     os.mkfifo(tmp_path / "fifo")
-    brought = collect(tmp_path / "absent.log", tmp_path, tmp_path / "fifo", good)
+    paths = (tmp_path / "absent.log", tmp_path, tmp_path / "fifo", Path("/dev/null"), good)
+    brought = logs.COLLECTOR.collect(Request(logs=paths, timeout=0.02), Clock())
     assert [one.name for one in brought.artifacts] == ["logs/a.log"]
-    assert ["does not exist" in brought.gaps[0].reason, len(brought.gaps)] == [True, 3]
+    said = [gap.reason.rpartition(": ")[2] for gap in brought.gaps]
+    assert said == ["does not exist", "is a folder", "nothing came within 0.02 s", "is not a regular file"]
     assert all(gap.signals == log_events.SIGNALS and gap.source == "logs" for gap in brought.gaps)
+    assert all(gap.next_step for gap in brought.gaps)
 
 
 def test_logs_of_one_name_stay_apart(tmp_path: Path) -> None:

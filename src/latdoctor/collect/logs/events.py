@@ -57,7 +57,8 @@ class Scan:
         self._events: list[Event] = []
         self._counts: Counter[str] = Counter()
         self._kinds: Counter[tuple[str, Value, str]] = Counter()
-        self._dropped: Counter[str] = Counter()
+        self._dropped: Counter[tuple[str, str]] = Counter()  # by signal and subject
+        self._lost: set[str] = set()  # signals of which not even one event of every kind was kept
         self._dead: set[str] = set()  # processes whose CUDA context is gone
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
         self._last_writer = BARE
@@ -129,12 +130,15 @@ class Scan:
         return fields
 
     def _add(self, signal: str, at: Place, fields: dict[str, Value], gpu: str = "") -> None:
+        subject = f"gpu/{gpu}" if gpu else self._node
         kind = (signal, fields.get("code", fields.get("name", "")), gpu)
         self._kinds[kind] += 1
         # The first of every kind is kept even when another kind has used up the room, within bounds.
         new = self._kinds[kind] == 1 and self._counts[signal] < 2 * MAX_EVENTS
         if self._counts[signal] >= MAX_EVENTS and not new:
-            self._dropped[signal] += 1
+            self._dropped[signal, subject] += 1
+            if self._kinds[kind] == 1:
+                self._lost.add(signal)
             return
         self._counts[signal] += 1
         if at.line.uptime is not None:
@@ -144,7 +148,7 @@ class Scan:
         self._events.append(
             Event(
                 signal=signal,
-                subject=f"gpu/{gpu}" if gpu else self._node,
+                subject=subject,
                 origin=Origin(self._artifact.name, f"line {at.number}"),
                 fields={key: clean(value, 200) if isinstance(value, str) else value for key, value in fields.items()},
                 time=at.line.time,
@@ -165,17 +169,17 @@ class Scan:
                 *((signal, gpu) for gpu in gpus for signal in of_gpu),
             ),
             gaps=self._gaps(),
-            clipped=tuple((signal, owner) for signal in self._dropped for owner in (self._node, *gpus)),
+            clipped=tuple(self._dropped),
         )
 
     def _searched(self) -> tuple[str, ...]:
         kernel = (XID, SXID, GPU_LOST, OOM_KILL) if self._beyond_driver else (XID, GPU_LOST)
         found = [*(kernel if self.kernel_lines else ()), *((CUDA_ERROR,) if self._log_like else ())]
         either = (DRIVER_MISMATCH,) if found else ()
-        return tuple(signal for signal in SIGNALS if signal in (*found, *either))
+        return tuple(signal for signal in SIGNALS if signal in (*found, *either) and signal not in self._lost)
 
-    def _more(self, signal: str, dropped: int) -> str:
-        """How many there were in all of the signal of which `dropped` were not kept."""
+    def _total(self, signal: str) -> str:
+        """How many lines there were of a signal of which not all were kept, and of which kinds."""
         totals = {kind: count for kind, count in self._kinds.items() if kind[0] == signal}
         commonest = sorted(totals.items(), key=lambda item: -item[1])
         shown = [
@@ -185,13 +189,13 @@ class Scan:
         ]
         told = f" ({', '.join(shown)}{' and others' if len(commonest) > _KINDS_SHOWN else ''})" if shown else ""
         total = sum(totals.values())
-        return f"{total} {signal} lines{told}, of which the first {total - dropped} are kept: a count is at least that"
+        return f"{total} {signal} lines{told}, of which {self._counts[signal]} were kept: a count is at least that"
 
     def _gaps(self) -> tuple[Gap, ...]:
         source, origin = self._artifact.source, Origin(self._artifact.name)
         gaps = [
-            Gap("logs", f"{source}: {self._more(signal, count)}", (), origin=origin)
-            for signal, count in self._dropped.items()
+            Gap("logs", f"{source}: {self._total(signal)}", (signal,) if signal in self._lost else (), origin=origin)
+            for signal in dict.fromkeys(signal for signal, _ in self._dropped)
         ]
         if not self.kernel_lines:
             reason = f"{source}: holds no line of the kernel, so neither Xids nor kills can show in it"
