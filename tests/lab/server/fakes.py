@@ -11,7 +11,7 @@ import msgspec
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import Memory, ModelSettings
 from latdoctor.lab.server.exchange import Input
-from latdoctor.lab.server.memory.pool import MemoryStats
+from latdoctor.lab.server.memory.pool import MemoryStats, Pool
 from latdoctor.lab.server.parts import Brain
 from latdoctor.lab.server.profile import Depth
 from latdoctor.lab.server.work import Batch, Work
@@ -142,7 +142,7 @@ class Fifo:
         return tuple(self._waiting.values())
 
 
-def brain(model: FakeModel, pool: FakePool | None = None) -> Brain:
+def brain(model: FakeModel, pool: FakePool | Pool | None = None) -> Brain:
     return Brain(
         model=model,
         pool=pool or FakePool(),  # type: ignore[arg-type]  # the part of a pool that the server itself uses

@@ -15,6 +15,8 @@ import httpx
 from latdoctor.lab.listening import Listening
 from latdoctor.lab.server.app import build
 from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.lifecycle import Agent
+from latdoctor.lab.server.memory.pool import Pool
 from latdoctor.lab.server.parts import Identity, Parts
 from tests.lab.server.fakes import PATIENCE, FakeModel, FakePool, brain
 
@@ -26,9 +28,17 @@ ADMIN = {"authorization": f"Bearer {TOKEN}"}
 class Running:
     """As a context: the server runs inside it. `client` is a synchronous client of it."""
 
-    def __init__(self, config: ServerConfig | None = None, identity: Identity | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig | None = None,
+        identity: Identity | None = None,
+        *,
+        agent: Agent | None = None,
+        pool: Pool | None = None,
+    ) -> None:
         self.model = FakeModel()
-        self.pool = FakePool()
+        self.pool: FakePool | Pool = pool or FakePool()
+        self._agent = agent
         self._config = config or ServerConfig()
         self._identity = identity or Identity("r1", TOKEN)
         self._up = threading.Event()
@@ -63,7 +73,8 @@ class Running:
     async def _main(self) -> None:
         self.loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self.parts = Parts(self._config, brain(self.model, self.pool), self._identity)
-        listening = Listening(build(self.parts))
+        also = self._agent(self.parts) if self._agent else ()
+        listening = Listening(build(self.parts, also))
         self.url, self.port = listening.url, listening.port
         await self.parts.start()
         await listening.start()
