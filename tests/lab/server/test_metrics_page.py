@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import time
 from itertools import pairwise
 
 import pytest
@@ -24,7 +26,8 @@ ref_compactions_total ref_compaction_seconds_total ref_worker_cpu_seconds_total 
 ref_worker_involuntary_switches_total ref_process_threads ref_torch_threads ref_rss_bytes ref_uptime_seconds
 ref_gc_pause_seconds ref_loop_lag_seconds ref_compiles_total ref_compile_seconds_total ref_sessions
 ref_session_hits_total ref_session_misses_total ref_session_history_tokens ref_dependency_hits_total
-ref_dependency_errors_total ref_worker_restarts_total ref_latency_by_version_seconds
+ref_dependency_errors_total ref_worker_restarts_total ref_latency_by_version_seconds ref_latency_by_size_seconds
+ref_body_seconds
 """.split()  # noqa: SIM905 - as one reads it
 OWN_LABELS = {
     "ref_info": {"version", "dtype", "attention", "model_version"},
@@ -35,6 +38,7 @@ OWN_LABELS = {
     "ref_rejected_total": {"reason"},
     "ref_worker_cpu_seconds_total": {"mode"},
     "ref_latency_by_version_seconds": {"model_version"},
+    "ref_latency_by_size_seconds": {"size"},
 }
 
 
@@ -107,3 +111,29 @@ def test_what_happened_is_counted() -> None:
     assert {name: page[(name, "")] for name in expected} == expected
     assert page[("ref_requests_total", "200")] == 2
     assert page[("ref_batch_release_total", "idle")] == 2
+
+
+def test_a_body_that_comes_slowly_is_no_time_of_the_server() -> None:
+    content = b'{"text": "one two"}'
+    with Running() as server, socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
+        raw.sendall(b"POST /v1/intent HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content))
+        server.until(lambda: server.page()[("ref_arrivals_total", "")] == 1)
+        arrived = time.monotonic()
+        server.page()  # some time passes
+        whole = time.monotonic()
+        raw.sendall(content)
+        assert b" 200 " in raw.recv(4096)
+        answered = time.monotonic()
+        page = server.page()
+    assert page[("ref_body_seconds_sum", "")] >= whole - arrived
+    assert page[("ref_request_seconds_sum", "")] <= answered - whole
+    assert page[("ref_body_seconds_count", "")] == 1
+
+
+def test_latency_is_told_by_the_size_of_the_body() -> None:
+    with Running() as server:
+        assert [server.ask(text="word " * count).status_code for count in (1, 2, 400)] == [200] * 3
+        page = server.page()
+    assert page[("ref_latency_by_size_seconds_count", "small")] == 2
+    assert page[("ref_latency_by_size_seconds_count", "large")] == 1
+    assert page[("ref_latency_by_size_seconds_sum", "large")] <= page[("ref_request_seconds_sum", "")]

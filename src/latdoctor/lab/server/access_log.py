@@ -14,7 +14,11 @@ from latdoctor.errors import OperationError
 
 
 class Entry(Struct, frozen=True):
-    """A line. Times are UTC; `seconds` is measured with a monotonic clock, so it is not their difference."""
+    """A line. Times are UTC; `entry` is when the first line of the request came.
+
+    `seconds` is not their difference: it is measured with a monotonic clock, and of an answered request it is the
+    server's own time, from its whole body on.
+    """
 
     entry: datetime
     exit: datetime

@@ -50,26 +50,30 @@ class Desk:
     body_seconds: float = body.BODY_SECONDS
 
     async def __call__(self, request: Request) -> Response:
-        received, entered = self.clock(), time.time()
+        began, entered = self.clock(), time.time()
         self.metrics.arrivals.inc()
         try:
             with self.readiness.request(self.config().queue.max_requests + _SPARE):
-                exchange = await self._answered(request, received, entered)
+                exchange = await self._answered(request, began, entered)
         except (ClientGone, ClientDisconnect):
             self.metrics.cancelled.inc()
             return Response(status_code=CLIENT_GONE)
         except Refused as refused:
-            return await self._refuse(refused, received, entered)
+            return await self._refuse(refused, began, entered)
         self.metrics.requests.of("200").inc()
         headers = {"connection": "close"} if self.readiness.draining else None
         return Response(exchange.body, media_type="application/json", headers=headers)
 
-    async def _answered(self, request: Request, received: float, entered: float) -> Exchange:
-        asked = parse(await body.read(request, self.body_seconds))
+    async def _answered(self, request: Request, began: float, entered: float) -> Exchange:
+        content = await body.read(request, self.body_seconds)
+        # What follows is the server's own time. How long the body took is the network's and the client's.
+        received = self.clock()
+        self.metrics.body_seconds.observe(received - began)
+        asked = parse(content)
         if asked.attempt:
             self.metrics.retry_arrivals.inc()
         self.governance.arrived(asked)
-        exchange = Exchange(asked, asked.request_id or next(_NAMES), received, entered)
+        exchange = Exchange(asked, asked.request_id or next(_NAMES), received, entered, len(content))
         await self.stages.before(exchange)
         deadline = self.governance.admit(asked, exchange.tokens, received, self.engine.book)
         if exchange.tokens > self.config().batching.long_seconds * FRAMES_PER_SECOND:
@@ -86,15 +90,20 @@ class Desk:
         exchange.queued = ticket.work.arrived
         fallback_ms = self.config().governance.fallback_ms
         async with self._watched(request, ticket):
+            # A timer that is not cancelled keeps its ticket for as long: up to ten minutes of requests.
+            timers = []
             if deadline is not None:
-                self._at(deadline, partial(self._too_late, ticket))
+                timers.append(self._at(deadline, partial(self._too_late, ticket)))
             if fallback_ms:
-                self._at(exchange.received + fallback_ms / 1000, partial(self._fall_back, ticket))
+                timers.append(self._at(exchange.received + fallback_ms / 1000, partial(self._fall_back, ticket)))
             try:
                 exchange.computed = await ticket.answer
             except _FallBack:
                 exchange.intent, exchange.source = FAQ, "fallback"
                 self.metrics.fallback.inc()
+            finally:
+                for timer in timers:
+                    timer.cancel()
 
     @asynccontextmanager
     async def _watched(self, request: Request, ticket: Ticket) -> AsyncIterator[None]:
@@ -112,8 +121,8 @@ class Desk:
         if not ticket.answer.done():
             ticket.answer.set_exception(ClientGone())
 
-    def _at(self, instant: float, call: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_later(max(0.0, instant - self.clock()), call)
+    def _at(self, instant: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(max(0.0, instant - self.clock()), call)
 
     def _too_late(self, ticket: Ticket) -> None:
         if not ticket.answer.done() and self.engine.drop(ticket):
@@ -126,18 +135,19 @@ class Desk:
     def _count(self, exchange: Exchange) -> None:
         took = exchange.sent - exchange.received
         self.metrics.request_seconds.observe(took)
+        self.metrics.latency_of_size(exchange.content_bytes, took)
         if exchange.computed is not None:
             self.metrics.latency_of_version(exchange.computed.version, took)
             if exchange.computed.standby:
                 self.metrics.standby.inc()
 
-    async def _refuse(self, refused: Refused, received: float, entered: float) -> Response:
+    async def _refuse(self, refused: Refused, began: float, entered: float) -> Response:
         self.metrics.requests.of(str(refused.status)).inc()
         if isinstance(refused, BadRequest):
             self.metrics.rejected.of(refused.reason).inc()
         elif isinstance(refused, Shed):
             self.metrics.shed.of(refused.reason).inc()
-        seconds = self.clock() - received
+        seconds = self.clock() - began
         await self.stages.elsewhere(partial(self.steps.log, entered, seconds, refused.status, "", refused.reason))
         return refusal(refused, close=self.readiness.draining)
 

@@ -47,8 +47,9 @@ class Exchange:
 
     asked: Asked
     request_id: str
-    received: float  # seconds of the server's monotonic clock, as are all times here
-    entered: float  # seconds of Unix time, for the access log
+    received: float  # when the body was whole: seconds of the server's monotonic clock, as are all times here
+    entered: float  # at its first line: seconds of Unix time, for the access log
+    content_bytes: int = 0  # of its body
     own: Sequence[int] = ()  # token ids of the text
     input: Input = ()
     tokens: int = 0  # the length the scheduler sees: the request's own and its history's

@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from latdoctor.lab.server.work import BODY_SIZES, body_size
+
 # 0.0005·1.5ⁿ up to 60 s: a quantile read from them is at most 22 % off.
 SECONDS = tuple(float(f"{0.0005 * 1.5**n:.6g}") for n in range(29))
 SIZES = (*map(float, range(1, 33)), 48.0, 64.0, 128.0)
@@ -15,6 +17,7 @@ TOKENS = tuple(float(bound) for n in range(4, 17) for bound in (2**n, 3 * 2 ** (
 LENGTHS = tuple(float(bound) for n in range(2, 13) for bound in (2**n, 3 * 2 ** (n - 1)))
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+_FROM_TO = "From a request's whole body to its answer's being handed to the network"
 FIXED = ("replica", "backend")
 
 # Known label values are shown from the start: a counter that is 0 says more than one that is missing.
@@ -46,7 +49,12 @@ class Metrics:
         self.cancelled = self.counter("ref_requests_cancelled", "Requests whose client went before the answer")
         self.fallback = self.counter("ref_fallback", "Requests answered without the model, for it took too long")
         self.standby = self.counter("ref_standby_requests", "Requests answered by the light model")
-        self.request_seconds = self.histogram("ref_request_seconds", "From received to sent", SECONDS)
+        self.body_seconds = self.histogram(
+            "ref_body_seconds", "From a request's first line to its whole body, which no other time here holds", SECONDS
+        )
+        self.request_seconds = self.histogram("ref_request_seconds", _FROM_TO, SECONDS)
+        self._by_size = self.family("ref_latency_by_size_seconds", _FROM_TO, ("size",), SECONDS)
+        self._of_size = {size: self._by_size.labels(*self.fixed, size) for size in BODY_SIZES}
         self.input_tokens = self.histogram("ref_input_tokens", "Length of a request without its history", LENGTHS)
         self.long_inputs = self.counter("ref_long_inputs", "Requests that count as long")
         self.session_hits = self.counter("ref_session_hits", "Requests whose conversation was known")
@@ -83,12 +91,13 @@ class Metrics:
     def _runtime(self) -> None:
         self.gc_pause = self.histogram("ref_gc_pause_seconds", "Pauses of Python's garbage collector", SECONDS)
         self.loop_lag = self.histogram("ref_loop_lag_seconds", "How late a 50 ms heartbeat of the event loop", SECONDS)
-        self._by_version = self.family(
-            "ref_latency_by_version_seconds", "From received to sent", ("model_version",), SECONDS
-        )
+        self._by_version = self.family("ref_latency_by_version_seconds", _FROM_TO, ("model_version",), SECONDS)
 
     def latency_of_version(self, version: str, seconds: float) -> None:
         self._by_version.labels(*self.fixed, version).observe(seconds)
+
+    def latency_of_size(self, content_bytes: int, seconds: float) -> None:
+        self._of_size[body_size(content_bytes)].observe(seconds)
 
     def counter(self, name: str, says: str) -> Counter:
         child: Counter = Counter(name, says, FIXED, registry=self.registry).labels(*self.fixed)

@@ -8,6 +8,13 @@ from typing import Protocol
 from msgspec import Struct
 
 FRAMES_PER_SECOND = 25  # of audio; one frame is one token to the model
+SMALL_BODY_BYTES = 1024  # a body up to here fits one packet of any network with its headers
+BODY_SIZES = ("small", "large")
+
+
+def body_size(content_bytes: int) -> str:
+    """Which of BODY_SIZES a request's body counts as, on the server's page and on the client's."""
+    return BODY_SIZES[content_bytes > SMALL_BODY_BYTES]
 
 
 class Work(Struct, frozen=True):
@@ -68,7 +75,7 @@ class Scheduler(Protocol):
 
 
 class Timing(Struct, frozen=True):
-    """Where the time of one answer went, in seconds of the server's monotonic clock."""
+    """Where the time of one answer went, in seconds of the server's monotonic clock; `received`: the body was whole."""
 
     received: float
     queued: float
