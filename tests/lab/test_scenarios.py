@@ -9,10 +9,24 @@ import pytest
 from latdoctor.diagnosis.rule_files import shipped
 from latdoctor.errors import DefinitionError, UsageError
 from latdoctor.lab.faults.injection import Agent, Configure
+from latdoctor.lab.knobs import typed
 from latdoctor.lab.load.mix import Mix
-from latdoctor.lab.pages import Between, Page
-from latdoctor.lab.playing import Stage, play
-from latdoctor.lab.scenario import INCIDENT, Load, Phase, Scenario, find, names, overridden, read, typed
+from latdoctor.lab.load.plan import RetryPolicy
+from latdoctor.lab.pages import Between, Look, Page
+from latdoctor.lab.playing import Stage, Watcher, confirm, play
+from latdoctor.lab.scenario import (
+    INCIDENT,
+    Change,
+    Load,
+    Phase,
+    Scenario,
+    Truth,
+    find,
+    names,
+    overridden,
+    read,
+    without,
+)
 
 
 @pytest.mark.parametrize("name", names())
@@ -20,14 +34,15 @@ def test_every_shipped_scenario_has_an_incident_and_names_causes_of_the_catalogu
     scenario = find(name)
     assert INCIDENT in {phase.name for phase in scenario.phases}
     assert scenario.phases[0].name == "before"
-    assert set(scenario.truth) <= set(shipped().cause), "a truth that no rule could name"
+    causes = {truth.cause for truth in scenario.causes}
+    assert causes <= set(shipped().cause), "a truth that no rule could name"
 
 
 def test_the_injected_truth_does_not_stand_in_what_the_server_is_told() -> None:
     for name in names():
         scenario = find(name)
         told = repr(scenario.config())
-        assert not any(cause in told for cause in scenario.truth)
+        assert not any(truth.cause in told for truth in scenario.causes)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +54,10 @@ def test_the_injected_truth_does_not_stand_in_what_the_server_is_told() -> None:
         ("id: y\ntitle: t\nphases:\n  - {name: a, seconds: 1}\n", "differs from the file's name"),
         ("id: x\ntitle: t\nphases:\n  - {name: a, seconds: 1, faults: [{kind: magic}]}\n", "magic"),
         ("id: x\ntitle: t\nphases:\n  - {name: a, seconds: 1}\nunknown: 1\n", "unknown"),
+        (
+            "id: x\ntitle: t\nphases:\n  - {name: a, seconds: 1}\ntruth: [{cause: c, without: {b: {rate: 1}}}]\n",
+            "no phase 'b'",
+        ),
     ],
 )
 def test_a_bad_scenario_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
@@ -71,20 +90,60 @@ def test_knobs_are_typed_for_the_admin_interface() -> None:
     }
 
 
-def test_between_two_pages_rises_and_means_are_told_and_a_still_divisor_gives_none() -> None:
-    first = Page(0.0, {"calls": 10.0, "faults": 100.0, "h_sum": 5.0, "h_count": 10.0})
-    last = Page(9.0, {"calls": 14.0, "faults": 900.0, "h_sum": 7.0, "h_count": 14.0})
+def test_without_a_cause_only_what_it_names_is_done_otherwise() -> None:
+    fault, other = Configure({"memory": {"glibc": "returning"}}), Agent("leak")
+    scenario = Scenario(
+        id="x",
+        title="x",
+        phases=(Phase("before", 1.0), Phase(INCIDENT, 2.0, faults=(fault, other)), Phase("after", 3.0)),
+        load=Load(retry=RetryPolicy("immediate")),
+        truth=(Truth("a", {INCIDENT: Change(faults=(other,))}), Truth("b", without_retries=True)),
+    )
+    first, second = (without(scenario, truth) for truth in scenario.causes)
+    assert [phase.name for phase in first.phases] == ["before", INCIDENT]
+    assert first.incident.faults == (other,)
+    assert first.load == scenario.load
+    assert second.incident == scenario.incident
+    assert second.load.retry.kind == "none"
+
+
+def _look(**servers: dict[str, float]) -> Look:
+    return Look({address: Page(values) for address, values in servers.items()})
+
+
+def test_between_two_looks_rises_and_means_are_told_and_a_still_divisor_gives_none() -> None:
+    first = _look(a={"calls": 10.0, "faults": 100.0, "h_sum": 5.0, "h_count": 10.0})
+    last = _look(a={"calls": 14.0, "faults": 900.0, "h_sum": 7.0, "h_count": 14.0})
     between = Between(first, last)
     assert between.per("faults", "calls") == 200.0
     assert between.mean("h") == 0.5
     assert between.per("faults", "nothing") is None
+    assert between.now("nothing") is None
     assert between.waste is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "rise"),
+    [
+        pytest.param({"a": 10.0, "b": 5.0}, {"a": 12.0, "b": 6.0}, 3.0, id="over all servers"),
+        pytest.param(
+            {"a": 10.0, "b": 500.0}, {"a": 12.0, "b": 7.0}, 9.0, id="a process begun anew counts from nothing"
+        ),
+        pytest.param({"a": 10.0, "b": 500.0}, {"a": 12.0}, 2.0, id="a server that is gone tells nothing"),
+        pytest.param({"a": 10.0}, {"a": 12.0, "b": 4.0}, 6.0, id="a server that came counts from nothing"),
+    ],
+)
+def test_a_rise_is_that_of_all_servers(first: dict[str, float], last: dict[str, float], rise: float) -> None:
+    def look(values: dict[str, float]) -> Look:
+        return _look(**{name: {"calls": value} for name, value in values.items()})
+
+    assert Between(look(first), look(last)).rise("calls") == rise
 
 
 def test_a_scenario_is_really_played() -> None:
     """A server, a load of a few seconds, a knob turned and turned back, a disturbance put in and taken out."""
     mix = Mix(long_share=0.0)
-    faults = (Configure({"batching": {"scheduler": "single"}}), Agent("slow-preprocess", 0.01, 30.0))
+    faults = (Configure({"batching": {"scheduler": "single"}}), Agent("slow-preprocess", 0.02, 30.0))
     scenario = Scenario(
         id="short",
         title="short",
@@ -94,10 +153,11 @@ def test_a_scenario_is_really_played() -> None:
             Phase("after", 1.5, mix=mix),
         ),
         server={"model": {"layers": "1", "width": "64"}},
-        load=Load(rate=20.0),
+        load=Load(rate=20.0, slo=5.0),
+        truth=(Truth("app.preprocess.slow", {INCIDENT: Change(faults=(faults[0],))}),),
     )
     stages: list[Stage] = []
-    report = play(scenario, 1, on_stage=stages.append)
+    report = play(scenario, 1, Watcher(on_stage=stages.append))
     assert [stage.phase for stage in stages] == ["before", INCIDENT, "after"]
     assert all(phase.answered == phase.requests > 0 for phase in report.phases)
     incident = report.phase(INCIDENT)
@@ -106,3 +166,7 @@ def test_a_scenario_is_really_played() -> None:
     before = report.phase("before")
     assert before.p50 is not None
     assert incident.p50 > before.p50 + 0.005
+    assert [one.moves for one in report.truth] == [None]
+    (tried,) = confirm(scenario, report).truth
+    assert tried.cause == "app.preprocess.slow"
+    assert tried.p99_without is not None

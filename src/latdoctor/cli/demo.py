@@ -28,7 +28,7 @@ def demo() -> None:
     from latdoctor.cli.lab import need_extra
     from latdoctor.cli.lab_run import print_report
     from latdoctor.cli.screen import notice_console, result_console
-    from latdoctor.lab.playing import play
+    from latdoctor.lab.playing import Watcher, play
     from latdoctor.lab.scenario import find
     from latdoctor.report import console
 
@@ -36,7 +36,7 @@ def demo() -> None:
     notices, screen = notice_console(), result_console()
     stages: Queue[Stage | None] = Queue()
     with ThreadPoolExecutor(1) as beside:
-        playing = beside.submit(play, find(SCENARIO), 1, on_stage=stages.put, say=notices.print)
+        playing = beside.submit(play, find(SCENARIO), 1, Watcher(on_stage=stages.put, say=notices.print))
         playing.add_done_callback(lambda _: stages.put(None))
         while (stage := stages.get()) is not None:
             notices.print(f"phase {stage.phase}")
@@ -58,5 +58,7 @@ def _look(stage: Stage) -> Diagnosis:
     from latdoctor.cli.answering import look_now, rule_set, the_diagnosis
     from latdoctor.cli.options import Given
 
-    given = Given(server=(f"{stage.url}/metrics",), pid=stage.pid, nvml=False, window=WINDOW, slo=SLO)
+    given = Given(
+        server=tuple(f"{page}/metrics" for page in stage.pages), pid=stage.pids[0], nvml=False, window=WINDOW, slo=SLO
+    )
     return the_diagnosis(look_now(given), rule_set(()))

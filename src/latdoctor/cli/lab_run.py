@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from latdoctor.lab.playing import PlayReport
+    from rich.console import Console
+
+    from latdoctor.lab.outcome import Confirmed, PlayReport
+    from latdoctor.lab.playing import Stage
 
 
 def run(
@@ -18,6 +21,9 @@ def run(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as load.rate=60.")
     ] = None,
     output: Annotated[str, typer.Option("--output", "-o", metavar="text|json", help="How it is printed.")] = "text",
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Play it again without each cause, where the scenario says how.")
+    ] = False,
     truth: Annotated[
         Path | None, typer.Option("--truth", metavar="FILE", help="Where to write what was really wrong.")
     ] = None,
@@ -32,7 +38,8 @@ def run(
 
     from latdoctor.cli.screen import notice_console
     from latdoctor.errors import UsageError
-    from latdoctor.lab.playing import play
+    from latdoctor.lab import playing
+    from latdoctor.lab.outcome import truth_file
     from latdoctor.lab.scenario import find, overridden
 
     if output not in ("text", "json"):
@@ -42,19 +49,21 @@ def run(
         raise UsageError("a setting reads KEY=VALUE", where="--set")
     chosen = overridden(find(scenario), iter([(key, value) for key, _, value in pairs]))
     notices = notice_console()
-    report = play(
-        chosen,
-        seed,
-        on_stage=lambda stage: notices.print(f"phase {stage.phase}: {stage.url}"),
-        say=notices.print,
-    )
+    watcher = playing.Watcher(on_stage=lambda stage: _tell(stage, notices), say=notices.print)
+    report = playing.play(chosen, seed, watcher)
+    if confirm:
+        report = playing.confirm(chosen, report, watcher)
     if truth is not None:
-        truth.write_bytes(msgspec.json.encode({"scenario": report.scenario, "truth": report.truth}))
+        truth.write_bytes(msgspec.json.encode(truth_file(report)))
     if output == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())
     else:
         print_report(report)
     raise typer.Exit(3 if report.spoiled else 0)
+
+
+def _tell(stage: Stage, notices: Console) -> None:
+    notices.print(f"phase {stage.phase}: {' '.join(stage.pages)}")
 
 
 def print_report(report: PlayReport) -> None:
@@ -70,7 +79,8 @@ def print_report(report: PlayReport) -> None:
         "P99": [_ms(phase.p99) for phase in report.phases],
         "goodput": [f"{phase.goodput:.1f}/s" for phase in report.phases],
         "answered": [f"{phase.answered} of {phase.requests}" for phase in report.phases],
-        "refused · timed out": [f"{phase.refused} · {phase.timed_out}" for phase in report.phases],
+        "refused · failed": [f"{phase.refused} · {phase.failed}" for phase in report.phases],
+        "timed out": [str(phase.timed_out) for phase in report.phases],
         "forward calls": [f"{phase.forward_calls:.0f}" for phase in report.phases],
         "calls per answer": [_number(phase.calls_per_answer) for phase in report.phases],
         "mean batch size": [_number(phase.batch_size_mean) for phase in report.phases],
@@ -82,9 +92,20 @@ def print_report(report: PlayReport) -> None:
     for name, cells in rows.items():
         table.add_row(name, *cells)
     console.print(table)
+    for one in report.truth:
+        console.print(_truth_line(one, report))
+    if report.recovered is False:
+        console.print("not back: P99 afterwards is over the SLO and over twice what it was before")
     for reason in report.spoiled:
         console.print(f"spoiled: {reason}")
     console.print("Next: latdoctor lab serve, and latdoctor diagnose --server URL while it is under load")
+
+
+def _truth_line(one: Confirmed, report: PlayReport) -> str:
+    if one.moves is None:
+        return f"put in: {one.cause} (whether it alone moves P99 was not tried: --confirm)"
+    verb, p99 = "moves" if one.moves else "does not move", report.phase(report.incident).p99
+    return f"put in: {one.cause}; it {verb} P99: {_ms(p99)}, {_ms(one.p99_without)} without it"
 
 
 def _ms(seconds: float | None) -> str:

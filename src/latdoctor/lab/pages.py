@@ -1,33 +1,51 @@
-"""The server's metrics page as numbers, and what happened between two of them: the lab's own view of a phase."""
+"""The servers' metrics pages as numbers, and what happened between two looks at them: the lab's own view of a phase."""
 
 from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
 
 from latdoctor.errors import OperationError
 
 MAX_BYTES = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Sums over all labels, by sample name; `_bucket` samples are left out."""
 
-    at: float  # monotonic seconds
     values: Mapping[str, float]
 
 
-def scrape(base: str, at: float, timeout: float = 5.0) -> Page:
+class Look(Struct, frozen=True):
+    """The pages of all servers at one time, by address; a server that did not answer has none."""
+
+    pages: Mapping[str, Page]
+
+
+def look(addresses: Sequence[str], timeout: float = 5.0) -> Look:
+    """Raises OperationError where none of the servers answers."""
+    pages, failures = {}, []
+    for address in addresses:
+        try:
+            pages[address] = scrape(address, timeout)
+        except OperationError as error:
+            failures.append(error)
+    if failures and not pages:
+        raise failures[0]
+    return Look(pages)
+
+
+def scrape(base: str, timeout: float = 5.0) -> Page:
     """The page of the server at `base`. Raises OperationError where it does not answer."""
     try:
         with urllib.request.urlopen(f"{base}/metrics", timeout=timeout) as answer:  # noqa: S310 — our own server
             text = answer.read(MAX_BYTES).decode()
     except (OSError, urllib.error.URLError, UnicodeDecodeError) as error:
         raise OperationError(f"the server's metrics page cannot be read: {error}", where=base) from error
-    return Page(at, _values(text))
+    return Page(_values(text))
 
 
 def _values(text: str) -> Mapping[str, float]:
@@ -41,16 +59,20 @@ def _values(text: str) -> Mapping[str, float]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
-    """What the counters of two pages say of the time between them."""
+class Between(Struct, frozen=True):
+    """What the counters of two looks say of the time between them, over all servers."""
 
-    first: Page
-    last: Page
+    first: Look
+    last: Look
 
     def rise(self, name: str) -> float:
-        """How much a counter rose; 0 for one that neither page shows."""
-        return self.last.values.get(name, 0.0) - self.first.values.get(name, 0.0)
+        """How much a counter rose, 0 for one that nobody shows; one that fell was begun anew by a new process."""
+        total = 0.0
+        for address, page in self.last.pages.items():
+            before = self.first.pages[address].values.get(name, 0.0) if address in self.first.pages else 0.0
+            after = page.values.get(name, 0.0)
+            total += after - before if after >= before else after
+        return total
 
     def per(self, name: str, other: str) -> float | None:
         """Rise over rise; None where the divisor did not move."""
@@ -58,8 +80,13 @@ class Between:
         return self.rise(name) / below if below > 0 else None
 
     def mean(self, histogram: str) -> float | None:
-        """Mean of a histogram's observations between the pages."""
+        """Mean of a histogram's observations between the looks."""
         return self.per(f"{histogram}_sum", f"{histogram}_count")
+
+    def now(self, gauge: str) -> float | None:
+        """The sum of a gauge over the servers at the last look; None where nobody shows it."""
+        shown = [page.values[gauge] for page in self.last.pages.values() if gauge in page.values]
+        return sum(shown) if shown else None
 
     @property
     def waste(self) -> float | None:

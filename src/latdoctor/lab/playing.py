@@ -2,176 +2,105 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.faults.injection import Agent, Configure, Fault, Kill, Neighbour
-from latdoctor.lab.faults.neighbours import neighbours
+from latdoctor.lab.deployment import Deployment
+from latdoctor.lab.faults.injecting import inject
 from latdoctor.lab.load.openloop import Progress
 from latdoctor.lab.load.process import saturate, start_load
-from latdoctor.lab.load.result import LoadResult
-from latdoctor.lab.pages import Between, Page, scrape
-from latdoctor.lab.scenario import INCIDENT, Phase, Scenario, typed
-from latdoctor.lab.servers import ServerProcess
+from latdoctor.lab.outcome import PlayReport, Taken, confirmed, report_of
+from latdoctor.lab.pages import Look, look
+from latdoctor.lab.scenario import Scenario, without
 
-
-class PhaseReport(Struct, frozen=True):
-    """One phase in figures. Times in seconds, rates per second; None: nothing to tell it by."""
-
-    name: str
-    requests: int
-    answered: int
-    refused: int
-    timed_out: int
-    p50: float | None
-    p95: float | None
-    p99: float | None
-    goodput: float
-    forward_calls: float
-    calls_per_answer: float | None
-    padding_waste: float | None
-    batch_size_mean: float | None
-    allocations_per_call: float | None
-    page_faults_per_call: float | None
-    queue_depth: float | None
-
-
-class PlayReport(Struct, frozen=True):
-    """A whole run. `spoiled` says why its figures cannot be trusted; empty: they can."""
-
-    scenario: str
-    seed: int
-    rate: float
-    started: float  # unix seconds
-    phases: tuple[PhaseReport, ...]
-    spoiled: tuple[str, ...]
-    truth: tuple[str, ...]
-
-    def phase(self, name: str) -> PhaseReport:
-        """Raises KeyError."""
-        return next(phase for phase in self.phases if phase.name == name)
+CALIBRATIONS = 3  # the median of so many: one alone differs by a third from run to run on a shared machine
 
 
 class Stage(Struct, frozen=True):
-    """What a watcher is told: the phase that begins now, and where the server is."""
+    """What a watcher is told: the phase that begins now, every metrics page, and the servers' processes."""
 
     phase: str
-    url: str
-    pid: int
+    pages: tuple[str, ...]
+    pids: tuple[int, ...]
 
 
-def play(
-    scenario: Scenario,
-    seed: int,
-    *,
-    on_stage: Callable[[Stage], None] = lambda stage: None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-    say: Callable[[str], None] = lambda text: None,
-) -> PlayReport:
-    """Runs `scenario`. Raises OperationError where server or generator break, UsageError for a bad scenario."""
-    with ServerProcess(scenario.config()) as server:
-        say("starting the server")
-        server.wait_ready()
-        rate = scenario.load.rate or _calibrated(scenario, server, seed, say)
-        plan = scenario.plan(rate, seed)
-        with start_load(plan, server.url) as load:
+class Watcher(Struct, frozen=True):
+    """Who is told what happens while it happens."""
+
+    on_stage: Callable[[Stage], None] = lambda stage: None
+    on_progress: Callable[[Progress], None] = lambda progress: None
+    say: Callable[[str], None] = lambda text: None
+
+
+def play(scenario: Scenario, seed: int, watcher: Watcher | None = None, *, rate: float = 0.0) -> PlayReport:
+    """Runs `scenario`, at `rate` requests per second where one is given.
+
+    Raises OperationError where server or generator break, UsageError for a bad scenario.
+    """
+    watcher = watcher or Watcher()
+    watcher.say("starting the server")
+    with Deployment(scenario) as deployment:
+        rate = rate or scenario.load.rate or _calibrated(scenario, deployment, seed, watcher)
+        with start_load(scenario.plan(rate, seed), deployment.address) as load:
             started = load.wait_started()
             with ThreadPoolExecutor(1) as beside:  # the phases go by the clock while this thread hears the generator
-                walking = beside.submit(_walk, scenario, server, started, on_stage)
+                walking = beside.submit(_walk, scenario, deployment, started, watcher)
                 walking.add_done_callback(lambda ended: load.stop() if ended.exception() else None)
-                result = load.wait(on_progress)
-            pages = walking.result()
-    return _report(scenario, seed, rate, result, pages)
+                result = load.wait(watcher.on_progress)
+            looks = walking.result()
+    return report_of(scenario, seed, rate, result, looks)
 
 
-def _calibrated(scenario: Scenario, server: ServerProcess, seed: int, say: Callable[[str], None]) -> float:
-    say("measuring what this machine can do")
+def confirm(scenario: Scenario, report: PlayReport, watcher: Watcher | None = None) -> PlayReport:
+    """`report` with its truth tried: the run up to the incident once more, without each cause that can be left out.
+
+    Same seed, same rate, a server of its own. Raises what `play` raises.
+    """
+    watcher = watcher or Watcher()
+    taken: list[Taken] = []
+    for truth in scenario.causes:
+        if truth.can_be_left_out:
+            watcher.say(f"once more without {truth.cause}")
+            other = play(without(scenario, truth), report.seed, rate=report.rate)
+            taken.append(Taken(truth.cause, other.phase(scenario.incident.name).p99))
+    return confirmed(report, taken)
+
+
+def _calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: Watcher) -> float:
+    watcher.say("measuring what this machine can do")
     plan = scenario.plan(10.0, seed)
-    found = saturate(plan, server.url, scenario.load.calibrate_seconds, phase=_incident(scenario).name)
-    if found.rate <= 0:
+    seconds, phase = scenario.load.calibrate_seconds, scenario.incident.name
+    rates = [saturate(plan, deployment.address, seconds, phase=phase).rate for _ in range(CALIBRATIONS)]
+    found = statistics.median(rates)
+    if found <= 0:
         raise OperationError("the server completed nothing while its capacity was measured")
-    return found.rate * scenario.load.calibrate
+    return found * scenario.load.calibrate
 
 
-def _incident(scenario: Scenario) -> Phase:
-    return next((phase for phase in scenario.phases if phase.name == INCIDENT), scenario.phases[-1])
-
-
-def _walk(
-    scenario: Scenario, server: ServerProcess, started: float, on_stage: Callable[[Stage], None]
-) -> tuple[Page, ...]:
+def _walk(scenario: Scenario, deployment: Deployment, started: float, watcher: Watcher) -> tuple[Look, ...]:
     """Goes through the phases as the load does: turns knobs, injects and removes faults, reads pages at each edge."""
-    begun = time.monotonic() - (time.time() - started)
-    edge = begun
-    pages = []
+    edge = time.monotonic() - (time.time() - started)
+    looks = []
     for phase in scenario.phases:
         _until(edge)
-        pages.append(scrape(server.url, time.monotonic()))
+        looks.append(look(deployment.servers))
         if phase.config:
-            server.configure(typed(phase.config))
+            deployment.configure(phase.config)
         with ExitStack() as undo:
             for fault in phase.faults:
-                _inject(fault, server, undo)
-            on_stage(Stage(phase.name, server.url, server.pid))
+                inject(fault, deployment.site, undo)
+            watcher.on_stage(Stage(phase.name, deployment.pages, deployment.pids))
             edge += phase.seconds
             _until(edge)
-            pages.append(scrape(server.url, time.monotonic()))
-    return tuple(pages)
+            looks.append(look(deployment.servers))
+    return tuple(looks)
 
 
 def _until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
-
-
-def _inject(fault: Fault, server: ServerProcess, undo: ExitStack) -> None:
-    match fault:
-        case Configure(knobs):
-            before, _ = server.config()
-            server.configure(typed(knobs))
-            restored = {
-                group: {name: getattr(getattr(before, group), name) for name in values}
-                for group, values in knobs.items()
-            }
-            undo.callback(server.configure, restored)
-        case Agent(name, strength, lifetime):
-            server.disturb(name, strength, lifetime)
-            undo.callback(server.calm, name)
-        case Neighbour():
-            undo.enter_context(neighbours(fault))
-        case Kill():
-            server.kill()
-
-
-def _report(scenario: Scenario, seed: int, rate: float, result: LoadResult, pages: Sequence[Page]) -> PlayReport:
-    phases = tuple(
-        _phase_report(phase.name, result, Between(pages[2 * index], pages[2 * index + 1]))
-        for index, phase in enumerate(scenario.phases)
-    )
-    return PlayReport(scenario.id, seed, rate, result.started, phases, result.spoiled, scenario.truth)
-
-
-def _phase_report(name: str, result: LoadResult, between: Between) -> PhaseReport:
-    whole = result.phase(name).whole
-    return PhaseReport(
-        name=name,
-        requests=whole.counts.requests,
-        answered=whole.counts.answered,
-        refused=whole.counts.refused,
-        timed_out=whole.counts.timed_out,
-        p50=whole.p50,
-        p95=whole.p95,
-        p99=whole.p99,
-        goodput=whole.goodput,
-        forward_calls=between.rise("ref_forward_calls_total"),
-        calls_per_answer=between.per("ref_forward_calls_total", "ref_requests_total"),
-        padding_waste=between.waste,
-        batch_size_mean=between.mean("ref_batch_size"),
-        allocations_per_call=between.per("ref_device_alloc_total", "ref_forward_calls_total"),
-        page_faults_per_call=between.per("ref_page_faults_total", "ref_forward_calls_total"),
-        queue_depth=between.last.values.get("ref_queue_depth"),
-    )

@@ -7,22 +7,25 @@
       - {name: before, seconds: 6, rate: 100%, mix: {long_share: 2%}}
       - {name: incident, seconds: 12, rate: 100%, mix: {long_share: 15%}}
       - {name: after, seconds: 12, rate: 100%, mix: {long_share: 15%}, config: {batching: {scheduler: token-budget}}}
+    truth: [{cause: app.batching.long-alone, without: {incident: {config: {batching: {scheduler: token-budget}}}}}]
 
 A phase's `config` is turned live at its beginning and stays; its `faults` end with it. `truth` names the causes that
-really act in the phase `incident`; the player writes it to a place of its own, where diagnosis does not look.
+act in the phase `incident`, each with the change that takes it alone away; a cause without one is taken away in the
+phase `after`. The player writes the truth to a place of its own, where diagnosis does not look.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from latdoctor.errors import DefinitionError, Problem, UsageError
-from latdoctor.lab.faults.injection import Fault
+from latdoctor.lab.dependency_service import StoreSettings
+from latdoctor.lab.faults.injection import Fault, Knobs
 from latdoctor.lab.load.arrivals import Arrivals, Poisson
 from latdoctor.lab.load.mix import Mix
 from latdoctor.lab.load.plan import LoadPlan, RetryPolicy
@@ -33,8 +36,6 @@ from latdoctor.yamlfile import Node, load
 FOLDER = Path(__file__).parent / "scenarios"
 INCIDENT = "incident"
 
-Knobs = dict[str, dict[str, Any]]
-
 
 class Load(Struct, frozen=True, forbid_unknown_fields=True):
     """`rate`: requests per second; 0: `calibrate` times what the server completes when saturated with the
@@ -43,7 +44,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
 
     rate: Annotated[float, Meta(ge=0, le=5000)] = 0.0
     calibrate: Annotated[float, Meta(gt=0, le=5)] = 1.0
-    calibrate_seconds: Annotated[float, Meta(gt=0, le=30)] = 3.0
+    calibrate_seconds: Annotated[float, Meta(gt=0, le=30)] = 3.0  # of each of the measurements
     timeout: Annotated[float, Meta(gt=0, le=120)] = 15.0
     slo: Annotated[float, Meta(gt=0, le=60)] = 0.5
     retry: RetryPolicy = RetryPolicy()
@@ -61,16 +62,50 @@ class Phase(Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[Fault, ...] = ()
 
 
+class Change(Struct, frozen=True, forbid_unknown_fields=True):
+    """What another run does otherwise in a phase; what is not given stays."""
+
+    rate: Annotated[float, Meta(gt=0, le=20)] | None = None
+    mix: Mix | None = None
+    config: Knobs = {}
+    faults: tuple[Fault, ...] | None = None
+
+
+class Truth(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cause, and what takes it alone away, by phase and for all clients; nothing: the phase `after` does."""
+
+    cause: str
+    without: dict[str, Change] = {}
+    without_retries: bool = False
+
+    @property
+    def can_be_left_out(self) -> bool:
+        return bool(self.without) or self.without_retries
+
+
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
-    """One incident, whole."""
+    """One incident, whole. `dependency`: the server asks one for each request. `clients_proxy`: the clients come
+    through a proxy that can spoil their connections.
+    """
 
     id: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,59}$")]
     title: str
     phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=20)]
     server: Knobs = {}
     load: Load = Load()
-    truth: tuple[str, ...] = ()
+    truth: tuple[str | Truth, ...] = ()
     replicas: Annotated[int, Meta(ge=1, le=8)] = 1
+    dependency: StoreSettings | None = None
+    clients_proxy: bool = False
+
+    @property
+    def causes(self) -> tuple[Truth, ...]:
+        return tuple(Truth(one) if isinstance(one, str) else one for one in self.truth)
+
+    @property
+    def incident(self) -> Phase:
+        """The phase in which something is wrong; the last one where none has that name."""
+        return next((phase for phase in self.phases if phase.name == INCIDENT), self.phases[-1])
 
     def config(self) -> ServerConfig:
         """The configuration that the server starts with. Raises UsageError."""
@@ -90,10 +125,22 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         return LoadPlan(phases, seed=seed, timeout_s=self.load.timeout, slo_s=self.load.slo, retry=self.load.retry)
 
 
-def typed(knobs: Knobs) -> Knobs:
-    """`knobs` with each value of its own type, as the admin interface takes it. Raises UsageError."""
-    whole = msgspec.to_builtins(patched(ServerConfig(), knobs, strict=False))
-    return {group: {name: whole[group][name] for name in values} for group, values in knobs.items()}
+def without(scenario: Scenario, truth: Truth) -> Scenario:
+    """`scenario` up to its incident, with this one cause taken away."""
+    last = scenario.phases.index(scenario.incident)
+    phases = tuple(_changed(phase, truth.without.get(phase.name, Change())) for phase in scenario.phases[: last + 1])
+    load = msgspec.structs.replace(scenario.load, retry=RetryPolicy()) if truth.without_retries else scenario.load
+    return msgspec.structs.replace(scenario, phases=phases, load=load, truth=())
+
+
+def _changed(phase: Phase, change: Change) -> Phase:
+    return msgspec.structs.replace(
+        phase,
+        rate=phase.rate if change.rate is None else change.rate,
+        mix=phase.mix if change.mix is None else change.mix,
+        config={**phase.config, **change.config},
+        faults=phase.faults if change.faults is None else change.faults,
+    )
 
 
 def names() -> tuple[str, ...]:
@@ -119,10 +166,13 @@ def read(path: Path) -> Scenario:
         config = scenario.config()
         for phase in scenario.phases:
             config = patched(config, phase.config, strict=False)
+        unknown = {name for truth in scenario.causes for name in truth.without} - {one.name for one in scenario.phases}
     except msgspec.ValidationError as error:
         raise DefinitionError([Problem(node.where, str(error))]) from error
     except UsageError as error:
         raise DefinitionError([Problem(node.where, error.what)]) from error
+    if unknown:
+        raise DefinitionError([Problem(node.where, f"truth speaks of no phase {sorted(unknown)[0]!r}")])
     if scenario.id != path.stem:
         raise DefinitionError([Problem(node.where, f"the id {scenario.id!r} differs from the file's name")])
     return scenario

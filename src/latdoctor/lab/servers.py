@@ -1,70 +1,76 @@
-"""A reference server in a process of its own, for the time of a scenario, and its admin interface."""
+"""The processes of a scenario: the reference server, several behind a router, the dependency, and fault proxies."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import secrets
-import signal
-import subprocess
-import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from latdoctor.errors import OperationError
-from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.admin import Admin
+from latdoctor.lab.child import Child
+from latdoctor.lab.dependency_service import StoreSettings
+from latdoctor.lab.server.config import ServerConfig, patched
+from latdoctor.lab.server.guard import VARIABLE
 from latdoctor.lab.server.replicas import free_ports
-from latdoctor.text import clean
-
-READY_WITHIN = 120.0  # seconds: a cold machine loads torch slowly
-DRAIN_WITHIN = 30.0
 
 
-class ServerProcess:
-    """`latdoctor lab serve` on a free loopback port. Leave it as a context: the process never outlives it."""
+class _Serving:
+    """`latdoctor lab serve` on a free loopback port, with a token of its own."""
 
-    def __init__(self, config: ServerConfig, *, faults: bool = True) -> None:
+    _title = "the server"
+
+    def __init__(self, config: ServerConfig, *arguments: str) -> None:
         (self.port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self._token = secrets.token_urlsafe(24)
+        self.admin = Admin(self.url, self._token)
         self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-lab-")
-        self._said = Path(self._folder.name) / "server.log"
-        settings = Path(self._folder.name) / "server.yaml"
-        settings.write_bytes(msgspec.json.encode(config))  # JSON is YAML
-        command = [
-            sys.executable,
-            "-m",
-            "latdoctor",
-            "lab",
-            "serve",
-            "--port",
-            str(self.port),
-            "--config",
-            str(settings),
-        ]
-        environment = {**os.environ, "LATDOCTOR_ADMIN_TOKEN": self._token, "OMP_NUM_THREADS": "1"}
-        with self._said.open("wb") as said:
-            self._process = subprocess.Popen(  # noqa: S603 — our own interpreter and module
-                [*command, *(["--fault-agent"] if faults else [])],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                env=environment,
-                start_new_session=True,
-            )
+        self._arguments = arguments
+        self._started_with = config
+        self._child = self._started(config)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._child.exit_code
+
+    def wait_ready(self) -> None:
+        """Raises OperationError where the server ends or is not ready in time."""
+        self._child.wait_answers(f"{self.url}/readyz")
+
+    def stop(self) -> None:
+        """Drains and ends; a server that does not end is killed."""
+        self._child.stop()
+
+    def kill(self) -> None:
+        self._child.kill()
+
+    def _started(self, config: ServerConfig) -> Child:
+        settings = Path(self._folder.name) / "server.yaml"
+        settings.write_bytes(msgspec.json.encode(config))  # JSON is YAML
+        arguments = ["lab", "serve", "--port", str(self.port), "--config", str(settings), *self._arguments]
+        return Child(self._title, "latdoctor", arguments, {VARIABLE: self._token, "OMP_NUM_THREADS": "1"})
+
+    def _close(self) -> None:
+        self._child.__exit__(None, None, None)
+        self._folder.cleanup()
+
+
+class ServerProcess(_Serving):
+    """One server. Leave it as a context: the process never outlives it."""
+
+    def __init__(self, config: ServerConfig, *, faults: bool = True) -> None:
+        super().__init__(config, *(["--fault-agent"] if faults else []))
 
     def __enter__(self) -> ServerProcess:
         return self
@@ -72,76 +78,97 @@ class ServerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
-        self._folder.cleanup()
+        self._close()
 
-    def wait_ready(self) -> None:
-        """Raises OperationError where the server ends or is not ready in time."""
-        deadline = time.monotonic() + READY_WITHIN
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise OperationError(f"the server ended before it was ready: {self._last_words()}")
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/readyz", timeout=1) as answer:  # noqa: S310
-                if answer.status == 200:
-                    return
-            time.sleep(0.05)
-        raise OperationError(f"the server was not ready within {READY_WITHIN:g} s: {self._last_words()}")
+    def restart(self, knobs: Mapping[str, Any]) -> None:
+        """Ends the process and starts another on the same port, with `knobs` put in; returns when it is ready.
 
-    def stop(self) -> None:
-        """Drains and ends; a server that does not end is killed."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(DRAIN_WITHIN)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
-    def kill(self) -> None:
-        self._process.kill()
+        Raises OperationError where it does not come up, UsageError for bad knobs.
+        """
+        config = patched(self._started_with, knobs, strict=False)
+        self._child.__exit__(None, None, None)
+        self._child = self._started(config)
+        self.wait_ready()
 
     def config(self) -> tuple[ServerConfig, str]:
         """The present configuration and its ETag. Raises OperationError."""
-        status, headers, body = self._ask("GET", "/admin/config")
-        if status != 200:
-            raise OperationError(f"the admin interface answered {status}: {clean(body.decode(errors='replace'), 300)}")
-        return msgspec.json.decode(body, type=ServerConfig), headers.get("etag", "")
+        return self.admin.config()
 
     def configure(self, patch: Mapping[str, Any]) -> None:
         """Turns live knobs, against the version that was read. Raises OperationError."""
-        _, etag = self.config()
-        self._expect("PATCH", "/admin/config", patch, {"If-Match": etag})
+        self.admin.configure(patch)
 
     def disturb(self, name: str, strength: float, lifetime: float) -> None:
         """Asks the fault agent inside the server for a disturbance. Raises OperationError."""
-        self._expect("PUT", f"/faults/{name}", {"strength": strength, "lifetime": lifetime})
+        self.admin.put(f"/faults/{name}", {"strength": strength, "lifetime": lifetime})
 
     def calm(self, name: str) -> None:
         """Ends a disturbance. Raises OperationError."""
-        self._expect("DELETE", f"/faults/{name}", None)
+        self.admin.delete(f"/faults/{name}")
 
-    def _expect(self, method: str, path: str, body: object, headers: Mapping[str, str] | None = None) -> None:
-        status, _, said = self._ask(method, path, body, headers)
-        if status >= 300:
-            raise OperationError(f"{method} {path} was answered {status}: {clean(said.decode(errors='replace'), 300)}")
 
-    def _ask(
-        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        request = urllib.request.Request(  # noqa: S310 — our own server
-            self.url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **(headers or {})},
-            method=method,
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-                return answer.status, {key.lower(): value for key, value in answer.headers.items()}, answer.read()
-        except urllib.error.HTTPError as error:
-            return error.code, {key.lower(): value for key, value in error.headers.items()}, error.read()
-        except OSError as error:
-            raise OperationError(f"the server does not answer: {error}", where=self.url) from error
+class Standing(Struct, frozen=True):
+    """What the router's admin interface says of a replica."""
 
-    def _last_words(self) -> str:
-        lines = self._said.read_text(errors="replace").strip().splitlines()
-        return clean(lines[-1], 300) if lines else "it said nothing"
+    name: str
+    url: str
+    state: str
+    pid: int
+
+
+class RouterProcess(_Serving):
+    """A router and its replicas. Leave it as a context: none of the processes outlives it."""
+
+    _title = "the router"
+
+    def __init__(self, config: ServerConfig, replicas: int) -> None:
+        super().__init__(config, "--replicas", str(replicas), "--fault-agent")
+
+    def __enter__(self) -> RouterProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def replicas(self) -> tuple[Standing, ...]:
+        """Raises OperationError."""
+        _, body = self.admin.ask("GET", "/admin/replicas")
+        return msgspec.json.decode(body, type=tuple[Standing, ...])
+
+    def replica_admin(self, url: str) -> Admin:
+        return Admin(url, self._token)
+
+
+class ProxyProcess:
+    """`latdoctor lab proxy` in front of `host:port`."""
+
+    def __init__(self, to: str) -> None:
+        port, control = free_ports(2)
+        token = secrets.token_urlsafe(24)
+        self.url = f"http://127.0.0.1:{port}"
+        self.admin = Admin(f"http://127.0.0.1:{control}", token)
+        arguments = ["lab", "proxy", "--to", to, "--port", str(port), "--control-port", str(control)]
+        self.child = Child("the fault proxy", "latdoctor", arguments, {VARIABLE: token})
+
+    def wait_ready(self) -> None:
+        """Raises OperationError."""
+        self.child.wait_answers(f"{self.admin.url}/toxics", self.admin.headers)
+
+
+class DependencyProcess:
+    """The service that the server asks for each request."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        (self.port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        arguments = [
+            *("--port", str(self.port), "--ttl", str(settings.ttl)),
+            *("--max-keys", str(settings.max_keys), "--miss-seconds", str(settings.miss_seconds)),
+        ]
+        self.child = Child("the dependency", "latdoctor.lab.dependency_service", arguments)
+
+    def wait_ready(self) -> None:
+        """Raises OperationError."""
+        self.child.wait_answers(f"{self.url}/healthz")

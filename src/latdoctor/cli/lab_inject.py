@@ -1,0 +1,182 @@
+"""`latdoctor lab inject`: puts a fault into a running reference server, and takes it out again."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from latdoctor.lab.faults.injecting import Site
+    from latdoctor.lab.faults.injection import Fault
+    from latdoctor.lab.scenario import Scenario
+    from latdoctor.lab.steadiness import State
+
+WATCHED = 2.0  # seconds of each look at the server's state
+RETURNS_WITHIN = 30.0
+
+
+def inject(
+    fault: Annotated[
+        str, typer.Argument(metavar="FAULT", help="A shipped scenario that puts something in, or a file.")
+    ] = "",
+    server: Annotated[
+        list[str] | None, typer.Option("--server", metavar="URL", help="A server started with --fault-agent.")
+    ] = None,
+    pid: Annotated[list[int] | None, typer.Option("--pid", metavar="N", help="The server's process.")] = None,
+    router: Annotated[str, typer.Option("--router", metavar="URL", help="The router's address.")] = "",
+    proxy: Annotated[str, typer.Option("--proxy", metavar="URL", help="A fault proxy's control address.")] = "",
+    lifetime: Annotated[str, typer.Option("--for", metavar="TIME", help="How long; it removes itself then.")] = "30s",
+    strength: Annotated[
+        float, typer.Option("--strength", metavar="N", help="Of a disturbance, instead of the scenario's.")
+    ] = 0.0,
+    admin_token_file: Annotated[
+        Path | None,
+        typer.Option("--admin-token-file", metavar="FILE", help="The admin token; else LATDOCTOR_ADMIN_TOKEN."),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Say what can be injected, and end.")] = False,
+) -> None:
+    """Put a real fault into a running server, for a time.
+
+    The state of the server is told before it, with it, and after it is gone again. Ctrl-C takes it out at once, and it
+    removes itself after its time even where this command is killed.
+
+    Exit codes: 0 in and out again · 1 it could not be had, or the server did not come back · 2 usage.
+    """
+    from latdoctor.cli.screen import notice_console, result_console
+    from latdoctor.errors import OperationError, UsageError
+    from latdoctor.lab.faults.injecting import inject as put_in
+    from latdoctor.lab.scenario import find
+    from latdoctor.lab.steadiness import is_back, state_of
+    from latdoctor.units import parse_duration
+
+    if listing:
+        _list()
+        return
+    if not fault:
+        raise UsageError("which fault?", next_step="latdoctor lab inject --list")
+    seconds = parse_duration(lifetime)
+    chosen = _with(find(fault), seconds, strength)
+    addresses = tuple(server or ())
+    site = _site(addresses, tuple(pid or ()), router, proxy, admin_token_file)
+    screen, notices = result_console(), notice_console()
+
+    def look() -> State | None:
+        return state_of(addresses, WATCHED) if addresses else None
+
+    before = look()
+    _say(screen.print, "before", before)
+    with ExitStack() as undo:
+        for one in chosen.incident.faults:
+            put_in(one, site, undo)
+        notices.print(f"{chosen.id} is in, for {seconds:g} s at most; Ctrl-C takes it out")
+        if _waited(max(0.0, seconds - WATCHED)):
+            _say(screen.print, "with it", look())
+    if before is None:
+        return
+    deadline = time.monotonic() + RETURNS_WITHIN
+    after = look()
+    while after is not None and not is_back(before, after) and time.monotonic() < deadline:
+        after = look()
+    _say(screen.print, "after", after)
+    if after is None or not is_back(before, after):
+        raise OperationError(
+            f"the server did not come back within {RETURNS_WITHIN:g} s of the fault's end",
+            next_step=f"latdoctor diagnose --server {addresses[0]}/metrics",
+        )
+
+
+def _list() -> None:
+    from rich.table import Table
+
+    from latdoctor.cli.screen import result_console
+    from latdoctor.lab.scenario import find, names
+
+    table = Table("fault", "acts by", "what it is", box=None)
+    for name in names():
+        scenario = find(name)
+        kinds = sorted({type(one).__name__.lower() for one in scenario.incident.faults})
+        table.add_row(name, ", ".join(kinds) or "its load: lab run", scenario.title)
+    result_console().print(table)
+
+
+def _with(scenario: Scenario, seconds: float, strength: float) -> Scenario:
+    """`scenario` with its faults lasting `seconds`. Raises UsageError for one that puts nothing in."""
+    import msgspec
+
+    from latdoctor.errors import UsageError
+
+    if not scenario.incident.faults:
+        raise UsageError(
+            f"{scenario.id} puts nothing into the server: it is a matter of load or of its start",
+            next_step=f"latdoctor lab run {scenario.id}",
+        )
+    faults = tuple(_lasting(fault, seconds, strength) for fault in scenario.incident.faults)
+    incident = msgspec.structs.replace(scenario.incident, faults=faults)
+    phases = tuple(incident if phase.name == incident.name else phase for phase in scenario.phases)
+    return msgspec.structs.replace(scenario, phases=phases)
+
+
+def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:
+    from msgspec.structs import replace
+
+    from latdoctor.lab.faults.injection import Agent, Kill, Network, Restart
+
+    match fault:
+        case Network(_, toxic):
+            return replace(fault, toxic=replace(toxic, lifetime=seconds))
+        case Agent():
+            return replace(fault, lifetime=seconds, strength=strength or fault.strength)
+        case Kill() | Restart():
+            return fault
+        case _:
+            return replace(fault, lifetime=seconds)
+
+
+def _site(servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None) -> Site:
+    from latdoctor.lab.admin import Admin
+    from latdoctor.lab.faults.injecting import Site
+    from latdoctor.lab.load.address import check_address
+    from latdoctor.lab.server.guard import admin_token
+
+    token = admin_token(token_file)
+    for address in filter(None, (*servers, router, proxy)):
+        check_address(address, remote=False)
+
+    def admin(address: str) -> Admin | None:
+        return Admin(address.rstrip("/").removesuffix("/metrics"), token) if address else None
+
+    reached = tuple(one for one in map(admin, servers) if one is not None)
+    return Site(
+        servers=reached,
+        pids=pids,
+        router=admin(router),
+        clients_proxy=admin(proxy),
+        dependency_proxy=admin(proxy),
+    )
+
+
+def _waited(seconds: float) -> bool:
+    """False where Ctrl-C or SIGTERM came before."""
+    received: list[int] = []
+    before = {
+        one: signal.signal(one, lambda number, _: received.append(number)) for one in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        deadline = time.monotonic() + seconds
+        while not received and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(0.1, left))
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    return not received
+
+
+def _say(write: Callable[[str], None], when: str, state: State | None) -> None:
+    if state is not None:
+        write(f"{when:8} {state.told}")

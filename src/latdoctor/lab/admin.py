@@ -1,0 +1,85 @@
+"""The admin interfaces of the laboratory's servers, from outside: configuration, faults, toxics."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from latdoctor.errors import OperationError
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.text import clean
+
+TIMEOUT = 10.0  # seconds
+CONFLICT = 409
+CHANGED = 412
+ATTEMPTS = 3  # somebody else may turn a knob between reading and writing
+
+
+class Admin:
+    """One server's admin interface at `url`, with its token."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self._token = token
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"}
+
+    def config(self) -> tuple[ServerConfig, str]:
+        """The present configuration and its ETag. Raises OperationError."""
+        headers, body = self.ask("GET", "/admin/config")
+        return msgspec.json.decode(body, type=ServerConfig), headers.get("etag", "")
+
+    def configure(self, patch: Mapping[str, Any]) -> None:
+        """Turns live knobs, against the version that was read. Raises OperationError."""
+        for attempt in range(ATTEMPTS):
+            _, etag = self.config()
+            try:
+                self.ask("PATCH", "/admin/config", patch, {"If-Match": etag})
+            except RefusedError as refused:
+                if refused.status != CHANGED or attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    def put(self, path: str, body: object) -> None:
+        """Raises OperationError."""
+        self.ask("PUT", path, body)
+
+    def delete(self, path: str) -> None:
+        """Raises OperationError."""
+        self.ask("DELETE", path)
+
+    def ask(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Headers (in lower case) and body of the answer. Raises OperationError, RefusedError for no 2xx."""
+        request = urllib.request.Request(  # noqa: S310 — an address that the user gave, or our own process
+            self.url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={**self.headers, "Content-Type": "application/json", **(headers or {})},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+                return {key.lower(): value for key, value in answer.headers.items()}, answer.read()
+        except urllib.error.HTTPError as error:
+            raise RefusedError(
+                error.code, error.read().decode(errors="replace"), f"{method} {self.url}{path}"
+            ) from error
+        except OSError as error:
+            raise OperationError(f"the admin interface does not answer: {error}", where=self.url) from error
+
+
+class RefusedError(OperationError):
+    """The admin interface said no, with this status."""
+
+    def __init__(self, status: int, said: str, where: str) -> None:
+        super().__init__(f"the admin interface answered {status}: {clean(said, 300)}", where=where)
+        self.status = status

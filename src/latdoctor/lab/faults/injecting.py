@@ -1,0 +1,113 @@
+"""Puts faults in and takes them out again, wherever they act."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import msgspec
+
+from latdoctor.errors import UsageError
+from latdoctor.lab.admin import Admin, RefusedError
+from latdoctor.lab.faults.injection import (
+    Agent,
+    Configure,
+    Fault,
+    Kill,
+    Knobs,
+    Limit,
+    Neighbour,
+    Network,
+    Restart,
+    Weights,
+)
+from latdoctor.lab.faults.neighbours import neighbours
+from latdoctor.lab.faults.toxics import Toxic
+from latdoctor.lab.knobs import typed
+
+GONE = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What can be reached: the servers (one, or the replicas), and what else there is."""
+
+    servers: tuple[Admin, ...] = ()
+    pids: tuple[int, ...] = ()
+    router: Admin | None = None
+    clients_proxy: Admin | None = None
+    dependency_proxy: Admin | None = None
+    restart: Callable[[Knobs], None] | None = None
+
+
+def inject(fault: Fault, site: Site, undo: ExitStack) -> None:
+    """Puts `fault` in; what takes it out is left with `undo`.
+
+    Raises UsageError where the site lacks what the fault needs, OperationError where it is refused or cannot be had.
+    """
+    match fault:
+        case Configure(knobs, lifetime):
+            slot = f"knobs-{secrets.token_hex(4)}"
+            _at_each_server(site, slot, {"knobs": typed(knobs), "lifetime": lifetime}, undo)
+        case Agent(name, strength, lifetime):
+            _at_each_server(site, name, {"strength": strength, "lifetime": lifetime}, undo)
+        case Neighbour():
+            undo.enter_context(neighbours(fault))
+        case Limit():
+            _limit(fault, site, undo)
+        case Network(between, toxic):
+            _spoil(_needed(site.clients_proxy if between == "clients" else site.dependency_proxy, "proxy"), toxic, undo)
+        case Weights() | Kill():
+            _at_the_router(fault, _needed(site.router, "router"), undo)
+        case Restart(knobs):
+            if site.restart is None:
+                raise UsageError("only a server that the laboratory started itself can be restarted")
+            site.restart(knobs)
+
+
+def _limit(fault: Limit, site: Site, undo: ExitStack) -> None:
+    from latdoctor.lab.faults.cgroups import cpu_quota, memory_squeeze
+
+    if not site.pids:
+        raise UsageError("this fault acts on a process", next_step="--pid N of the server")
+    limited = {"cpu": cpu_quota, "memory": memory_squeeze}[fault.of]
+    for pid in site.pids:
+        undo.enter_context(limited(pid, fault.share, fault.lifetime))
+
+
+def _at_the_router(fault: Weights | Kill, router: Admin, undo: ExitStack) -> None:
+    match fault:
+        case Weights(weights, lifetime):
+            router.put("/faults/weights", {"weights": weights, "lifetime": lifetime})
+            undo.callback(router.delete, "/faults/weights")
+        case Kill(replica):
+            router.put("/faults/kill", {"replica": replica})
+
+
+def _at_each_server(site: Site, name: str, asked: object, undo: ExitStack) -> None:
+    if not site.servers:
+        raise UsageError("this fault acts inside a server", next_step="--server URL of one started with --fault-agent")
+    for server in site.servers:
+        server.put(f"/faults/{name}", asked)
+        undo.callback(server.delete, f"/faults/{name}")
+
+
+def _spoil(proxy: Admin, toxic: Toxic, undo: ExitStack) -> None:
+    proxy.ask("POST", "/toxics", msgspec.to_builtins(toxic))
+
+    def remove() -> None:
+        try:
+            proxy.delete(f"/toxics/{toxic.name}")
+        except RefusedError as refused:
+            if refused.status != GONE:  # its lifetime has ended before
+                raise
+
+    undo.callback(remove)
+
+
+def _needed(found: Admin | None, what: str) -> Admin:
+    if found is None:
+        raise UsageError(f"this fault needs a {what}", next_step=f"--{what} URL of its admin interface")
+    return found

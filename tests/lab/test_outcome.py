@@ -1,0 +1,90 @@
+"""Which causes a run confirms, what spoils it, and whether it came back: the sums, without a server."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from latdoctor.lab.outcome import Confirmed, PhaseReport, PlayReport, Taken, confirmed, recovered, truth_file, unsteady
+from latdoctor.lab.steadiness import State, is_back
+
+
+def _phase(name: str, p99: float | None, requests: int = 100, answered: int = 100, good: int = 100) -> PhaseReport:
+    nothing = dict.fromkeys(
+        [
+            *("p50", "p95", "calls_per_answer", "padding_waste", "batch_size_mean"),
+            *("allocations_per_call", "page_faults_per_call", "queue_depth"),
+        ]
+    )
+    counts = {"requests": requests, "answered": answered, "good": good, "refused": 0, "failed": 0, "timed_out": 0}
+    return msgspec.convert(
+        {"name": name, "p99": p99, "goodput": 1.0, "forward_calls": 1.0, **counts, **nothing}, PhaseReport
+    )
+
+
+def _report(*truth: Confirmed, p99: float | None = 1.0) -> PlayReport:
+    return PlayReport(
+        scenario="x",
+        seed=1,
+        rate=10.0,
+        started=0.0,
+        slo=0.5,
+        incident="incident",
+        phases=(_phase("before", 0.1), _phase("incident", p99)),
+        spoiled=(),
+        recovered=None,
+        truth=truth,
+    )
+
+
+@pytest.mark.parametrize(
+    ("without", "moves"),
+    [(0.1, True), (0.7, True), (0.71, False), (1.2, False), (None, None)],
+)
+def test_a_cause_is_true_where_taking_it_away_alone_moves_the_tail(without: float | None, moves: bool | None) -> None:
+    report = confirmed(_report(Confirmed("a"), Confirmed("b")), [Taken("a", without)])
+    assert [(one.cause, one.moves) for one in report.truth] == [("a", moves), ("b", None)]
+    assert truth_file(report)["truth"] == (["a"] if moves else [])
+    assert truth_file(report)["injected"] == [msgspec.to_builtins(one) for one in report.truth]
+
+
+def test_an_incident_without_any_time_confirms_nothing() -> None:
+    (one,) = confirmed(_report(Confirmed("a"), p99=None), [Taken("a", 0.1)]).truth
+    assert one.moves is None
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (_phase("before", 0.1), None),
+        (_phase("before", 0.1, requests=0, answered=0, good=0), None),
+        (_phase("before", 0.1, answered=98), "only 98 of 100 requests were answered"),
+        (_phase("before", 0.1, good=94), "only 94 of 100 requests were answered within the SLO"),
+    ],
+)
+def test_a_run_without_a_steady_beginning_is_spoiled(before: PhaseReport, reason: str | None) -> None:
+    assert list(unsteady((before, _phase("incident", 2.0)))) == ([f"before: {reason}"] if reason else [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "back"),
+    [(0.1, 0.4, True), (0.1, 0.6, False), (0.4, 0.8, True), (None, 0.1, None), (0.1, None, None)],
+)
+def test_a_tail_is_back_within_the_slo_or_twice_what_it_was(
+    before: float | None, after: float | None, back: bool | None
+) -> None:
+    assert recovered(_phase("before", before), _phase("after", after), slo=0.5) is back
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "back"),
+    [
+        (State(50.0, 0.03, 2.0), State(50.0, 0.049, 2.0), True),
+        (State(50.0, 0.03, 2.0), State(50.0, 0.07, 2.0), False),
+        (State(50.0, 0.3, 2.0), State(50.0, 0.6, 2.0), True),
+        (State(50.0, 0.03, 2.0), State(50.0, 0.03, 11.0), False),
+        (State(50.0, 0.03, 2.0), State(0.0, None, 0.0), True),
+    ],
+)
+def test_a_server_is_back_when_neither_time_nor_queue_says_otherwise(before: State, after: State, back: bool) -> None:
+    assert is_back(before, after) is back
