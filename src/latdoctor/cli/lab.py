@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli import lab_load, lab_run
+from latdoctor.cli import lab_load, lab_proxy, lab_run
 
 if TYPE_CHECKING:
+    from latdoctor.lab.server import routing
     from latdoctor.lab.server.lifecycle import Agent
 
 app = typer.Typer(help="A server whose incidents are real, to try latdoctor on.", no_args_is_help=True)
 
 app.command("load")(lab_load.load)
 app.command("run")(lab_run.run)
+app.command("proxy")(lab_proxy.proxy)
 
 # What the extra brings; each is looked for before anything is started.
 _NEEDED = ("aiohttp", "httptools", "starlette", "torch", "uvicorn", "uvloop")
@@ -41,6 +43,9 @@ def serve(
         Path | None, typer.Option("--access-log", metavar="FILE", help="Append a JSON line for each request.")
     ] = None,
     replica: Annotated[str, typer.Option("--replica", metavar="NAME", help="The name in its metrics.")] = "0",
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", min=1, max=32, metavar="N", help="So many of them, behind a router.")
+    ] = None,
     fault_agent: Annotated[
         bool, typer.Option("--fault-agent", help="Let faults be injected through the admin interface.")
     ] = False,
@@ -51,16 +56,22 @@ def serve(
     shows GET /metrics, /healthz and /readyz. The admin interface (/admin, /debug) answers this machine only, and needs
     a token.
 
+    With --replicas the router listens on the port and each replica on a free one; their addresses follow the router's
+    on standard output, a line each. --set router.KNOB=VALUE turns the router's own knobs, and the access log of
+    replica 0 is FILE.0.
+
     Exit codes: 0 stopped in order · 1 the port cannot be had · 2 usage or an invalid configuration.
     """
     need_extra()
+    from latdoctor.lab.server import replicated
     from latdoctor.lab.server.configured import configured
     from latdoctor.lab.server.guard import admin_token
     from latdoctor.lab.server.lifecycle import ServeOptions
     from latdoctor.lab.server.lifecycle import serve as run
 
+    router, settings = replicated.router_config(set_ or ()) if replicas else (None, set_ or ())
     options = ServeOptions(
-        config=configured(config, set_ or ()),
+        config=configured(config, settings),
         host=host,
         port=port,
         allow_remote=allow_remote,
@@ -69,7 +80,10 @@ def serve(
         replica=replica,
         agent=_agent() if fault_agent else None,
     )
-    run(options)
+    if replicas and router:
+        replicated.serve(options, replicas, router, _router_agent() if fault_agent else None)
+    else:
+        run(options)
 
 
 def need_extra() -> None:
@@ -86,5 +100,11 @@ def need_extra() -> None:
 def _agent() -> Agent:
     """What injects faults; nothing of it is loaded without being asked for."""
     from latdoctor.lab.faults.agent import attach
+
+    return attach
+
+
+def _router_agent() -> routing.Agent:
+    from latdoctor.lab.faults.router_agent import attach
 
     return attach

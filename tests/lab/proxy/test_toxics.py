@@ -72,7 +72,7 @@ chunks = st.lists(st.tuples(st.floats(0, 2), st.binary(min_size=1, max_size=300)
 )
 effects = st.lists(
     st.one_of(
-        st.builds(Latency, st.floats(0, 2), st.floats(0, 2)),
+        st.builds(Latency, st.floats(0, 2), st.floats(0, 2), st.sampled_from(["uniform", "normal"])),
         st.builds(Bandwidth, st.floats(50, 1e6)),
         st.builds(SlowClose, st.floats(0, 3)),
         st.just(Blackhole()),
@@ -238,3 +238,27 @@ def test_the_number_of_toxics_is_bounded() -> None:
         toxics.add(Toxic(f"t{number}", Latency(0), 60))
     with pytest.raises(UsageError, match="already"):
         toxics.add(Toxic("one-more", Latency(0), 60))
+
+
+def delays(effect: Latency) -> list[float]:
+    """How late chunks that come far apart are."""
+    time = Time()
+    toxics = Toxics(time)
+    toxics.add(Toxic("jitter", effect, 3600))
+    arrivals = [(number * 10.0, b"x") for number in range(300)]
+    out, end = play(toxics, time, arrivals)
+    assert end == "end"
+    return [passed - arrived for (passed, _), (arrived, _) in zip(out, arrivals, strict=True)]
+
+
+def test_normal_jitter_is_as_wide_as_it_is_told_and_has_tails() -> None:
+    found = delays(Latency(1.0, 0.2, "normal"))
+    assert sum(found) / 300 == pytest.approx(1.0, abs=0.05)  # four standard errors
+    assert math.sqrt(sum((one - 1.0) ** 2 for one in found) / 300) == pytest.approx(0.2, rel=0.2)
+    assert max(found) > 1.4  # past what a uniform jitter of that width ever has
+
+
+def test_uniform_jitter_keeps_to_its_bounds() -> None:
+    found = delays(Latency(1.0, 0.2))
+    assert 0.8 <= min(found) < 0.85
+    assert 1.15 < max(found) <= 1.2 + 1e-9

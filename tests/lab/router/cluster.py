@@ -17,6 +17,7 @@ from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.fleet import Fleet, RouterConfig
 from latdoctor.lab.server.replicas import Command, Patience, Supervisor, free_ports
 from latdoctor.lab.server.router import Router
+from latdoctor.lab.server.routing import Agent
 
 DEADLINE = 30.0  # for a test that hangs; nothing is measured by it
 STUB = str(Path(__file__).with_name("stub_replica.py"))
@@ -29,6 +30,7 @@ class Cluster:
     fleet: Fleet
     supervisor: Supervisor
     session: aiohttp.ClientSession  # to the router
+    router: Router
 
     async def echo(self, body: str = "", **options: Any) -> dict[str, Any]:
         async with self.session.post("/v1/echo", data=body, **options) as answer:
@@ -70,19 +72,25 @@ def commands(*names: str, mode: str = "", log: str = "") -> tuple[Command, ...]:
 
 @asynccontextmanager
 async def cluster(
-    *names: str, config: RouterConfig | None = None, patience: Patience = QUICK, token: str = TOKEN
+    *names: str,
+    config: RouterConfig | None = None,
+    patience: Patience = QUICK,
+    token: str = TOKEN,
+    agent: Agent | None = None,
 ) -> AsyncIterator[Cluster]:
     """Stub replicas of those names, all ready, behind a router."""
     started = commands(*names)
     fleet = Fleet({one.name: one.url for one in started}, config or RouterConfig(slow_start_ms=0))
     supervisor = Supervisor(fleet, started, patience)
     async with Router(fleet) as router:
-        listening = Listening(router.app(*router_admin.routes(fleet, supervisor, token)), drain_seconds=1)
+        also = agent(fleet, supervisor, token) if agent else ()
+        app = router.app(*router_admin.routes(fleet, supervisor, token), *also)
+        listening = Listening(app, drain_seconds=1)
         await listening.start()
         await supervisor.start()
         try:
             async with aiohttp.ClientSession(listening.url) as session:
-                found = Cluster(fleet, supervisor, session)
+                found = Cluster(fleet, supervisor, session, router)
                 await found.ready(*names)
                 yield found
         finally:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.balance import LEAST_SHARE, POLICIES, Candidate, build, eased
+from latdoctor.lab.server.balance import LEAST_SHARE, POLICIES, Candidate, build, eased, home
 
 
 def candidates(*weights: float, ready_for: float = 1e9) -> list[Candidate]:
@@ -99,3 +99,27 @@ def test_who_comes_back_is_not_flooded_with_what_it_missed() -> None:
     for _ in range(101):
         balancer.choose(both[:1])
     assert Counter(balancer.choose(both) for _ in range(10)) == {"r0": 5, "r1": 5}
+
+
+@given(weights=st.lists(st.integers(0, 9), max_size=6), session=st.text(max_size=20))
+def test_a_session_has_one_home_whatever_the_order_and_the_load(weights: list[int], session: str) -> None:
+    among = candidates(*weights)
+    found = home(session, among)
+    busy = [Candidate(one.name, one.weight, 50, 0.0) for one in reversed(among)]
+    assert home(session, busy) == found
+    assert (found is None) == (not any(weights))
+    assert found is None or weights[int(found[1:])] > 0
+
+
+@given(weights=st.lists(st.integers(1, 9), min_size=2, max_size=6), session=st.text(max_size=20))
+def test_where_one_goes_only_its_own_sessions_move(weights: list[int], session: str) -> None:
+    among = candidates(*weights)
+    found = home(session, among)
+    for gone in among:
+        after = home(session, [one for one in among if one is not gone])
+        assert (after == found) == (gone.name != found)
+
+
+def test_sessions_spread_by_weight() -> None:
+    homes = Counter(home(f"s-{number}", candidates(3, 1)) for number in range(4000))
+    assert homes["r0"] / 4000 == pytest.approx(0.75, abs=0.03)  # over four standard deviations

@@ -116,3 +116,21 @@ def test_names_are_known_or_refused() -> None:
         Fleet(URLS).known("c")
     with pytest.raises(UsageError, match="at least one"):
         Fleet({})
+
+
+def test_a_session_stays_where_it_is_while_that_one_is_ready() -> None:
+    fleet = Fleet(URLS, RouterConfig(slow_start_ms=0, sticky=True))
+    fleet.ready("a")
+    fleet.ready("b")
+    homes = {session: fleet.choose(session=session) for session in map(str, range(20))}
+    assert {one.name for one in homes.values() if one} == {"a", "b"}
+    fleet.unready("a")
+    assert all(fleet.choose(session=session) is fleet.known("b") for session in homes)
+    fleet.ready("a")
+    assert {session: fleet.choose(session=session) for session in homes} == homes
+    elsewhere = fleet.choose(frozenset({"a"}), next(name for name, one in homes.items() if one is fleet.known("a")))
+    assert elsewhere is fleet.known("b")
+    # Without the knob, or without a session, the policy chooses.
+    assert [fleet.choose() for _ in range(2)] == [fleet.known("a"), fleet.known("b")]
+    fleet.configure(RouterConfig(slow_start_ms=0, policy="round-robin"))
+    assert [fleet.choose(session="x") for _ in range(2)] == [fleet.known("a"), fleet.known("b")]

@@ -117,9 +117,10 @@ def test_serving_announces_when_all_are_ready_and_ends_in_order() -> None:
     async def test() -> None:
         started, end = commands("a", "b"), asyncio.Event()
         announced: asyncio.Queue[str] = asyncio.Queue()
-        options = RouterOptions(started, patience=QUICK, token=TOKEN)
+        options = RouterOptions(started, patience=QUICK, token=TOKEN, grace_seconds=0)
         serving = asyncio.create_task(serve(options, announce=announced.put_nowait, end=end, signals=()))
         url = await announced.get()
+        assert [await announced.get() for _ in started] == [one.url for one in started]
         async with aiohttp.ClientSession(url) as session:
             async with session.get("/readyz") as answer:
                 assert (await answer.json())["ready"] == 2
@@ -142,5 +143,14 @@ def test_serving_that_never_gets_ready_says_so_and_leaves_nothing_behind() -> No
         options = RouterOptions(commands("a", mode="never-ready"), patience=patience)
         with pytest.raises(OperationError, match="did not get there"):
             await serve(options, announce=lambda _: pytest.fail("nothing is ready"), signals=())
+
+    run(test)
+
+
+def test_a_replica_that_never_starts_is_given_up_soon() -> None:
+    async def test() -> None:
+        command = Command("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}", log=os.devnull)
+        with pytest.raises(OperationError, match="replica a ended 3 times"):
+            await serve(RouterOptions((command,), patience=QUICK), announce=lambda _: pytest.fail("ready"), signals=())
 
     run(test)

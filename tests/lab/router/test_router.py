@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from latdoctor.lab.server.fleet import Fleet, RouterConfig
 from latdoctor.lab.server.replicas import Patience, free_ports
-from latdoctor.lab.server.router import MAX_BODY_BYTES, Router
+from latdoctor.lab.server.router import MAX_BODY_BYTES, Router, session_of
 from tests.lab.router.cluster import DEADLINE, QUICK, Cluster, cluster, eventually, run
 
 
@@ -259,5 +259,49 @@ def test_a_client_that_goes_away_takes_its_request_back() -> None:
                     async with direct.get("/gone") as answer:
                         gone = (await answer.json())["gone"]
             assert samples(await found.metrics())["ref_router_unrouted_total", "client-gone"] == 1
+
+    run(test)
+
+
+def test_a_session_named_in_the_body_stays_with_its_replica() -> None:
+    async def test() -> None:
+        async with cluster("a", "b", config=RouterConfig(slow_start_ms=0, sticky=True)) as found:
+            bodies = [f'{{"text": "hello", "session": "s{number}"}}' for number in range(8)]
+            homes = [(await found.echo(body))["name"] for body in bodies]
+            assert set(homes) == {"a", "b"}
+            assert [(await found.echo(body))["name"] for body in bodies] == homes
+            # What names no session is balanced, and what makes no sense is left to the replica.
+            assert Counter([(await found.echo('{"text": "x"}'))["name"] for _ in range(4)]) == {"a": 2, "b": 2}
+            assert Counter([(await found.echo("no JSON"))["name"] for _ in range(4)]) == {"a": 2, "b": 2}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"session": "s1", "text": "x"}', "s1"),
+        (b'{"text": "x"}', None),
+        (b'{"session": null}', None),
+        (b'{"session": 3}', None),
+        (b"[" * 50_000, None),
+        (b'{"session": "\xff"}', None),
+        (b"", None),
+    ],
+    ids=lambda given: repr(given)[:24],
+)
+def test_whose_session_a_body_is_of(body: bytes, expected: str | None) -> None:
+    assert session_of(body) == expected
+
+
+def test_while_it_drains_it_says_so_and_asks_its_clients_to_leave() -> None:
+    async def test() -> None:
+        async with cluster("a") as found:
+            found.router.draining = True
+            async with found.session.post("/v1/echo", data="x") as answer:
+                assert (answer.status, answer.headers["connection"]) == (200, "close")
+            async with found.session.get("/readyz") as answer:
+                said = await answer.json()
+                assert (answer.status, said["replicas"]) == (503, {"a": "ready"})
 
     run(test)

@@ -6,6 +6,7 @@ same rules are tried in tests on a clock that jumps.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -24,10 +25,15 @@ Stream = Literal["up", "down"]  # up: from client to server
 
 
 class Latency(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="latency"):
-    """Every chunk comes `seconds` later, give or take a uniform part of `jitter_seconds`. Order is kept."""
+    """Every chunk comes `seconds` later, give or take some jitter. Order is kept, and nothing comes early.
+
+    `uniform` draws the jitter evenly from ±`jitter_seconds`; `normal` takes that as the standard deviation, as tc-netem
+    does.
+    """
 
     seconds: Seconds
     jitter_seconds: Seconds = 0.0
+    distribution: Literal["uniform", "normal"] = "uniform"
 
 
 class Bandwidth(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="bandwidth"):
@@ -73,7 +79,8 @@ class Bearing(Struct, frozen=True):
     """All that bears on one line now. Delays add up; of limits the tightest counts."""
 
     latency: float = 0.0
-    jitter: float = 0.0
+    jitter: float = 0.0  # uniform, to both sides
+    deviation: float = 0.0  # normal
     bytes_per_second: float | None = None
     reset_after: int | None = None
     blackhole: bool = False
@@ -126,7 +133,8 @@ class Toxics:
         delays = [effect for effect in hits if isinstance(effect, Latency)]
         return Bearing(
             latency=sum(effect.seconds for effect in delays),
-            jitter=sum(effect.jitter_seconds for effect in delays),
+            jitter=sum(effect.jitter_seconds for effect in delays if effect.distribution == "uniform"),
+            deviation=math.hypot(*(effect.jitter_seconds for effect in delays if effect.distribution == "normal")),
             bytes_per_second=min((e.bytes_per_second for e in hits if isinstance(e, Bandwidth)), default=None),
             reset_after=min((effect.after_bytes for effect in hits if isinstance(effect, Reset)), default=None),
             blackhole=any(isinstance(effect, Blackhole) for effect in hits),
@@ -169,7 +177,8 @@ class Cut(Struct, frozen=True):
 class _Chunk(Struct):
     data: bytes
     arrived: float
-    luck: float  # its part of the jitter, −1..1
+    luck: float  # its part of the uniform jitter, −1..1
+    normal: float  # its part of the normal one, in standard deviations
 
 
 class Line:
@@ -186,7 +195,7 @@ class Line:
         self.passed = 0
 
     def arrive(self, data: bytes, now: float) -> None:
-        self._chunks.append(_Chunk(data, now, self._draw.uniform(-1, 1)))
+        self._chunks.append(_Chunk(data, now, self._draw.uniform(-1, 1), self._draw.gauss()))
         self.held += len(data)
 
     def end(self, now: float) -> None:
@@ -209,7 +218,7 @@ class Line:
         return End() if now >= due else _wait(due, bearing)
 
     def _step_chunk(self, now: float, bearing: Bearing, chunk: _Chunk) -> Pass | Wait:
-        due = chunk.arrived + max(0.0, bearing.latency + bearing.jitter * chunk.luck)
+        due = chunk.arrived + max(0.0, bearing.latency + bearing.jitter * chunk.luck + bearing.deviation * chunk.normal)
         size = len(chunk.data)
         if bearing.reset_after is not None:
             size = min(size, bearing.reset_after - self.passed)

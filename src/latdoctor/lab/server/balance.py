@@ -7,10 +7,14 @@
 
 Each of them eases a cold replica in: for `slow_start` seconds after it became ready its weight rises in a straight
 line from a tenth of it (Envoy's rule and its least share).
+
+With sticky sessions a conversation has a home, which none of these rules moves it from while that one is ready.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, get_args
 
@@ -95,3 +99,19 @@ _BUILDERS: dict[PolicyName, Callable[[float], Balancer]] = {
 def build(policy: PolicyName, slow_start: float) -> Balancer:
     """The rule of that name; `slow_start` in seconds, 0 for none."""
     return _BUILDERS[policy](slow_start)
+
+
+def home(session: str, candidates: Sequence[Candidate]) -> str | None:
+    """The one of `candidates` that a session belongs to, each with a share of all sessions as large as its weight.
+
+    Weighted rendezvous hashing (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005): where one goes, only
+    its sessions move, and they come back with it. Nobody is eased in, else sessions would move twice.
+    """
+    scores = {one.name: -one.weight / math.log(_draw(session, one.name)) for one in candidates if one.weight > 0}
+    return max(scores, key=lambda name: scores[name], default=None)
+
+
+def _draw(session: str, name: str) -> float:
+    """A number inside 0..1, the same in every process."""
+    digest = hashlib.blake2b(f"{name}/{session}".encode(errors="replace"), digest_size=6).digest()
+    return (int.from_bytes(digest) + 0.5) / (1 << 48)

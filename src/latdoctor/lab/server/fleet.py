@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.server.balance import Candidate, PolicyName, build, eased
+from latdoctor.lab.server.balance import Candidate, PolicyName, build, eased, home
 
 State = Literal["starting", "ready", "unready", "draining", "lost"]
 Weight = Annotated[float, Meta(ge=0, le=1000)]
@@ -25,6 +25,7 @@ class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
     weights: dict[str, Weight] = {}  # by replica; 1 where none is given
     slow_start_ms: Annotated[float, Meta(ge=0, le=600_000)] = 10_000
     timeout_ms: Annotated[float, Meta(gt=0, le=600_000)] = 30_000  # of one request at one replica
+    sticky: bool = False  # whether a session goes to the same replica for as long as that one is ready
 
 
 class Replica(Struct):
@@ -84,15 +85,19 @@ class Fleet:
         self._config = config
         self._balancer = build(config.policy, config.slow_start_ms / 1000)
 
-    def choose(self, but: frozenset[str] = frozenset()) -> Replica | None:
-        """The replica to ask next, none of `but`; None where nobody can be asked."""
+    def choose(self, but: frozenset[str] = frozenset(), session: str | None = None) -> Replica | None:
+        """The replica to ask next, none of `but`; None where nobody can be asked.
+
+        A request of a session goes to the session's home, where sessions are sticky.
+        """
         now = self._now()
         candidates = [
             Candidate(one.name, self._weight(one.name), one.in_flight, now - one.ready_since)
             for one in self._replicas.values()
             if one.state == "ready" and one.name not in but
         ]
-        chosen = self._balancer.choose(candidates)
+        at_home = self._config.sticky and session is not None
+        chosen = home(session or "", candidates) if at_home else self._balancer.choose(candidates)
         return None if chosen is None else self._replicas[chosen]
 
     @contextmanager

@@ -28,7 +28,7 @@ class Command(Struct, frozen=True):
     url: str  # http://host:port, as the fleet knows it
     ready_path: str = "/readyz"  # 200: ready; anything else: not
     environment: dict[str, str] = {}  # added to the supervisor's own
-    log: str = ""  # a file that its output is added to; none: thrown away
+    log: str = ""  # a file for all that it says; none: errors go where ours go, the rest is thrown away
 
 
 class Patience(Struct, frozen=True):
@@ -78,11 +78,22 @@ class Supervisor:
 
         Raises UsageError for an unknown name, OperationError where it has no process now.
         """
+        process = self._running(name)
+        self._fleet.drain(name)
+        await self._end(process)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL for the replica's process, as when its machine is lost; a new one takes its place.
+
+        Raises UsageError for an unknown name, OperationError where it has no process now.
+        """
+        self._running(name).kill()
+
+    def _running(self, name: str) -> asyncio.subprocess.Process:
         process = self._processes.get(self._fleet.known(name).name)
         if process is None or process.returncode is not None:
             raise OperationError(f"replica {name} has no process now", next_step="it is being replaced already")
-        self._fleet.drain(name)
-        await self._end(process)
+        return process
 
     async def _keep(self, command: Command, session: aiohttp.ClientSession) -> None:
         pause = self._patience.first_pause
@@ -101,12 +112,12 @@ class Supervisor:
 
     async def _spawn(self, command: Command) -> asyncio.subprocess.Process:
         with ExitStack() as opened:
-            output = opened.enter_context(Path(command.log).open("ab")) if command.log else subprocess.DEVNULL
+            log = opened.enter_context(Path(command.log).open("ab")) if command.log else None
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), *command.argv),
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=log or subprocess.DEVNULL,
+                stderr=log,
                 env={**os.environ, **command.environment},
                 start_new_session=True,  # Ctrl-C is for the router, which then drains the replicas
             )

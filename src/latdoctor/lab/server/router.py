@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -38,6 +39,15 @@ _OF_CONNECTION = frozenset(
 )
 
 
+class _OfSession(msgspec.Struct):
+    """All that the router wants to know of a body: a few microseconds, and no client has to be changed."""
+
+    session: str | None = None
+
+
+_OF_SESSION = msgspec.json.Decoder(_OfSession)
+
+
 class Router:
     """Passes requests on to the fleet's replicas; an asynchronous context that holds the connections to them."""
 
@@ -45,6 +55,7 @@ class Router:
         self._fleet = fleet
         self._metrics = RouterMetrics(fleet)
         self._session: aiohttp.ClientSession | None = None
+        self.draining = False  # says so, and asks clients to leave
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -79,8 +90,12 @@ class Router:
     async def _readyz(self, _: Request) -> Response:
         standings = self._fleet.standings()
         ready = sum(one.state == "ready" for one in standings)
-        states = {one.name: one.state for one in standings}
-        return JSONResponse({"ready": ready, "replicas": states}, status_code=200 if ready else 503)
+        said = {
+            "ready": ready,
+            "replicas": {one.name: one.state for one in standings},
+            "addresses": {one.name: one.url for one in standings},
+        }
+        return JSONResponse(said, status_code=200 if ready and not self.draining else 503)
 
     async def _page(self, _: Request) -> Response:
         return Response(self._metrics.page(), media_type=CONTENT_TYPE)
@@ -89,7 +104,10 @@ class Router:
         arrived = time.monotonic()
         try:
             body = await _body(request)
-            return await self._unless_gone(request, body, arrived)
+            answer = await self._unless_gone(request, body, arrived)
+            if self.draining:
+                answer.headers["connection"] = "close"
+            return answer
         except Refused as refused:
             self._metrics.unrouted(refused.reason)
             return _refusal(refused)
@@ -113,7 +131,8 @@ class Router:
     async def _ask(self, request: Request, body: bytes, arrived: float) -> Response:
         """Asks one replica after the other until one has taken the request."""
         tried: frozenset[str] = frozenset()
-        while (replica := self._fleet.choose(but=tried)) is not None:
+        session = session_of(body) if self._fleet.config.sticky else None
+        while (replica := self._fleet.choose(tried, session)) is not None:
             try:
                 with self._fleet.asked(replica):
                     answer = await self._deliver(replica, request, body)
@@ -152,6 +171,14 @@ class Router:
             return _refusal(Unavailable("replica-lost", detail))
         except Refused as refused:
             return _refusal(refused)
+
+
+def session_of(body: bytes) -> str | None:
+    """The session that a body names; None where it names none or makes no sense, which the replica tells the client."""
+    try:
+        return _OF_SESSION.decode(body).session
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _target(request: Request) -> str:

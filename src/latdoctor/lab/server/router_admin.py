@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -24,6 +24,7 @@ from latdoctor.lab.server.replicas import Supervisor
 from latdoctor.text import clean
 
 Handler = Callable[[Request], Awaitable[Response]]
+Kind = TypeVar("Kind")
 MAX_PATCH_BYTES = 64 * 1024
 
 
@@ -35,7 +36,7 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
 
     async def patch(request: Request) -> Response:
         asked = _if_match(request)
-        changes = await _object(request)
+        changes = await json_of(request, dict[str, Any])
         # Nothing is awaited from here on: no other change can come between.
         if asked != etag(fleet.config):
             raise BadRequest(412, "changed", "the configuration has changed since; read it again")
@@ -60,10 +61,10 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
         return _json(fleet.standings())
 
     return [
-        Route("/admin/config", _guarded(show, token), methods=["GET"]),
-        Route("/admin/config", _guarded(patch, token), methods=["PATCH"]),
-        Route("/admin/replicas", _guarded(replicas, token), methods=["GET"]),
-        Route("/admin/replicas/{name}/replace", _guarded(replace, token), methods=["POST"]),
+        Route("/admin/config", guarded(show, token), methods=["GET"]),
+        Route("/admin/config", guarded(patch, token), methods=["PATCH"]),
+        Route("/admin/replicas", guarded(replicas, token), methods=["GET"]),
+        Route("/admin/replicas/{name}/replace", guarded(replace, token), methods=["POST"]),
     ]
 
 
@@ -85,7 +86,8 @@ def patched(config: RouterConfig, changes: dict[str, Any]) -> RouterConfig:
         raise UsageError(f"the router's configuration is not valid: {error}") from error
 
 
-def _guarded(handler: Handler, token: str) -> Handler:
+def guarded(handler: Handler, token: str) -> Handler:
+    """`handler` for callers that the guard lets in; what is refused is answered so."""
     guard = Guard(token)
 
     async def guarded(request: Request) -> Response:
@@ -105,16 +107,19 @@ def _if_match(request: Request) -> str:
     return given.strip().strip('"')
 
 
-async def _object(request: Request) -> dict[str, Any]:
+async def json_of(request: Request, kind: type[Kind]) -> Kind:
+    """The body as a value of that type. Raises BadRequest: 413 too large, 400 not JSON, 422 not of that kind."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_PATCH_BYTES:
             raise BadRequest(413, "too-large", f"a body may have {MAX_PATCH_BYTES} bytes", close=True)
     try:
-        return msgspec.json.decode(bytes(body), type=dict[str, Any])
+        return msgspec.json.decode(bytes(body), type=kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(422, "invalid", clean(str(error), 300)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(400, "malformed", "the body is not a JSON object") from error
+        raise BadRequest(400, "malformed", "the body is not JSON") from error
 
 
 def _config(config: RouterConfig) -> Response:

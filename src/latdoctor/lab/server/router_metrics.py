@@ -41,6 +41,11 @@ class RouterMetrics:
         self._lost = Counter(
             "ref_router_replica_lost", "Times its process was lost", ("replica",), registry=self.registry
         )
+        where = Gauge(
+            "ref_router_replica_info", "Where its own page is", ("replica", "address"), registry=self.registry
+        )
+        for one in fleet.standings():
+            where.labels(one.name, one.url).set(1)
         self._told_lost = dict.fromkeys((one.name for one in fleet.standings()), 0)
 
     def answered(self, replica: str, status: int, seconds: float) -> None:
