@@ -65,6 +65,12 @@ def load(
     warm_up: Annotated[str, typer.Option("--warm-up", metavar="TIME", help="Sent first, not measured.")] = "0s",
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The same seed is the same load.")] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="How the result is printed.")] = Output.TEXT,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port", min=0, max=65535, metavar="N", help="Show the client's own metrics; 0: a free port."
+        ),
+    ] = None,
     remote: Annotated[bool, typer.Option("--allow-remote", help="Allow a server on another machine.")] = False,
 ) -> None:
     """Send a load and measure what users would feel.
@@ -72,8 +78,11 @@ def load(
     The load is fixed before it begins.
 
     Open loop: a slow server slows nothing down here, and each latency counts from when its request was due. With
-    --plan, of the other options only --seed, --output and --allow-remote apply. Ctrl-C stops sending and shows what was
-    measured.
+    --plan, of the other options only --seed, --output, --metrics-port and --allow-remote apply. Ctrl-C stops sending
+    and shows what was measured.
+
+    --metrics-port shows what the client sees (its own waiting, bytes, retries) for as long as the run lasts: `latdoctor
+    diagnose --server SERVER --server http://127.0.0.1:N` then tells the network from the server.
 
     Exit codes: 0 measured · 1 no server, or the generator broke · 2 usage or an invalid plan · 4 measured, but the run
     was spoiled.
@@ -87,7 +96,7 @@ def load(
         mix = {"long_share": long_share, "audio_share": audio_share, "malformed_share": malformed_share}
         times = {"seconds": seconds, "timeout_s": timeout, "slo_s": slo, "warm_up_s": warm_up}
         wanted = _from_options({"kind": arrivals.value, "rate": rate}, mix, sessions, times, retry.value, seed or 0)
-    result = _run(wanted, server, remote=remote)
+    result = _run(wanted, server, remote=remote, metrics_port=metrics_port)
     _print(result, output)
     for reason in result.spoiled:
         notice_console().print(f"spoiled: {reason}")
@@ -138,13 +147,16 @@ def _from_options(
         raise UsageError(f"this load cannot be made: {error}") from error
 
 
-def _run(plan: LoadPlan, server: str, *, remote: bool) -> LoadResult:
+def _run(plan: LoadPlan, server: str, *, remote: bool, metrics_port: int | None) -> LoadResult:
     """The result; Ctrl-C stops the sending, and a second one leaves at once."""
     from latdoctor.cli.screen import notice_console
     from latdoctor.lab.load.process import start_load
 
     console = notice_console()
-    with start_load(plan, server, remote=remote) as process:
+    with start_load(plan, server, remote=remote, metrics_port=metrics_port) as process:
+        if metrics_port is not None:
+            process.wait_started()
+            console.print(f"the client's metrics: {process.metrics}/metrics", soft_wrap=True)
         if console.is_terminal:
             with console.status("starting") as status:
                 return _waited(process.wait, process.stop, lambda told: status.update(_line(told)))

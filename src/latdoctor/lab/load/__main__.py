@@ -7,12 +7,13 @@ import gc
 import signal
 import sys
 import time
+from contextlib import AsyncExitStack
 
 import msgspec
 import uvloop
 
 from latdoctor.lab.load.client import Http
-from latdoctor.lab.load.openloop import OpenLoop
+from latdoctor.lab.load.openloop import OpenLoop, Transport
 from latdoctor.lab.load.process import Ended, Message, Order, Started
 from latdoctor.lab.load.saturate import saturation
 from latdoctor.lab.load.schedule import schedule
@@ -29,12 +30,13 @@ async def _load(order: Order) -> None:
     # The records of a run hold no cycles; what is here already need not be looked through again while it runs.
     gc.collect()
     gc.freeze()
-    async with Http(order.address) as transport:
+    async with AsyncExitStack() as living:
+        transport, shown = await _transport(order, living)
         run = OpenLoop(plan, planned, transport, time.monotonic)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, run.stop)
         started, begin, cpu = time.time(), time.monotonic(), time.process_time()
-        _tell(Started(started))
+        _tell(Started(started, shown))
         reports = asyncio.create_task(_report(run, order.report_s))
         await run.run()
         reports.cancel()
@@ -43,6 +45,18 @@ async def _load(order: Order) -> None:
     outcomes = tuple(run.outcomes)
     ran = Ran(order.address, started, seconds, cpu, run.most_in_flight, run.stopped, outcomes)
     _tell(Ended(summarise(plan, planned, ran)))
+
+
+async def _transport(order: Order, living: AsyncExitStack) -> tuple[Transport, str]:
+    """What carries the requests, and the address of the metrics page; empty where none is shown."""
+    if order.metrics_port is None:
+        return await living.enter_async_context(Http(order.address)), ""
+    from latdoctor.lab.load.page import ClientPage, Counted, showing  # a run without a page starts without a server
+
+    page = ClientPage()
+    shown = await living.enter_async_context(showing(page, order.metrics_port))
+    http = await living.enter_async_context(Http(order.address, page.traces()))
+    return Counted(http, page), shown
 
 
 async def _report(run: OpenLoop, every: float) -> None:

@@ -22,7 +22,8 @@ class _Answer(msgspec.Struct):
 class Http:
     """A transport to one server. Enter it before the first request."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, traces: list[aiohttp.TraceConfig] | None = None) -> None:
+        self._traces = traces
         self._url = address.rstrip("/") + PATH
         self._answers = msgspec.json.Decoder(_Answer)
 
@@ -32,6 +33,7 @@ class Http:
             timeout=aiohttp.ClientTimeout(total=None),  # the run gives up by itself, and counts it
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Content-Type": "application/json"},
+            trace_configs=self._traces,
         )
         return self
 
@@ -48,7 +50,7 @@ class Http:
                 answer = await _read(response)
                 if answer is None or (response.status == 200 and not self._is_for(request_id, answer)):
                     return Reply(BAD_ANSWER)
-                return Reply(str(response.status), _seconds(response.headers.get("Retry-After")))
+                return Reply(str(response.status), _seconds(response.headers.get("Retry-After")), len(answer))
         except aiohttp.ClientConnectorError:
             return Reply(NO_CONNECTION)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):

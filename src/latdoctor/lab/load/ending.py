@@ -16,10 +16,14 @@ _TIMES_OVER = frozenset({"refused", "failed", "timed_out"})  # what a client may
 
 
 class Reply(Struct, frozen=True, gc=False):
-    """How one attempt ended: an HTTP status as text or one of the words above; Retry-After in seconds."""
+    """How one attempt ended: an HTTP status as text or one of the words above; Retry-After in seconds.
+
+    `content_bytes` is the size of the answer's body.
+    """
 
     status: str
     retry_after: float | None = None
+    content_bytes: int = 0
 
 
 class Outcome(Struct, frozen=True, gc=False):

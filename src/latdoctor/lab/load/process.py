@@ -26,7 +26,10 @@ IN_FLIGHT = 128  # deep enough that every scheduler finds all the requests it ca
 
 
 class Order(Struct, frozen=True):
-    """What to do: run the plan, or (`saturate_s` > 0) keep `in_flight` requests of a phase's mix waiting."""
+    """What to do: run the plan, or (`saturate_s` > 0) keep `in_flight` requests of a phase's mix waiting.
+
+    `metrics_port`: where a run shows its own metrics page on this machine; 0 is a free port, None shows none.
+    """
 
     plan: LoadPlan
     address: str
@@ -34,12 +37,14 @@ class Order(Struct, frozen=True):
     saturate_s: float = 0.0
     phase: str = ""
     in_flight: int = IN_FLIGHT
+    metrics_port: int | None = None
 
 
 class Started(Struct, frozen=True, tag="started"):
-    """The first request is about to be sent; `at` is Unix time."""
+    """The first request is about to be sent; `at` is Unix time, `metrics` the address of the run's metrics page."""
 
     at: float
+    metrics: str = ""
 
 
 class Ended(Struct, frozen=True, tag="ended"):
@@ -52,7 +57,12 @@ Message = Started | Progress | Ended | Saturation
 
 
 class LoadProcess:
-    """One run under way. Leave it as a context: the process never outlives it."""
+    """One run under way. Leave it as a context: the process never outlives it.
+
+    `metrics` is the address of its metrics page once it has started; empty where none was ordered.
+    """
+
+    metrics = ""
 
     def __init__(self, order: Order) -> None:
         self._messages: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
@@ -92,6 +102,7 @@ class LoadProcess:
         message = self._next()
         if not isinstance(message, Started):
             raise OperationError(f"the load generator said {type(message).__name__} before it started")
+        self.metrics = message.metrics
         return message.at
 
     def wait(self, on_progress: Callable[[Progress], None] | None = None) -> LoadResult:
@@ -119,11 +130,17 @@ class LoadProcess:
         raise OperationError(f"the load generator ended early: {clean(last, 300)}")
 
 
-def start_load(plan: LoadPlan, address: str, *, remote: bool = False, report_s: float = 1.0) -> LoadProcess:
-    """Starts `plan` against the server at `address`. Raises UsageError for a bad plan or address, OperationError."""
+def start_load(
+    plan: LoadPlan, address: str, *, remote: bool = False, report_s: float = 1.0, metrics_port: int | None = None
+) -> LoadProcess:
+    """Starts `plan` against the server at `address`. Raises UsageError for a bad plan or address, OperationError.
+
+    With a `metrics_port` (0: a free one) the run shows its own metrics page on this machine for as long as it lasts;
+    after `wait_started` its address is the process's `metrics`.
+    """
     schedule(plan)  # refused here, with its own words, rather than in the other process
     check_address(address, remote=remote)
-    return LoadProcess(Order(plan, address, report_s))
+    return LoadProcess(Order(plan, address, report_s, metrics_port=metrics_port))
 
 
 def run_load(
