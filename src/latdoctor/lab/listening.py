@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 
 from latdoctor.errors import OperationError
+from latdoctor.lab.connection import Connection, Limits, fitting
 
 BACKLOG = 2048
 LINGER_SECONDS = 0.1
@@ -43,7 +45,15 @@ class _Server(uvicorn.Server):
 class Listening:
     """Serves `app` (ASGI) on `host:port`; port 0 takes a free one. The port is held from the start."""
 
-    def __init__(self, app: Any, *, host: str = "127.0.0.1", port: int = 0, drain_seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        app: Any,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        drain_seconds: float = 30.0,
+        limits: Limits | None = None,
+    ) -> None:
         """Raises OperationError where the port cannot be had."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # TCP by name: asyncio sets TCP_NODELAY only then, and without it an answer waits 40 ms for a delayed ACK.
@@ -58,10 +68,10 @@ class Listening:
         self.host, self.port = host, int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=cast(type[asyncio.Protocol], partial(Connection, limits=fitting(limits or Limits()))),
             ws="none",
             lifespan="off",
-            log_level="warning",
+            log_level="error",  # its warnings are about what clients sent: whoever likes could fill the disk with them
             access_log=False,
             server_header=False,
             backlog=BACKLOG,

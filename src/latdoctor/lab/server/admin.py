@@ -11,14 +11,14 @@ from concurrent.futures import Executor
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.lab.server import body
 from latdoctor.lab.server.config import ServerConfig, knobs
-from latdoctor.lab.server.desk import refusal
+from latdoctor.lab.server.desk import CLIENT_GONE, refusal
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.guard import Guard
 from latdoctor.lab.server.memory.pool import MemoryStats
@@ -70,6 +70,8 @@ class Admin:
             try:
                 self._guard.check(request)
                 return await handler(request)
+            except ClientDisconnect:
+                return Response(status_code=CLIENT_GONE)
             except Refused as refused:
                 return refusal(refused)
             except LatdoctorError as error:

@@ -51,6 +51,8 @@ def serve(options: ServeOptions) -> None:
     """Serves until it is told to stop. Raises UsageError, and OperationError where the port cannot be had."""
     import uvloop
 
+    from latdoctor.lab.connection import allow_files
+
     if not options.allow_remote and not is_loopback(options.host):
         raise UsageError(
             f"{options.host} can be reached from other machines", next_step="--allow-remote, if that is what you want"
@@ -58,6 +60,7 @@ def serve(options: ServeOptions) -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes a line each time it starts and stops
     # torch starts a team of threads for each new size of its pool; one is what two shared processors bear best.
     os.environ.setdefault("OMP_NUM_THREADS", str(options.config.model.threads))
+    allow_files()
     brain = real_brain(options.config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options, brain))
