@@ -8,6 +8,7 @@ import resource
 from collections.abc import Awaitable, Callable
 
 import pytest
+import uvloop
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,29 +36,49 @@ async def echo(request: Request) -> Response:
     return Response(await request.body())
 
 
+class Held:
+    """What the answers of `/held` wait for, one after the other."""
+
+    release = asyncio.Event()
+
+
+async def held(_: Request) -> Response:
+    """Answers once it is released; one release for each."""
+    await Held.release.wait()
+    Held.release.clear()
+    return Response(b"well")
+
+
 async def early(_: Request) -> Response:
     """Answers without reading the body."""
     return Response(b"no", 503)
 
 
-def on_a_server(limits: Limits, run: Callable[[Listening], Awaitable[None]]) -> None:
+def on_a_server(
+    limits: Limits, run: Callable[[Listening], Awaitable[None]], runner: asyncio.Runner | None = None
+) -> None:
     app = Starlette(
         routes=[
             Route("/", small),
             Route("/large", large),
+            Route("/held", held),
             Route("/echo", echo, methods=["POST"]),
             Route("/early", early, methods=["POST"]),
         ]
     )
 
     async def main() -> None:
+        Held.release = asyncio.Event()
         listening = Listening(app, limits=limits, drain_seconds=1)
         await listening.start()
         async with asyncio.timeout(PATIENCE):
             await run(listening)
         await listening.stop()
 
-    asyncio.run(main())
+    if runner is None:
+        asyncio.run(main())
+    else:
+        runner.run(main())
 
 
 async def said(listening: Listening, *parts: bytes) -> bytes:
@@ -114,11 +135,11 @@ def test_an_endless_header_in_many_packets_is_cut_off() -> None:
     on_a_server(Limits(head_bytes=1000, refusal_seconds=SHORT), run)
 
 
-@pytest.mark.parametrize("sent", [b"", b"\r\n", b"GET / HT", KEPT + b"\r\n", KEPT + b"GET / HTTP/1.1\r\nx: "])
-def test_who_says_nothing_more_is_not_waited_for(sent: bytes) -> None:
+@pytest.mark.parametrize("sent", [[b""], [b"\r\n"], [b"GET / HT"], [KEPT, b"\r\n"], [KEPT, b"GET / HTTP/1.1\r\nx: "]])
+def test_who_says_nothing_more_is_not_waited_for(sent: list[bytes]) -> None:
     async def run(listening: Listening) -> None:
-        answer = await said(listening, sent)
-        assert (b"200 OK" in answer) == sent.startswith(KEPT)
+        answer = await said(listening, *sent)
+        assert (b"200 OK" in answer) == (KEPT in sent)
 
     on_a_server(Limits(head_seconds=SHORT), run)
 
@@ -159,6 +180,56 @@ def test_an_answer_that_nobody_reads_is_given_up() -> None:
         assert len(await reader.read()) < 50_000_000
 
     on_a_server(Limits(read_seconds=SHORT), run)
+
+
+def test_requests_at_once_are_answered_in_turn_up_to_the_bound() -> None:
+    async def run(listening: Listening) -> None:
+        assert (await said(listening, KEPT * 3 + GOOD)).count(b"200 OK") == 4
+        answer = await said(listening, KEPT * 100)
+        assert answer.count(b"200 OK") == 1 + 8  # the one that is answered, and those that wait
+
+    on_a_server(Limits(at_once=8), run)
+
+
+def test_nothing_is_read_while_requests_wait_for_their_turn() -> None:
+    """Each answer let one more packet of requests in: more came in than went out, without end."""
+
+    async def run(listening: Listening) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+        writer.write(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
+        connections = listening._server.server_state.connections
+        while not (connections and len(next(iter(connections)).pipeline) == 3):  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        for left in (2, 1, 0):
+            writer.write(KEPT)
+            Held.release.set()
+            while len(next(iter(connections)).pipeline) != left:  # type: ignore[union-attr]
+                await asyncio.sleep(0)
+                assert len(next(iter(connections)).pipeline) <= 3  # type: ignore[union-attr]
+        writer.transport.abort()
+
+    on_a_server(Limits(), run)
+
+
+def test_who_vanishes_with_requests_waiting_is_noticed_by_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    async def run(listening: Listening) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+        writer.write(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
+        connections = listening._server.server_state.connections
+        while not (connections and len(next(iter(connections)).pipeline) == 2):  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        (connection,) = connections
+        connection.transport.abort()  # type: ignore[union-attr]  # as where it reads nothing for too long
+        while connections:
+            await asyncio.sleep(0)
+        Held.release.set()
+        while listening._server.server_state.tasks:
+            await asyncio.sleep(0)
+        writer.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        on_a_server(Limits(), run, runner)
+    assert capsys.readouterr().err == ""
 
 
 def test_more_connections_than_the_bound_are_turned_away_until_one_ends() -> None:

@@ -1,18 +1,21 @@
 """One HTTP connection of a client that may be slow, vanished or hostile: what it can hold is bounded in size and time.
 
 uvicorn's own protocol bounds neither the size of a head nor the time that it may take, and waits for ever for a
-client that connects and says nothing, or that does not read its answer.
+client that connects and says nothing, or that does not read its answer. It goes on reading while requests that came
+in one packet wait for their turn, and where their client has gone it tells only the last of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import resource
+from collections import deque
 from typing import Any
 
 import msgspec
 from msgspec import Struct
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 _SPARE_FILES = 128  # of the process, beside its connections
 
@@ -23,7 +26,8 @@ class Limits(Struct, frozen=True):
     `head_bytes`: of the request line and the headers (nginx takes 32 KiB). `head_seconds`: from the connection, or
     the first byte of a later request, to the end of the head. `read_seconds`: for reading what the buffers do not
     take of an answer. `refusal_seconds`: for a client that still sends to read why it is turned away.
-    `connections`: at a time; more are turned away with a 503.
+    `connections`: at a time; more are turned away with a 503. `at_once`: requests of one connection that wait for the
+    answer to the one before them; after so many it is closed.
     """
 
     head_bytes: int = 32 * 1024
@@ -31,6 +35,7 @@ class Limits(Struct, frozen=True):
     read_seconds: float = 10.0
     refusal_seconds: float = 1.0
     connections: int = 8192
+    at_once: int = 64
 
 
 def allow_files(most: int = Limits().connections) -> None:
@@ -50,8 +55,20 @@ def fitting(limits: Limits) -> Limits:
     return msgspec.structs.replace(limits, connections=max(16, min(limits.connections, soft - _SPARE_FILES)))
 
 
-class _HeadTooLarge(Exception):  # noqa: N818 - told to the parser, which stops
-    """Told to the parser by raising it in a callback."""
+class _Enough(Exception):  # noqa: N818 - told to the parser, which stops
+    """Told to the parser by raising it in a callback: it reads no further."""
+
+
+class _Flow(FlowControl):
+    """Reads nothing more while requests that were read already wait for their turn."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: deque[Any]) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
 
 
 class Connection(HttpToolsProtocol):
@@ -65,11 +82,13 @@ class Connection(HttpToolsProtocol):
         self._unfinished = 0  # bytes of a head that the parser has not told yet
         self._too_large: int | None = None  # the status that says so
         self._turned_away = False
+        self._answering: RequestResponseCycle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         if len(self.connections) > self._limits.connections:
             self._say(503, "too-many-connections", "too many connections are open", b"retry-after: 1\r\n")
             transport.close()
@@ -79,7 +98,15 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head()
         self._stop_reading()
+        self.pipeline.clear()
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         if not self._turned_away:
@@ -119,6 +146,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._in_body = False, True
         self._stop_head()
+        if len(self.pipeline) >= self._limits.at_once:
+            raise _Enough
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -129,7 +158,7 @@ class Connection(HttpToolsProtocol):
         self._head += size
         if self._head > self._limits.head_bytes:
             self._too_large = status
-            raise _HeadTooLarge
+            raise _Enough
 
     def send_400_response(self, msg: str) -> None:
         """Called where the parser gives up."""
