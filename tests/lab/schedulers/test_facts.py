@@ -9,6 +9,7 @@ import pytest
 
 from latdoctor.lab.server.config import Batching
 from latdoctor.lab.server.schedulers import build
+from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.schedulers.virtual_time import Outcome, quantile, simulate, traffic
 from latdoctor.lab.server.work import Batch, Work
 from tests.lab.schedulers.made import seconds
@@ -96,6 +97,15 @@ def test_the_waste_cap_matters_more_than_the_token_budget() -> None:
 
     assert worst(1024, 0.3) < worst(1024, 1)
     assert worst(8192, 0.3) / worst(1024, 0.3) < worst(8192, 1) / worst(8192, 0.3)
+
+
+def test_a_learnt_cost_lets_a_busy_server_pad_only_where_it_pays() -> None:
+    def at_100(model: CostModel | None) -> Outcome:
+        return simulate(build(Batching(), model), traffic(100, 3000, 0.15, seed=0), seconds, model)
+
+    untaught, taught = at_100(None), at_100(CostModel())
+    assert taught.waste < 0.7 * untaught.waste
+    assert p99(taught) < p99(untaught)
 
 
 def test_buckets_pad_more_than_a_window_and_less_than_count() -> None:

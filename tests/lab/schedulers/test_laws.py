@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from latdoctor.lab.server.config import Batching
 from latdoctor.lab.server.schedulers import build, carry_over
-from latdoctor.lab.server.schedulers.cost_model import CostModel
+from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
 from latdoctor.lab.server.schedulers.rule import count_cap
 from latdoctor.lab.server.work import Batch, Scheduler, Work
 from tests.lab.schedulers.made import BATCHINGS, LENGTHS, batch
@@ -162,3 +162,34 @@ def test_nothing_is_lost_when_the_rule_changes_while_requests_wait(
         run.play(step)
     drain(run)
     assert run.ended | set(run.waiting) == set(range(len(run.order)))
+
+
+class Taught(CostModel):
+    """Has learnt all there is to learn."""
+
+    def __init__(self, cost: Cost) -> None:
+        super().__init__()
+        self._taught = cost
+
+    @property
+    def cost(self) -> Cost:
+        return self._taught
+
+
+@given(
+    st.lists(LENGTHS, min_size=1, max_size=30),
+    st.builds(
+        Cost,
+        fixed=st.sampled_from([0.0, 1e-4, 1e-3, 1e-2]),
+        per_token=st.sampled_from([0.0, 1e-6, 1e-4]),
+        per_token_pair=st.sampled_from([0.0, 1e-8, 1e-7]),
+    ),
+)
+def test_padding_never_costs_more_than_the_calls_it_saves(lengths: list[int], cost: Cost) -> None:
+    scheduler = build(Batching(max_batch_tokens=1 << 20, max_waste=1.0), Taught(cost))
+    for number, tokens in enumerate(lengths):
+        scheduler.add(Work(number, tokens, 0.0))
+    while (found := scheduler.take(0.0)) is not None:
+        alone = sum(cost.seconds(1, work.tokens) for work in found.works)
+        together = cost.seconds(found.size, found.padded_tokens // found.size)
+        assert together <= alone * (1 + 1e-9)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from latdoctor.lab.server.config import Batching
 from latdoctor.lab.server.schedulers.rule import Choice, Rule, count_cap
-from latdoctor.lab.server.schedulers.window import window
+from latdoctor.lab.server.schedulers.window import Grown, window
 from latdoctor.lab.server.work import FRAMES_PER_SECOND
 
 
@@ -15,13 +15,13 @@ class DurationBounds(Struct, frozen=True):
 
     batching: Batching
 
-    def refuses(self, size: int, longest: int, asked: int) -> str | None:
-        if size > count_cap(self.batching, longest):
+    def refuses(self, grown: Grown) -> str | None:
+        if grown.size > count_cap(self.batching, grown.longest):
             return "full"
-        return "seconds" if asked > self.batching.total_seconds * FRAMES_PER_SECOND else None
+        return "seconds" if grown.asked > self.batching.total_seconds * FRAMES_PER_SECOND else None
 
     def closed(self, size: int, longest: int, asked: int) -> str | None:
-        return self.refuses(size + 1, longest, asked + 1)  # the shortest there can be
+        return self.refuses(Grown(size + 1, longest, asked + 1, longest, 1))  # the shortest there can be
 
 
 class DurationBounded(Rule):

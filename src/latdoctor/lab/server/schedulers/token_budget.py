@@ -5,24 +5,40 @@ from __future__ import annotations
 from msgspec import Struct
 
 from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.schedulers.cost_model import Cost
 from latdoctor.lab.server.schedulers.rule import Choice, Rule, count_cap
-from latdoctor.lab.server.schedulers.window import waste, window
+from latdoctor.lab.server.schedulers.window import Grown, waste, window
 
 
 class TokenBounds(Struct, frozen=True):
     """`max_batch_tokens` counts padded tokens: what is computed, and what memory is taken for."""
 
     batching: Batching
+    cost: Cost | None = None  # what a call was learnt to cost; None: nothing is known
 
-    def refuses(self, size: int, longest: int, asked: int) -> str | None:
-        if size > count_cap(self.batching, longest):
+    def refuses(self, grown: Grown) -> str | None:
+        if grown.size > count_cap(self.batching, grown.longest):
             return "full"
-        if size * longest > self.batching.max_batch_tokens:
+        if grown.size * grown.longest > self.batching.max_batch_tokens:
             return "tokens"
-        return "waste" if waste(size, longest, asked) > self.batching.max_waste else None
+        if waste(grown.size, grown.longest, grown.asked) > self.batching.max_waste or not self._pays(grown):
+            return "waste"
+        return None
 
     def closed(self, size: int, longest: int, asked: int) -> str | None:
-        return self.refuses(size + 1, longest, asked + longest)  # one as long as the longest wastes least
+        # One as long as the longest wastes least.
+        return self.refuses(Grown(size + 1, longest, asked + longest, longest, longest))
+
+    def _pays(self, grown: Grown) -> bool:
+        """Whether joining takes no longer than a call of its own: the fixed cost saved is worth the padding added.
+
+        Where a call costs little by itself (a small model on a processor) that allows few tokens of padding, where it
+        costs much (a launch on a GPU) many.
+        """
+        if self.cost is None or grown.joining == grown.longest == grown.before:
+            return True
+        alone = self.cost.seconds(grown.size - 1, grown.before) + self.cost.seconds(1, grown.joining)
+        return self.cost.seconds(grown.size, grown.longest) <= alone
 
 
 class TokenBudget(Rule):
@@ -32,4 +48,5 @@ class TokenBudget(Rule):
     """
 
     def _choose(self, now: float) -> Choice:
-        return window(self._waiting, TokenBounds(self._batching), aged=self._is_aged(now))
+        cost = self._model.cost if self._model is not None else None
+        return window(self._waiting, TokenBounds(self._batching, cost), aged=self._is_aged(now))

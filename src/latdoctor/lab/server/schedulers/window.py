@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from latdoctor.lab.server.schedulers.rule import Choice
 from latdoctor.lab.server.schedulers.waiting import Waiting
 from latdoctor.lab.server.work import Work
 
 
-class Bounds(Protocol):
-    """What a batch may be. `asked` is the sum of its requests' tokens, before padding."""
+class Grown(Struct, frozen=True):
+    """A batch of two or more as it would be once one more has joined.
 
-    def refuses(self, size: int, longest: int, asked: int) -> str | None:
-        """Why a batch of two or more like this is not allowed (a release reason), or None."""
+    `asked` is the sum of its requests' tokens, before padding; `joining` are those of the new one. `before` is what
+    the others were padded to without it.
+    """
+
+    size: int
+    longest: int
+    asked: int
+    before: int
+    joining: int
+
+
+class Bounds(Protocol):
+    """What a batch may be."""
+
+    def refuses(self, grown: Grown) -> str | None:
+        """Why such a batch is not allowed (a release reason), or None."""
 
     def closed(self, size: int, longest: int, asked: int) -> str | None:
         """Why nothing more can join this one, whatever arrives, or None."""
@@ -49,15 +65,18 @@ def _grow(waiting: Waiting, bounds: Bounds, anchor: int) -> tuple[int, int, str 
         size = high - low + 1
         sides = []
         if low > 0:
-            sides.append((longest, asked + waiting.at(low - 1).tokens, -1))
+            tokens = waiting.at(low - 1).tokens
+            sides.append((Grown(size, longest, asked + tokens, longest, tokens), -1))
         if high < len(waiting):
             tokens = waiting.at(high).tokens
-            sides.append((tokens, asked + tokens, 1))
-        sides.sort(key=lambda side: waste(size, side[0], side[1]))  # stable: the shorter one where both waste the same
-        refusals = [bounds.refuses(size, side[0], side[1]) for side in sides]
+            sides.append((Grown(size, tokens, asked + tokens, longest, tokens), 1))
+        # Stable: the shorter one where both waste the same.
+        sides.sort(key=lambda side: waste(size, side[0].longest, side[0].asked))
+        refusals = [bounds.refuses(grown) for grown, _ in sides]
         if None not in refusals:
             return low, high, refusals[0]
-        longest, asked, direction = sides[refusals.index(None)]
+        grown, direction = sides[refusals.index(None)]
+        longest, asked = grown.longest, grown.asked
         low, high = (low - 1, high) if direction < 0 else (low, high + 1)
     return low, high, None
 
