@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli import lab_load, lab_proxy, lab_run
+from latdoctor.cli import lab_inject, lab_load, lab_proxy, lab_run, lab_telemetry
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import routing
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="A server whose incidents are real, to try latdoctor on.", no_args_is_help=True)
 
+app.command("inject")(lab_inject.inject)
 app.command("load")(lab_load.load)
 app.command("run")(lab_run.run)
+app.command("telemetry")(lab_telemetry.telemetry)
 app.command("proxy")(lab_proxy.proxy)
 
 # What the extra brings; each is looked for before anything is started.

@@ -1,0 +1,238 @@
+"""A vLLM engine, step by step: continuous batching over blocks of a KV cache, with preemption by recomputation.
+
+Each step runs one token of every running request and the prompts of those let in. A request that needs a block where
+none is free throws out the newest one, which is computed again from its beginning. Nothing here is told to be slow:
+long queues and preemptions come about where more arrives than the blocks can hold.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+BLOCK = 16  # tokens in a block
+E2E = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
+TTFT = (
+    0.001,
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1,
+    2.5,
+    5,
+    7.5,
+    10,
+    20,
+    40,
+    80,
+    160,
+    640,
+    2560,
+)
+ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
+TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
+ITERATION = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_STEP = 0.021  # seconds of a step with few requests
+_PER_REQUEST = 0.00006  # more for each request that runs
+_PER_TOKEN = 0.000012  # more for each token of a prompt
+_SEQUENCES = 256  # at most so many run at once
+_STEP_TOKENS = 8192  # prompt tokens taken into one step
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The load and the cache. `blocks` is the size of the cache; lengths are means in tokens."""
+
+    rate: float  # requests per second
+    before: float  # the same, when all was well
+    onset: float  # seconds from the change to the first page
+    blocks: int
+    prompt: float
+    output: float
+
+
+def capacity(blocks: int, prompt: float, output: float) -> float:
+    """Requests per second that a full cache of `blocks` carries: each holds its blocks while its answer is made."""
+    held = blocks * BLOCK / (prompt + output / 2)
+    return held / (output * (_STEP + _PER_REQUEST * held) + held * prompt * _PER_TOKEN)
+
+
+@dataclass(slots=True)
+class _Request:
+    arrived: float
+    prompt: int
+    output: int
+    made: int = 0
+    held: int = 0  # blocks
+    first: float | None = None
+    started: float | None = None
+    last: float = 0.0
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts per bucket, with one more for what lies above."""
+
+    bounds: Sequence[float]
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def age(self, times: int) -> None:
+        """As if what was seen so far had been seen `times` as often."""
+        self.counts = [count * times for count in self.counts]
+        self.total *= times
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the engine counts, and its state at this moment."""
+
+    e2e: Histogram = field(default_factory=lambda: Histogram(E2E))
+    ttft: Histogram = field(default_factory=lambda: Histogram(TTFT))
+    itl: Histogram = field(default_factory=lambda: Histogram(ITL))
+    queued: Histogram = field(default_factory=lambda: Histogram(E2E))
+    inference: Histogram = field(default_factory=lambda: Histogram(E2E))
+    prompts: Histogram = field(default_factory=lambda: Histogram(TOKENS))
+    outputs: Histogram = field(default_factory=lambda: Histogram(TOKENS))
+    iterations: Histogram = field(default_factory=lambda: Histogram(ITERATION))
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    stopped: int = 0
+    lengthy: int = 0
+    preemptions: int = 0
+    running: int = 0
+    waiting: int = 0
+    usage: float = 0.0
+
+    def age(self, times: int) -> None:
+        for seen in (self.e2e, self.ttft, self.itl, self.queued, self.inference, self.prompts, self.outputs):
+            seen.age(times)
+        self.iterations.age(times)
+        self.prompt_tokens *= times
+        self.output_tokens *= times
+        self.stopped *= times
+        self.lengthy *= times
+
+
+class Run:
+    """One engine at work. Mutable; `at` brings it to a moment and gives its counters."""
+
+    def __init__(self, rng: random.Random, engine: Engine) -> None:
+        self._rng = rng
+        self.engine = engine
+        self.rate = engine.before
+        self.counters = Counters()
+        self.now = 0.0
+        self._next = 0.0
+        self._free = engine.blocks
+        self._waiting: deque[_Request] = deque()
+        self._running: list[_Request] = []
+
+    def at(self, moment: float) -> Counters:
+        while self.now < moment:
+            self._arrive()
+            self._step()
+        seen = self.counters
+        seen.running, seen.waiting = len(self._running), len(self._waiting)
+        seen.usage = 1 - self._free / self.engine.blocks
+        return seen
+
+    def _arrive(self) -> None:
+        rng, engine = self._rng, self.engine
+        while self._next <= self.now:
+            prompt = min(6_000, max(8, int(rng.lognormvariate(0, 0.7) * engine.prompt * 0.78)))
+            output = min(2_000, max(4, int(rng.lognormvariate(0, 0.6) * engine.output * 0.84)))
+            self._waiting.append(_Request(self._next, prompt, output))
+            self._next += rng.expovariate(self.rate)
+
+    def _step(self) -> None:
+        prompts = sum(self._admit())
+        decoding = len(self._running)
+        if not decoding:
+            self.now = max(self.now, self._next)
+            return
+        seconds = _STEP + decoding * _PER_REQUEST + prompts * _PER_TOKEN
+        self.now += seconds * self._rng.uniform(0.96, 1.06)
+        self.counters.iterations.add(float(decoding + prompts))
+        for request in tuple(self._running):
+            if request.held and not self._grow(request):
+                continue
+            if request.held:
+                self._token(request)
+
+    def _admit(self) -> Iterator[int]:
+        """Lets requests in while there is room for their tokens; gives the tokens of each."""
+        budget = _STEP_TOKENS
+        while self._waiting and len(self._running) < _SEQUENCES:
+            request = self._waiting[0]
+            tokens = request.prompt + request.made
+            blocks = -(-tokens // BLOCK)
+            if tokens > budget or blocks > self._free:
+                return
+            self._waiting.popleft()
+            if request.started is None:
+                request.started = self.now
+                self.counters.queued.add(self.now - request.arrived)
+            self.counters.prompt_tokens += tokens
+            self._free -= blocks
+            request.held = blocks
+            budget -= tokens
+            self._running.append(request)
+            yield tokens
+
+    def _grow(self, request: _Request) -> bool:
+        """One more token's room; False where the request itself was thrown out for it."""
+        if request.held * BLOCK > request.prompt + request.made:
+            return True
+        while self._free == 0:
+            victim = self._running.pop()
+            self._free += victim.held
+            victim.held = 0
+            self._waiting.appendleft(victim)
+            self.counters.preemptions += 1
+            if victim is request:
+                return False
+        self._free -= 1
+        request.held += 1
+        return True
+
+    def _token(self, request: _Request) -> None:
+        seen = self.counters
+        if request.first is None:
+            request.first = self.now
+            seen.ttft.add(self.now - request.arrived)
+        else:
+            seen.itl.add(self.now - request.last)
+        request.last = self.now
+        request.made += 1
+        seen.output_tokens += 1
+        if request.made < request.output:
+            return
+        self._running.remove(request)
+        self._free += request.held
+        request.held = 0
+        seen.e2e.add(self.now - request.arrived)
+        seen.inference.add(self.now - (request.started or request.arrived))
+        seen.prompts.add(float(request.prompt))
+        seen.outputs.add(float(request.made))
+        if self._rng.random() < 0.88:
+            seen.stopped += 1
+        else:
+            seen.lengthy += 1
