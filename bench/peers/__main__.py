@@ -1,0 +1,89 @@
+"""Runs the comparison; see README.md. Progress goes to stderr, the table to stdout, everything as JSON to --output."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+from bench.peers import search
+from bench.peers.cost import cost
+from bench.peers.environment import REQUIREMENTS, ready
+from bench.peers.machine import machine, ticks
+from bench.peers.servers import BENTOML, LITSERVE, OURS
+from bench.peers.table import Report, lines, ratios
+
+QUICK_SECONDS, FULL_SECONDS = 280.0, 1900.0  # measured; for the first estimates of the time left
+
+
+class Progress:
+    """Lines on stderr, each with the time gone and an estimate of what is left."""
+
+    def __init__(self, steps: int, seconds: float) -> None:
+        self._began = time.monotonic()
+        self._steps, self._seconds, self._done = steps, seconds, 0
+
+    def __call__(self, text: str) -> None:
+        self._done += 1
+        gone = time.monotonic() - self._began
+        share = min(1.0, self._done / self._steps)
+        whole = (1 - share) * self._seconds + share * gone / share  # the plan at first, then what is seen
+        left = max(0.0, (1 - share) * whole)
+        sys.stderr.write(f"[{gone / 60:4.1f} min, about {left / 60:.1f} left] {text}\n")
+        sys.stderr.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a first impression in five minutes")
+    parser.add_argument("--slo-ms", type=float, default=500.0, help="the P99 that must be kept")
+    parser.add_argument("--output", type=Path, help="the file for the JSON")
+    chosen = parser.parse_args()
+    programs = ready()
+    effort = search.quick() if chosen.quick else search.full()
+    say = Progress(search.expected_steps(effort), QUICK_SECONDS if chosen.quick else FULL_SECONDS)
+    report = _measured(effort, programs, chosen.slo_ms / 1000, say, quick=chosen.quick)
+    if chosen.output:
+        chosen.output.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    sys.stdout.write("\n".join(lines(report)) + "\n")
+
+
+def _measured(effort: search.Effort, programs: Path, slo: float, say: Progress, *, quick: bool) -> Report:
+    since = ticks()
+    screenings = search.screen(effort, programs, slo, say)
+    chosen = search.finalists(screenings)
+    sustained = search.search(chosen, effort, programs, slo, say)
+    costs = []
+    for setting in dict.fromkeys(each.setting for each in sustained.values() if not each.setting.grouped):
+        null = msgspec.structs.replace(setting, null=True)
+        costs.append(cost(null, programs, effort.null))
+        say(f"{setting.server:10} {setting.words:40} own cost {costs[-1].cpu_per_request * 1000:.2f} ms")
+    own, strict = ratios(sustained)
+    return Report(
+        quick=quick,
+        slo=slo,
+        versions=_versions(),
+        machine=machine(since),
+        screenings=screenings,
+        sustained=sustained,
+        costs=tuple(costs),
+        ratio=own,
+        strict=strict,
+    )
+
+
+def _versions() -> dict[str, str]:
+    pinned = dict(line.split("==") for line in REQUIREMENTS.read_text().split() if "==" in line)
+    return {
+        OURS: version("latdoctor"),
+        LITSERVE: pinned["litserve"],
+        BENTOML: pinned["bentoml"],
+        "torch": version("torch"),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""One server, one load: how it fared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.peers.servers import Running, Setting
+from msgspec import Struct
+
+from latdoctor.lab.load.arrivals import Poisson
+from latdoctor.lab.load.mix import Mix
+from latdoctor.lab.load.plan import LoadPlan, Phase
+from latdoctor.lab.load.process import run_load, saturate
+from latdoctor.lab.load.result import LoadResult
+
+MIX = Mix()  # 15 % long (300–500 tokens), 85 % short (20–60); 30 % of each as audio
+WARM_UP = 2.0  # seconds of load that are not measured
+
+
+class Trial(Struct, frozen=True):
+    """An open-loop run at `rate` a second. Times in seconds; `spoiled` as the generator says it."""
+
+    setting: Setting
+    rate: float
+    seed: int
+    seconds: float
+    requests: int
+    answered: int
+    p50: float | None
+    p99: float | None
+    late_p99: float | None
+    cpu_per_request: float
+    spoiled: tuple[str, ...]
+
+    def worst(self) -> float:
+        """The P99 where all were answered, else infinity."""
+        if self.p99 is None or self.answered < self.requests:
+            return float("inf")
+        return self.p99
+
+
+def trial(setting: Setting, programs: Path, rate: float, seconds: float, seed: int) -> Trial:
+    """A fresh server under Poisson arrivals. Raises OperationError where server or generator break."""
+    with Running(setting, programs) as server:
+        server.wait_ready()
+        return loaded(server, rate, seconds, seed)
+
+
+def loaded(server: Running, rate: float, seconds: float, seed: int) -> Trial:
+    """A run against a server that is up; `cpu_per_request` counts the warm-up's requests too."""
+    before = server.cpu_seconds()
+    result = run_load(_plan(rate, seconds, seed), server.url)
+    used = server.cpu_seconds() - before
+    sent = result.total.counts.requests + result.warm_up_requests
+    return _trial(server.setting, rate, seed, result, used / max(1, sent))
+
+
+def screened(setting: Setting, programs: Path, shares: tuple[float, ...], seconds: tuple[float, float], slo: float) -> (
+    tuple[float, tuple[Trial, ...]]
+):  # fmt: skip
+    """The rate that the server completes when it is never idle, and trials at `shares` of it until one is good."""
+    with Running(setting, programs) as server:
+        server.wait_ready()
+        capacity = saturate(_plan(10.0, 10.0, 1), server.url, seconds[0]).rate
+        trials: list[Trial] = []
+        for share in shares:
+            if capacity <= 0:
+                break
+            trials.append(loaded(server, capacity * share, seconds[1], seed=1))
+            if trials[-1].worst() <= slo:
+                break
+        return capacity, tuple(trials)
+
+
+def _plan(rate: float, seconds: float, seed: int) -> LoadPlan:
+    return LoadPlan(
+        phases=(Phase("load", seconds + WARM_UP, Poisson(rate), MIX),), seed=seed, warm_up_s=WARM_UP, timeout_s=10.0
+    )
+
+
+def _trial(setting: Setting, rate: float, seed: int, result: LoadResult, cpu: float) -> Trial:
+    total = result.total
+    return Trial(
+        setting=setting,
+        rate=rate,
+        seed=seed,
+        seconds=total.seconds,
+        requests=total.counts.requests,
+        answered=total.counts.answered,
+        p50=total.p50,
+        p99=total.p99,
+        late_p99=total.late_p99,
+        cpu_per_request=cpu,
+        spoiled=result.spoiled,
+    )
