@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from queue import Queue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
-    from latdoctor.diagnosis.result import Diagnosis
+    from latdoctor.evidence.bundle import Bundle
     from latdoctor.lab.playing import Stage
 
 SCENARIO = "promo-rush"
@@ -16,8 +19,13 @@ WINDOW = "5s"
 DEVELOPS = 5.0  # seconds between the beginning of the incident and the look: a queue has to build up
 
 
-def demo() -> None:
-    """Play a real incident live and diagnose it.
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="PATH", help="Keep what was seen in the incident, as a bundle.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the load.")] = 1,
+) -> None:
+    """Play a real incident live and diagnose it, in a minute and a half.
 
     The scenario is promo-rush: a real server, a real rush, and a look at it while it happens.
 
@@ -25,40 +33,45 @@ def demo() -> None:
     """
     from concurrent.futures import ThreadPoolExecutor
 
+    from latdoctor import __version__
+    from latdoctor.cli.answering import rule_set, the_diagnosis
     from latdoctor.cli.lab import need_extra
     from latdoctor.cli.lab_run import print_report
     from latdoctor.cli.screen import notice_console, result_console
+    from latdoctor.evidence.bundle_files import must_be_new, save
     from latdoctor.lab.playing import Watcher, play
-    from latdoctor.lab.scenario import find
+    from latdoctor.lab.scenario import INCIDENT, find
     from latdoctor.report import console
 
     need_extra()
+    if keep is not None:
+        must_be_new(keep)
     notices, screen = notice_console(), result_console()
     stages: Queue[Stage | None] = Queue()
     with ThreadPoolExecutor(1) as beside:
-        playing = beside.submit(play, find(SCENARIO), 1, Watcher(on_stage=stages.put, say=notices.print))
+        playing = beside.submit(play, find(SCENARIO), seed, Watcher(on_stage=stages.put, say=notices.print))
         playing.add_done_callback(lambda _: stages.put(None))
         while (stage := stages.get()) is not None:
             notices.print(f"phase {stage.phase}")
             if stage.phase == "before":
-                verdict = _look(stage).verdict
-                screen.print(f"While all is well: {verdict.says}\n")
-            elif stage.phase == "incident":
+                screen.print(f"While all is well: {the_diagnosis(_look(stage), rule_set(())).verdict.says}\n")
+            elif stage.phase == INCIDENT:
                 time.sleep(DEVELOPS)
+                bundle = _look(stage)
                 screen.print("While the rush is on:\n")
-                console.render(_look(stage), screen)
+                console.render(the_diagnosis(bundle, rule_set(())), screen)
                 screen.print()
+                if keep is not None:
+                    save(bundle, keep, __version__)
         report = playing.result()
     screen.print("What really happened:\n")
     print_report(report)
 
 
-def _look(stage: Stage) -> Diagnosis:
-    """What `latdoctor diagnose --server URL --pid N --slo 500ms` says now."""
-    from latdoctor.cli.answering import look_now, rule_set, the_diagnosis
+def _look(stage: Stage) -> Bundle:
+    """What `latdoctor diagnose --server URL --pid N --slo 500ms` looks at now."""
+    from latdoctor.cli.answering import look_now
     from latdoctor.cli.options import Given
 
-    given = Given(
-        server=tuple(f"{page}/metrics" for page in stage.pages), pid=stage.pids[0], nvml=False, window=WINDOW, slo=SLO
-    )
-    return the_diagnosis(look_now(given), rule_set(()))
+    pages = tuple(f"{page}/metrics" for page in stage.pages)
+    return look_now(Given(server=pages, pid=stage.pids[0], nvml=False, window=WINDOW, slo=SLO))

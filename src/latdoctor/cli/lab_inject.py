@@ -60,7 +60,10 @@ def inject(
         return
     if not fault:
         raise UsageError("which fault?", next_step="latdoctor lab inject --list")
-    seconds = parse_duration(lifetime)
+    try:
+        seconds = parse_duration(lifetime)
+    except ValueError as error:
+        raise UsageError(str(error), where="--for") from error
     chosen = _with(find(fault), seconds, strength)
     addresses = tuple(server or ())
     site = _site(addresses, tuple(pid or ()), router, proxy, admin_token_file)

@@ -23,7 +23,7 @@ CALIBRATIONS = 3  # the median of so many: one alone differs by a third from run
 
 
 class Stage(Struct, frozen=True):
-    """What a watcher is told: the phase that begins now, every metrics page, and the servers' processes."""
+    """What a watcher is told: the phase that begins now, all metrics pages (the clients' last), the processes."""
 
     phase: str
     pages: tuple[str, ...]
@@ -47,10 +47,10 @@ def play(scenario: Scenario, seed: int, watcher: Watcher | None = None, *, rate:
     watcher.say("starting the server")
     with Deployment(scenario) as deployment:
         rate = rate or scenario.load.rate or _calibrated(scenario, deployment, seed, watcher)
-        with start_load(scenario.plan(rate, seed), deployment.address) as load:
+        with start_load(scenario.plan(rate, seed), deployment.address, metrics_port=0) as load:
             started = load.wait_started()
             with ThreadPoolExecutor(1) as beside:  # the phases go by the clock while this thread hears the generator
-                walking = beside.submit(_walk, scenario, deployment, started, watcher)
+                walking = beside.submit(_walk, scenario, deployment, load.metrics, started, watcher)
                 walking.add_done_callback(lambda ended: load.stop() if ended.exception() else None)
                 result = load.wait(watcher.on_progress)
             looks = walking.result()
@@ -83,7 +83,9 @@ def _calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: 
     return found * scenario.load.calibrate
 
 
-def _walk(scenario: Scenario, deployment: Deployment, started: float, watcher: Watcher) -> tuple[Look, ...]:
+def _walk(
+    scenario: Scenario, deployment: Deployment, clients: str, started: float, watcher: Watcher
+) -> tuple[Look, ...]:
     """Goes through the phases as the load does: turns knobs, injects and removes faults, reads pages at each edge."""
     edge = time.monotonic() - (time.time() - started)
     looks = []
@@ -95,7 +97,7 @@ def _walk(scenario: Scenario, deployment: Deployment, started: float, watcher: W
         with ExitStack() as undo:
             for fault in phase.faults:
                 inject(fault, deployment.site, undo)
-            watcher.on_stage(Stage(phase.name, deployment.pages, deployment.pids))
+            watcher.on_stage(Stage(phase.name, (*deployment.pages, clients), deployment.pids))
             edge += phase.seconds
             _until(edge)
             looks.append(look(deployment.servers))

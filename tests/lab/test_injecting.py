@@ -1,0 +1,155 @@
+"""Faults are put in where they act and taken out again; what the site lacks is said."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from latdoctor.errors import UsageError
+from latdoctor.lab.admin import Admin, RefusedError
+from latdoctor.lab.faults.injecting import Site, inject
+from latdoctor.lab.faults.injection import Agent, Configure, Fault, Kill, Limit, Network, Restart, Weights
+from latdoctor.lab.faults.toxics import Latency, Toxic
+from tests.cli.running import run
+
+TOXIC = Toxic("late", Latency(0.1), 30.0)
+
+
+class Recorder:
+    """An admin interface that notes what it is asked, and answers with the statuses it was given."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, object]] = []
+        self.statuses: dict[str, int] = {}
+        recorder = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                recorder.asked.append((self.command, self.path, json.loads(body) if body else None))
+                self.send_response(recorder.statuses.get(self.command, 204))
+                self.end_headers()
+
+            do_PUT = do_DELETE = do_POST = _answer  # noqa: N815 — the names that http.server looks for
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 — its name there
+                """Nothing: the test's own output stays readable."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.admin = Admin(f"http://127.0.0.1:{self._server.server_address[1]}", "a-token")
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    made = Recorder()
+    yield made
+    made.close()
+
+
+def _site(recorder: Recorder) -> Site:
+    admin = recorder.admin
+    return Site(servers=(admin,), router=admin, clients_proxy=admin, dependency_proxy=admin)
+
+
+@pytest.mark.parametrize(
+    ("fault", "put", "taken"),
+    [
+        (
+            Agent("leak", 2.0, 9.0),
+            ("PUT", "/faults/leak", {"strength": 2.0, "lifetime": 9.0}),
+            ("DELETE", "/faults/leak", None),
+        ),
+        (
+            Weights({"0": 9.0}, 9.0),
+            ("PUT", "/faults/weights", {"weights": {"0": 9.0}, "lifetime": 9.0}),
+            ("DELETE", "/faults/weights", None),
+        ),
+        (Kill("1"), ("PUT", "/faults/kill", {"replica": "1"}), None),
+    ],
+)
+def test_a_fault_is_put_in_and_taken_out(
+    recorder: Recorder, fault: Fault, put: tuple[str, str, object], taken: tuple[str, str, object] | None
+) -> None:
+    with ExitStack() as undo:
+        inject(fault, _site(recorder), undo)
+        assert recorder.asked == [put]
+    assert recorder.asked == ([put, taken] if taken else [put])
+
+
+def test_knobs_are_turned_in_a_slot_of_their_own_by_every_server(recorder: Recorder) -> None:
+    with ExitStack() as undo:
+        site = Site(servers=(recorder.admin, recorder.admin))
+        inject(Configure({"batching": {"max_wait_ms": "400"}}, 9.0), site, undo)
+        inject(Configure({"memory": {"glibc": "returning"}}, 9.0), site, undo)
+    slots = [path for method, path, _ in recorder.asked if method == "PUT"]
+    assert len(slots) == 4
+    assert len(set(slots)) == 2
+    assert [path for method, path, _ in recorder.asked if method == "DELETE"] == slots[::-1]
+    assert recorder.asked[0][2] == {"knobs": {"batching": {"max_wait_ms": 400.0}}, "lifetime": 9.0}
+
+
+@pytest.mark.parametrize(("status", "raises"), [(204, False), (404, False), (500, True)])
+def test_a_toxic_that_has_gone_by_itself_is_no_trouble(recorder: Recorder, status: int, raises: bool) -> None:
+    undo = ExitStack()
+    inject(Network("clients", TOXIC), _site(recorder), undo)
+    recorder.statuses["DELETE"] = status
+    if raises:
+        with pytest.raises(RefusedError):
+            undo.close()
+    else:
+        undo.close()
+    assert [(method, path) for method, path, _ in recorder.asked] == [("POST", "/toxics"), ("DELETE", "/toxics/late")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "lacks"),
+    [
+        (Agent("leak"), "--server"),
+        (Configure({"memory": {"glibc": "returning"}}), "--server"),
+        (Network("clients", TOXIC), "--proxy"),
+        (Weights({"0": 1.0}), "--router"),
+        (Kill(), "--router"),
+        (Limit("cpu", 0.5), "--pid"),
+        (Restart(), ""),
+    ],
+)
+def test_what_the_site_lacks_is_said(fault: Fault, lacks: str) -> None:
+    with ExitStack() as undo, pytest.raises(UsageError) as refused:
+        inject(fault, Site(), undo)
+    assert lacks in refused.value.next_step
+
+
+def test_the_list_names_every_scenario_and_how_it_acts() -> None:
+    listed = run(["lab", "inject", "--list"])
+    assert listed.code == 0
+    assert "loop-block" in listed.out
+    assert "its load: lab run" in listed.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--list"),
+        (["overload"], "lab run overload"),
+        (["loop-block"], "--server"),
+        (["loop-block", "--server", "http://192.0.2.1:1"], "192.0.2.1"),
+        (["no-such"], "promo-rush"),
+        (["loop-block", "--for", "soon"], "soon"),
+    ],
+)
+def test_what_cannot_be_injected_is_a_usage_error(arguments: list[str], says: str) -> None:
+    refused = run(["lab", "inject", *arguments])
+    assert refused.code == 2
+    assert says in refused.err
