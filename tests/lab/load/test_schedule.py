@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from latdoctor.errors import DefinitionError, UsageError
 from latdoctor.lab.load import plan as plans
 from latdoctor.lab.load.arrivals import Arrivals, Constant, Gamma, OnOff, Poisson, Ramp, Replay
-from latdoctor.lab.load.mix import MALFORMED, Ask, Mix, body, draw
+from latdoctor.lab.load.mix import MALFORMED, MOST_TURNS, MOST_WORDS, Ask, Mix, body, draw
 from latdoctor.lab.load.plan import LoadPlan, Phase
 from latdoctor.lab.load.schedule import MAX_REQUESTS, digest, schedule
+from latdoctor.lab.server.asked import MAX_BODY_BYTES
 
 ARRIVALS: list[Arrivals] = [
     Constant(50),
@@ -116,6 +117,33 @@ def test_a_body_has_the_length_and_the_marks_asked_for(tokens: int, place: int, 
     assert (text["request_id"], text["attempt"], text["session"]) == ("r-1", attempt, "s-7")
     audio = json.loads(body(Ask("short-audio", tokens, place, None), "r-1", attempt))
     assert audio == {"request_id": "r-1", "attempt": attempt, "audio_seconds": tokens / 25}
+
+
+def test_each_request_of_a_conversation_brings_the_texts_before_it() -> None:
+    mix = Mix(sessions=3, malformed_share=0.1, long_share=0)
+    calm, rush = Phase("calm", 5, Constant(20), mix), Phase("rush", 5, Constant(20), mix)
+    said: dict[str, list[str]] = {}
+    for request in schedule(LoadPlan((calm, rush))):
+        if request.ask.kind == MALFORMED:
+            continue
+        fields = json.loads(body(request.ask, "r", 0))
+        before = said.setdefault(fields["session"], [])
+        assert fields.get("transcript", []) == before[-MOST_TURNS:]
+        if "text" in fields:
+            before.append(fields["text"])
+    assert max(map(len, said.values())) > MOST_TURNS
+
+
+def test_a_transcript_stays_far_below_what_a_body_may_have() -> None:
+    mix = Mix(sessions=1, long_share=1, audio_share=0, long_tokens=(400, 512))
+    bodies = [body(request.ask, "r", 0) for request in schedule(one(Constant(20), mix=mix))]
+    assert max(map(len, bodies)) < MAX_BODY_BYTES / 2
+    words = [sum(len(turn.split()) for turn in json.loads(each).get("transcript", [])) for each in bodies]
+    assert max(words) <= MOST_WORDS
+
+
+def test_without_sessions_nothing_is_brought() -> None:
+    assert all(not request.ask.before for request in schedule(one(Constant(50))))
 
 
 def test_wrong_bodies_are_of_many_kinds() -> None:

@@ -283,3 +283,28 @@ def test_the_loss_of_the_worker_is_a_503_and_the_next_request_is_answered() -> N
         assert (answer.status_code, answer.json()["error"]) == (503, "worker-lost")
         assert server.ask(text="a").status_code == 200
         assert server.page()[("ref_worker_restarts_total", "")] == 1
+
+
+def test_a_lost_session_is_read_from_the_transcript_and_made_again() -> None:
+    with Running(ServerConfig(sessions=Sessions(window_turns=2))) as server:
+        turns = [f"{'word ' * 30}{turn}" for turn in range(4)]  # 31 tokens each
+        for asked in ({"transcript": turns}, {"transcript": turns}, {}):
+            assert server.ask(text="and now", session="s", **asked).status_code == 200
+        # All of it at the loss, then what the window keeps: two turns of which the last are the requests themselves.
+        assert server.model.batches == [[4 * 31 + 1 + 2], [31 + 2 + 1 + 2], [2 + 2 + 1 + 2]]
+        page = server.page()
+        assert (page["ref_session_misses_total", ""], page["ref_session_hits_total", ""]) == (1, 2)
+        assert page["ref_session_history_tokens_count", ""] == 2
+
+
+def test_of_a_long_transcript_the_newest_tokens_are_read() -> None:
+    with Running() as server:
+        assert server.ask(text="now", session="s", transcript=["old " * 600, "new"]).status_code == 200
+        assert server.model.batches == [[512]]
+
+
+def test_an_audio_request_brings_its_session_back_and_reads_nothing_of_it() -> None:
+    with Running() as server:
+        assert server.ask(audio_seconds=2, session="s", transcript=["one two", " ... "]).status_code == 200
+        assert server.ask(text="three", session="s").status_code == 200
+        assert server.model.batches == [[50], [2 + 3 + 1 + 1]]

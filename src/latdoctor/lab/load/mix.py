@@ -6,11 +6,13 @@ from random import Random
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from latdoctor.lab.server.work import FRAMES_PER_SECOND
 
 MALFORMED = "malformed"
+MOST_TURNS = 20  # of a transcript: what the server takes
+MOST_WORDS = 4000  # of a transcript; well under the server's limit of 64 KiB for a body
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Length = Annotated[int, Meta(ge=1, le=100_000)]  # tokens
@@ -20,7 +22,8 @@ class Mix(Struct, frozen=True, forbid_unknown_fields=True):
     """Shares of all requests. Lengths are tokens, drawn evenly from a range; a text has one word a token.
 
     The default lengths are those of a customer-service desk: short turns, and a few long recordings.
-    `sessions` is how many conversations the requests belong to; 0: none.
+    `sessions` is how many conversations the requests belong to; 0: none. Each request of a conversation carries the
+    texts of the turns before, as chat clients do.
     """
 
     long_share: Share = 0.15
@@ -36,13 +39,24 @@ class Mix(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"a range of lengths goes from {low} to {high}")
 
 
+class Turn(Struct, frozen=True, gc=False):
+    """A text by its first word and its length in words."""
+
+    place: int
+    tokens: int
+
+
 class Ask(Struct, frozen=True, gc=False):
-    """One request's content; `place` is where its words begin, or which wrong body it is."""
+    """One request's content; `place` is where its words begin, or which wrong body it is.
+
+    `before` are the texts of the same session's earlier requests.
+    """
 
     kind: str
     tokens: int
     place: int
     session: int | None
+    before: tuple[Turn, ...] = ()
 
 
 def draw(mix: Mix, rng: Random) -> Ask:
@@ -59,6 +73,29 @@ def draw(mix: Mix, rng: Random) -> Ask:
     )
 
 
+class Conversations:
+    """What was asked so far in each session."""
+
+    def __init__(self) -> None:
+        self._turns: dict[int, tuple[Turn, ...]] = {}
+
+    def joined(self, ask: Ask) -> Ask:
+        """`ask` with what came before it in its session, the newest first to be kept where that is too much."""
+        if ask.session is None or ask.kind == MALFORMED:
+            return ask
+        before = self._turns.get(ask.session, ())
+        if not ask.kind.endswith("audio"):
+            self._turns[ask.session] = _bounded((*before, Turn(ask.place, ask.tokens)))
+        return structs.replace(ask, before=before)
+
+
+def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    kept = turns[-MOST_TURNS:]
+    while sum(turn.tokens for turn in kept) > MOST_WORDS:
+        kept = kept[1:]
+    return kept
+
+
 def body(ask: Ask, request_id: str, attempt: int) -> bytes:
     """The body of one attempt; `attempt` 0 is the first."""
     if ask.kind == MALFORMED:
@@ -70,6 +107,8 @@ def body(ask: Ask, request_id: str, attempt: int) -> bytes:
         fields["text"] = _text(ask.place, ask.tokens)
     if ask.session is not None:
         fields["session"] = f"s-{ask.session}"
+    if ask.before:
+        fields["transcript"] = [_text(turn.place, turn.tokens) for turn in ask.before]
     return msgspec.json.encode(fields)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from latdoctor.lab.load.ending import TIMEOUT, ending_of
-from latdoctor.lab.load.mix import Mix, body, draw
+from latdoctor.lab.load.mix import Conversations, Mix, body, draw
 from latdoctor.lab.load.openloop import Transport
 from latdoctor.lab.load.plan import LoadPlan
 from latdoctor.lab.load.schedule import generator
@@ -39,13 +39,13 @@ async def saturation(
 ) -> Saturation:
     """Keeps `in_flight` requests of `mix` waiting for `seconds`; returns once the last is answered or given up."""
     contents = generator(plan.seed, "saturate/mix")
-    tally = _Tally()
+    tally, conversations = _Tally(), Conversations()
     begin = clock() + seconds * _RAMP
     end = begin + seconds * (1 - _RAMP)
 
     async def ask_again_and_again() -> None:
         while clock() < end:
-            number, ask = tally.next, draw(mix, contents)
+            number, ask = tally.next, conversations.joined(draw(mix, contents))
             tally.next += 1
             request_id = f"{plan.seed}-saturate-{number}"
             try:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.load.mix import Ask, draw
+from latdoctor.lab.load.mix import Ask, Conversations, draw
 from latdoctor.lab.load.plan import LoadPlan
 
 MAX_REQUESTS = 500_000  # a record of each is kept until the run is summed up
@@ -33,11 +33,12 @@ def schedule(plan: LoadPlan) -> tuple[Planned, ...]:
     if expected > MAX_REQUESTS:
         raise UsageError(f"the plan has {expected:.0f} requests", next_step=f"at most {MAX_REQUESTS} in one run")
     planned: list[Planned] = []
+    conversations = Conversations()  # they go on from phase to phase
     for number, (phase, start) in enumerate(zip(plan.phases, plan.starts(), strict=True)):
         instants = phase.arrivals.times(phase.seconds, generator(plan.seed, f"{number}/arrivals"))
         contents = generator(plan.seed, f"{number}/mix")
         for at in instants:
-            planned.append(Planned(len(planned), start + at, number, draw(phase.mix, contents)))
+            planned.append(Planned(len(planned), start + at, number, conversations.joined(draw(phase.mix, contents))))
     if not planned:
         raise UsageError("the plan has no request in it", next_step="a higher rate, or more seconds")
     return tuple(planned)

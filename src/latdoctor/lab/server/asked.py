@@ -13,17 +13,25 @@ from latdoctor.text import clean
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_AUDIO_SECONDS = 3600.0
+MAX_TURNS = 20  # of a transcript
 _NAME = r"^[A-Za-z0-9._:@/+-]+$"
 
 Name = Annotated[str, Meta(min_length=1, max_length=80, pattern=_NAME)]
 
+Text = Annotated[str, Meta(max_length=MAX_BODY_BYTES)]
+
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client asks: the intent of a text, or of so many seconds of audio."""
+    """What a client asks: the intent of a text, or of so many seconds of audio.
 
-    text: Annotated[str, Meta(max_length=MAX_BODY_BYTES)] | None = None
+    `transcript` are the texts of the session's turns before, oldest first, as chat clients send them along. It is read
+    only where the server has lost the session.
+    """
+
+    text: Text | None = None
     audio_seconds: Annotated[float, Meta(gt=0, le=MAX_AUDIO_SECONDS)] | None = None
     session: Name | None = None
+    transcript: Annotated[tuple[Text, ...], Meta(max_length=MAX_TURNS)] = ()
     priority: Literal["low", "normal", "high"] = "normal"
     request_id: Name | None = None
     attempt: Annotated[int, Meta(ge=0, le=1000)] = 0
@@ -47,6 +55,8 @@ def parse(body: bytes) -> Asked:
         raise BadRequest(422, "invalid", "give one of `text` and `audio_seconds`")
     if asked.text is not None and not _SPEECH.search(asked.text):
         raise BadRequest(422, "empty", "`text` holds no word")
+    if asked.transcript and asked.session is None:
+        raise BadRequest(422, "invalid", "a `transcript` is that of a `session`")
     return asked
 
 

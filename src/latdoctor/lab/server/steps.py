@@ -76,7 +76,11 @@ class Steps:
             )
 
     def session(self, exchange: Exchange) -> bool:
-        """Puts the newest of the history that still fits before a text; audio is understood without it."""
+        """Puts the newest of the history that still fits before a text; audio is understood without it.
+
+        The history is the window that the session keeps. Where the session is lost it is read whole from the
+        transcript, if the client sent one, and the session is made again from it.
+        """
         name = exchange.asked.session
         if name is None:
             return False
@@ -84,15 +88,29 @@ class Steps:
             history = self._sessions.history(name, self._clock())
         if history is None:
             self._metrics.session_misses.inc()
-            return True
-        self._metrics.session_hits.inc()
+            self._put_before(exchange, self._read_again(name, exchange.asked.transcript))
+        else:
+            self._metrics.session_hits.inc()
+            self._metrics.history_tokens.observe(self._put_before(exchange, history))
+        return True
+
+    def _put_before(self, exchange: Exchange, history: Sequence[int]) -> int:
+        """How many tokens of `history` there was room for."""
         room = self._max_tokens - exchange.tokens - 1
         kept = history[-room:] if room > 0 and exchange.asked.text is not None else ()
-        self._metrics.history_tokens.observe(len(kept))
         if kept:
             exchange.input = [*kept, SEPARATOR, *exchange.own]
             exchange.tokens = len(exchange.input)
-        return True
+        return len(kept)
+
+    def _read_again(self, name: str, transcript: Sequence[str]) -> tuple[int, ...]:
+        """The tokens of all the turns, of which the session is made again."""
+        turns = [text_tokens(turn) for turn in transcript]
+        with self._shared:
+            now = self._clock()
+            for turn in turns:
+                self._sessions.append(name, turn, now)
+        return tuple(token for turn in turns for token in turn)
 
     def postprocess(self, exchange: Exchange) -> bool:
         """Names the intent, and remembers the turn."""
