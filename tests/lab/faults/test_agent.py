@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
+import torch
 
 from latdoctor.lab.faults.agent import DISTURBANCES, attach
-from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.config import Memory, ServerConfig
+from latdoctor.lab.server.memory import OutOfMemory
+from latdoctor.lab.server.memory import build as build_pool
+from latdoctor.lab.server.memory.pool import MIB
 from tests.lab.server.running import ADMIN, Running
 
 FOREVER = 3600
@@ -174,3 +179,59 @@ def test_a_server_ends_while_it_is_disturbed() -> None:
         turn(server, "knobs", queue={"max_requests": 9})
         put(server, "gc-pauses", strength=0.001)
     assert not [thread for thread in threading.enumerate() if thread.name == "latdoctor-worker"]
+
+
+def memory(server: Running) -> dict[str, Any]:
+    found: dict[str, Any] = server.client.get("/debug/memory", headers=ADMIN).json()
+    return found
+
+
+def arena(**knobs: Any) -> Running:
+    settings = msgspec.convert({"backend": "arena", "pool_mib": 8, "limit_mib": 8, **knobs}, Memory)
+    config = ServerConfig(memory=settings)
+    return Running(config, agent=attach, pool=build_pool(settings))
+
+
+def test_fragmentation_leaves_holes_with_room_for_one_request_and_no_large_batch() -> None:
+    with arena() as server:
+        assert put(server, "fragment", strength=4).status_code == 204
+        stats = memory(server)
+        longest = server.parts.tuning.config.queue.max_tokens_per_request * 256 * 4
+        assert stats["allocated_bytes"] == pytest.approx(4 * MIB, rel=0.15)
+        assert stats["largest_free_bytes"] <= longest + 512
+        assert stats["inactive_ratio"] > 0.4
+        assert stats["fragmentation_ratio"] > 0.8
+        assert stats["alloc_oom_total"] == 0
+        pool = server.parts.brain.pool
+        with pytest.raises(OutOfMemory):
+            pool.lease((2 * longest,), torch.uint8, long=True)
+        pool.compact()  # mends it, as it would in earnest
+        pool.lease((2 * longest,), torch.uint8, long=True).release()
+        delete(server, "fragment")
+        assert memory(server)["allocated_bytes"] == 0
+
+
+def test_a_hoard_is_held_and_given_back() -> None:
+    with arena() as server:
+        put(server, "hoard", strength=6)
+        assert memory(server)["allocated_bytes"] == pytest.approx(6 * MIB, rel=0.01)
+        put(server, "hoard", strength=500)  # more than there is
+        assert memory(server)["allocated_bytes"] == pytest.approx(8 * MIB, rel=0.01)
+        delete(server, "hoard")
+        assert memory(server)["allocated_bytes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "strength"),
+    [({"backend": "glibc"}, 1.0), ({"limit_mib": 4096}, 1.0), ({}, 7.0)],
+    ids=["another backend", "an arena that would grow", "too much"],
+)
+def test_what_cannot_be_fragmented_is_left_as_it_was(settings: dict[str, Any], strength: float) -> None:
+    with arena(**settings) as server:
+        before = memory(server)
+        answer = put(server, "fragment", strength=strength)
+        assert (answer.status_code, answer.json()["error"]) == (409, "not-possible")
+        after = memory(server)
+        assert listed(server) == {}
+        assert after["segments"] == before["segments"]
+        assert after["alloc_total"] == before["alloc_total"]

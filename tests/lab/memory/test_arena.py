@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import random
+import threading
 
 import msgspec
 import pytest
@@ -192,6 +194,89 @@ def test_a_tensor_kept_too_long_stays_readable() -> None:
         tensor.fill_(9)
     pool.close()
     assert int(tensor.sum()) == 900
+
+
+def test_periodic_compaction_copies_to_and_fro_between_two_spaces() -> None:
+    pool = arena(compaction_ms=500, segment_mib=1)
+    held = [pool.lease((300_000,), BYTE) for _ in range(8)]
+    for number, lease in enumerate(held):
+        lease.tensor.fill_(number)
+    for _ in range(2):
+        pool.compact()
+    mapped = pool.stats().device_alloc_total
+    places = []
+    for _ in range(4):
+        pool.compact()
+        places.append(held[0].tensor.data_ptr())
+        assert all(bool((lease.tensor == number).all()) for number, lease in enumerate(held))
+    stats = pool.stats()
+    assert stats.device_alloc_total == mapped
+    assert places[0] == places[2] != places[1] == places[3]
+    assert stats.allocated_bytes == 8 * 300_032
+    pool.set_live(msgspec.structs.replace(pool.config, compaction_ms=0))
+    assert (pool.stats().reserved_bytes or 0) < (stats.reserved_bytes or 0)
+
+
+def test_two_spaces_shrink_with_what_is_held() -> None:
+    pool = arena(compaction_ms=500, segment_mib=1)
+    held = [pool.lease((MIB,), BYTE) for _ in range(16)]
+    for _ in range(3):
+        pool.compact()
+    for lease in held:
+        lease.release()
+    for _ in range(3):
+        pool.compact()
+    assert pool.stats().reserved_bytes == 2 * MIB
+
+
+def test_what_is_over_a_limit_that_was_lowered_goes_when_it_is_free() -> None:
+    pool = arena(pool_mib=4, limit_mib=4)
+    with pool.tensor((1000,), BYTE):
+        pool.set_live(msgspec.structs.replace(pool.config, limit_mib=0.5))
+        assert pool.stats().reserved_bytes == 4 * MIB
+    assert pool.stats().reserved_bytes == 0
+    with pool.tensor((500_000,), BYTE):
+        assert (pool.stats().reserved_bytes or 0) <= MIB // 2
+        with pytest.raises(OutOfMemory):
+            pool.lease((30_000,), BYTE)
+    pool.set_live(msgspec.structs.replace(pool.config, limit_mib=4))
+    assert pool.stats().reserved_bytes == 4 * MIB
+    pool.lease((3 * MIB,), BYTE)
+
+
+def test_who_waits_for_memory_gets_what_another_gives_back() -> None:
+    pool = arena(limit_mib=1, wait_ms=10_000)
+    held = pool.lease((MIB,), BYTE)
+    got = threading.Event()
+
+    def wait() -> None:
+        with pool.tensor((1000,), BYTE):
+            got.set()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not pool.stats().alloc_oom_total:
+        threading.Event().wait(0.001)
+    assert not got.is_set()
+    held.release()
+    waiting.join()
+    assert got.is_set()
+    assert pool.stats().alloc_oom_total == 1
+
+
+def test_a_compaction_without_memory_leaves_everything_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = arena()
+    lease = pool.lease((1000,), BYTE)
+    lease.tensor.fill_(3)
+
+    def none_left(*_: object) -> mmap.mmap:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("latdoctor.lab.server.memory.arena.mmap.mmap", none_left)
+    with pytest.raises(OutOfMemory):
+        pool.compact()
+    assert bool((lease.tensor == 3).all())
+    pool.lease((500_000,), BYTE).release()
 
 
 def test_a_pool_over_its_own_limit_is_refused() -> None:

@@ -219,6 +219,26 @@ class TestCompiled:
         assert model.compilations.total == 2
         assert model.compilations.seconds > 0
 
+    def test_without_buckets_every_new_shape_is_compiled_until_all_are_known(self) -> None:
+        model = built(changed(SMALL, compile=True, compiler="eager-graph"))
+        model.forward([text(40)])
+        once = model.compilations.total
+        seconds = model.compilations.seconds
+        assert once == 1
+        assert seconds > 0
+        model.apply(changed(SMALL, compile=True, compiler="eager-graph", compile_buckets=False))
+        lengths = range(20, 32)  # more shapes than torch would compile by itself
+        for length in lengths:
+            assert model.forward([text(length)]).padded_tokens == length
+        assert model.compilations.total == once + len(lengths)
+        assert model.compilations.seconds > seconds
+        for length in lengths:
+            model.forward([text(length)])
+        assert model.compilations.total == once + len(lengths)
+        model.apply(changed(SMALL, compile=True, compiler="eager-graph"))
+        assert model.forward([text(40)]).padded_tokens == 64
+        assert model.compilations.total == once + len(lengths)
+
     @pytest.mark.parametrize(
         ("batch", "length", "longest", "padded"),
         [

@@ -12,6 +12,7 @@ import pytest
 from latdoctor.lab.server.config import Batching, ServerConfig
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.exchange import Input
+from latdoctor.lab.server.memory.pool import OutOfMemory
 from latdoctor.lab.server.refusal import Unavailable
 from latdoctor.lab.server.waiting import Ticket
 from latdoctor.lab.server.work import Batch
@@ -27,6 +28,8 @@ class Bench:
     def __init__(self) -> None:
         self.model = FakeModel()
         self.seen: list[Batch] = []
+        self.cuts = 0
+        self.room = 1000  # tokens that memory suffices for
         ticks = itertools.count()
         self.engine = Engine(
             lambda config: Fifo(config.batching.max_batch_requests),
@@ -37,11 +40,16 @@ class Bench:
         )
 
     def compute(self, inputs: Sequence[Input]) -> Outcome:
+        if sum(map(len, inputs)) > self.room:
+            raise OutOfMemory("no room")
         found = self.model.forward(inputs)
         return Outcome(found.intents, found.scores, "v1")
 
     def started(self, batch: Batch, now: float) -> None:
         """Not looked at."""
+
+    def cut(self) -> None:
+        self.cuts += 1
 
     def finished(self, batch: Batch, started: float, now: float) -> None:
         assert now > started
@@ -198,5 +206,25 @@ def test_what_waits_to_run_on_the_worker_survives_its_loss() -> None:
         assert await task == 7
         with pytest.raises(Unavailable):
             await first.answer
+
+    on_bench(scene)
+
+
+def test_a_batch_over_the_memory_is_computed_in_parts_and_the_worker_lives() -> None:
+    async def scene(bench: Bench) -> None:
+        bench.engine.reschedule(ServerConfig(batching=Batching(max_batch_requests=8)))
+        bench.room = 10
+        first = await bench.held()
+        tickets = [bench.submit(tokens) for tokens in (4, 5, 11, 2, 3)]
+        bench.model.gate.set()
+        assert (await first.answer).intent == 1
+        assert [(await ticket.answer).intent for ticket in tickets if ticket.work.tokens != 11] == [1, 2, 2, 0]
+        with pytest.raises(Unavailable) as refused:
+            await tickets[2].answer
+        assert (refused.value.status, refused.value.reason, refused.value.retry_after) == (503, "out-of-memory", 1)
+        assert bench.model.batches == [[1], [4, 5], [2, 3]]
+        assert [batch.tokens for batch in bench.seen] == [1, 9, 5]
+        assert bench.cuts == 3
+        assert bench.engine.restarts == 0
 
     on_bench(scene)

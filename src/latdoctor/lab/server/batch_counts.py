@@ -23,6 +23,9 @@ class BatchCounts:
         for work in batch.works:
             self._metrics.queue_wait[work.lane].observe(now - work.arrived)
 
+    def cut(self) -> None:
+        self._prediction.abandoned()  # what one part takes says nothing about the whole
+
     def finished(self, batch: Batch, started: float, now: float) -> None:
         self._prediction.finished(now)
         seen = self._metrics

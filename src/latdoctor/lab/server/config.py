@@ -57,8 +57,9 @@ class Memory(Struct, frozen=True, forbid_unknown_fields=True):
     glibc: Annotated[Literal["default", "pooled", "returning"], Meta(extra=_LIVE)] = "pooled"
     pool_mib: Annotated[int, Meta(ge=1, le=4096, extra=_RESTART)] = 64
     segment_mib: Annotated[int, Meta(ge=1, le=1024, extra=_RESTART)] = 2
-    limit_mib: Annotated[int, Meta(ge=1, le=65_536, extra=_LIVE)] = 4096  # what the arena may hold at most
+    limit_mib: Annotated[float, Meta(ge=0.1, le=65_536, extra=_LIVE)] = 4096  # what the arena may hold at most
     long_share: Annotated[float, Meta(ge=0, le=0.9, extra=_RESTART)] = 0.2
+    wait_ms: Annotated[float, Meta(ge=0, le=10_000, extra=_LIVE)] = 50  # for memory, before a batch is cut in two
     compaction_ms: Milliseconds = 0  # 0: never
     reuse_buffers: LiveFlag = True
 
@@ -76,13 +77,19 @@ class Governance(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The model and how it is computed. `auto` is bf16 where the processor has AMX, else fp32."""
+    """The model and how it is computed. `auto` is bf16 where the processor has AMX, else fp32.
+
+    `inductor` makes machine code, tens of seconds for a shape; `eager-graph` only captures the graph and its guards, a
+    fraction of a second for a shape, and runs it operator by operator.
+    """
 
     version: Annotated[str, Meta(min_length=1, max_length=40, extra=_LIVE)] = "v1"
     precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], Meta(extra=_LIVE)] = "auto"
     attention: Annotated[Literal["sdpa", "naive"], Meta(extra=_LIVE)] = "sdpa"
     threads: Annotated[int, Meta(ge=1, le=64, extra=_LIVE)] = 1
     compile: Annotated[bool, Meta(extra=_RESTART)] = False
+    compiler: Annotated[Literal["inductor", "eager-graph"], Meta(extra=_RESTART)] = "inductor"
+    compile_buckets: LiveFlag = True  # batches are padded to a few shapes; without, every new shape is compiled
     warm_up: Annotated[bool, Meta(extra=_RESTART)] = True
     layers: Annotated[int, Meta(ge=1, le=48, extra=_RESTART)] = 4
     width: Annotated[int, Meta(ge=32, le=2048, extra=_RESTART)] = 256

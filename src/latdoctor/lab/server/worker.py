@@ -1,6 +1,7 @@
 """The thread that computes: it alone owns the scheduler and runs the model.
 
-It learns of everything through its inbox and tells the event loop through `call_soon_threadsafe` alone. Whatever
+It learns of everything through its inbox and tells the event loop through `call_soon_threadsafe` alone. A batch that
+memory does not suffice for is halved until it does; a request that is too much alone is refused. Whatever else
 escapes from a computation ends the thread; the engine then answers for its batch and starts another.
 """
 
@@ -18,6 +19,8 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from latdoctor.lab.server.exchange import Computed, Input
+from latdoctor.lab.server.memory.pool import OutOfMemory
+from latdoctor.lab.server.refusal import Unavailable
 from latdoctor.lab.server.waiting import Ticket, WaitingBook
 from latdoctor.lab.server.work import Batch, Scheduler, Work
 
@@ -43,6 +46,9 @@ class Watcher(Protocol):
     """Who counts what the worker does. Called on the worker's thread; times are of the engine's clock."""
 
     def started(self, batch: Batch, now: float) -> None: ...
+
+    def cut(self) -> None:
+        """The batch that was started has no room in memory: it is computed, and finished, in parts."""
 
     def finished(self, batch: Batch, started: float, now: float) -> None: ...
 
@@ -195,8 +201,26 @@ class Worker(threading.Thread):
         if not tickets:  # every client has gone meanwhile
             return
         kept = Batch(tuple(ticket.work for ticket in tickets), batch.reason)
+        self._watcher.started(kept, self._clock())
+        left = [tickets]
+        while left:
+            part = left.pop()
+            try:
+                self._compute_part(part, batch.reason)
+            except OutOfMemory as error:
+                self._watcher.cut()
+                if len(part) > 1:
+                    half = len(part) // 2
+                    left += [part[half:], part[:half]]
+                else:
+                    self._loop.call_soon_threadsafe(_refuse, part[0], error)
+        self.current = ()
+        if self._clock() - self._sampled >= SAMPLE_EVERY:
+            self._sample()
+
+    def _compute_part(self, tickets: tuple[Ticket, ...], reason: str) -> None:
+        """Computes and answers `tickets` in one call of the model. Raises OutOfMemory."""
         started = self._clock()
-        self._watcher.started(kept, started)
         found = self._computing.compute([ticket.input for ticket in tickets])
         computed = self._clock()
         answers = [
@@ -204,10 +228,7 @@ class Worker(threading.Thread):
             for ticket, intent, score in zip(tickets, found.intents, found.scores, strict=True)
         ]
         self._loop.call_soon_threadsafe(_deliver, answers)
-        self.current = ()
-        self._watcher.finished(kept, started, computed)
-        if computed - self._sampled >= SAMPLE_EVERY:
-            self._sample()
+        self._watcher.finished(Batch(tuple(ticket.work for ticket in tickets), reason), started, computed)
 
     def _sample(self) -> None:
         self._sampled = self._clock()
@@ -220,3 +241,9 @@ def _deliver(answers: Sequence[tuple[Ticket, Computed]]) -> None:
     for ticket, computed in answers:
         if not ticket.answer.done():
             ticket.answer.set_result(computed)
+
+
+def _refuse(ticket: Ticket, error: OutOfMemory) -> None:
+    """On the event loop: there is no memory for this one now, and there may be in a second."""
+    if not ticket.answer.done():
+        ticket.answer.set_exception(Unavailable("out-of-memory", error.what, retry_after=1))

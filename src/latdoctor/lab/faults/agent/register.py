@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from latdoctor.errors import UsageError
 from latdoctor.lab.faults.agent.disturbance import Disturbance
 from latdoctor.lab.faults.agent.knobs import names, turned
+from latdoctor.lab.faults.agent.memory import fragment, hoard
 from latdoctor.lab.faults.agent.process import block_loop, pause_for_garbage
 from latdoctor.lab.faults.agent.stages import hold_lock, leak, slow_preprocessing, sync_each_request
 from latdoctor.lab.server import body
@@ -30,6 +31,8 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "slow-preprocess": slow_preprocessing,
     "fsync": sync_each_request,
     "leak": leak,
+    "fragment": fragment,
+    "hoard": hoard,
 }
 _KNOBS = re.compile(r"(?=[a-z0-9-]{1,40}$)knobs.*")
 

@@ -2,8 +2,10 @@
 
 A pool is reserved (and touched) at the start as one segment, with a share kept for long inputs; what does not fit there
 goes into further segments of `segment_mib`, up to `limit_mib`. At the limit, segments that are wholly free are given
-back and the request is tried once more, as CUDA's allocator does. Compaction copies everything that is held into fresh
-segments and gives the old ones back; its cost grows with the pool, and nobody allocates meanwhile.
+back and the request is tried once more, as CUDA's allocator does, with a smaller segment if need be. Compaction
+copies everything that is held into other segments; its cost grows with what is held, and nobody allocates meanwhile.
+The old segments are given back, or, where compaction comes again and again, kept to copy into the next time (two
+spaces, as in C. J. Cheney, A Nonrecursive List Compacting Algorithm, 1970).
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class ArenaPool(Pool):
         super().__init__(config, clock)
         if config.pool_mib > config.limit_mib:
             raise UsageError(
-                f"the pool ({config.pool_mib} MiB) is larger than the arena may become ({config.limit_mib} MiB)",
+                f"the pool ({config.pool_mib} MiB) is larger than the arena may become ({config.limit_mib:g} MiB)",
                 next_step="raise memory.limit_mib or lower memory.pool_mib",
             )
         self.guard = self._lock
@@ -72,6 +74,7 @@ class ArenaPool(Pool):
         self._unmaps = 0
         self._retries = 0
         self._pool_segment: Segment | None = None
+        self._pools: set[int] = set()  # ids of segments that are, or were before a compaction, the pool
         self._reserve()
 
     def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
@@ -92,17 +95,31 @@ class ArenaPool(Pool):
             del self._leases[lease.block]
             self._layout.give(lease.block)
             lease.block = None
-            if not self._config.reuse_buffers and segment.empty and segment is not self._pool_segment:
+            if self._is_too_much(segment) and segment.empty:
                 self._unmap(segment)
+            self._freed.notify_all()
+
+    def _is_too_much(self, segment: Segment) -> bool:
+        """Whether `segment` goes back as soon as nothing in it is used."""
+        if not self._config.reuse_buffers and segment is not self._pool_segment:
+            return True
+        return self._layout.reserved > self._config.limit_mib * MIB
 
     def bytes_of(self, block: Block, size: int) -> torch.Tensor:
         return self._memory[block.segment.id].narrow(0, block.offset, size)
 
     def set_live(self, config: Memory) -> None:
         with self._lock:
+            raised = config.limit_mib > self._config.limit_mib
             super().set_live(config)
+            self._shed_spares()
             if self._layout.reserved > config.limit_mib * MIB:
                 self._trim()
+            elif raised and self._pool_segment is None:
+                self._trim()
+                if self._has_room(config.pool_mib * MIB):
+                    self._reserve()
+            self._freed.notify_all()
 
     def close(self) -> None:
         with self._lock:
@@ -134,28 +151,60 @@ class ArenaPool(Pool):
 
     def _compact(self) -> None:
         in_use = {block.segment.id for block, lease in self._leases.items() if lease.uses}
-        old = [segment for segment in self._layout.segments if segment.id not in in_use]
+        old = [segment for segment in self._layout.segments if not segment.shut and segment.id not in in_use]
+        kept = self._spares()
+        for segment in kept:
+            self._layout.open(segment)
         for segment in old:
             self._layout.shut(segment)
-        if self._pool_segment in old:
-            self._reserve()
         try:
+            self._renew_pool(old, kept)
             self._move([block for block in self._layout.used() if block.segment in old])
         finally:
-            for segment in old:
-                if segment.empty:
+            for segment in kept:
+                if segment.empty and segment is not self._pool_segment:
                     self._unmap(segment)
-                else:  # memory ran out on the way: what could not move stays where it is
+            for segment in old:
+                if not segment.empty:  # memory ran out on the way: what could not move stays where it is
                     self._layout.open(segment)
+            self._shed_spares()
+
+    def _renew_pool(self, old: Sequence[Segment], kept: Sequence[Segment]) -> None:
+        """Another pool in place of the old one: the one before it, where that was kept."""
+        if self._pool_segment not in old:
+            return
+        before = [segment for segment in kept if segment.id in self._pools]
+        if before:
+            self._pool_segment = before[0]
+        elif self._config.pool_mib <= self._config.limit_mib:  # else the limit was lowered since
+            self._reserve()
+
+    def _spares(self) -> list[Segment]:
+        return [segment for segment in self._layout.segments if segment.shut]
+
+    def _shed_spares(self) -> None:
+        """Keeps of the empty segments that were copied from what the next time needs, and what the limit allows."""
+        room = 0
+        if self._config.compaction_ms:
+            room = sum(segment.size for segment in self._layout.segments if not segment.shut)
+        for segment in self._spares():
+            if segment.size <= room and self._has_room(0):
+                room -= segment.size
+            else:
+                self._unmap(segment)
 
     def _move(self, blocks: Sequence[Block]) -> None:
         """Copies into open segments, large ones first, so that the small ones fill the holes."""
+        left = sum(block.size for block in blocks)
         for block in sorted(blocks, key=lambda block: -block.size):
+            # Few large segments rather than many: each costs a call of the kernel.
+            most = min(left, self._config.pool_mib * MIB)
+            left -= block.size
             to = self._layout.take(block.size, long=block.long)
             if to is None:
                 try:
                     # The old and the new are both held for a moment, so the limit does not count here.
-                    to = self._layout.take_from(self._map(self._segment_size(block.size)), block.size)
+                    to = self._layout.take_from(self._map(self._segment_size(max(block.size, most))), block.size)
                 except OSError:
                     return
             self.bytes_of(to, block.size).copy_(self.bytes_of(block, block.size))
@@ -168,17 +217,18 @@ class ArenaPool(Pool):
         size = self._config.pool_mib * MIB
         try:
             self._pool_segment = self._map(size, rounded(int(size * self._config.long_share)))
+            self._pools.add(self._pool_segment.id)
         except OSError as error:
             raise OutOfMemory(f"the pool of {self._config.pool_mib} MiB cannot be had: {error.strerror}") from error
         self._memory[self._pool_segment.id][:: mmap.PAGESIZE].zero_()
 
     def _grown(self, size: int) -> Segment:
         """A new segment for `size` bytes; at the limit, after giving back what is free. Raises OutOfMemory."""
-        wanted = self._segment_size(size)
-        for again in (False, True):
-            if self._layout.reserved + wanted <= self._config.limit_mib * MIB:
+        wanted, least = self._segment_size(size), rounded(size, mmap.PAGESIZE)
+        for again, segment_size in ((False, wanted), (True, wanted), (True, least)):
+            if self._has_room(segment_size):
                 try:
-                    return self._map(wanted)
+                    return self._map(segment_size)
                 except OSError:
                     pass  # the kernel has none: the same as our own limit
             if not again:
@@ -186,9 +236,12 @@ class ArenaPool(Pool):
                 self._trim()
         raise OutOfMemory(
             f"no room for a buffer of {size} bytes: {self._layout.allocated} are in use, "
-            f"{self._layout.reserved} reserved, {self._config.limit_mib} MiB allowed",
+            f"{self._layout.reserved} reserved, {self._config.limit_mib:g} MiB allowed",
             next_step="raise memory.limit_mib, or send smaller batches",
         )
+
+    def _has_room(self, size: int) -> bool:
+        return self._layout.reserved + size <= self._config.limit_mib * MIB
 
     def _segment_size(self, size: int) -> int:
         if not self._config.reuse_buffers:
@@ -212,6 +265,7 @@ class ArenaPool(Pool):
         """Drops a segment; the kernel has it back as soon as no tensor looks into it any more."""
         self._layout.remove(segment)
         del self._memory[segment.id]
+        self._pools.discard(segment.id)
         if segment is self._pool_segment:
             self._pool_segment = None
         self._unmaps += 1

@@ -69,11 +69,12 @@ class Layout:
 
     @property
     def free_bytes(self) -> int:
-        return sum(segment.free_bytes for segment in self._segments.values())
+        """What is offered: not that of shut segments."""
+        return sum(segment.free_bytes for segment in self._segments.values() if not segment.shut)
 
     @property
     def allocated(self) -> int:
-        return self.reserved - self.free_bytes
+        return sum(segment.size - segment.free_bytes for segment in self._segments.values())
 
     @property
     def inactive_split(self) -> int:

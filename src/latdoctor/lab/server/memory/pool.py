@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import RLock
+from threading import Condition, RLock
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -92,6 +92,7 @@ class Pool(ABC):
         self._config = config
         self._clock = clock
         self._lock = RLock()
+        self._freed = Condition(self._lock)  # told of whenever there may be more room than before
         self._last_compaction = clock()
         self._allocs = 0
         self._ooms = 0
@@ -139,13 +140,25 @@ class Pool(ABC):
 
     @contextmanager
     def tensor(self, shape: Shape, dtype: torch.dtype, *, long: bool = False) -> Iterator[torch.Tensor]:
-        """A buffer of unknown content for the time of a `with`. Raises OutOfMemory."""
-        lease = self.lease(shape, dtype, long=long)
+        """A buffer of unknown content for the time of a `with`; where there is no room it waits up to `wait_ms`
+        for it. Raises OutOfMemory."""
+        lease = self._patient_lease(shape, dtype, long=long)
         try:
             with lease as tensor:
                 yield tensor
         finally:
             lease.release()
+
+    def _patient_lease(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
+        """Tries again whenever something was given back, until the time is over."""
+        until = time.monotonic() + self._config.wait_ms / 1000
+        with self._freed:  # so that nothing is given back unseen between a try and the wait
+            while True:
+                try:
+                    return self.lease(shape, dtype, long=long)
+                except OutOfMemory:
+                    if not self._freed.wait(max(0.0, until - time.monotonic())):
+                        raise
 
     @contextmanager
     def watch(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import Memory, ModelSettings
 from latdoctor.lab.server.memory import Pool
 from latdoctor.lab.server.memory import build as build_pool
-from latdoctor.lab.server.model.compiled import BATCHES, LENGTHS, Backend, Compilations, bucket, inductor
+from latdoctor.lab.server.model.compiled import BACKENDS, BATCHES, LENGTHS, Backend, Compilations, bucket
 from latdoctor.lab.server.model.encoder import (
     FRAME_WIDTH,
     HEADS,
@@ -71,10 +71,12 @@ class IntentModel:
     """A version of the model in memory, and the pool that its batches are padded into."""
 
     def __init__(
-        self, settings: ModelSettings, pool: Pool, *, positions: int = POSITIONS, compiler: Backend = inductor
+        self, settings: ModelSettings, pool: Pool, *, positions: int = POSITIONS, compiler: Backend | None = None
     ) -> None:
+        """`compiler`: another one than the settings name."""
         self.pool = pool
-        self.compilations = Compilations(compiler)
+        self.compilations = Compilations()
+        self._compiler = compiler or BACKENDS[settings.compiler]
         self._positions = positions
         self._device = "cuda" if pool.backend == "cuda" else "cpu"
         self._now = self._prepared(settings)
@@ -86,7 +88,7 @@ class IntentModel:
         memory: Memory,
         *,
         positions: int = POSITIONS,
-        compiler: Backend = inductor,
+        compiler: Backend | None = None,
     ) -> IntentModel:
         """The model with a memory of its own. Raises UsageError for what this machine cannot do."""
         return cls(settings, build_pool(memory), positions=positions, compiler=compiler)
@@ -120,8 +122,10 @@ class IntentModel:
 
     def apply(self, settings: ModelSettings) -> None:
         """Takes new settings; a new version or precision is made ready here, beside the one in use."""
-        if settings != self.settings:
+        if _network(settings) != _network(self.settings):
             self._now = self._prepared(settings)
+        else:
+            self._now = msgspec.structs.replace(self._now, settings=settings)
 
     def warm_up(self) -> None:
         """Runs every kind of batch once, on the worker thread; with `compile` that compiles every bucket (minutes)."""
@@ -146,7 +150,7 @@ class IntentModel:
         if torch.get_num_threads() != now.settings.threads:
             torch.set_num_threads(now.settings.threads)  # of this thread: OpenMP keeps it for each one
         rows, longest = len(batch), max(lengths)
-        if now.settings.compile:
+        if now.settings.compile and now.settings.compile_buckets:
             rows, longest = bucket(rows, longest, self._positions)
         with self.pool.watch(), torch.inference_mode():
             logits = self._logits(now, batch, lengths, (rows, longest))
@@ -211,7 +215,15 @@ class IntentModel:
             settings=settings,
             precision=precision,
             encoder=network,
-            run=self.compilations.compiled(network) if settings.compile else network,
+            run=self.compilations.compiled(network, self._compiler) if settings.compile else network,
             checksum=checksum,
             parameters=sum(weights.numel() for weights in drawn.parameters()),
         )
+
+
+def _network(settings: ModelSettings) -> ModelSettings:
+    """`settings` without those that need no other network: what was compiled stays good."""
+    plain = ModelSettings()
+    return msgspec.structs.replace(
+        settings, threads=plain.threads, compile_buckets=plain.compile_buckets, warm_up=plain.warm_up
+    )
