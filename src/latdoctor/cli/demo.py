@@ -25,9 +25,10 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the load.")] = 1,
 ) -> None:
-    """Play a real incident live and diagnose it, in a minute and a half.
+    """Play a real incident live and diagnose it.
 
-    The scenario is promo-rush: a real server, a real rush, and a look at it while it happens.
+    The scenario is promo-rush: a real server, a real rush, and a look at it while it happens. It takes a minute and a
+    half.
 
     Exit codes: 0 played · 1 server or generator broke · 2 the laboratory's packages are missing.
     """

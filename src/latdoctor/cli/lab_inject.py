@@ -48,11 +48,8 @@ def inject(
 
     Exit codes: 0 in and out again · 1 it could not be had, or the server did not come back · 2 usage.
     """
-    from latdoctor.cli.screen import notice_console, result_console
-    from latdoctor.errors import OperationError, UsageError
-    from latdoctor.lab.faults.injecting import inject as put_in
+    from latdoctor.errors import UsageError
     from latdoctor.lab.scenario import find
-    from latdoctor.lab.steadiness import is_back, state_of
     from latdoctor.units import parse_duration
 
     if listing:
@@ -64,34 +61,46 @@ def inject(
         seconds = parse_duration(lifetime)
     except ValueError as error:
         raise UsageError(str(error), where="--for") from error
-    chosen = _with(find(fault), seconds, strength)
     addresses = tuple(server or ())
     site = _site(addresses, tuple(pid or ()), router, proxy, admin_token_file)
-    screen, notices = result_console(), notice_console()
+    _in_and_out(_with(find(fault), seconds, strength), site, addresses, seconds)
 
-    def look() -> State | None:
-        return state_of(addresses, WATCHED) if addresses else None
 
-    before = look()
-    _say(screen.print, "before", before)
+def _in_and_out(chosen: Scenario, site: Site, servers: tuple[str, ...], seconds: float) -> None:
+    """Tells the servers' state, puts the faults in, takes them out, and waits until the state is back."""
+    from latdoctor.cli.screen import notice_console, result_console
+    from latdoctor.lab.faults.injecting import inject as put_in
+    from latdoctor.lab.steadiness import state_of
+
+    def tell(when: str) -> State | None:
+        if not servers:
+            return None
+        state = state_of(servers, WATCHED)
+        result_console().print(f"{when:8} {state.told}")
+        return state
+
+    before = tell("before")
     with ExitStack() as undo:
         for one in chosen.incident.faults:
             put_in(one, site, undo)
-        notices.print(f"{chosen.id} is in, for {seconds:g} s at most; Ctrl-C takes it out")
+        notice_console().print(f"{chosen.id} is in, for {seconds:g} s at most; Ctrl-C takes it out")
         if _waited(max(0.0, seconds - WATCHED)):
-            _say(screen.print, "with it", look())
-    if before is None:
-        return
+            tell("with it")
+    if before is not None:
+        _wait_back(before, servers, tell)
+
+
+def _wait_back(before: State, servers: tuple[str, ...], tell: Callable[[str], State | None]) -> None:
+    from latdoctor.errors import OperationError
+    from latdoctor.lab.steadiness import is_back
+
     deadline = time.monotonic() + RETURNS_WITHIN
-    after = look()
-    while after is not None and not is_back(before, after) and time.monotonic() < deadline:
-        after = look()
-    _say(screen.print, "after", after)
-    if after is None or not is_back(before, after):
-        raise OperationError(
-            f"the server did not come back within {RETURNS_WITHIN:g} s of the fault's end",
-            next_step=f"latdoctor diagnose --server {addresses[0]}/metrics",
-        )
+    while (after := tell("after")) is not None and not is_back(before, after):
+        if time.monotonic() > deadline:
+            raise OperationError(
+                f"the server did not come back within {RETURNS_WITHIN:g} s of the fault's end",
+                next_step=f"latdoctor diagnose --server {servers[0]}/metrics",
+            )
 
 
 def _list() -> None:
@@ -178,8 +187,3 @@ def _waited(seconds: float) -> bool:
         for one, handler in before.items():
             signal.signal(one, handler)
     return not received
-
-
-def _say(write: Callable[[str], None], when: str, state: State | None) -> None:
-    if state is not None:
-        write(f"{when:8} {state.told}")
