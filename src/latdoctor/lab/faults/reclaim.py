@@ -1,0 +1,103 @@
+"""Makes the kernel reclaim another process's file pages, again and again: process_madvise(2) with MADV_PAGEOUT.
+
+That is what reclaim under a memory limit does, without its danger: pages without a file are left alone, so that
+nothing can run out of memory. A page that comes back soon after it was reclaimed is waited for as memory pressure
+(PSI), with a major fault.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from latdoctor.errors import OperationError
+
+ROUND_SECONDS = 0.05
+MADV_PAGEOUT = 21  # linux/mman.h
+PROCESS_MADVISE = 440  # the same number on every architecture (asm-generic/unistd.h)
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_NEEDED = "Linux 5.10, and root (CAP_SYS_NICE, CAP_SYS_PTRACE)"
+
+Range = tuple[int, int]  # address and bytes
+
+
+class _IoVec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+class Reclaim:
+    """Of the process, all mapped file pages but `share` of them, another part in each round."""
+
+    def __init__(self, pid: int, share: float) -> None:
+        """Raises OperationError where the process cannot be reached."""
+        self._pid, self._share = pid, share
+        self._begin = 0
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.syscall.restype = ctypes.c_long
+        try:
+            self._process = os.pidfd_open(pid)
+        except OSError as error:
+            raise OperationError(f"process {pid} cannot be reached: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._process)
+
+    def round(self) -> bool:
+        """Reclaims once; False where the process has ended. Raises OperationError where it may not be done."""
+        try:
+            found = file_ranges(Path(f"/proc/{self._pid}/maps").read_text())
+        except ProcessLookupError:
+            return False
+        except OSError as error:
+            what = f"the memory of process {self._pid} cannot be looked at: {error.strerror}"
+            raise OperationError(what, next_step=_NEEDED) from error
+        total = sum(length for _, length in found)
+        for one in part(found, self._begin, int(total * (1 - self._share))):
+            self._page_out(one)
+        # The golden ratio of the whole: no page is spared for long, whatever the share.
+        self._begin = (self._begin + int(total * 0.618) // PAGE * PAGE) % max(1, total)
+        return bool(found)
+
+    def _page_out(self, one: Range) -> None:
+        vector = _IoVec(*one)
+        done = self._libc.syscall(PROCESS_MADVISE, self._process, ctypes.byref(vector), 1, MADV_PAGEOUT, 0)
+        # What else may go wrong is of one mapping (locked, unmapped meanwhile), and the next is tried.
+        if done < 0 and (number := ctypes.get_errno()) in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            what = f"reclaiming the pages of process {self._pid} is not possible: {os.strerror(number)}"
+            raise OperationError(what, next_step=_NEEDED)
+
+
+def file_ranges(maps: str) -> list[Range]:
+    """The mappings of files in `/proc/PID/maps`; a file that the process alone holds has its pages on the disk."""
+    found = []
+    for line in maps.splitlines():
+        fields = line.split(None, 5)
+        if len(fields) == 6 and fields[5].startswith("/") and not fields[5].startswith(("/dev/", "/memfd:")):
+            begin, _, end = fields[0].partition("-")
+            found.append((int(begin, 16), int(end, 16) - int(begin, 16)))
+    return found
+
+
+def part(ranges: list[Range], begin: int, length: int) -> list[Range]:
+    """`length` bytes of the ranges as if they were one ring, from `begin` on, in whole pages."""
+    total = sum(size for _, size in ranges)
+    length = min(total, -(-length // PAGE) * PAGE)
+    found: list[Range] = []
+    for turn in (0, total):
+        offset = turn
+        for address, size in ranges:
+            low, high = max(begin, offset), min(begin + length, offset + size)
+            if low < high:
+                found.append((address + low - offset, high - low))
+            offset += size
+    return found
