@@ -29,7 +29,8 @@ signals:
   batch.size.mean: {ratio: items, over: done}
   latency: {histogram: seconds, scale: s}
   latency.p99: {summary: quantiles, quantile: 0.99, scale: s}
-  queue.depth: {gauge: waiting}
+  queue.depth: {gauge: waiting, hint: start it with --gauges}
+  kv.usage: {gauge: usage, take: last}
   requests.running: {gauge: running, take: max}
 """
 
@@ -97,6 +98,37 @@ def test_labels_are_summed_over_only_where_the_dialect_says_so(toy: Dialect) -> 
 def test_a_sum_with_a_lost_line_is_not_given(toy: Dialect) -> None:
     page = 'done 1\nfailed{reason="a"} 1\nfailed{reason="b"'
     assert "could not be read" in gap(look(toy, page, page), "error.rate").reason
+
+
+@pytest.mark.parametrize(
+    ("half", "known"),
+    [("fai", False), ("failed", False), ("failed_over{", True), ("seconds_b", True), ("unknown", True)],
+)
+def test_half_a_name_may_be_that_of_a_summed_series(toy: Dialect, half: str, known: bool) -> None:
+    page = f'done 1\nfailed{{reason="a"}} 1\n{half}'
+    assert value(look(toy, page, page), "error.rate") == (0.0 if known else None)
+
+
+@pytest.mark.parametrize(
+    ("signal", "window", "place"),
+    [
+        ("queue.depth", (100.0, 110.0), "waiting, since 0.prom"),
+        ("requests.running", (110.0, 120.0), "running, since 1.prom"),
+        ("kv.usage", (120.0, 120.0), "usage"),
+    ],
+)
+def test_a_gauge_covers_the_pages_that_show_it(
+    toy: Dialect, signal: str, window: tuple[float, float], place: str
+) -> None:
+    seen = look(toy, "done 1\nwaiting 2", "done 1\nwaiting 4\nrunning 1\nusage 0.5", "done 1\nrunning 2\nusage 0.6")
+    (one,) = (one for one in seen.readings if one.signal == signal)
+    assert (one.window.start, one.window.end) == window
+    assert one.origin.place == place
+
+
+def test_a_hint_to_export_something_is_given_only_where_it_is_not_exported(toy: Dialect) -> None:
+    assert gap(look(toy, "done 1"), "queue.depth").next_step == "start it with --gauges"
+    assert gap(look(toy, "done 1\nwaiting NaN"), "queue.depth").next_step == ""
 
 
 def test_two_versions_stay_apart_and_one_needs_no_suffix(toy: Dialect) -> None:

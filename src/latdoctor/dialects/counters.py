@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from latdoctor.dialects.model import Rule, Selector, Term
 from latdoctor.dialects.outcome import Histogram, Trouble
+from latdoctor.dialects.page import BadLine
 from latdoctor.dialects.view import Series, View
 from latdoctor.evidence.model import Bucket, Labels
 from latdoctor.text import clean
@@ -32,7 +33,7 @@ def mixed(
 ) -> Trouble | None:
     """Series of one subject may be summed only over labels that the rule names."""
     free = {*rule.sum_over, *ignored}
-    if rule.sum_over and any(bad.name == selector.name for scrape in view.scrapes for bad in scrape.page.bad_lines):
+    if rule.sum_over and any(_may_be(bad, selector) for scrape in view.scrapes for bad in scrape.page.bad_lines):
         return Trouble(f"a line of {selector.name} could not be read, so that its sum is not known")
     kept = {tuple(pair for pair in one.labels if pair[0] not in free) for one in series}
     if len(kept) < 2:
@@ -40,6 +41,12 @@ def mixed(
     common = set.intersection(*[set(labels) for labels in kept])
     differing = sorted({pair[0] for labels in kept for pair in labels if pair not in common})
     return Trouble(f"{selector} has {len(kept)} series for one subject (by {clean(', '.join(differing), 100)})")
+
+
+def _may_be(bad: BadLine, selector: Selector) -> bool:
+    """May this line have been one of the selector's? Of a page that is cut, half a name may be all there is."""
+    names = (selector.name, selector.name + "_bucket", selector.name + "_sum", selector.name + "_count")
+    return bad.name != "" and any(name.startswith(bad.name) for name in names)
 
 
 def growth(view: View, rule: Rule, selector: Selector, series: tuple[Series, ...]) -> float | Trouble:
@@ -70,14 +77,20 @@ def _growth_of(view: View, rule: Rule, series: Series) -> float | Trouble:
         return values[-1]
     for before, after in pairwise(values):
         if after < before:
-            doubt = "" if view.window else ", or the pages are of two servers, or the last was given first"
-            reason = f"{series.name} went back from {before:g} to {after:g}: the server started anew{doubt}"
-            return Trouble(reason, next_step=_AGAIN)
+            why = f"the server started anew{_doubt(view, series.name)}"
+            return Trouble(f"{series.name} went back from {before:g} to {after:g}: {why}", next_step=_AGAIN)
     if series.samples[0] is not None:
         return values[-1] - values[0]
     if view.scrapes[0].page.bad_lines:
         return Trouble(f"{series.name} is missing from the first page, which could not be read whole")
     return values[-1]  # born between the pages: counters begin at zero, so all of it is growth
+
+
+def _doubt(view: View, name: str) -> str:
+    """What else may have made the counter `name` go back."""
+    others = "" if view.window else ", or the pages are of two servers, or the last was given first"
+    cut = any(scrape.page.unended and scrape.page.unended.name == name for scrape in view.scrapes)
+    return others + (", or a page was cut within this number" if cut else "")
 
 
 def held_growth(view: View, rule: Rule, term: Term, subject: str) -> float | Trouble:

@@ -80,7 +80,7 @@ def _hindrance(view: View, rule: Rule) -> Trouble | None:
     if rule.kind in ("slope", "rate") and view.window is None:
         return Trouble(
             "the time between the saved pages is not known, so they tell no rate",
-            next_step="watch it live (--server URL)",
+            next_step="collect it live: latdoctor collect --server URL --to FOLDER",
         )
     return None
 

@@ -45,14 +45,14 @@ def gauge(view: View, rule: Rule) -> Outcome:
     place += f" / {view.place(rule.over)}" if over else ""
     place += f" - {view.place(rule.less)}" if less else ""
     for subject in dict.fromkeys(subject for column in columns for subject in column):
-        values: list[float] = []
+        values: dict[int, float] = {}
         trouble: Trouble | None = None
         for page in range(len(view.scrapes)):
             value = _on_page(columns, over, less, subject, page)
             if isinstance(value, Trouble):
                 trouble = trouble or value
             else:
-                values.append(value * rule.factor)
+                values[page] = value * rule.factor
         outcome[subject] = _taken(rule, values, place) if values else trouble or Trouble(f"{place} is not there")
     return outcome
 
@@ -83,7 +83,7 @@ def bit_values(view: View, bits: Bits, signal: str, mask: int) -> Outcome:
     outcome: dict[str | None, Found | Trouble] = {}
     rule = Rule(signal=signal, kind="gauge", where=bits.rule.where, take="mean")
     for subject, pages in _page_values(view, bits.rule, bits.rule.terms[0]).items():
-        values = [1.0 if int(value) & mask else 0.0 for value in pages if isinstance(value, float)]
+        values = {n: 1.0 if int(value) & mask else 0.0 for n, value in enumerate(pages) if isinstance(value, float)}
         trouble = next((value for value in pages if isinstance(value, Trouble)), None)
         place = view.place(bits.rule.terms)
         if values:
@@ -93,8 +93,9 @@ def bit_values(view: View, bits: Bits, signal: str, mask: int) -> Outcome:
     return outcome
 
 
-def _taken(rule: Rule, values: Sequence[float], place: str) -> Found:
+def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> Found:
     """Several pages' values as one: their mean (with the highest in the note), the last, or the highest."""
+    values = list(by_page.values())
     value, spread, note = values[-1], "", rule.note
     if rule.take == "max":
         value = max(values)
@@ -104,4 +105,5 @@ def _taken(rule: Rule, values: Sequence[float], place: str) -> Found:
         spread = f"mean of {len(values)} pages, highest {highest}"
     if value == 0 and rule.zero_note:
         note = rule.zero_note
-    return Found(value, place, notes(note, spread))
+    first = max(by_page) if rule.take == "last" else min(by_page)
+    return Found(value, place, notes(note, spread), first, max(by_page))

@@ -91,8 +91,11 @@ class _Gathering:
             self.missing(options[0].signal, absent, options[0].hint)
 
     def missing(self, signal: str, names: Iterable[str], hint: str) -> None:
-        reason = f"not exported: {_listed(list(dict.fromkeys(names)))}"
-        self._trouble(signal, reason, None, hint or self.view.dialect.hint)
+        listed = _listed(list(dict.fromkeys(names)))
+        if all(scrape.page.cut for scrape in self.view.scrapes):
+            self._trouble(signal, f"not on the page, which is cut: {listed}", None, "fetch the page again")
+        else:
+            self._trouble(signal, f"not exported: {listed}", None, hint or self.view.dialect.hint)
 
     def put(self, signal: str, rule: Rule, outcome: Outcome, labels: Labels = ()) -> None:
         for subject, result in outcome.items():
@@ -101,13 +104,14 @@ class _Gathering:
             if isinstance(result, Found) and result.is_finite:
                 self._found(signal, rule, subject or self.view.server, result, labels)
             elif isinstance(result, Found):
-                self._trouble(signal, f"{result.place} gives no finite number", subject, rule.hint)
+                self._trouble(signal, f"{result.place} gives no finite number", subject, "")
             elif result.unused:
                 signals, subjects = self._unused.setdefault(result.reason, ([], []))
                 signals.extend([signal] if signal not in signals else [])
                 subjects.extend([subject] if subject and subject not in subjects else [])
             else:
-                self._trouble(signal, result.reason, subject, result.next_step or rule.hint)
+                # The rule's hint is for what the page does not show at all.
+                self._trouble(signal, result.reason, subject, result.next_step)
 
     def _trouble(self, signal: str, reason: str, subject: str | None, hint: str) -> None:
         signals = self._troubles.setdefault((reason, subject, hint), [])
@@ -115,12 +119,12 @@ class _Gathering:
             signals.append(signal)
 
     def _found(self, signal: str, rule: Rule, subject: str, found: Found, labels: Labels) -> None:
-        scrapes = self.view.scrapes
-        since = "" if self.view.lone else f", since {scrapes[0].artifact}"
-        origin = Origin(scrapes[-1].artifact, found.place + since)
+        first, last = self.view.scrapes[found.first], self.view.scrapes[found.last]
+        since = "" if first is last else f", since {first.artifact}"
+        origin = Origin(last.artifact, found.place + since)
         covers_window = rule.kind in ("slope", "rate", "ratio", "histogram")
         lifetime = self.view.lone and covers_window
-        window = Window(None if lifetime else scrapes[0].at, scrapes[-1].at)
+        window = Window(None if lifetime else first.at, last.at)
         if isinstance(found.value, Histogram):
             buckets = tuple(
                 Bucket(bucket.low * rule.factor, bucket.high * rule.factor, bucket.count)

@@ -30,11 +30,16 @@ class Histogram(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A value in base units, or a text, or a histogram; `place` names the samples that it came from."""
+    """A value in base units, or a text, or a histogram; `place` names the samples that it came from.
+
+    `first` and `last` are the pages that had it; negative numbers count from the end.
+    """
 
     value: float | str | Histogram
     place: str
     note: str = ""
+    first: int = 0
+    last: int = -1
 
     @property
     def is_finite(self) -> bool:

@@ -36,6 +36,12 @@ class Page(Struct, frozen=True):
     samples: dict[str, tuple[Sample, ...]]
     kinds: dict[str, str] = {}
     bad_lines: tuple[BadLine, ...] = ()
+    unended: BadLine | None = None  # the last line, where no newline ends it: its number may be half a number
+
+    @property
+    def cut(self) -> bool:
+        """Does the page end within a line, so that others may be missing behind it?"""
+        return self.unended is not None and self.unended in self.bad_lines
 
     @property
     def names(self) -> tuple[str, ...]:

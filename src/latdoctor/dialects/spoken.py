@@ -63,7 +63,10 @@ def _contradiction(
     too_high = any(mean * _SLACK < (1 - q) * value for q, value in ordered)
     if too_low or too_high:
         figures = f"count {count:g}, sum {total:g}, so the mean is {mean:g}, but quantile {top:g} is {highest:g}"
-        return Trouble(f"{selector} contradicts itself ({figures}): its quantiles are not used")
+        return Trouble(
+            f"{selector} contradicts itself ({figures}): its quantiles are not used",
+            next_step="take the quantiles that the clients or the gateway in front of it measure",
+        )
     return None
 
 

@@ -44,9 +44,18 @@ def parse(raw: bytes, where: str) -> Page:
     except (ValueError, IndexError, OverflowError):
         samples, more = _line_by_line(plain)
         bad = tuple(sorted((*bad, *more), key=lambda entry: entry.line))
+    unended = _unended(lines)
+    if unended and unended not in bad and lines[-1].lstrip().startswith("#"):
+        bad = (*bad, unended)
     if not samples and (bad or not kinds):
         raise SourceError("is no metrics page", where=where, next_step="give the address that Prometheus scrapes")
-    return Page(samples, kinds, bad)
+    return Page(samples, kinds, bad, unended)
+
+
+def _unended(lines: list[str]) -> BadLine | None:
+    """The last line, where it lacks the newline that the format asks for; "# EOF" says that nothing is missing."""
+    last = lines[-1]
+    return None if not last.strip() or last.strip() == "# EOF" else BadLine(len(lines), _name(last))
 
 
 def _refuse(raw: bytes, where: str) -> None:
