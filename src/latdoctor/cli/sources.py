@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from latdoctor.cli.addresses import masked, server
 from latdoctor.cli.screen import notice_console
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.source import Request
+from latdoctor.collect.streams import is_stream, shown_name
 from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, Gap
@@ -38,12 +40,17 @@ def named(request: Request, *, nvml: bool) -> tuple[Source, ...]:
     """The sources that `request` names; `nvml`: the GPU driver was asked for, not only taken along."""
     return (
         *(Source("prometheus", server(url).shown) for url in request.servers),
-        *(Source("prometheus", clean(path.name, 200)) for path in request.metrics),
+        *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
         *(Source("torch_trace", clean(str(path))) for path in request.traces),
-        *(Source("logs", clean(str(path))) for path in request.logs),
+        *(Source("logs", clean(_called(path, str(path)))) for path in request.logs),
         *([Source("host")] if request.pid is not None else []),
         *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` is a look at this machine
     )
+
+
+def _called(path: Path, name: str) -> str:
+    """What a collector calls this file, which is `name`, or this pipe."""
+    return shown_name(path) if is_stream(path) else name
 
 
 def unread(looked: Looked, evidence: Evidence) -> tuple[Source, ...]:

@@ -8,7 +8,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,19 +85,18 @@ def _read(source: int, timeout: float, keep: int, most: int, where: str) -> Stre
     deadline = time.monotonic() + _PATIENCE * timeout
     while True:
         patience = min(timeout, deadline - time.monotonic())
-        ready, _, _ = select.select([source], [], [], max(0.0, patience))
-        if not ready:
+        try:
+            chunk = _next(source, max(0.0, patience), begun=size > 0)
+        except BlockingIOError:  # another reader of the pipe was quicker
+            continue
+        except OSError as error:
+            raise SourceError(f"cannot be read: {error.strerror}", where=where) from error
+        if chunk is None:
             if not size:
                 raise SourceError(
                     f"nothing came within {timeout:g} s", where=where, next_step="look at the command that writes it"
                 )
             return Streamed(bytes(kept[-keep:]), size, f"nothing more came within {timeout:g} s")
-        try:
-            chunk = os.read(source, _CHUNK)
-        except BlockingIOError:  # another reader of the pipe was quicker
-            continue
-        except OSError as error:
-            raise SourceError(f"cannot be read: {error.strerror}", where=where) from error
         if not chunk:
             return Streamed(bytes(kept[-keep:]), size)
         size += len(chunk)
@@ -108,3 +107,14 @@ def _read(source: int, timeout: float, keep: int, most: int, where: str) -> Stre
             del kept[:-keep]
         if time.monotonic() >= deadline:
             return Streamed(bytes(kept[-keep:]), size, f"it went on for more than {_PATIENCE * timeout:g} s")
+
+
+def _next(source: int, patience: float, *, begun: bool) -> bytes | None:
+    """The next bytes, empty at the end; None where nothing came within `patience` seconds. Raises OSError."""
+    # Of a pipe whose writer had left before it was opened here, select never tells the end, but a read does. Before
+    # the first byte, a read would take a writer that is still to come for one that has left.
+    if begun and not os.get_blocking(source):
+        with suppress(BlockingIOError):
+            return os.read(source, _CHUNK)
+    ready, _, _ = select.select([source], [], [], patience)
+    return os.read(source, _CHUNK) if ready else None
