@@ -118,7 +118,7 @@ def test_another_status_is_a_gap_and_no_redirect_is_followed(code: int, said: st
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(code)
         if code == 302:
-            handler.send_header("Location", "http://elsewhere.invalid/metrics")
+            handler.send_header("Location", "http://user:secret@elsewhere.invalid/metrics?token=secret")
         handler.send_header("Content-Length", "0")
         handler.end_headers()
 
@@ -126,6 +126,7 @@ def test_another_status_is_a_gap_and_no_redirect_is_followed(code: int, said: st
         collected = COLLECTOR.collect(Request(servers=(url,)), FakeClock())
     (gap,) = collected.gaps
     assert said in gap.reason
+    assert "secret" not in gap.reason
     assert "metrics page" in gap.next_step
 
 
@@ -199,9 +200,50 @@ def test_a_server_that_dies_in_the_window_leaves_its_first_page() -> None:
         collected = COLLECTOR.collect(Request(servers=(url,), window=5.0), clock)
     seen = parsed(collected)
     assert len(collected.artifacts) == 1
-    assert "2 of 3 scrapes failed: it answered with status 503" in collected.gaps[0].reason
+    (gap,) = collected.gaps
+    assert gap.reason == (
+        f"{url}/metrics stopped answering while it was watched: its last answer came 0 s into the look, "
+        "then it answered with status 503"
+    )
+    assert "completion.rate" in gap.signals
+    assert gap.subject is None  # what was read of it before still holds
     assert value(seen, "latency.mean") == 0.005
     assert value(seen, "completion.rate") is None
+    assert "until the server stopped answering" in str([one.note for one in seen.readings])
+
+
+@pytest.mark.parametrize(("down", "stopped"), [((7.0, 99.0), True), ((4.0, 6.0), False)])
+def test_a_server_that_stops_is_told_apart_from_one_that_was_away(down: tuple[float, float], stopped: bool) -> None:
+    clock = FakeClock()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        passed = clock.time - 1000
+        if down[0] <= passed < down[1]:
+            handler.send_error(503)
+        else:
+            page(lambda: triton(100 + 20 * int(passed), 1, 0))(handler)
+
+    with served(answer) as dying, served(page(lambda: triton(1, 1, 0))) as steady:
+        collected = COLLECTOR.collect(Request(servers=(steady, dying), window=10.0), clock)
+    seen = parsed(Collected(tuple(one for one in collected.artifacts if one.source == f"{dying}/metrics")))
+    (gap,) = collected.gaps
+    assert ("stopped answering" in gap.reason) is stopped
+    assert ("last answer came 6 s into the look" in gap.reason) is stopped
+    assert value(seen, "completion.rate") == 20.0  # over the time that it answered
+    (rate,) = (one for one in seen.readings if one.signal == "completion.rate")
+    assert (rate.window.start, rate.window.end) == (1000.0, 1006.0 if stopped else 1010.0)
+    assert ("until the server stopped answering" in rate.note) is stopped
+
+
+def test_a_server_that_stopped_is_told_before_one_that_never_came() -> None:
+    clock = FakeClock()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        page(lambda: triton(1, 1, 0))(handler) if clock.time == 1000 else handler.send_error(503)
+
+    with served(answer) as dying:
+        collected = COLLECTOR.collect(Request(servers=(refused(), dying), window=2.0), clock)
+    assert ["stopped answering" in gap.reason for gap in collected.gaps] == [True, False]
 
 
 def test_a_server_that_comes_up_late_gives_its_last_page() -> None:

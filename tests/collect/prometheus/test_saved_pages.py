@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -102,12 +103,62 @@ def test_an_unknown_exporter_is_named_by_its_families(tmp_path: Path) -> None:
     assert not seen.readings
     assert "begins with my_first, my_second" in gap.reason
     assert "docs/contributing.md" in gap.next_step
+    assert {"latency.p99", "queue.depth"} <= set(gap.signals)  # else its user is told to give a page
+    assert not any(signal.startswith("gpu.") for signal in gap.signals)
 
 
 def test_files_that_cannot_be_read_are_gaps(tmp_path: Path) -> None:
     collected = collect(tmp_path / "absent.prom", tmp_path)
     assert not collected.artifacts
-    assert ["no such file" in gap.reason for gap in collected.gaps] == [True, True]
+    assert [gap.reason for gap in collected.gaps] == [
+        "absent.prom: there is no such file",
+        f"{tmp_path.name}: is a folder",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "lacks_quantiles"),
+    [
+        ('ts_inference_requests_total{model_name="m"} 5', True),
+        ('nv_inference_request_success{model="m",version="1"} 5', False),
+        ('DCGM_FI_DEV_GPU_UTIL{gpu="0"} 50', False),
+    ],
+)
+def test_a_server_whose_kind_has_no_quantiles_says_where_they_are(
+    line: str, lacks_quantiles: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "page.prom"
+    path.write_text(line + "\n", encoding="utf-8")
+    told = [gap for gap in read(path).gaps if "mean of its latency only" in gap.reason]
+    assert [("latency.p99" in gap.signals, gap.subject) for gap in told] == [(True, None)] * lacks_quantiles
+    assert all("gateway in front of it" in gap.next_step for gap in told)
+
+
+def test_a_page_from_a_pipe_is_read_as_a_file_is(saved: tuple[Path, Path], tmp_path: Path) -> None:
+    pipe = tmp_path / "fifo"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # as a shell holds `<(command)`, whose command may have left
+    pipe.write_text(FIRST, encoding="utf-8")
+    try:
+        seen = read(pipe)
+    finally:
+        os.close(held)
+    assert values(seen, "model/m@pipe-fifo") == values(read(saved[0]), "model/m@first")
+
+
+def test_a_pipe_whose_end_is_not_seen_gives_no_page(tmp_path: Path) -> None:
+    pipe = tmp_path / "fifo"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)  # a writer that does not go away
+    try:
+        os.write(held, FIRST.encode())
+        collected = COLLECTOR.collect(Request(metrics=(pipe,), timeout=0.05), FakeClock())
+    finally:
+        os.close(held)
+    assert not collected.artifacts
+    (gap,) = collected.gaps
+    assert gap.reason == "pipe-fifo: its end was not seen: nothing more came within 0.05 s"
+    assert "latency.p99" in gap.signals
 
 
 def test_a_file_that_is_no_page_is_kept_and_refused_when_read(tmp_path: Path) -> None:

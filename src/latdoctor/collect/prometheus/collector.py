@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
+from msgspec import structs
+
+from latdoctor.collect import streams
 from latdoctor.collect.prometheus import exposition
 from latdoctor.collect.prometheus.discover import search
 from latdoctor.collect.prometheus.scrape import target
-from latdoctor.collect.prometheus.watch import file_name, watch
+from latdoctor.collect.prometheus.times import times_told
+from latdoctor.collect.prometheus.watch import file_name, is_before_the_stop, watch
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.mapping import read_pages, recognised
 from latdoctor.dialects.model import Dialect
+from latdoctor.dialects.outcome import notes
 from latdoctor.dialects.page import Page, Scrape
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
+from latdoctor.evidence.signals import catalogue
 from latdoctor.text import clean
 
 NAME = "prometheus"
@@ -24,6 +30,10 @@ TITLE = "Metrics pages"
 _FAMILIES_SHOWN = 5
 _LINES_SHOWN = 5
 _MAX_SAVED = 64
+_NO_P99 = "its P99 can only come from its clients, or from a gateway in front of it"
+_HALF = "its last number may be half a number"
+_STOPPED = "until the server stopped answering"
+_AGAIN = "fetch the page again"
 
 _PROVIDES = frozenset(signal for dialect in shipped() for signal in dialect.signals)
 # What a server that cannot be reached hides. GPU signals have other sources, so they are not its to hide.
@@ -38,42 +48,49 @@ def _asked(request: Request) -> bool:
 
 def _collect(request: Request, clock: Clock) -> Collected:
     """Reads the saved pages, then scrapes the servers at the start and the end of the window and in between."""
-    saved = _saved(request.metrics, clock)
+    saved = _saved(request.metrics, request.timeout, clock)
     live = watch(request, clock, NAME, _HIDDEN)
     return Collected((*saved.artifacts, *live.artifacts), (*saved.gaps, *live.gaps))
 
 
-def _saved(paths: Sequence[Path], clock: Clock) -> Collected:
+def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> Collected:
     """Saved pages of one kind of server are taken for one server's, first to last in the order given."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
     groups: dict[tuple[str, ...], str] = {}
     for number, path in enumerate(paths, 1):
-        shown = clean(path.name, 200)
+        shown = clean(streams.shown_name(path) if streams.is_stream(path) else path.name, 200)
         if number > _MAX_SAVED:
             gaps.append(_gap(f"{shown} is left out: at most {_MAX_SAVED} saved pages are read", next_step="give fewer"))
             continue
         try:
-            raw = _read(path, shown)
+            raw = _read(path, shown, timeout)
         except SourceError as error:
             gaps.append(_gap(f"{shown}: {error.what}", _HIDDEN, error.next_step))
             continue
-        own = f"saved-{number}-{file_name(path.stem)}"
+        own = f"saved-{number}-{file_name(Path(shown).stem)}"
         group = groups.setdefault(_kind(raw, shown) or (own,), own)
         artifacts.append(Artifact(f"{NAME}/{own}.prom", NAME, group, shown, clock.now(), raw))
     return Collected(tuple(artifacts), tuple(gaps))
 
 
-def _read(path: Path, shown: str) -> bytes:
+def _read(path: Path, shown: str, timeout: float) -> bytes:
     """Raises SourceError."""
+    if streams.is_stream(path):
+        read = streams.read_stream(path, timeout, exposition.MAX_BYTES, exposition.MAX_BYTES)
+        if read.unfinished:  # what is missing might be any of its series, so that no sum would be sure
+            why = f"its end was not seen: {read.unfinished}"
+            raise SourceError(why, where=shown, next_step="save the page to a file first, and give that")
+        return read.content
     try:
         is_file = path.is_file()
+        what = "is a folder" if path.is_dir() else "there is no such file"
     except OSError as error:  # its folder may not be entered
         raise SourceError(
             f"cannot be read: {error.strerror}", where=shown, next_step="check path and rights"
         ) from error
     if not is_file:
-        raise SourceError("there is no such file", where=shown, next_step="look at the path given with --metrics")
+        raise SourceError(what, where=shown, next_step="look at the path given with --metrics")
     return Artifact("", NAME, "", shown, 0.0, path).read(exposition.MAX_BYTES)
 
 
@@ -88,31 +105,52 @@ def _kind(raw: bytes, shown: str) -> tuple[str, ...]:
 
 def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The evidence of one server's pages. Raises SourceError where none of them is a metrics page."""
-    scrapes: list[Scrape] = []
+    pages: list[tuple[Artifact, Page]] = []
     gaps: list[Gap] = []
     failures: list[SourceError] = []
     for artifact in sorted(artifacts, key=lambda one: (one.taken_at, one.name)):
         try:
-            page = exposition.parse(artifact.read(exposition.MAX_BYTES), artifact.source)
+            pages.append((artifact, exposition.parse(artifact.read(exposition.MAX_BYTES), artifact.source)))
         except SourceError as error:
             failures.append(error)
             gaps.append(_gap(f"{artifact.source}: {error.what}", (), error.next_step, Origin(artifact.name)))
-            continue
-        # When a saved page was taken is not known: a file's times tell when it was copied.
-        at = page.timestamp or (artifact.taken_at if _is_live(artifact) else None)
-        scrapes.append(Scrape(page, artifact.name, at))
-    if not scrapes:
+    if not pages:
         raise failures[0] if failures else SourceError("no page was brought", where=NAME)
     server = f"server/{_server_name(artifacts[0])}"
-    pages = [scrape.page for scrape in scrapes]
-    spoken = recognised(shipped(), pages)
-    source = artifacts[0].source
-    sources = {artifact.name: artifact.source for artifact in artifacts}
-    gaps.extend(gap for scrape in scrapes for gap in _bad_lines(scrape, sources[scrape.artifact], spoken))
-    if not spoken:
-        gaps.append(_unknown(pages[0], source, scrapes[0].artifact))
+    spoken = recognised(shipped(), [page for _, page in pages])
+    unended = {page.unended.name for _, page in pages if page.unended and not page.cut}
+    doubtful = _touched(unended - {""}, spoken)
+    for artifact, page in pages:
+        gaps.extend(_bad_lines(artifact, page, spoken))
+    gaps.extend(_unended(pages, doubtful))
+    gaps.extend(_not_shown(spoken, *pages[-1]))
+    scrapes = _scrapes(pages)
     evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in spoken)
-    return Evidence.merge([evidence, Evidence(subjects=(Subject(server),), gaps=tuple(gaps))])
+    stopped = any(is_before_the_stop(artifact) for artifact, _ in pages)
+    noted = _noted(evidence, _STOPPED if stopped else "", doubtful)
+    return Evidence.merge([noted, Evidence(subjects=(Subject(server),), gaps=tuple(gaps))])
+
+
+def _scrapes(pages: Sequence[tuple[Artifact, Page]]) -> list[Scrape]:
+    if _is_live(pages[0][0]):
+        return [Scrape(page, artifact.name, page.timestamp or artifact.taken_at) for artifact, page in pages]
+    told = times_told([page for _, page in pages])
+    return [Scrape(page, artifact.name, at) for (artifact, page), at in zip(pages, told, strict=True)]
+
+
+def _noted(evidence: Evidence, always: str, doubtful: Set[str]) -> Evidence:
+    """Evidence with what a reader must know of its pages: the server stopped, or a last number may be half a number."""
+    if not (always or doubtful):
+        return evidence
+
+    def note(signal: str, said: str) -> str:
+        return notes(said, always, _HALF if signal in doubtful else "")
+
+    return structs.replace(
+        evidence,
+        readings=tuple(structs.replace(one, note=note(one.signal, one.note)) for one in evidence.readings),
+        distributions=tuple(structs.replace(one, note=note(one.signal, one.note)) for one in evidence.distributions),
+    )
 
 
 def _gap(reason: str, signals: tuple[str, ...] = (), next_step: str = "", origin: Origin | None = None) -> Gap:
@@ -132,15 +170,26 @@ def _server_name(artifact: Artifact) -> str:
     return clean(Path(artifact.source).stem, 200) or "saved"
 
 
-def _bad_lines(scrape: Scrape, source: str, spoken: Sequence[Dialect]) -> Iterator[Gap]:
-    bad = scrape.page.bad_lines
+def _bad_lines(artifact: Artifact, page: Page, spoken: Sequence[Dialect]) -> Iterator[Gap]:
+    bad = page.bad_lines
     if not bad:
         return
     numbers = ", ".join(str(entry.line) for entry in bad[:_LINES_SHOWN])
     more = f" and {len(bad) - _LINES_SHOWN} more" if len(bad) > _LINES_SHOWN else ""
-    reason = f"{source}: line {numbers}{more} could not be read; the rest of the page was"
+    rest = "the page was cut there" if page.cut else "the rest of the page was"
+    reason = f"{artifact.source}: line {numbers}{more} could not be read; {rest}"
     signals = tuple(sorted(_touched({entry.name for entry in bad if entry.name}, spoken)))
-    yield _gap(reason, signals, "fetch the page again", Origin(scrape.artifact, f"line {bad[0].line}"))
+    yield _gap(reason, signals, _AGAIN, Origin(artifact.name, f"line {bad[0].line}"))
+
+
+def _unended(pages: Sequence[tuple[Artifact, Page]], doubtful: Set[str]) -> Iterator[Gap]:
+    """One gap for all pages without a last newline: an editor may have taken it away, or the page was cut."""
+    found = [(artifact, page.unended) for artifact, page in pages if page.unended and not page.cut]
+    if found and doubtful:
+        sources = ", ".join(dict.fromkeys(artifact.source for artifact, _ in found))
+        artifact, last = found[-1]
+        reason = f"{sources}: no newline at the end, so it may have been cut there: {_HALF}"
+        yield _gap(reason, tuple(sorted(doubtful)), _AGAIN, Origin(artifact.name, f"line {last.line}"))
 
 
 def _touched(names: set[str], spoken: Iterable[Dialect]) -> set[str]:
@@ -150,17 +199,36 @@ def _touched(names: set[str], spoken: Iterable[Dialect]) -> set[str]:
         for dialect in spoken
         for options in dialect.rules
         for rule in options
-        for term in (*rule.terms, *rule.over, *rule.less)
+        for term in (*rule.terms, *rule.over, *rule.less, *rule.held)
         for option in term.options
         for name in names
         if name.startswith(option.name) or option.name.startswith(name)
     }
 
 
-def _unknown(page: Page, source: str, artifact: str) -> Gap:
-    families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
-    reason = f"{source}: an exporter that no dialect knows; it begins with {families}"
-    return _gap(reason, (), _ADD_DIALECT, Origin(artifact))
+def _not_shown(spoken: Sequence[Dialect], artifact: Artifact, page: Page) -> Iterator[Gap]:
+    """What this page cannot show, however often it is given: else a user who gave it would be told to give it.
+
+    It speaks of no subject: the page of another server may show it.
+    """
+    origin = Origin(artifact.name)
+    if not spoken:
+        families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
+        reason = f"{artifact.source}: an exporter that no dialect knows; it begins with {families}"
+        yield _gap(reason, tuple(sorted(_with_derived(_HIDDEN))), _ADD_DIALECT, origin)
+        return
+    own = _with_derived(signal for dialect in spoken for signal in dialect.signals)
+    if "latency.mean" in own and "latency.p99" not in own:
+        title = " and ".join(dialect.title for dialect in spoken)
+        hidden = tuple(sorted(_with_derived(["latency"]) - own))
+        yield _gap(f"{title} tells the mean of its latency only", hidden, _NO_P99, origin)
+
+
+def _with_derived(signals: Iterable[str]) -> frozenset[str]:
+    """`signals` and what is derived from the distributions among them (`latency` gives `latency.p99`)."""
+    wanted = set(signals)
+    spread = tuple(f"{name}." for name in wanted if catalogue()[name].kind == "distribution")
+    return frozenset(wanted | {name for name in catalogue() if name.startswith(spread)})
 
 
 def _preflight() -> Sequence[Sight]:

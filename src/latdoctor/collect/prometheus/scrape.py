@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,13 @@ class Answer:
     why: str = ""
     next_step: str = ""
     done: float = 0.0
+
+
+def shown_url(url: str) -> str:
+    """`url` as it may be shown: without user name, password, query and fragment, which may be secrets. Never raises."""
+    rest = re.split(r"[?#]", url, maxsplit=1)[0]
+    scheme, slashes, place = rest.rpartition("://")
+    return clean(f"{scheme}{slashes}{place.rpartition('@')[2]}", 300)  # a password may hold a slash
 
 
 def target(given: str) -> Target:
@@ -94,10 +102,12 @@ async def _fetch_one(client: httpx.AsyncClient, target: Target, timeout: float, 
     except (TimeoutError, httpx.TimeoutException):
         return Answer(None, f"did not answer within {timeout:g} s", _SLOW)
     except httpx.ConnectError as error:
-        return Answer(None, f"cannot be reached ({_said(error)})", _DOWN)
+        return Answer(None, f"cannot be reached ({_said(error, target)})", _DOWN)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         return Answer(
-            None, f"broke off ({_said(error)})", "look whether it speaks HTTP, and whether it has just restarted"
+            None,
+            f"broke off ({_said(error, target)})",
+            "look whether it speaks HTTP, and whether it has just restarted",
         )
 
 
@@ -105,7 +115,7 @@ async def _read(response: httpx.Response, limit: int) -> Answer:
     status = response.status_code
     if status != 200:
         place = response.headers.get("location", "")
-        moved = f", to {clean(place, 200)}" if 300 <= status < 400 and place else ""
+        moved = f", to {shown_url(place)}" if 300 <= status < 400 and place else ""
         return Answer(None, f"answered with status {status}{moved}", _STATUS)
     chunks: list[bytes] = []
     size = 0
@@ -114,7 +124,11 @@ async def _read(response: httpx.Response, limit: int) -> Answer:
         if size > limit:
             return Answer(None, f"sent more than {_size(limit)}", "have the exporter show fewer series")
         chunks.append(chunk)
-    return Answer(b"".join(chunks))
+    body = b"".join(chunks)
+    # Some exporters forget the last newline. Where the transport proves that nothing is missing, it is put there, so
+    # that the page is not taken for one that was cut.
+    whole = "content-length" in response.headers or "transfer-encoding" in response.headers
+    return Answer(body + b"\n" if whole and body and not body.endswith(b"\n") else body)
 
 
 _SLOW = "the server may be overloaded or hang: look at its processes and logs"
@@ -126,5 +140,5 @@ def _size(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
 
 
-def _said(error: Exception) -> str:
-    return clean(str(error), 200) or type(error).__name__
+def _said(error: Exception, target: Target) -> str:
+    return clean(str(error).replace(target.url, target.shown), 200) or type(error).__name__

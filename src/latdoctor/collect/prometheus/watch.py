@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from latdoctor.collect.prometheus import scrape
 from latdoctor.collect.source import Clock, Collected, Request
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
-from latdoctor.text import clean
 
 MAX_SERVERS = 32
 MAX_PAGES = 11
 MAX_PAGE_BETWEEN = 1 << 20  # of larger pages, only those of the start and the end are kept
+_STOPPED = "-stopped.prom"  # ends the name of the last page of a server that gave no more, for a replay to know
+_GONE = "look whether its process still runs, and at its log (--log FILE)"
 
 
 @dataclass(slots=True)
@@ -27,8 +28,10 @@ class _Watched:
     pages: list[Artifact] = field(default_factory=list)
     failures: list[scrape.Answer] = field(default_factory=list)
     small: bool = True
+    stopped: bool = False  # its last answer was none
 
     def add(self, answer: scrape.Answer, at: float, collector: str) -> None:
+        self.stopped = answer.body is None
         if answer.body is None:
             self.failures.append(answer)
             return
@@ -36,6 +39,12 @@ class _Watched:
         group = f"{self.number}-{file_name(self.target.name)}"
         name = f"{collector}/{group}-{len(self.pages):02d}.prom"
         self.pages.append(Artifact(name, collector, group, self.target.shown, at, answer.body))
+
+    def kept(self) -> Sequence[Artifact]:
+        if not (self.stopped and self.pages):
+            return self.pages
+        last = self.pages[-1]
+        return [*self.pages[:-1], replace(last, name=last.name.removesuffix(".prom") + _STOPPED)]
 
 
 def watch(request: Request, clock: Clock, collector: str, hidden: tuple[str, ...]) -> Collected:
@@ -59,8 +68,15 @@ def watch(request: Request, clock: Clock, collector: str, hidden: tuple[str, ...
         if tick and due > clock.now():
             clock.sleep(due - clock.now())
         _scrape(asked, request.timeout, clock, collector)
-    gaps.extend(gap for one in watched for gap in _failures(one, collector, hidden))
-    return Collected(tuple(page for one in watched for page in one.pages), tuple(gaps))
+    # A server that stopped answering while it was watched may be the incident itself: it is told first.
+    for one in sorted(watched, key=lambda one: not (one.stopped and one.pages)):
+        gaps.extend(_failures(one, collector, hidden, start))
+    return Collected(tuple(page for one in watched for page in one.kept()), tuple(gaps))
+
+
+def is_before_the_stop(artifact: Artifact) -> bool:
+    """Is this the last page of a server that stopped answering while it was watched?"""
+    return artifact.name.endswith(_STOPPED)
 
 
 def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) -> tuple[list[_Watched], list[Gap]]:
@@ -69,9 +85,8 @@ def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) ->
     for given in dict.fromkeys(servers):
         try:
             target = scrape.target(given)
-        except ValueError as error:
-            where = clean(given.rsplit("@", 1)[-1], 200)
-            reason = f"{where} is no address: {clean(str(error), 200)}"
+        except ValueError:  # its text may hold a password
+            reason = f"{scrape.shown_url(given)} is no address of a server"
             gaps.append(Gap(collector, reason, hidden, None, "give http://HOST:PORT"))
             continue
         if len(watched) == MAX_SERVERS:
@@ -94,12 +109,17 @@ def _scrape(asked: Sequence[_Watched], timeout: float, clock: Clock, collector: 
         one.add(answer, at, collector)
 
 
-def _failures(one: _Watched, collector: str, hidden: tuple[str, ...]) -> Iterable[Gap]:
+def _failures(one: _Watched, collector: str, hidden: tuple[str, ...], start: float) -> Iterable[Gap]:
     if not one.failures:
         return
     last = one.failures[-1]
     if not one.pages:
         yield Gap(collector, f"{one.target.shown} {last.why}", hidden, f"server/{one.target.name}", last.next_step)
+        return
+    if one.stopped:
+        since = f"its last answer came {one.pages[-1].taken_at - start:.0f} s into the look"
+        reason = f"{one.target.shown} stopped answering while it was watched: {since}, then it {last.why}"
+        yield Gap(collector, reason, hidden, None, _GONE)
         return
     tried = len(one.pages) + len(one.failures)
     reason = f"{one.target.shown}: {len(one.failures)} of {tried} scrapes failed: it {last.why}"
