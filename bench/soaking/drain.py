@@ -1,0 +1,112 @@
+"""SIGTERM under load: what was sent before it is answered, what comes after it is answered or refused, and it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.lab.load.client import Http
+from latdoctor.lab.load.ending import TIMEOUT
+
+BEFORE, AFTER = 0.5, 2.0  # seconds of load before and after the signal
+ENDS_WITHIN = 60.0  # seconds: no figure of the server, only the patience of this script
+_REFUSED = frozenset({"503", "no-connection", "reset"})
+
+
+class Drained(Struct, frozen=True):
+    """`before` and `after` count the requests sent before and after the signal by how they ended; `computed_after` of
+    the first were answered after it. `exit_code` is None for a server that did not end or was killed by a signal."""
+
+    before: dict[str, int]
+    after: dict[str, int]
+    computed_after: int
+    exit_code: int | None
+    seconds: float
+
+    def wrong(self) -> list[str]:
+        """What is not as it should be."""
+        found = []
+        if lost := {status: count for status, count in self.before.items() if status != "200"}:
+            found.append(f"drain: of the requests sent before SIGTERM some were not answered: {lost}")
+        if lost := {status: count for status, count in self.after.items() if status not in {"200", *_REFUSED}}:
+            found.append(f"drain: of the requests sent after SIGTERM some were neither answered nor refused: {lost}")
+        if not any(self.after.get(status) for status in _REFUSED):
+            found.append("drain: nothing was refused after SIGTERM: the door was never closed")
+        if not self.computed_after:
+            found.append("drain: nothing was in flight at SIGTERM, so this run shows nothing")
+        if self.exit_code != 0:
+            found.append(f"drain: the server's exit code is {self.exit_code}, not 0")
+        return found
+
+
+class _Sent(Struct):
+    at: float
+    ended: float = 0.0
+    status: str = ""
+
+
+def drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drained:
+    """Sends `burst` long requests at once and `rate` short ones a second, tells the server to end, and sends on."""
+    return asyncio.run(_drain(url, pid, seed, rate, burst))
+
+
+async def _drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drained:
+    sent: list[_Sent] = []
+    chance = Random(f"{seed}/drain")
+    async with Http(url) as transport, asyncio.TaskGroup() as tasks:
+
+        async def ask(number: int, **fields: object) -> None:
+            request_id = f"drain-{number}"
+            one = _Sent(time.monotonic())
+            sent.append(one)
+            content = msgspec.json.encode({"request_id": request_id, **fields})
+            try:
+                async with asyncio.timeout(ENDS_WITHIN):
+                    one.status = (await transport.send(content, request_id, 0)).status
+            except TimeoutError:
+                one.status = TIMEOUT
+            one.ended = time.monotonic()
+
+        async def keep_asking(until: float) -> None:
+            while time.monotonic() < until:
+                tasks.create_task(ask(len(sent), text="where is my parcel"))
+                await asyncio.sleep(chance.expovariate(rate))
+
+        await keep_asking(time.monotonic() + BEFORE)
+        for _ in range(burst):
+            tasks.create_task(ask(len(sent), audio_seconds=17.2))
+            await asyncio.sleep(0)
+        os.kill(pid, signal.SIGTERM)
+        told = time.monotonic()
+        await keep_asking(told + AFTER)
+    code = await asyncio.to_thread(_exit_code, pid)
+    return Drained(
+        before=_counted(sent, lambda one: one.at <= told),
+        after=_counted(sent, lambda one: one.at > told),
+        computed_after=sum(one.at <= told < one.ended and one.status == "200" for one in sent),
+        exit_code=code,
+        seconds=time.monotonic() - told,
+    )
+
+
+def _counted(sent: list[_Sent], which: Callable[[_Sent], bool]) -> dict[str, int]:
+    return dict(Counter(one.status for one in sent if which(one)))
+
+
+def _exit_code(pid: int) -> int | None:
+    """The exit code of our child, which is left to be waited for by its owner."""
+    give_up = time.monotonic() + ENDS_WITHIN
+    while time.monotonic() < give_up:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is not None:
+            return ended.si_status if ended.si_code == os.CLD_EXITED else None
+        time.sleep(0.05)
+    return None
