@@ -80,6 +80,8 @@ class ArenaPool(Pool):
     def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
         size = rounded(prod(shape) * dtype.itemsize)
         block = self._layout.take(size, long=long) if self._config.reuse_buffers else None
+        if block is None and self._config.reuse_buffers and self._bring_back_pool():
+            block = self._layout.take(size, long=long)
         if block is None:
             block = self._layout.take_from(self._grown(size), size)
         lease = ArenaLease(self, block, shape, dtype)
@@ -115,10 +117,8 @@ class ArenaPool(Pool):
             self._shed_spares()
             if self._layout.reserved > config.limit_mib * MIB:
                 self._trim()
-            elif raised and self._pool_segment is None:
-                self._trim()
-                if self._has_room(config.pool_mib * MIB):
-                    self._reserve()
+            elif raised:
+                self._bring_back_pool()
             self._freed.notify_all()
 
     def close(self) -> None:
@@ -222,6 +222,15 @@ class ArenaPool(Pool):
             raise OutOfMemory(f"the pool of {self._config.pool_mib} MiB cannot be had: {error.strerror}") from error
         self._memory[self._pool_segment.id][:: mmap.PAGESIZE].zero_()
 
+    def _bring_back_pool(self) -> bool:
+        """Reserves the pool again after a lower limit had taken it away, once there is room beside what is in use."""
+        used = sum(segment.size for segment in self._layout.segments if not segment.empty)
+        if self._pool_segment is not None or used + self._config.pool_mib * MIB > self._config.limit_mib * MIB:
+            return False
+        self._trim()
+        self._reserve()
+        return True
+
     def _grown(self, size: int) -> Segment:
         """A new segment for `size` bytes; at the limit, after giving back what is free. Raises OutOfMemory."""
         wanted, least = self._segment_size(size), rounded(size, mmap.PAGESIZE)
@@ -255,7 +264,8 @@ class ArenaPool(Pool):
 
     def _map(self, size: int, long_bytes: int = 0) -> Segment:
         """A segment of real memory, pages untouched. Raises OSError."""
-        memory = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8)
+        with torch.inference_mode(False):  # a segment that grew in a forward is written to outside of it as well
+            memory = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8)
         segment = self._layout.add(size, long_bytes)
         self._memory[segment.id] = memory
         self._maps += 1
