@@ -22,6 +22,7 @@ class Nothing(Struct, frozen=True):
 
     intents: Sequence[int]
     scores: Sequence[float]
+    padded_tokens: int
 
 
 class NullModel:
@@ -32,7 +33,7 @@ class NullModel:
         self.precision = "none"
 
     def forward(self, batch: Sequence[Input]) -> Nothing:
-        return Nothing([0] * len(batch), [0.0] * len(batch))
+        return Nothing([0] * len(batch), [0.0] * len(batch), len(batch) * max(map(len, batch)))
 
     def apply(self, settings: ModelSettings) -> None:
         self.settings = settings

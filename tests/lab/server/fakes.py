@@ -22,6 +22,7 @@ PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with
 class Found(msgspec.Struct, frozen=True):
     intents: Sequence[int]
     scores: Sequence[float]
+    padded_tokens: int
 
 
 class FakeModel:
@@ -48,7 +49,8 @@ class FakeModel:
         if self.fails_with is not None:
             error, self.fails_with = self.fails_with, None
             raise error
-        return Found([len(one) % 3 for one in batch], [0.5] * len(batch))
+        padded = len(batch) * max(map(len, batch))
+        return Found([len(one) % 3 for one in batch], [0.5] * len(batch), padded)
 
     def apply(self, settings: ModelSettings) -> None:
         if settings.precision == "int8":

@@ -43,7 +43,7 @@ class Bench:
         if sum(map(len, inputs)) > self.room:
             raise OutOfMemory("no room")
         found = self.model.forward(inputs)
-        return Outcome(found.intents, found.scores, "v1")
+        return Outcome(found.intents, found.scores, "v1", found.padded_tokens)
 
     def started(self, batch: Batch, now: float) -> None:
         """Not looked at."""
@@ -51,8 +51,9 @@ class Bench:
     def cut(self) -> None:
         self.cuts += 1
 
-    def finished(self, batch: Batch, started: float, now: float) -> None:
+    def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None:
         assert now > started
+        assert padded_tokens == batch.padded_tokens
         self.seen.append(batch)
 
     def sampled(self) -> None:

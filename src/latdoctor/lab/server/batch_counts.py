@@ -26,18 +26,18 @@ class BatchCounts:
     def cut(self) -> None:
         self._prediction.abandoned()  # what one part takes says nothing about the whole
 
-    def finished(self, batch: Batch, started: float, now: float) -> None:
+    def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None:
         self._prediction.finished(now)
         seen = self._metrics
         seen.forward_seconds.observe(now - started)
         seen.worker_busy.inc(now - started)
         seen.batch_size.observe(batch.size)
         seen.batch_tokens.observe(batch.tokens)
-        seen.batch_padded.observe(batch.padded_tokens)
+        seen.batch_padded.observe(padded_tokens)
         seen.released.of(batch.reason).inc()
         seen.forward_calls.inc()
         seen.tokens.inc(batch.tokens)
-        seen.padded_tokens.inc(batch.padded_tokens)
+        seen.padded_tokens.inc(padded_tokens)
         if batch.size == 1:
             seen.alone_batches.inc()
             seen.alone_tokens.inc(batch.tokens)

@@ -18,6 +18,8 @@ class Answers(Protocol):
     def intents(self) -> Sequence[int]: ...
     @property
     def scores(self) -> Sequence[float]: ...
+    @property
+    def padded_tokens(self) -> int: ...
 
 
 class Model(Protocol):
@@ -73,4 +75,4 @@ class ServingModels:
         model = light or self.main
         version = model.settings.version
         answers = model.forward(inputs)
-        return Outcome(answers.intents, answers.scores, version, standby=light is not None)
+        return Outcome(answers.intents, answers.scores, version, answers.padded_tokens, standby=light is not None)

@@ -28,11 +28,15 @@ SAMPLE_EVERY = 0.1  # seconds between two looks at the thread's own usage while 
 
 
 class Outcome(Struct, frozen=True):
-    """What a model says about a batch, in its order; `standby`: the light model said it."""
+    """What a model says about a batch, in its order; `standby`: the light model said it.
+
+    `padded_tokens` is what it computed: a compiled model pads to its own shapes.
+    """
 
     intents: Sequence[int]
     scores: Sequence[float]
     version: str
+    padded_tokens: int
     standby: bool = False
 
 
@@ -50,7 +54,7 @@ class Watcher(Protocol):
     def cut(self) -> None:
         """The batch that was started has no room in memory: it is computed, and finished, in parts."""
 
-    def finished(self, batch: Batch, started: float, now: float) -> None: ...
+    def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None: ...
 
     def sampled(self) -> None:
         """From time to time, and whenever the worker comes to rest."""
@@ -228,7 +232,8 @@ class Worker(threading.Thread):
             for ticket, intent, score in zip(tickets, found.intents, found.scores, strict=True)
         ]
         self._loop.call_soon_threadsafe(_deliver, answers)
-        self._watcher.finished(Batch(tuple(ticket.work for ticket in tickets), reason), started, computed)
+        done = Batch(tuple(ticket.work for ticket in tickets), reason)
+        self._watcher.finished(done, started, computed, found.padded_tokens)
 
     def _sample(self) -> None:
         self._sampled = self._clock()

@@ -60,9 +60,6 @@ class Compilations:
 
     def compiled(self, network: nn.Module, backend: Backend) -> Callable[..., Tensor]:
         """`network`, compiled for each new shape when it first comes."""
-        limits = torch._dynamo.config
-        limits.recompile_limit = max(limits.recompile_limit, _SHAPES)
-        limits.accumulated_recompile_limit = max(limits.accumulated_recompile_limit, _SHAPES)
 
         def counting(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
             with self._lock:
@@ -72,6 +69,8 @@ class Compilations:
         made: Callable[..., Tensor] = torch.compile(network, dynamic=False, backend=counting)
 
         def run(*inputs: Any) -> Tensor:
+            limits = torch._dynamo.config  # each thread has its own, so it is set where the work is done
+            limits.recompile_limit = limits.accumulated_recompile_limit = _SHAPES
             with self._timed():
                 return made(*inputs)
 
