@@ -44,6 +44,40 @@ def test_load_against_the_median_of_the_others(rates: dict[str, float], ratios: 
     assert ratios or not found
 
 
+@pytest.mark.parametrize(
+    ("signal", "value", "counts"),
+    [
+        ("replica.up", 0.0, False),
+        ("replica.up", 1.0, True),
+        ("replica.loss_rate", 0.1, False),
+        ("replica.loss_rate", 0.0, True),
+        ("replica.weight_share", 0.6, False),
+        ("replica.weight_share", 1.0, True),
+        ("replica.weight_share", float("nan"), True),
+    ],
+)
+def test_one_that_cannot_take_its_share_is_no_measure_for_the_others(signal: str, value: float, counts: bool) -> None:
+    rates = readings("arrival.rate", {"replica/0": 90.0, "replica/1": 20.0, "replica/2": 60.0})
+    found = told(Evidence(readings=(*rates, *readings(signal, {"replica/1": value}))))
+    assert found["replica.load_ratio", "replica/0"] == pytest.approx(90 / 40 if counts else 90 / 60)
+    assert found["replica.load_ratio", "replica/1"] == pytest.approx(20 / 75)
+    pair = told(Evidence(readings=(*rates[:2], *readings(signal, {"replica/1": value}))))
+    assert (("replica.load_ratio", "replica/0") in pair) is counts
+
+
+def test_a_routers_page_and_the_replicas_own_pages_are_not_mixed() -> None:
+    own = {"replica/0@r0": 90.0, "replica/1@r1": 20.0, "replica/2@r2": 30.0}
+    routed = {"replica/0@router": 80.0, "replica/1@router": 10.0}
+    found = told(Evidence(readings=readings("arrival.rate", own | routed)))
+    assert found["replica.load_ratio", "replica/0@router"] == pytest.approx(8)
+    assert found["replica.load_ratio", "replica/0@r0"] == pytest.approx(90 / 25)
+    # One that the router eases in is no measure on its own page either.
+    eased = readings("replica.weight_share", {"replica/1@router": 0.5})
+    found = told(Evidence(readings=(*readings("arrival.rate", own | routed), *eased)))
+    assert ("replica.load_ratio", "replica/0@router") not in found
+    assert found["replica.load_ratio", "replica/0@r0"] == pytest.approx(3)
+
+
 def test_latency_ratios() -> None:
     found = told(Evidence(readings=readings("latency.mean", {"replica/0": 0.7, "replica/1": 0.05})))
     assert found["replica.latency_ratio", "replica/0"] == pytest.approx(14)

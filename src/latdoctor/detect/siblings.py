@@ -1,20 +1,25 @@
 """Replicas and model versions against each other: is one of them unlike the rest?
 
 A replica is compared with the median of the others, so that a single outlier does not move what it is measured
-against. Versions of the model are compared where one server answers with several, else between servers.
+against. A sibling that was lost, takes nothing or is still eased in by its router is no measure: it takes less because
+it must. A router's page tells of all replicas, and each of those may show a page as well: what one page tells of
+several is compared within that page. Versions of the model are compared where one server answers with several, else
+between servers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
 
 from latdoctor.evidence.comparing import of_ratio
 from latdoctor.evidence.model import Evidence, Origin, Reading, Value, is_unknown
 
 REPLICA = "replica/"
+OF_SERVER = "@"  # stands between a subject and the page that tells of it, where there are several pages
 VERSION = "model_version"
 RATIOS = (("replica.load_ratio", "arrival.rate"), ("replica.latency_ratio", "latency.mean"))
+FULL_SHARE = 0.99  # of its weight, over the window
 MIN_ARRIVALS = 1.0  # per second; a median of less says nothing about who takes more
 
 
@@ -31,14 +36,46 @@ def _replicas(evidence: Evidence, signal: str, of: str) -> Iterator[Reading]:
         for one in evidence.readings_by_signal.get(of, ())
         if one.subject.startswith(REPLICA) and not one.labels and not is_unknown(one.value)
     }
+    absent = _absent(evidence)
+    groups = _groups(own)
     for subject, one in own.items():
-        others = [_number(other.value) for name, other in own.items() if name != subject]
+        others = [_number(own[name].value) for name in groups[subject] if name != subject and _name(name) not in absent]
         middle = median(others) if others else 0.0
         if subject in told or middle <= (MIN_ARRIVALS if of == "arrival.rate" else 0.0):
             continue
         note = f"against {len(others)} other{'s' if len(others) > 1 else ''}"
         origin = Origin(one.origin.artifact, f"{of} over the median of the siblings'")
         yield Reading(signal, subject, _number(one.value) / middle, origin, one.window, note=note)
+
+
+def _groups(subjects: Iterable[str]) -> dict[str, list[str]]:
+    """For each subject those that one page tells of with it, or all that have a page to themselves."""
+    pages: dict[str, list[str]] = {}
+    for subject in subjects:
+        pages.setdefault(subject.partition(OF_SERVER)[2], []).append(subject)
+    alone = [shown[0] for shown in pages.values() if len(shown) == 1]
+    return {subject: shown if len(shown) > 1 else alone for shown in pages.values() for subject in shown}
+
+
+def _name(subject: str) -> str:
+    return subject.partition(OF_SERVER)[0]
+
+
+def _absent(evidence: Evidence) -> frozenset[str]:
+    """The names of replicas that were not in full service all through the window, as far as a router tells."""
+    return frozenset(
+        _name(one.subject)
+        for signal, is_absent in _ABSENT.items()
+        for one in evidence.readings_by_signal.get(signal, ())
+        if not is_unknown(one.value) and is_absent(_number(one.value))
+    )
+
+
+_ABSENT: Mapping[str, Callable[[float], bool]] = {
+    "replica.up": lambda up: up < 1,
+    "replica.loss_rate": lambda rate: rate > 0,
+    "replica.weight_share": lambda share: share < FULL_SHARE,
+}
 
 
 def _versions(evidence: Evidence) -> Iterator[Reading]:

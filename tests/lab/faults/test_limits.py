@@ -141,7 +141,7 @@ for _ in sys.stdin:
 
 def test_squeezed_file_pages_come_back_from_the_disk_and_are_what_they_were(tmp_path: Path) -> None:
     file = tmp_path / "mapped"
-    file.write_bytes(bytes(range(256)) * (4 << 12))
+    file.write_bytes(bytes(range(256)) * (16 << 12))
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
     with subprocess.Popen(
@@ -171,6 +171,14 @@ def test_squeezed_file_pages_come_back_from_the_disk_and_are_what_they_were(tmp_
             assert read() == expected
         finally:
             reader.kill()
+
+
+def test_where_others_have_the_same_pages_it_is_refused(victim: subprocess.Popen[str]) -> None:
+    """A plain interpreter, of which this one has mapped the same files."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gets so far")
+    with pytest.raises(OperationError, match="mapped by other processes too"), memory_squeeze(victim.pid, 0, 60):
+        pytest.fail("it is squeezed")
 
 
 @pytest.mark.parametrize("limit", [cpu_quota, memory_squeeze])

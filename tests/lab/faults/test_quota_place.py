@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from latdoctor.errors import OperationError
 from latdoctor.lab.faults.quota_group import Place, place
-from latdoctor.lab.faults.reclaim import PAGE, file_ranges, part
+from latdoctor.lab.faults.reclaim import PAGE, file_pages, file_ranges, part
 
 V1 = "30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
 V1_SET = "31 25 0:27 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
@@ -50,6 +50,17 @@ def test_only_mappings_of_files_are_reclaimed() -> None:
         "7fff0000-7fff1000 r--p 00000000 fe:00 12 /usr/lib/a b.so\n"
     )
     assert file_ranges(maps) == [(0x1000, 0x2000), (0x7FFF0000, 0x1000)]
+
+
+def test_pages_of_files_are_told_apart_by_who_has_them() -> None:
+    smaps = (
+        "1000-3000 r-xp 00000000 fe:00 12 /usr/lib/a.so\nSize: 8 kB\nShared_Clean: 4 kB\nPrivate_Clean: 12 kB\n"
+        "Private_Dirty: 4 kB\nVmFlags: rd mr\n"
+        "3000-4000 rw-p 00000000 00:00 0 \nShared_Dirty: 64 kB\nPrivate_Dirty: 64 kB\n"
+        "4000-5000 rw-p 00000000 00:00 0 [heap]\nPrivate_Dirty: 64 kB\n"
+        "5000-6000 r--p 00000000 fe:00 12 /a:b\nShared_Clean: 8 kB\n"
+    )
+    assert file_pages(smaps) == (16 << 10, 12 << 10)
 
 
 pages = st.lists(st.integers(1, 5), min_size=1, max_size=5)

@@ -38,8 +38,10 @@ def memory_squeeze(pid: int, share: float, lifetime: float) -> Iterator[None]:
 
     The rest is reclaimed again and again, as under a memory limit below the working set, and comes back from the disk
     through major faults. Nothing can run out of memory by it: only pages that the disk has are given up. Pages that
-    other processes have mapped too are spared by the kernel, so that two replicas shield each other. Ends after
-    `lifetime` seconds at the latest. Needs Linux 5.10 and the right to CAP_SYS_NICE and to trace the process (root).
+    other processes have mapped too are spared by the kernel: two replicas shield each other, and where most pages are
+    such ones it is refused. Ends after `lifetime` seconds at the latest.
+
+    Needs Linux 5.10 and the right to CAP_SYS_NICE and to trace the process (root).
     Raises UsageError for bad numbers, OperationError that says what is missing.
     """
     if not 0 <= share < 1:

@@ -29,6 +29,7 @@ def main(arguments: Sequence[str]) -> int:
                 _hold(end, lifetime, lambda: True)
         else:
             with Reclaim(pid, share) as reclaim:
+                reclaim.check()
                 reclaim.round()
                 _hold(end, ROUND_SECONDS, reclaim.round)
     except OperationError as error:

@@ -52,6 +52,20 @@ class Reclaim:
     ) -> None:
         os.close(self._process)
 
+    def check(self) -> None:
+        """Raises OperationError where most of the pages cannot be had, because other processes have mapped them too."""
+        try:
+            private, shared = file_pages(Path(f"/proc/{self._pid}/smaps").read_text())
+        except OSError as error:
+            what = f"the memory of process {self._pid} cannot be looked at: {error.strerror}"
+            raise OperationError(what, next_step=_NEEDED) from error
+        if private < shared:
+            raise OperationError(
+                f"of the files that process {self._pid} has mapped, {shared >> 20} of {(shared + private) >> 20} MiB are "
+                "mapped by other processes too, and the kernel spares those",
+                next_step="end the other processes that have loaded the same libraries (a second replica, tests)",
+            )
+
     def round(self) -> bool:
         """Reclaims once; False where the process has ended. Raises OperationError where it may not be done."""
         try:
@@ -86,6 +100,21 @@ def file_ranges(maps: str) -> list[Range]:
             begin, _, end = fields[0].partition("-")
             found.append((int(begin, 16), int(end, 16) - int(begin, 16)))
     return found
+
+
+def file_pages(smaps: str) -> tuple[int, int]:
+    """Bytes of mapped files in memory, by `/proc/PID/smaps`: those of this process alone, and those it shares."""
+    private = shared = 0
+    of_file = False
+    for line in smaps.splitlines():
+        name, colon, rest = line.partition(":")
+        if " " in name or not colon:
+            of_file = bool(file_ranges(line))
+        elif of_file and name in ("Private_Clean", "Private_Dirty"):
+            private += int(rest.split()[0]) << 10
+        elif of_file and name in ("Shared_Clean", "Shared_Dirty"):
+            shared += int(rest.split()[0]) << 10
+    return private, shared
 
 
 def part(ranges: list[Range], begin: int, length: int) -> list[Range]:

@@ -51,6 +51,7 @@ class Standing(Struct, frozen=True):
     losses: int
     weight: float
     eased_weight: float  # what counts now; below `weight` while it is eased in; 0 where it takes nothing
+    weight_share: float  # of its weight, whatever that is
 
 
 class Fleet:
@@ -142,7 +143,6 @@ class Fleet:
         self._set(name, "lost", 0)
 
     def standings(self) -> Sequence[Standing]:
-        now, slow = self._now(), self._config.slow_start_ms / 1000
         return [
             Standing(
                 name=one.name,
@@ -152,7 +152,8 @@ class Fleet:
                 in_flight=one.in_flight,
                 losses=one.losses,
                 weight=(weight := self._weight(one.name)),
-                eased_weight=eased(weight, now - one.ready_since, slow) if one.state == "ready" else 0.0,
+                eased_weight=weight * (share := self._weight_share(one)),
+                weight_share=share,
             )
             for one in self._replicas.values()
         ]
@@ -171,6 +172,10 @@ class Fleet:
     def _weight(self, name: str) -> float:
         # Turn by turn all are alike, whatever the weights say.
         return 1.0 if self._config.policy == "round-robin" else self._config.weights.get(name, 1.0)
+
+    def _weight_share(self, one: Replica) -> float:
+        ready_for, slow = self._now() - one.ready_since, self._config.slow_start_ms / 1000
+        return eased(1.0, ready_for, slow) if one.state == "ready" else 0.0
 
     def _set(self, name: str, state: State, pid: int) -> None:
         replica = self._replicas[name]

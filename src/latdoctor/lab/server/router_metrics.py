@@ -38,6 +38,12 @@ class RouterMetrics:
         self._weight = Gauge(
             "ref_router_replica_weight", "Its weight as it counts now", ("replica",), registry=self.registry
         )
+        self._share = Gauge(
+            "ref_router_replica_weight_share",
+            "Share of its weight that counts now: below 1 while it is eased in, 0 where it takes nothing",
+            ("replica",),
+            registry=self.registry,
+        )
         self._lost = Counter(
             "ref_router_replica_lost", "Times its process was lost", ("replica",), registry=self.registry
         )
@@ -62,6 +68,7 @@ class RouterMetrics:
             self._up.labels(one.name).set(one.state == "ready")
             self._in_flight.labels(one.name).set(one.in_flight)
             self._weight.labels(one.name).set(one.eased_weight)
+            self._share.labels(one.name).set(one.weight_share)
             self._lost.labels(one.name).inc(one.losses - self._told_lost[one.name])
             self._told_lost[one.name] = one.losses
         return generate_latest(self.registry)
