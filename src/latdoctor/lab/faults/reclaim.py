@@ -60,9 +60,10 @@ class Reclaim:
             what = f"the memory of process {self._pid} cannot be looked at: {error.strerror}"
             raise OperationError(what, next_step=_NEEDED) from error
         if private < shared:
+            size = f"{shared >> 20} of {(shared + private) >> 20} MiB"
             raise OperationError(
-                f"of the files that process {self._pid} has mapped, {shared >> 20} of {(shared + private) >> 20} MiB are "
-                "mapped by other processes too, and the kernel spares those",
+                f"of the files that process {self._pid} has mapped, {size} are mapped by other processes too, and the "
+                "kernel spares those",
                 next_step="end the other processes that have loaded the same libraries (a second replica, tests)",
             )
 
