@@ -32,3 +32,16 @@ def machine(since: tuple[int, int]) -> Machine:
         load=float(Path("/proc/loadavg").read_text().split()[0]),
         steal=round((stolen - since[1]) / max(1, total - since[0]), 4),
     )
+
+
+def busy_seconds() -> float:
+    """Processor time that this machine was kept busy with since boot, by whomever; stolen time is somebody's too."""
+    user, nice, system, _, _, interrupts, soft, stolen = (
+        int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    )
+    return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds() -> float:
+    """Processor time of this process and of its children that have ended."""
+    return sum(os.times()[:4])

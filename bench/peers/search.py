@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench.peers.servers import BENTOML, LITSERVE, OURS, Setting
-from bench.peers.trials import Trial, screened, trial
+from bench.peers.trials import QUIET, Trial, screened, trial
 from msgspec import Struct
 
 REPEATED = 20  # the first seed of the repetitions
@@ -81,7 +81,7 @@ def full() -> Effort:
 
 def quick() -> Effort:
     settings = (Setting(LITSERVE), Setting(LITSERVE, 8, 5), Setting(BENTOML), Setting(BENTOML, 8))
-    return Effort(settings, (0.9,), 2.0, 4.0, 7.0, 4, 1, 1, 3.0)
+    return Effort(settings, (0.9,), 2.0, 4.0, 7.0, 3, 1, 0, 2.0)
 
 
 Say = Callable[[str], None]
@@ -89,9 +89,12 @@ Say = Callable[[str], None]
 
 def screen(effort: Effort, programs: Path, slo: float, say: Say) -> tuple[Screening, ...]:
     """A short look at each setting of the peers, and at ours for the bounds of its search."""
-    found = []
+    found: list[Screening] = []
     for setting in (Setting(OURS), *effort.settings):
-        capacity, trials = screened(setting, programs, effort.shares, (effort.saturate, effort.look), slo)
+        best = max((each.score for each in found if each.setting.server == setting.server), default=0.0)
+        capacity, trials = screened(
+            setting, programs, effort.shares, (effort.saturate, effort.look), slo, least=best / UPPER
+        )
         good = [each.rate for each in trials if each.worst() <= slo]
         score = max(good, default=LEAST_SHARE * capacity)
         say(f"{setting.server:10} {setting.words:40} saturated {capacity:6.1f}/s, good at {score:6.1f}/s")
@@ -177,7 +180,8 @@ def _worded(run: Trial, slo: float) -> str:
     p99 = "none" if run.p99 is None else f"{run.p99 * 1000:.0f} ms"
     lost = run.requests - run.answered
     verdict = "good" if run.worst() <= slo else "not good"
-    return f"{run.rate:6.1f}/s  P99 {p99}{f', {lost} not answered' if lost else ''}: {verdict}"
+    beside = f" (neighbours took {run.neighbours:.0%} of a processor)" if run.neighbours > QUIET else ""
+    return f"{run.rate:6.1f}/s  P99 {p99}{f', {lost} not answered' if lost else ''}: {verdict}{beside}"
 
 
 def expected_steps(effort: Effort) -> int:

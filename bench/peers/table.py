@@ -9,6 +9,7 @@ from bench.peers.cost import Cost
 from bench.peers.machine import Machine
 from bench.peers.search import Screening, Sustained
 from bench.peers.servers import OURS
+from bench.peers.trials import QUIET
 from msgspec import Struct
 
 SPINS = 0.5  # of a processor while nobody asks: the cost of a request cannot be told from that
@@ -58,6 +59,10 @@ def lines(report: Report) -> Iterable[str]:
         name = f"{cost.setting.server}, {cost.setting.words}"
         yield f"{name:52} {cpu:>12} {cost.p50 * 1000:10.2f}  {cost.idle:.3f}"
     yield ""
+    runs = [run for found in report.sustained.values() for run in found.trials]
+    disturbed = sum(run.neighbours > QUIET for run in runs)
+    if disturbed:
+        yield f"{disturbed} of {len(runs)} runs were disturbed by neighbours in spite of repetition: do not trust this."
     yield (
         f"Ours to the best of their own settings: {report.ratio:.2f} ({'as' if report.ratio >= WANTED else 'not as'} "
         f"wanted: {WANTED}); with our grouping inside theirs: {report.strict:.2f}"
