@@ -53,6 +53,7 @@ class Soak(Struct, frozen=True):
     rss_mib: tuple[float, float, float]  # first, most, last
     rss_slope_mib_per_minute: float | None  # of its floor over the second half; None: too short a run to tell
     rss_floors_mib: tuple[float, ...]  # of the windows of the second half
+    allocated_mib: tuple[float, float]  # what the allocator has given out, at rest in the beginning and in the end
     threads: tuple[int, int]  # most in the first half, at rest in the end
     files: tuple[int, int]  # at rest in the beginning and in the end
     deepest_queue: int
@@ -100,10 +101,8 @@ def soak(config: ServerConfig, minutes: float, seed: int) -> Soak:
         last = watching.look(server.pid, 0)
         counted = _counted(result, crowd.account, before, after)
         drained = drain(server.url, server.pid, seed, rate=min(100.0, full * MEAN_SHARE), burst=round(min(200.0, full)))
-        found = _judged(plan, seed, watch, turner, crowd, counted, drained, result, (files, last), said()[1:])
-    left = int(after("ref_queue_depth"))
-    wrong = (*found.wrong, f"{left} requests wait at rest") if left else found.wrong
-    return msgspec.structs.replace(found, wrong=wrong)
+        pages = before, after
+        return _judged(plan, seed, watch, turner, crowd, counted, drained, result, (files, last), pages, said()[1:])
 
 
 def _judged(
@@ -116,6 +115,7 @@ def _judged(
     drained: Drained,
     result: LoadResult,
     at_rest: tuple[int, watching.Sample],
+    pages: tuple[watching.Page, watching.Page],
     output: list[str],
 ) -> Soak:
     files, last = at_rest
@@ -135,12 +135,15 @@ def _judged(
     ]
     if rising is not None and verdict.grows(rising):
         wrong.append(f"memory grows by {verdict.told(rising)}, more than {verdict.MOST_MIB_PER_MINUTE:g}")
+    if left := int(pages[1]("ref_queue_depth")):
+        wrong.append(f"{left} requests wait at rest in the end")
     if last.threads > threads:
         wrong.append(f"{last.threads} threads at rest in the end, {threads} at most in the first half")
     if last.files > files:
         wrong.append(f"{last.files} open files at rest in the end, {files} in the beginning")
     if watch.most_sessions > knobs.MOST_SESSIONS:
         wrong.append(f"{watch.most_sessions} sessions were remembered, {knobs.MOST_SESSIONS} is the bound")
+    allocated = [round(page("ref_allocated_bytes") / verdict.MIB, 1) for page in pages]
     rss = [sample.rss / verdict.MIB for sample in watch.samples]
     return Soak(
         seed=seed,
@@ -153,6 +156,7 @@ def _judged(
         rss_mib=(round(rss[0], 1), round(max(rss), 1), round(rss[-1], 1)),
         rss_slope_mib_per_minute=None if rising is None else round(rising * 60 / verdict.MIB, 3),
         rss_floors_mib=tuple(round(value / verdict.MIB, 1) for _, value in lowest),
+        allocated_mib=(allocated[0], allocated[1]),
         threads=(threads, last.threads),
         files=(files, last.files),
         deepest_queue=watch.deepest_queue,
