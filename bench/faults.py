@@ -34,7 +34,7 @@ from latdoctor.lab.outcome import Confirmed
 from latdoctor.lab.playing import Stage, Watcher, confirm, play
 from latdoctor.lab.scenario import INCIDENT, Scenario, find, names
 
-SETTLING = 2.5  # seconds at the edges of a phase that are not looked at
+SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end
 FEW = 3  # causes that may share a finding for it to count as their own
 LOOKED = ("before", INCIDENT, "after")
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from latdoctor.errors import OperationError
+from latdoctor.lab.server import tether
 from latdoctor.text import clean
 
 READY_WITHIN = 120.0  # seconds: a cold machine loads torch slowly
@@ -21,7 +22,9 @@ DRAIN_WITHIN = 30.0
 
 
 class Child:
-    """`python -m MODULE ARGUMENTS` in a session of its own. Leave it as a context: it never outlives it."""
+    """`python -m MODULE ARGUMENTS` in a session of its own. Leave it as a context: it never outlives it, and not the
+    thread that started it either, however that ends (Linux; see `tether`).
+    """
 
     def __init__(
         self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
@@ -29,7 +32,10 @@ class Child:
         self.name = name
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 — closed in __exit__; a pipe could fill up
         self._process = subprocess.Popen(  # noqa: S603 — our own interpreter and module
-            [sys.executable, "-m", module, *arguments],
+            [
+                *(sys.executable, "-I", "-S", tether.__file__, str(os.getpid())),
+                *(sys.executable, "-m", module, *arguments),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=self._said,

@@ -16,7 +16,7 @@ from latdoctor.lab.scenario import Scenario
 MOVES = 0.7
 STEADY_ANSWERED, STEADY_GOOD = 0.99, 0.95  # shares of the requests before the incident
 RECOVERED = 2.0  # times the P99 before the incident, or within the SLO
-AFTER = "after"
+BEFORE, AFTER = "before", "after"
 
 
 class PhaseReport(Struct, frozen=True):
@@ -86,7 +86,7 @@ def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, lo
         for index, phase in enumerate(scenario.phases)
     )
     by_name = {phase.name: phase for phase in phases}
-    incident, after = by_name[scenario.incident.name], by_name.get(AFTER)
+    before, incident, after = by_name.get(BEFORE), by_name[scenario.incident.name], by_name.get(AFTER)
     only_cause = len(scenario.causes) == 1
     return PlayReport(
         scenario=scenario.id,
@@ -96,8 +96,8 @@ def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, lo
         slo=scenario.load.slo,
         incident=incident.name,
         phases=phases,
-        spoiled=(*result.spoiled, *unsteady(phases)),
-        recovered=None if after is None else recovered(phases[0], after, scenario.load.slo),
+        spoiled=(*result.spoiled, *(unsteady(before) if before else ())),
+        recovered=None if before is None or after is None else recovered(before, after, scenario.load.slo),
         truth=tuple(
             _confirmed(truth.cause, incident, after.p99 if after and only_cause and not truth.can_be_left_out else None)
             for truth in scenario.causes
@@ -121,14 +121,12 @@ def _confirmed(cause: str, incident: PhaseReport, p99: float | None) -> Confirme
     return Confirmed(cause, p99, p99 <= MOVES * incident.p99)
 
 
-def unsteady(phases: Sequence[PhaseReport]) -> Iterator[str]:
-    """Why the first phase was no steady state to compare with."""
-    first = phases[0]
-    if len(phases) > 1 and first.requests:
-        if first.answered < STEADY_ANSWERED * first.requests:
-            yield f"{first.name}: only {first.answered} of {first.requests} requests were answered"
-        elif first.good < STEADY_GOOD * first.requests:
-            yield f"{first.name}: only {first.good} of {first.requests} requests were answered within the SLO"
+def unsteady(before: PhaseReport) -> Iterator[str]:
+    """Why the phase before the incident was no steady state to compare with."""
+    if before.answered < STEADY_ANSWERED * before.requests:
+        yield f"{before.name}: only {before.answered} of {before.requests} requests were answered"
+    elif before.good < STEADY_GOOD * before.requests:
+        yield f"{before.name}: only {before.good} of {before.requests} requests were answered within the SLO"
 
 
 def recovered(before: PhaseReport, after: PhaseReport, slo: float) -> bool | None:

@@ -13,6 +13,7 @@ from latdoctor.evidence.model import Origin
 from latdoctor.units import format_value
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
+_NOWHERE = "not shown by what was read"
 _NAME_WIDTH = 44
 _TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
 _SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
@@ -197,13 +198,13 @@ def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierL
 
 
 def _grouped(checks: Iterable[Check]) -> tuple[str, ...]:
-    """Checks that were not evaluated, one line a reason, the commonest first."""
+    """Checks that were not evaluated, one line a reason: what can be done something about first, then the commonest."""
     reasons: dict[str, list[str]] = {}
     for check in checks:
         nowhere = check.reason.startswith("nothing shows ") and ";" not in check.reason
-        reason = "not shown by what was read" if nowhere else check.reason
+        reason = _NOWHERE if nowhere else check.reason
         reasons.setdefault(reason, []).append(check.id)
-    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    ordered = sorted(reasons.items(), key=lambda item: (item[0] == _NOWHERE, -len(item[1])))
     return tuple(f"{reason} — hides {_some(names)}" for reason, names in ordered)
 
 

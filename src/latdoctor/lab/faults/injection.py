@@ -57,7 +57,7 @@ class Network(Struct, frozen=True, forbid_unknown_fields=True, tag="network", ta
 
 
 class Limit(Struct, frozen=True, forbid_unknown_fields=True, tag="limit", tag_field="kind"):
-    """The server's process in a control group of its own: `cpu` processors, or `memory` of what it uses now."""
+    """What the server's process may use: `cpu`: so many processors; `memory`: this share of its mapped file pages."""
 
     of: Literal["cpu", "memory"]
     share: Annotated[float, Meta(gt=0, le=16)]
