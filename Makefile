@@ -4,6 +4,8 @@
 PYTHON ?= python3
 DEMO ?= fixtures/incidents/gpu-thermal
 ARGS ?=
+BENCHES = startup trace schedulers
+LONG_BENCHES = promo_rush faults soak
 UV = 0.13.8
 # torch is apart from the lock: which file serves (CPU or CUDA) is the machine's own matter.
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
@@ -19,10 +21,10 @@ READY := $(VENV)/.set-up-$(KEY)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types layers check bench lock clean
+.PHONY: help demo test lint types layers check bench bench-long lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 $(READY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -59,11 +61,12 @@ layers: $(READY) ## import-linter: no module imports upward
 
 check: test lint types layers ## everything that CI checks
 
-bench: $(READY) ## run every benchmark in bench/
-	@set -e; for script in bench/[a-z]*.py; do \
-	  [ -e "$$script" ] || { echo "bench/ holds no benchmark"; exit 1; }; \
-	  echo "$$script"; $(BIN)/python "$$script"; \
-	done
+bench: $(READY) ## run the short benchmarks in bench/ (a minute or two)
+	@set -e; for name in $(BENCHES); do echo "bench/$$name.py"; $(BIN)/python "bench/$$name.py"; done
+
+bench-long: $(READY) ## run the long ones (an hour and a half, on a machine that does nothing else)
+	@set -e; for name in $(LONG_BENCHES); do echo "bench/$$name.py"; $(BIN)/python "bench/$$name.py"; done
+	@echo bench/peers; $(BIN)/python -m bench.peers
 
 lock: ## choose versions anew within pyproject.toml's ranges, and write requirements/
 	@$(PYTHON) -m venv .cache/lock

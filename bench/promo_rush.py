@@ -1,0 +1,90 @@
+"""The field's incident over several seeds: do its tail, its calls, its padding and its page faults move as they should?
+
+Usage: python bench/promo_rush.py [--seeds 3] [--output FILE]
+Every ratio is taken within one run, and its median over the seeds is judged:
+
+* incident P99 / before P99 ≥ 5, and after P99 / incident P99 ≤ 0.3;
+* forward calls per answer, after / incident, below 1: long requests no longer run alone;
+* padding waste afterwards at most the cap of the mended scheduler (`max_waste`, 0.3);
+* page faults per call, incident / after, at least 10: buffers no longer go back to the kernel.
+
+A run that neighbours or the generator spoiled is told, and not counted. Exits 1 where something does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from latdoctor.lab.outcome import PlayReport
+from latdoctor.lab.playing import Watcher, play
+from latdoctor.lab.scenario import INCIDENT, find
+
+LEAST_RISE, MOST_LEFT, LEAST_FAULTS, MOST_WASTE = 5.0, 0.3, 10.0, 0.3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--output", type=Path)
+    asked = parser.parse_args()
+    scenario = find("promo-rush")
+    reports = []
+    for seed in range(1, asked.seeds + 1):
+        report = play(
+            scenario, seed, Watcher(say=lambda text, seed=seed: print(f"seed {seed}: {text}", file=sys.stderr))
+        )
+        reports.append(report)
+        print(f"seed {seed}, {report.rate:.1f} requests/s: {_told(_ratios(report))}", *report.spoiled, flush=True)
+    if asked.output:
+        asked.output.write_bytes(msgspec.json.format(msgspec.json.encode(reports), indent=1) + b"\n")
+    whole = [_ratios(report) for report in reports if not report.spoiled]
+    if not whole:
+        sys.exit("every run was spoiled")
+    medians = {name: statistics.median(ratios[name] for ratios in whole) for name in whole[0]}
+    print(f"median of {len(whole)}: {_told(medians)}")
+    failed = _failures(medians)
+    if failed:
+        sys.exit("does not hold: " + "; ".join(failed))
+
+
+def _ratios(report: PlayReport) -> Mapping[str, float]:
+    before, incident, after = (report.phase(name) for name in ("before", INCIDENT, "after"))
+    return {
+        "P99 incident/before": _over(incident.p99, before.p99),
+        "P99 after/incident": _over(after.p99, incident.p99),
+        "calls per answer after/incident": _over(after.calls_per_answer, incident.calls_per_answer),
+        "padding waste before": before.padding_waste or 0.0,
+        "padding waste incident": incident.padding_waste or 0.0,
+        "padding waste after": after.padding_waste or 0.0,
+        "page faults per call incident/after": _over(incident.page_faults_per_call, after.page_faults_per_call),
+    }
+
+
+def _over(one: float | None, other: float | None) -> float:
+    """The ratio; what was not measured is no ratio that could hold."""
+    return one / other if one is not None and other else float("nan")
+
+
+def _failures(medians: Mapping[str, float]) -> Sequence[str]:
+    holds = {
+        "P99 incident/before": medians["P99 incident/before"] >= LEAST_RISE,
+        "P99 after/incident": medians["P99 after/incident"] <= MOST_LEFT,
+        "calls per answer after/incident": medians["calls per answer after/incident"] < 1,
+        "padding waste after": medians["padding waste after"] <= MOST_WASTE,
+        "page faults per call incident/after": medians["page faults per call incident/after"] >= LEAST_FAULTS,
+    }
+    return [f"{name} = {medians[name]:.3g}" for name, held in holds.items() if not held]
+
+
+def _told(ratios: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in ratios.items())
+
+
+if __name__ == "__main__":
+    main()
