@@ -100,6 +100,16 @@ def test_knobs_are_turned_in_a_slot_of_their_own_by_every_server(recorder: Recor
     assert recorder.asked[0][2] == {"knobs": {"batching": {"max_wait_ms": 400.0}}, "lifetime": 9.0}
 
 
+def test_knobs_can_be_turned_at_one_replica_only(recorder: Recorder) -> None:
+    elsewhere = Admin("http://127.0.0.1:9", "a-token")
+    fault = Configure({"model": {"version": "v2"}}, only=1)
+    with ExitStack() as undo:
+        inject(fault, Site(servers=(elsewhere, recorder.admin)), undo)
+    assert [method for method, _, _ in recorder.asked] == ["PUT", "DELETE"]
+    with ExitStack() as undo, pytest.raises(UsageError):
+        inject(fault, Site(servers=(recorder.admin,)), undo)
+
+
 @pytest.mark.parametrize(("status", "raises"), [(204, False), (404, False), (500, True)])
 def test_a_toxic_that_has_gone_by_itself_is_no_trouble(recorder: Recorder, status: int, raises: bool) -> None:
     undo = ExitStack()

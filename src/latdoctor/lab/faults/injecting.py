@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -48,11 +48,12 @@ def inject(fault: Fault, site: Site, undo: ExitStack) -> None:
     Raises UsageError where the site lacks what the fault needs, OperationError where it is refused or cannot be had.
     """
     match fault:
-        case Configure(knobs, lifetime):
+        case Configure(knobs, lifetime, only):
             slot = f"knobs-{secrets.token_hex(4)}"
-            _at_each_server(site, slot, {"knobs": typed(knobs), "lifetime": lifetime}, undo)
+            servers = site.servers if only is None else site.servers[only : only + 1]
+            _at_each(servers, slot, {"knobs": typed(knobs), "lifetime": lifetime}, undo)
         case Agent(name, strength, lifetime):
-            _at_each_server(site, name, {"strength": strength, "lifetime": lifetime}, undo)
+            _at_each(site.servers, name, {"strength": strength, "lifetime": lifetime}, undo)
         case Neighbour():
             undo.enter_context(neighbours(fault))
         case Limit():
@@ -86,10 +87,10 @@ def _at_the_router(fault: Weights | Kill, router: Admin, undo: ExitStack) -> Non
             router.put("/faults/kill", {"replica": replica})
 
 
-def _at_each_server(site: Site, name: str, asked: object, undo: ExitStack) -> None:
-    if not site.servers:
+def _at_each(servers: Sequence[Admin], name: str, asked: object, undo: ExitStack) -> None:
+    if not servers:
         raise UsageError("this fault acts inside a server", next_step="--server URL of one started with --fault-agent")
-    for server in site.servers:
+    for server in servers:
         server.put(f"/faults/{name}", asked)
         undo.callback(server.delete, f"/faults/{name}")
 

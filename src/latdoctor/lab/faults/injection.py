@@ -18,10 +18,14 @@ Knobs = dict[str, dict[str, Any]]
 
 
 class Configure(Struct, frozen=True, forbid_unknown_fields=True, tag="configure", tag_field="kind"):
-    """Live knobs turned, and turned back in the end unless somebody else has turned them since."""
+    """Live knobs turned, and turned back in the end unless somebody else has turned them since.
+
+    `only`: of this one of several replicas, counted from 0.
+    """
 
     knobs: Knobs
     lifetime: Lifetime = 60.0
+    only: Annotated[int, Meta(ge=0, le=31)] | None = None
 
 
 class Agent(Struct, frozen=True, forbid_unknown_fields=True, tag="agent", tag_field="kind"):
