@@ -63,10 +63,11 @@ def inject(
         raise UsageError(str(error), where="--for") from error
     addresses = tuple(server or ())
     site = _site(addresses, tuple(pid or ()), router, proxy, admin_token_file)
-    _in_and_out(_with(find(fault), seconds, strength), site, addresses, seconds)
+    chosen = find(fault)
+    _in_and_out(chosen.id, _faults(chosen, seconds, strength), site, addresses, seconds)
 
 
-def _in_and_out(chosen: Scenario, site: Site, servers: tuple[str, ...], seconds: float) -> None:
+def _in_and_out(name: str, faults: tuple[Fault, ...], site: Site, servers: tuple[str, ...], seconds: float) -> None:
     """Tells the servers' state, puts the faults in, takes them out, and waits until the state is back."""
     from latdoctor.cli.screen import notice_console, result_console
     from latdoctor.lab.faults.injecting import inject as put_in
@@ -81,9 +82,9 @@ def _in_and_out(chosen: Scenario, site: Site, servers: tuple[str, ...], seconds:
 
     before = tell("before")
     with ExitStack() as undo:
-        for one in chosen.incident.faults:
+        for one in faults:
             put_in(one, site, undo)
-        notice_console().print(f"{chosen.id} is in, for {seconds:g} s at most; Ctrl-C takes it out")
+        notice_console().print(f"{name} is in, for {seconds:g} s at most; Ctrl-C takes it out")
         if _waited(max(0.0, seconds - WATCHED)):
             tell("with it")
     if before is not None:
@@ -117,10 +118,8 @@ def _list() -> None:
     result_console().print(table)
 
 
-def _with(scenario: Scenario, seconds: float, strength: float) -> Scenario:
-    """`scenario` with its faults lasting `seconds`. Raises UsageError for one that puts nothing in."""
-    import msgspec
-
+def _faults(scenario: Scenario, seconds: float, strength: float) -> tuple[Fault, ...]:
+    """What `scenario` puts in, lasting `seconds`. Raises UsageError for one that puts nothing in."""
     from latdoctor.errors import UsageError
 
     if not scenario.incident.faults:
@@ -128,10 +127,7 @@ def _with(scenario: Scenario, seconds: float, strength: float) -> Scenario:
             f"{scenario.id} puts nothing into the server: it is a matter of load or of its start",
             next_step=f"latdoctor lab run {scenario.id}",
         )
-    faults = tuple(_lasting(fault, seconds, strength) for fault in scenario.incident.faults)
-    incident = msgspec.structs.replace(scenario.incident, faults=faults)
-    phases = tuple(incident if phase.name == incident.name else phase for phase in scenario.phases)
-    return msgspec.structs.replace(scenario, phases=phases)
+    return tuple(_lasting(fault, seconds, strength) for fault in scenario.incident.faults)
 
 
 def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:

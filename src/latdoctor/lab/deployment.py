@@ -28,11 +28,9 @@ class Deployment:
 
     def __enter__(self) -> Deployment:
         """Starts everything. Raises OperationError where something does not become ready, UsageError."""
-        try:
+        with self._ends:  # ends what has been started where something after it does not start
             self._start()
-        except BaseException:
-            self._ends.close()
-            raise
+            self._ends = self._ends.pop_all()
         return self
 
     def __exit__(

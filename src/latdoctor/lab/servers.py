@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -39,21 +39,9 @@ class _Serving:
     def pid(self) -> int:
         return self._child.pid
 
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-        return self._child.exit_code
-
     def wait_ready(self) -> None:
         """Raises OperationError where the server ends or is not ready in time."""
         self._child.wait_answers(f"{self.url}/readyz")
-
-    def stop(self) -> None:
-        """Drains and ends; a server that does not end is killed."""
-        self._child.stop()
-
-    def kill(self) -> None:
-        self._child.kill()
 
     def _started(self, config: ServerConfig) -> Child:
         settings = Path(self._folder.name) / "server.yaml"
@@ -61,7 +49,12 @@ class _Serving:
         arguments = ["lab", "serve", "--port", str(self.port), "--config", str(settings), *self._arguments]
         return Child(self._title, "latdoctor", arguments, {VARIABLE: self._token, "OMP_NUM_THREADS": "1"})
 
-    def _close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._child.__exit__(None, None, None)
         self._folder.cleanup()
 
@@ -71,14 +64,6 @@ class ServerProcess(_Serving):
 
     def __init__(self, config: ServerConfig, *, faults: bool = True) -> None:
         super().__init__(config, *(["--fault-agent"] if faults else []))
-
-    def __enter__(self) -> ServerProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
 
     def restart(self, knobs: Mapping[str, Any]) -> None:
         """Ends the process and starts another on the same port, with `knobs` put in; returns when it is ready.
@@ -98,14 +83,6 @@ class ServerProcess(_Serving):
         """Turns live knobs, against the version that was read. Raises OperationError."""
         self.admin.configure(patch)
 
-    def disturb(self, name: str, strength: float, lifetime: float) -> None:
-        """Asks the fault agent inside the server for a disturbance. Raises OperationError."""
-        self.admin.put(f"/faults/{name}", {"strength": strength, "lifetime": lifetime})
-
-    def calm(self, name: str) -> None:
-        """Ends a disturbance. Raises OperationError."""
-        self.admin.delete(f"/faults/{name}")
-
 
 class Standing(Struct, frozen=True):
     """What the router's admin interface says of a replica."""
@@ -123,14 +100,6 @@ class RouterProcess(_Serving):
 
     def __init__(self, config: ServerConfig, replicas: int) -> None:
         super().__init__(config, "--replicas", str(replicas), "--fault-agent")
-
-    def __enter__(self) -> RouterProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
 
     def replicas(self) -> tuple[Standing, ...]:
         """Raises OperationError."""

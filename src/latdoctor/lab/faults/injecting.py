@@ -11,6 +11,7 @@ import msgspec
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.admin import Admin, RefusedError
+from latdoctor.lab.faults.cgroups import cpu_quota, memory_squeeze
 from latdoctor.lab.faults.injection import (
     Agent,
     Configure,
@@ -60,8 +61,11 @@ def inject(fault: Fault, site: Site, undo: ExitStack) -> None:
             _limit(fault, site, undo)
         case Network(between, toxic):
             _spoil(_needed(site.clients_proxy if between == "clients" else site.dependency_proxy, "proxy"), toxic, undo)
-        case Weights() | Kill():
-            _at_the_router(fault, _needed(site.router, "router"), undo)
+        case Weights(weights, lifetime):
+            router = _needed(site.router, "router")
+            _at_each((router,), "weights", {"weights": weights, "lifetime": lifetime}, undo)
+        case Kill(replica):
+            _needed(site.router, "router").put("/faults/kill", {"replica": replica})
         case Restart(knobs):
             if site.restart is None:
                 raise UsageError("only a server that the laboratory started itself can be restarted")
@@ -69,22 +73,11 @@ def inject(fault: Fault, site: Site, undo: ExitStack) -> None:
 
 
 def _limit(fault: Limit, site: Site, undo: ExitStack) -> None:
-    from latdoctor.lab.faults.cgroups import cpu_quota, memory_squeeze
-
     if not site.pids:
         raise UsageError("this fault acts on a process", next_step="--pid N of the server")
     limited = {"cpu": cpu_quota, "memory": memory_squeeze}[fault.of]
     for pid in site.pids:
         undo.enter_context(limited(pid, fault.share, fault.lifetime))
-
-
-def _at_the_router(fault: Weights | Kill, router: Admin, undo: ExitStack) -> None:
-    match fault:
-        case Weights(weights, lifetime):
-            router.put("/faults/weights", {"weights": weights, "lifetime": lifetime})
-            undo.callback(router.delete, "/faults/weights")
-        case Kill(replica):
-            router.put("/faults/kill", {"replica": replica})
 
 
 def _at_each(servers: Sequence[Admin], name: str, asked: object, undo: ExitStack) -> None:
