@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 from latdoctor.errors import DefinitionError, Problem, UsageError
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.faults.injection import Fault, Knobs
-from latdoctor.lab.load.arrivals import Arrivals, Poisson
+from latdoctor.lab.load.arrivals import Arrivals, OnOff, Poisson
 from latdoctor.lab.load.mix import Mix
 from latdoctor.lab.load.plan import LoadPlan, RetryPolicy
 from latdoctor.lab.load.plan import Phase as LoadPhase
@@ -50,6 +50,18 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
     retry: RetryPolicy = RetryPolicy()
 
 
+class Burst(Struct, frozen=True, forbid_unknown_fields=True):
+    """For `seconds`, beginning `after` so many of the phase, `times` as many requests come."""
+
+    times: Annotated[float, Meta(gt=0, le=20)]
+    after: Annotated[float, Meta(ge=0, le=3600)]
+    seconds: Annotated[float, Meta(gt=0, le=3600)]
+
+    def arrivals(self, rate: float, whole: float) -> OnOff:
+        """At `rate` requests per second, in a phase of `whole` seconds."""
+        return OnOff(rate * self.times, self.seconds, off_s=whole, off_rate=rate, start_s=self.after)
+
+
 class Phase(Struct, frozen=True, forbid_unknown_fields=True):
     """A stretch of the run. `rate` is a share of the load's rate."""
 
@@ -58,6 +70,7 @@ class Phase(Struct, frozen=True, forbid_unknown_fields=True):
     rate: Annotated[float, Meta(gt=0, le=20)] = 1.0
     mix: Mix = Mix()
     arrivals: Arrivals | None = None  # instead of a Poisson stream at the rate
+    burst: Burst | None = None  # on top of that stream
     config: Knobs = {}
     faults: tuple[Fault, ...] = ()
 
@@ -117,12 +130,16 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             LoadPhase(
                 name=phase.name,
                 seconds=phase.seconds,
-                arrivals=phase.arrivals or Poisson(rate * phase.rate),
+                arrivals=phase.arrivals or _stream(phase, rate * phase.rate),
                 mix=phase.mix,
             )
             for phase in self.phases
         )
         return LoadPlan(phases, seed=seed, timeout_s=self.load.timeout, slo_s=self.load.slo, retry=self.load.retry)
+
+
+def _stream(phase: Phase, rate: float) -> Arrivals:
+    return Poisson(rate) if phase.burst is None else phase.burst.arrivals(rate, phase.seconds)
 
 
 def without(scenario: Scenario, truth: Truth) -> Scenario:

@@ -28,6 +28,8 @@ ARRIVALS: list[Arrivals] = [
     Gamma(50, 0.3),
     OnOff(200, 1, 3, 10),
     OnOff(200, 1, 3),
+    OnOff(200, 1, 3, 10, start_s=1.5),
+    OnOff(200, 1, 3, start_s=1.5),
     Ramp(10, 90),
     Ramp(0, 100),
     Ramp(90, 0),
@@ -67,6 +69,8 @@ def test_gaps_vary_as_asked(arrivals: Arrivals, cv: float) -> None:
 def test_bursts_come_in_their_time_and_a_ramp_rises_evenly() -> None:
     bursts = list(OnOff(100, 1, 3).times(200, Random(0)))
     assert all(time % 4 < 1 for time in bursts)
+    once = list(OnOff(500, 4, 10, 50, start_s=4).times(10, Random(0)))
+    assert sum(4 <= time < 8 for time in once) / 4 > 5 * sum(not 4 <= time < 8 for time in once) / 6
     ramp = list(Ramp(0, 100).times(100, Random(0)))
     assert sum(time < 50 for time in ramp) / len(ramp) == pytest.approx(0.25, abs=0.02)
 

@@ -90,9 +90,9 @@ def test_count_only_collapses_when_the_mix_turns_long() -> None:
     assert p99(played("token-budget", 60)) < 0.1 * p99(played("count-only", 60))
 
 
-def test_the_waste_cap_matters_more_than_the_token_budget() -> None:
+def test_where_short_ones_overtake_the_waste_cap_matters_more_than_the_token_budget() -> None:
     def worst(tokens: int, waste: float) -> float:
-        batching = Batching(max_batch_tokens=tokens, max_waste=waste)
+        batching = Batching(max_batch_tokens=tokens, max_waste=waste, age_ms=250)
         return p99(simulate(build(batching), traffic(100, 3000, 0.15, seed=0), seconds))
 
     assert worst(1024, 0.3) < worst(1024, 1)
@@ -106,6 +106,15 @@ def test_a_learnt_cost_lets_a_busy_server_pad_only_where_it_pays() -> None:
     untaught, taught = at_100(None), at_100(CostModel())
     assert taught.waste < 0.7 * untaught.waste
     assert p99(taught) < p99(untaught)
+
+
+def test_the_oldest_first_has_the_better_tail_and_a_higher_age_favours_short_ones() -> None:
+    def at_100(age_ms: float) -> Outcome:
+        return simulate(build(Batching(age_ms=age_ms), CostModel()), traffic(100, 3000, 0.15, seed=0), seconds)
+
+    oldest_first, overtaking = at_100(0), at_100(250)
+    assert p99(oldest_first) < p99(overtaking)
+    assert p99(overtaking, longest=60) < p99(oldest_first, longest=60)
 
 
 def test_buckets_pad_more_than_a_window_and_less_than_count() -> None:

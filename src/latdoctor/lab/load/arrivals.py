@@ -60,15 +60,20 @@ class Gamma(Struct, frozen=True, forbid_unknown_fields=True, tag="gamma", tag_fi
 
 
 class OnOff(Struct, frozen=True, forbid_unknown_fields=True, tag="on-off", tag_field="kind"):
-    """Bursts: Poisson arrivals at `on_rate` for `on_s`, then at `off_rate` for `off_s`, over and over."""
+    """Bursts: Poisson arrivals at `on_rate` for `on_s`, then at `off_rate` for `off_s`, over and over.
+
+    The first burst begins after `start_s` at `off_rate`.
+    """
 
     on_rate: Rate
     on_s: Span
     off_s: Span
     off_rate: RateOrNone = 0.0
+    start_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
 
     def expected(self, seconds: float) -> float:
-        cycles, rest = divmod(seconds, self.on_s + self.off_s)
+        calm = min(seconds, self.start_s)
+        cycles, rest = divmod(seconds - calm, self.on_s + self.off_s)
         on = cycles * self.on_s + min(rest, self.on_s)
         return on * self.on_rate + (seconds - on) * self.off_rate
 
@@ -77,9 +82,12 @@ class OnOff(Struct, frozen=True, forbid_unknown_fields=True, tag="on-off", tag_f
         yield from _below(seconds, (self._instant(step) for step in steps))
 
     def _instant(self, step: float) -> float:
+        calm = self.start_s * self.off_rate
+        if step < calm:
+            return step / self.off_rate
         burst = self.on_s * self.on_rate
-        cycles, rest = divmod(step, burst + self.off_s * self.off_rate)
-        start = cycles * (self.on_s + self.off_s)
+        cycles, rest = divmod(step - calm, burst + self.off_s * self.off_rate)
+        start = self.start_s + cycles * (self.on_s + self.off_s)
         if rest < burst:
             return start + rest / self.on_rate
         return start + self.on_s + (rest - burst) / self.off_rate

@@ -26,13 +26,13 @@ SchedulerName = Annotated[
 
 
 class Batching(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which requests run together. Measured defaults: a waste cap matters more than the token budget."""
+    """Which requests run together. The defaults are measured: `bench/schedulers.py`."""
 
     scheduler: SchedulerName = "token-budget"
     max_batch_requests: Annotated[int, Meta(ge=1, le=512, extra=_LIVE)] = 32
     max_batch_tokens: Annotated[int, Meta(ge=16, le=1 << 20, extra=_LIVE)] = 1024
     max_waste: Annotated[float, Meta(ge=0, le=1, extra=_LIVE)] = 0.3
-    age_ms: Milliseconds = 250
+    age_ms: Milliseconds = 0  # an older request leads the next batch; above 0 the short ones may overtake until then
     max_wait_ms: Milliseconds = 0
     adaptive_wait: LiveFlag = False
     long_seconds: Annotated[float, Meta(gt=0, le=600, extra=_LIVE)] = 15.0
@@ -71,6 +71,7 @@ class Governance(Struct, frozen=True, forbid_unknown_fields=True):
     breaker_open_ms: Milliseconds = 2000
     lanes: LiveFlag = False
     lane_boundary_tokens: Annotated[int, Meta(ge=1, le=4096, extra=_LIVE)] = 200
+    lane_age_ms: Milliseconds = 250  # a long request that waited longer has the next turn
     fallback_ms: Milliseconds = 0
     standby: Annotated[Literal["off", "auto", "on"], Meta(extra=_LIVE)] = "off"
     retry_budget: Annotated[float, Meta(ge=0, le=1, extra=_LIVE)] = 0.0  # share of requests that may be retries; 0: any

@@ -133,8 +133,13 @@ class Parts:
         self._tasks: list[asyncio.Task[None]] = []
 
     def _scheduler(self, config: ServerConfig) -> Scheduler:
-        boundary = config.governance.lane_boundary_tokens if config.governance.lanes else None
-        return build_scheduler(config.batching, self.prediction.model, lane_boundary=boundary)
+        governance = config.governance
+        return build_scheduler(
+            config.batching,
+            self.prediction.model,
+            lane_boundary=governance.lane_boundary_tokens if governance.lanes else None,
+            lane_age=governance.lane_age_ms / 1000,
+        )
 
     async def page(self) -> bytes:
         """The metrics page, rendered off the event loop."""

@@ -8,10 +8,11 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO
 
 from latdoctor.lab.server.exchange import Exchange
+from latdoctor.lab.server.memory.pool import MIB, OutOfMemory
 from latdoctor.lab.server.parts import Parts
 from latdoctor.lab.server.stages import Call
 
@@ -70,18 +71,27 @@ def _close(file: IO[bytes], lock: threading.Lock) -> None:
 
 @asynccontextmanager
 async def leak(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
-    """Every request leaves so much memory behind, up to half a gibibyte in all."""
-    left: list[bytearray] = []
-    size = int(mebibytes * (1 << 20))
-    most = _MOST_LEAKED // max(1, size)
+    """Every request leaves so much of the pool's memory behind, up to half a gibibyte in all or what the pool has."""
+    import torch
+
+    size, lock, left = int(mebibytes * MIB), threading.Lock(), ExitStack()
+    rest = _MOST_LEAKED // max(1, size)
 
     def keep() -> None:
-        if len(left) < most:
-            left.append(bytearray(os.urandom(1) * size))
+        nonlocal rest
+        with lock, suppress(OutOfMemory):  # nothing is left to be left behind: that is what a leak ends in
+            if rest > 0:  # none is for a request that was under way when the disturbance ended
+                lease = parts.brain.pool.lease((size,), torch.uint8, long=True)
+                left.callback(lease.release)
+                rest -= 1
+                with lease as tensor:
+                    tensor.fill_(1)
 
     async with _before(parts, "session", keep):
         yield
-    left.clear()
+    with lock:
+        rest = 0
+        left.close()
 
 
 @asynccontextmanager

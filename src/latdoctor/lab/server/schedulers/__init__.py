@@ -29,16 +29,19 @@ SCHEDULERS: dict[str, type[Rule]] = {
 }
 
 
-def build(batching: Batching, model: CostModel | None = None, *, lane_boundary: int | None = None) -> Scheduler:
+def build(
+    batching: Batching, model: CostModel | None = None, *, lane_boundary: int | None = None, lane_age: float = 0.25
+) -> Scheduler:
     """The scheduler that `batching` asks for, empty.
 
     `model` is the server's cost model, by which an adaptive wait is judged; without one there is no adaptive wait.
-    `lane_boundary` (tokens) splits it into a lane for short requests and one for those longer than that.
+    `lane_boundary` (tokens) splits it into a lane for short requests and one for those longer than that, which have
+    their turn once one of them has waited `lane_age` (seconds).
     """
     rule = SCHEDULERS[batching.scheduler]
     if lane_boundary is None:
         return rule(batching, model)
-    return Lanes(rule(batching, model), rule(batching, model), lane_boundary, batching.age_ms / 1000)
+    return Lanes(rule(batching, model), rule(batching, model), lane_boundary, lane_age)
 
 
 def carry_over(old: Scheduler, new: Scheduler) -> Scheduler:

@@ -42,9 +42,11 @@ class TokenBounds(Struct, frozen=True):
 
 
 class TokenBudget(Rule):
-    """The shortest requests first, as many as fit into the token budget without much padding.
+    """As many requests of like length as fit into the token budget without much padding.
 
-    A request that has waited longer than `age_ms` becomes the middle of the next batch, so none starves.
+    One that has waited longer than `age_ms` becomes the middle of the next batch; younger ones go the shortest first.
+    With 0, the default, the oldest always leads: measured, that completes more and has the better P99 over all
+    requests; a higher age lets short ones overtake, at the cost of the long ones' P99.
     """
 
     def _choose(self, now: float) -> Choice:
