@@ -1,8 +1,7 @@
 # Every target does the set-up it needs: a virtual environment in .venv with the versions locked in requirements/.
-# PYTHON chooses the interpreter, DEMO the bundle that is diagnosed, ARGS goes to pytest.
+# PYTHON chooses the interpreter, ARGS goes to pytest.
 
 PYTHON ?= python3
-DEMO ?= fixtures/incidents/gpu-thermal
 ARGS ?=
 BENCHES = startup trace schedulers
 LONG_BENCHES = promo_rush faults soak
@@ -37,14 +36,8 @@ $(READY):
 	@rm -f $(VENV)/.set-up-*
 	@touch $@
 
-demo: $(READY) ## diagnose a saved incident (exit 3 is the expected answer: something critical was found)
-	@echo "\$$ latdoctor diagnose $(DEMO)"
-	@$(BIN)/latdoctor diagnose $(DEMO); code=$$?; \
-	  case $$code in \
-	    0) echo "(exit 0: nothing critical was found)";; \
-	    3) echo "(exit 3: something critical was found, as it should be in this incident)";; \
-	    *) echo "(exit $$code: the diagnosis did not finish)"; exit $$code;; \
-	  esac
+demo: $(READY) ## play a real incident live and diagnose it while it happens (a minute and a half)
+	@$(BIN)/latdoctor demo
 
 test: $(READY) ## run the tests (ARGS="tests/words -k units" for some of them)
 	$(BIN)/python -m pytest $(ARGS)

@@ -1,6 +1,6 @@
 """Every scenario played for real, and what was seen before, during and after its incident: one table.
 
-Usage: python bench/faults.py [SCENARIO …] [--seed 1] [--confirm] [--output FILE] [--table FILE]
+Usage: python bench/faults.py [SCENARIO …] [--seed 1] [--confirm] [--output FILE] [--table FILE] [--keep FOLDER]
 For each phase the machine is looked at as `latdoctor diagnose` looks at it (baseline: the phase before the incident).
 A fault moves its evidence where findings that its cause expects fire during the incident and did not before; taking it
 away brings that back where they no longer fire in the phase after. A finding is the cause's own where at most
@@ -24,12 +24,15 @@ from queue import Queue
 import msgspec
 from msgspec import Struct
 
+from latdoctor import __version__
 from latdoctor.cli.answering import look_now, rule_set, seen, the_diagnosis
 from latdoctor.cli.options import Given
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.baseline import Baseline
+from latdoctor.evidence.bundle import Bundle
+from latdoctor.evidence.bundle_files import save
 from latdoctor.lab.outcome import Confirmed
 from latdoctor.lab.playing import Stage, Watcher, confirm, play
 from latdoctor.lab.scenario import INCIDENT, Scenario, find, names
@@ -71,6 +74,7 @@ def main() -> None:
     parser.add_argument("--confirm", action="store_true", help="play again without each cause that can be left out")
     parser.add_argument("--output", type=Path, help="JSON lines; what it holds is not played again")
     parser.add_argument("--table", type=Path, help="the table, as Markdown")
+    parser.add_argument("--keep", type=Path, help="a folder for what was seen in each phase, as bundles")
     chosen = parser.parse_args()
     rows = _known(chosen.output)
     wanted = chosen.scenarios or list(names())
@@ -78,7 +82,7 @@ def main() -> None:
         if any(row.scenario == name and row.seed == chosen.seed for row in rows):
             continue
         try:
-            row = _row(find(name), chosen.seed, chosen.confirm)
+            row = _row(find(name), chosen.seed, chosen.confirm, chosen.keep)
         except LatdoctorError as error:
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             continue
@@ -99,7 +103,7 @@ def _known(kept: Path | None) -> list[Row]:
     return [msgspec.json.decode(line, type=Row) for line in kept.read_bytes().splitlines()]
 
 
-def _row(scenario: Scenario, seed: int, confirming: bool) -> Row:
+def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> Row:
     stages: Queue[Stage | None] = Queue()
     looks: dict[str, Diagnosis] = {}
     baseline: Baseline | None = None
@@ -109,8 +113,11 @@ def _row(scenario: Scenario, seed: int, confirming: bool) -> Row:
         playing.add_done_callback(lambda _: stages.put(None))
         while (stage := stages.get()) is not None:
             if stage.phase in LOOKED:
-                looks[stage.phase], remembered = _look(stage, seconds[stage.phase], baseline)
-                baseline = baseline or remembered
+                bundle = _look(stage, seconds[stage.phase], baseline)
+                baseline = baseline or baselines.record(seen(bundle)[0], "before", "")
+                looks[stage.phase] = the_diagnosis(bundle, rule_set(()))
+                if keep is not None:
+                    save(bundle, keep / f"{scenario.id}-{seed}-{stage.phase}.tar.zst", __version__)
         report = playing.result()
     if confirming:
         report = confirm(scenario, report)
@@ -132,7 +139,7 @@ def _row(scenario: Scenario, seed: int, confirming: bool) -> Row:
     )
 
 
-def _look(stage: Stage, seconds: float, baseline: Baseline | None) -> tuple[Diagnosis, Baseline]:
+def _look(stage: Stage, seconds: float, baseline: Baseline | None) -> Bundle:
     settling = min(SETTLING, seconds / 4)
     time.sleep(settling)
     given = Given(
@@ -142,9 +149,7 @@ def _look(stage: Stage, seconds: float, baseline: Baseline | None) -> tuple[Diag
         window=f"{max(1.0, seconds - 2 * settling)}s",
         slo="500ms",
     )
-    bundle = replace(look_now(given), baseline=baseline)
-    evidence, _ = seen(bundle)
-    return the_diagnosis(bundle, rule_set(())), baselines.record(evidence, "before", "")
+    return replace(look_now(given), baseline=baseline)
 
 
 def _own() -> frozenset[str]:
