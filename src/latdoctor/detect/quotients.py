@@ -26,6 +26,7 @@ QUOTIENTS = (
     Quotient("preprocess.time_share", "preprocess.time.mean", "latency.mean"),
     Quotient("dependency.time_share", "dependency.time.mean", "latency.mean"),
     Quotient("batch.alone_length_ratio", "batch.alone_length.mean", "input.length.mean"),
+    Quotient("batch.shared_length_ratio", "batch.shared_longest.p95", "batch.alone_length.mean"),
     Quotient("server.rss_growth_share", "server.rss_growth", "server.rss"),
     Quotient("alloc.allocated_growth_share", "alloc.allocated_growth", "alloc.allocated"),
     Quotient("gpu.sm_clock_ratio", "gpu.sm_clock", "gpu.sm_clock_max"),

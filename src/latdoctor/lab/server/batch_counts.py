@@ -41,6 +41,8 @@ class BatchCounts:
         if batch.size == 1:
             seen.alone_batches.inc()
             seen.alone_tokens.inc(batch.tokens)
+        else:
+            seen.shared_longest.observe(max(work.tokens for work in batch.works))
 
     def sampled(self) -> None:
         self.torch_threads = self._read_threads()  # it is a thread's own number: asked where the work is done

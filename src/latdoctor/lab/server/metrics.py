@@ -86,6 +86,9 @@ class Metrics:
         self.padded_tokens = self.counter("ref_padded_tokens", "Tokens computed, padding included")
         self.alone_batches = self.counter("ref_alone_batches", "Batches of one request")
         self.alone_tokens = self.counter("ref_alone_tokens", "Tokens in batches of one request")
+        self.shared_longest = self.histogram(
+            "ref_shared_batch_longest_tokens", "The longest input of each batch of several requests", LENGTHS
+        )
         self.worker_busy = self.counter("ref_worker_busy_seconds", "Wall time the worker spent computing")
 
     def _runtime(self) -> None:
