@@ -6,7 +6,9 @@ A fault moves its evidence where findings that its cause expects fire during the
 away brings that back where they no longer fire in the phase after. A finding is the cause's own where at most
 three causes expect it; the others are symptoms that many share.
 A line for each scenario is printed while it goes on. What FILE of --output holds already (JSON lines) is not played
-again, so the whole (about 35 minutes, on a machine that does nothing else) can be done in several goes.
+again, so the whole (about 40 minutes, on a machine that does nothing else) can be done in several goes. FOLDER of
+--keep holds every look as a bundle; the table is made from these by the rules of today, so that a changed rule needs no
+run of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from latdoctor.errors import LatdoctorError
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle
-from latdoctor.evidence.bundle_files import save
+from latdoctor.evidence.bundle_files import opened, save
 from latdoctor.lab.outcome import Confirmed
 from latdoctor.lab.playing import Stage, Watcher, confirm, play
 from latdoctor.lab.scenario import INCIDENT, Scenario, find, names
@@ -91,7 +93,8 @@ def main() -> None:
         if chosen.output:
             with chosen.output.open("ab") as kept:
                 kept.write(msgspec.json.encode(row) + b"\n")
-    table = "\n".join(_table([row for row in rows if row.scenario in wanted])) + "\n"
+    shown = [_judged_again(row, chosen.keep) for row in rows if row.scenario in wanted]
+    table = "\n".join(_table(shown)) + "\n"
     sys.stdout.write(table)
     if chosen.table:
         chosen.table.write_text(table)
@@ -117,26 +120,49 @@ def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> 
                 baseline = baseline or baselines.record(seen(bundle)[0], "before", "")
                 looks[stage.phase] = the_diagnosis(bundle, rule_set(()))
                 if keep is not None:
-                    save(bundle, keep / f"{scenario.id}-{seed}-{stage.phase}.tar.zst", __version__)
+                    save(bundle, _kept(keep, scenario.id, seed, stage.phase), __version__)
         report = playing.result()
     if confirming:
         report = confirm(scenario, report)
-    expected = {name for truth in scenario.causes for name in rule_set(()).cause[truth.cause].expects}
-    return Row(
+    row = Row(
         scenario=scenario.id,
         seed=seed,
         rate=report.rate,
         p99={phase.name: phase.p99 for phase in report.phases},
         truth=report.truth,
+        fired={},
+        named={},
+        verdict={},
+        recovered=report.recovered,
+        spoiled=report.spoiled,
+    )
+    return _with_looks(row, looks)
+
+
+def _with_looks(row: Row, looks: Mapping[str, Diagnosis]) -> Row:
+    expected = {name for truth in row.truth for name in rule_set(()).cause[truth.cause].expects}
+    return msgspec.structs.replace(
+        row,
         fired={
             phase: tuple(sorted(check.id for check in look.checks if check.status == "fired" and check.id in expected))
             for phase, look in looks.items()
         },
         named={phase: tuple(cause.id for cause in look.causes if cause.named) for phase, look in looks.items()},
         verdict={phase: look.verdict.level for phase, look in looks.items()},
-        recovered=report.recovered,
-        spoiled=report.spoiled,
     )
+
+
+def _judged_again(row: Row, kept: Path | None) -> Row:
+    """`row` as the rules of today judge what was seen, where it was kept."""
+    looks = {}
+    for phase in LOOKED if kept is not None else ():
+        with opened(_kept(kept, row.scenario, row.seed, phase)) as bundle:
+            looks[phase] = the_diagnosis(bundle, rule_set(()))
+    return _with_looks(row, looks) if looks else row
+
+
+def _kept(folder: Path, scenario: str, seed: int, phase: str) -> Path:
+    return folder / f"{scenario}-{seed}-{phase}.tar.zst"
 
 
 def _look(stage: Stage, seconds: float, baseline: Baseline | None) -> Bundle:

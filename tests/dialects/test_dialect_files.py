@@ -82,7 +82,7 @@ signals:
         ("title: My server\n", "", "lacks 'title'"),
         ("{rate: my_requests_total}", "{rate: [[a]]}", "must be a sample name"),
         ("{rate: my_requests_total}", "{summary: s, quantile: 99, scale: s}", "is not a quantile"),
-        ("{rate: my_requests_total}", "{gauge: x, take: median}", "is not one of mean, last, max"),
+        ("{rate: my_requests_total}", "{gauge: x, take: median}", "is not one of mean, first, last, max"),
         ("subjects:", "blanks: [{from: 3, to: 2}]\nsubjects:", "must not lie above"),
         ("subjects:", "bits: [{gauge: x, signals: {gpu.throttle.idle: one}}]\nsubjects:", "is not a bit mask"),
     ],

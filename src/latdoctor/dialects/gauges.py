@@ -94,10 +94,12 @@ def bit_values(view: View, bits: Bits, signal: str, mask: int) -> Outcome:
 
 
 def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> Found:
-    """Several pages' values as one: their mean (with the highest in the note), the last, or the highest."""
+    """Several pages' values as one: their mean (with the highest in the note), the first, the last, or the highest."""
     values = list(by_page.values())
     value, spread, note = values[-1], "", rule.note
-    if rule.take == "max":
+    if rule.take == "first":
+        value = values[0]
+    elif rule.take == "max":
         value = max(values)
     elif rule.take == "mean" and max(values) > min(values):
         value = sum(values) / len(values)
@@ -106,4 +108,5 @@ def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> Found:
     if value == 0 and rule.zero_note:
         note = rule.zero_note
     first = max(by_page) if rule.take == "last" else min(by_page)
-    return Found(value, place, notes(note, spread), first, max(by_page))
+    last = min(by_page) if rule.take == "first" else max(by_page)
+    return Found(value, place, notes(note, spread), first, last)

@@ -10,7 +10,7 @@ from latdoctor.dialects.page import Page, Sample
 from latdoctor.text import clean
 
 KINDS = ("gauge", "slope", "rate", "ratio", "histogram", "summary", "label")
-TAKES = ("mean", "last", "max")
+TAKES = ("mean", "first", "last", "max")
 PLACEHOLDER = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}")
 SERVER = "server"  # stands for the subject server/NAME in a dialect's `parent`
 
