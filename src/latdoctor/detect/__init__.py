@@ -1,7 +1,7 @@
 """Statistics over evidence: series and distributions become derived readings.
 
 A detector is a pure function from evidence to the new pieces only. They run in the order of `DETECTORS`, each on what
-was given and what the ones before it found.
+was given and what the ones before it found. What contradicts itself is taken out before (`consistency`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Callable
 from latdoctor.detect.bimodality import batch_bimodality
 from latdoctor.detect.change import arrival_changes
 from latdoctor.detect.clients import clients
+from latdoctor.detect.consistency import consistent
+from latdoctor.detect.latency_modes import latency_modes
 from latdoctor.detect.model_words import model_words
+from latdoctor.detect.pulse import pulses
 from latdoctor.detect.quantiles import quantiles
 from latdoctor.detect.quotients import quotients
 from latdoctor.detect.remainders import remainders
 from latdoctor.detect.siblings import siblings
+from latdoctor.detect.tail import tail_shares
 from latdoctor.evidence.model import Evidence
 
 Detector = Callable[[Evidence], Evidence]
@@ -28,12 +32,16 @@ DETECTORS: tuple[Detector, ...] = (
     siblings,
     clients,
     arrival_changes,
+    latency_modes,
+    pulses,
+    tail_shares,
     model_words,
 )
 
 
 def derive(evidence: Evidence) -> Evidence:
-    """`evidence` with everything derived from it. Deriving twice adds nothing."""
+    """`evidence` with everything derived from it, and without what contradicts itself. Deriving twice adds nothing."""
+    evidence = consistent(evidence)
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])
     return evidence

@@ -1,0 +1,86 @@
+"""Which stage makes the slowest requests slow? The tail's excess over an ordinary request, parted by stage.
+
+The mean time of each stage among the slowest hundredth, less its mean among the requests between the 40th and the 60th
+percentile, over the same difference of whole latencies. What no stage accounts for is `other`, so the shares add up to
+one; a stage that is quicker in the tail has a share below zero.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Series, Window
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+WHOLE, STAGE, DERIVED = "request.latency", "request.stage_time", "tail.share"
+LABEL, OTHER = "stage", "other"
+MIN_REQUESTS = 500  # so that five are the slowest hundredth
+SLOWEST = 0.99
+MIDDLE = (0.4, 0.6)
+
+
+def tail_shares(evidence: Evidence) -> Evidence:
+    """DERIVED by stage, for every series of single requests whose stages are told for the same requests."""
+    told = {one.subject for one in evidence.readings_by_signal.get(DERIVED, ())}
+    parts = [
+        _of_one(whole, stages)
+        for whole in evidence.series
+        if whole.signal == WHOLE and whole.subject not in told and (stages := _stages(evidence, whole))
+    ]
+    return Evidence.merge(parts)
+
+
+def _stages(evidence: Evidence, whole: Series) -> dict[str, Series]:
+    return {
+        dict(one.labels)[LABEL]: one
+        for one in evidence.series
+        if one.signal == STAGE and one.subject == whole.subject and one.times == whole.times
+    }
+
+
+def _of_one(whole: Series, stages: dict[str, Series]) -> Evidence:
+    import numpy as np
+
+    if len(whole.values) < MIN_REQUESTS:
+        reason = f"the tail by stage: {len(whole.values)} requests seen, {MIN_REQUESTS} are needed"
+        return Evidence(gaps=(Gap("derived", reason, (DERIVED,), whole.subject, "", whole.origin),))
+    shares = attributed(
+        np.array(whole.values), {stage: np.array(series.values) for stage, series in sorted(stages.items())}
+    )
+    window = Window(whole.times[0], whole.times[-1])
+    origin = Origin(whole.origin.artifact, f"{whole.origin.place}, the slowest hundredth against the middle fifth")
+    note = f"of {len(whole.values)} requests"
+    return Evidence(
+        readings=tuple(
+            Reading(DERIVED, whole.subject, share, origin, window, ((LABEL, stage),), note)
+            for stage, share in shares.items()
+        )
+    )
+
+
+def attributed(latencies: Numbers, stages: dict[str, Numbers]) -> dict[str, float]:
+    """The share of each stage, and of OTHER; nothing where the tail is no slower than the middle, or figures lack."""
+    import numpy as np
+
+    known = np.isfinite(latencies)
+    for times in stages.values():
+        known &= np.isfinite(times)
+    latencies = latencies[known]
+    if len(latencies) < MIN_REQUESTS:
+        return {}
+    low, high = np.quantile(latencies, MIDDLE)
+    middle = (latencies >= low) & (latencies <= high)
+    slowest = latencies >= np.quantile(latencies, SLOWEST)
+    excess = float(latencies[slowest].mean() - latencies[middle].mean())
+    if excess <= 0:
+        return {}
+    shares = {
+        stage: float(times[known][slowest].mean() - times[known][middle].mean()) / excess
+        for stage, times in stages.items()
+    }
+    return {**shares, OTHER: 1.0 - sum(shares.values())}
