@@ -74,8 +74,7 @@ def moment(text: str, now: float, where: str) -> float:
 
 def name_of(given: Given) -> str:
     """How the target is called where only a Prometheus server was named."""
-    chosen = f" {given.select.strip()}" if given.select else ""
-    return clean(access(given.prometheus).name + chosen, 200)
+    return access(given.prometheus).name
 
 
 def _select(text: str) -> tuple[str, ...]:

@@ -89,5 +89,5 @@ class Collector:
     collect: Callable[[Request, Clock], Collected]
     parse: Callable[[Sequence[Artifact]], Evidence]
     preflight: Callable[[], Sequence[Sight]]
-    ask: str  # the flag that brings it in, for "next look": `--trace FILE`
+    ask: str  # the flag that brings it in, for "next look": `--trace FILE`; empty where another source stands for it
     cost: str  # what a look costs: "reads a file", "watches for the window"

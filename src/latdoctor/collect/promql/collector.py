@@ -9,8 +9,9 @@ from msgspec import structs
 from latdoctor.collect.prometheus.watch import file_name
 from latdoctor.collect.promql import answers, asking, plan
 from latdoctor.collect.promql.answers import Answer
-from latdoctor.collect.promql.evidence import NAME, Answered, evidence_of, pace_in, present_in, provided
+from latdoctor.collect.promql.evidence import NAME, Answered, evidence_of, pace_in, provided
 from latdoctor.collect.promql.plan import MAX_TARGETS, Asked, Plan
+from latdoctor.collect.promql.targets import ranked, shown_by, spoken_by
 from latdoctor.collect.source import Clock, Collected, Collector, PrometheusServer, Request, Sight
 from latdoctor.dialects import promql
 from latdoctor.dialects.loader import shipped
@@ -22,8 +23,8 @@ from latdoctor.evidence.model import to_json as canonical
 
 TITLE = "Prometheus server"
 _PLAN = "00-plan.json"
-_PATIENCE, _ROUNDS = 3, 2  # answer times for all questions, in two rounds; `look` gives a collector up after more
-_READ = (plan.NAMES, plan.LAST, plan.GROWTH, plan.LEVEL)
+_PATIENCE, _ROUNDS = 3, 3  # answer times for all questions, in three rounds; `look` gives a collector up after more
+_READ = (plan.FOUND, plan.NAMES, plan.LAST, plan.GROWTH, plan.LEVEL)
 _MAX_PLAN = 4 << 20
 
 
@@ -40,31 +41,22 @@ def _collect(request: Request, clock: Clock) -> Collected:
     look = _Look(server, request.timeout)
     wanted = plan.plan_of(server)
     first = look.ask(plan.first_questions(wanted, shipped()))
-    present = present_in([answer for asked, answer in first if asked.role == plan.NAMES])
-    if present:
-        by_dialect = _by_dialect(present.values())
-        spoken = [dialect for dialect in shipped() if by_dialect[dialect.id]]
-        select = server.select
-        if len(present) > MAX_TARGETS:
-            chosen = sorted(present)[:MAX_TARGETS]
-            select = (*select, promql.named(sorted({one.instance for one in chosen}), "instance"))
-        wanted = structs.replace(wanted, pace=pace_in(wanted, [Answered(*one) for one in first]))
-        look.ask(plan.more_questions(wanted, spoken, by_dialect, select))
+    found = shown_by([answer for _, answer in first])
+    targets = ranked(found)[:MAX_TARGETS]
+    if targets:
+        spoken = list(dict.fromkeys(dialect for target in targets for dialect in spoken_by(found[target])))
+        chosen = (*server.select, promql.named(sorted({target.instance for target in targets}), "instance"))
+        second = look.ask(plan.second_questions(wanted, spoken, chosen))
+        shown = shown_by([answer for asked, answer in second if asked.role == plan.NAMES])
+        wanted = structs.replace(wanted, pace=pace_in(wanted, [Answered(*one) for one in second]))
+        by_dialect = {
+            dialect.id: frozenset(
+                name for target in targets if dialect in spoken_by(found[target]) for name in shown.get(target, ())
+            )
+            for dialect in spoken
+        }
+        look.ask(plan.more_questions(wanted, spoken, by_dialect, chosen))
     return look.collected(wanted)
-
-
-def _by_dialect(present: Iterable[frozenset[str]]) -> dict[str, frozenset[str]]:
-    """The samples that are there of each dialect, none of one that no target speaks."""
-    found: dict[str, set[str]] = {dialect.id: set() for dialect in shipped()}
-    for names in present:
-        for dialect in shipped():
-            if any(_is_there(name, names) for name in dialect.recognise):
-                found[dialect.id] |= names
-    return {identity: frozenset(names) for identity, names in found.items()}
-
-
-def _is_there(family: str, names: frozenset[str]) -> bool:
-    return family in names or f"{family}_bucket" in names
 
 
 class _Look:
@@ -173,6 +165,7 @@ COLLECTOR = Collector(
     collect=_collect,
     parse=_parse,
     preflight=_preflight,
-    ask="--prometheus URL",
+    # What it shows is what metrics pages show: whoever misses a signal is pointed to those.
+    ask="",
     cost="some queries to that server",
 )

@@ -11,8 +11,9 @@ from msgspec import structs
 
 from latdoctor.collect.promql import plan as plans
 from latdoctor.collect.promql.answers import Answer, Line
-from latdoctor.collect.promql.pages import Pages, Target, names_of, own_labels
+from latdoctor.collect.promql.pages import Pages, own_labels
 from latdoctor.collect.promql.plan import Asked, Plan
+from latdoctor.collect.promql.targets import Target, names_of, ranked, shown_by
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.mapping import read_pages, recognised
 from latdoctor.dialects.model import Dialect
@@ -39,18 +40,19 @@ class Answered:
 
 def evidence_of(plan: Plan, answered: Sequence[Answered], server: str, artifact: str) -> Evidence:
     """`server` names the Prometheus, `artifact` the plan. Raises SourceError where no dialect knows any series."""
-    present = _present(answered)
-    if not present:
+    found = ranked(shown_by(_of(answered, plans.FOUND)))
+    if not found:
         raise SourceError(
             "shows no series that a dialect knows within the judged window",
             where=server,
             next_step="look at --select, --until and --window, and whether Prometheus scrapes the servers",
         )
     scrapes = _scrapes(plan, answered, artifact)
-    names = names_of({*present, *scrapes}, server)
+    read, left = found[: plans.MAX_TARGETS], found[plans.MAX_TARGETS :]
+    names = names_of(found, server)
     covers = _covers(answered)
     parts: list[Evidence] = []
-    for target in sorted(present)[: plans.MAX_TARGETS]:
+    for target in read:
         subject = f"server/{names[target]}"
         pages = scrapes.get(target, [])
         spoken = recognised(shipped(), [scrape.page for scrape in pages])
@@ -59,24 +61,13 @@ def evidence_of(plan: Plan, answered: Sequence[Answered], server: str, artifact:
             # What Prometheus kept has the exporter's own clock behind it already.
             parts.append(_noted(read_pages(structs.replace(dialect, cached=False), pages, subject, NAME), note))
             parts.append(_curves(plan, answered, dialect, pages, target, subject))
-    parts.append(Evidence(subjects=tuple(Subject(f"server/{names[target]}") for target in sorted(present))))
-    parts.append(Evidence(gaps=tuple(_gaps(plan, answered, present, names, server, artifact))))
+    parts.append(Evidence(subjects=tuple(Subject(f"server/{names[target]}") for target in read)))
+    parts.append(Evidence(gaps=tuple(_gaps(plan, answered, names, left, server, artifact))))
     return Evidence.merge(parts)
 
 
-def _present(answered: Sequence[Answered]) -> dict[Target, frozenset[str]]:
-    """The sample names of each target."""
-    return present_in([one.answer for one in answered if one.asked.role == plans.NAMES])
-
-
-def present_in(answers: Sequence[Answer]) -> dict[Target, frozenset[str]]:
-    """The sample names of each target, out of the answers to the first questions."""
-    found: dict[Target, set[str]] = {}
-    for line in (line for answer in answers for line in answer.lines):
-        name = line.labels.get("__name__", "")
-        if name:
-            found.setdefault(Target.of(line.labels), set()).add(name)
-    return {target: frozenset(names) for target, names in found.items()}
+def _of(answered: Sequence[Answered], role: str) -> list[Answer]:
+    return [one.answer for one in answered if one.asked.role == role]
 
 
 def _covers(answered: Sequence[Answered]) -> dict[Target, float]:
@@ -172,26 +163,27 @@ def _series(dialect: Dialect, asked: Asked, subject: str, line: Line, first: flo
 def _gaps(
     plan: Plan,
     answered: Sequence[Answered],
-    present: Mapping[Target, frozenset[str]],
     names: Mapping[Target, str],
+    left: Sequence[Target],
     server: str,
     artifact: str,
 ) -> Iterator[Gap]:
     origin = Origin(artifact)
-    left = sorted(present)[plans.MAX_TARGETS :]
+    # GPU signals have other sources, so a target that is not read does not hide them.
+    hidden = tuple(sorted(signal for signal in provided() if not signal.startswith("gpu.")))
     if left:
         reason = f"{server}: {len(left)} more targets were left unread, {names[left[0]]} among them"
-        yield Gap(NAME, reason, tuple(sorted(provided())), None, "narrow it: --select '{job=\"…\"}'", origin)
+        yield Gap(NAME, reason, hidden, None, "narrow it: --select '{job=\"…\"}'")
     if plan.window < plans.FEWEST * plan.pace:
         reason = f"{server}: samples come every {plan.pace:.0f} s, so {plan.window:.0f} s hold few of them"
         yield Gap(NAME, reason, (), None, f"judge more: --window {plans.FEWEST * plan.pace:.0f}s", origin)
     for target, reason in _down(plan, answered):
         # Of a target that showed nothing we know, only the user's own choice says that it matters.
-        if target in present or plan.select:
+        if target in names or plan.select:
             name = names.get(target) or names_of([target], server)[target]
-            hidden = () if target in present else tuple(sorted(provided()))
-            subject = None if target in present else f"server/{name}"
-            yield Gap(NAME, f"{name} {reason}", hidden, subject, "look whether its process still runs", origin)
+            seen = target in names
+            subject = None if seen else f"server/{name}"
+            yield Gap(NAME, f"{name} {reason}", () if seen else hidden, subject, "look whether its process still runs")
     warned = dict.fromkeys(warning for one in answered for warning in one.answer.warnings)
     if warned:
         reason = f"{server} warns: {'; '.join(list(warned)[:_SHOWN])}"

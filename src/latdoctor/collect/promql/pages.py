@@ -7,43 +7,21 @@ is; a gauge stands on each. So the dialects' rules read them like any other page
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latdoctor.collect.promql.answers import Line
 from latdoctor.collect.promql.plan import GROWTH, LAST, LEVEL, STEPS, Plan
+from latdoctor.collect.promql.targets import Target
 from latdoctor.dialects.page import Page, Sample, Scrape
 from latdoctor.dialects.promql import SAMPLE
 from latdoctor.evidence.model import Labels
-from latdoctor.text import clean
 
 _OWN = frozenset({"__name__", "job", "instance", SAMPLE})
 _FIRST, _LAST = 0, STEPS
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Target:
-    """What Prometheus scrapes: one server or exporter."""
-
-    instance: str
-    job: str
-
-    @staticmethod
-    def of(labels: Mapping[str, str]) -> Target:
-        return Target(labels.get("instance", ""), labels.get("job", ""))
-
-
 _Key = tuple[Target, str, Labels]
-
-
-def names_of(targets: Iterable[Target], otherwise: str) -> dict[Target, str]:
-    """How each is called: by its instance, and by its job too where two jobs scrape one instance."""
-    known = sorted(targets)
-    seen = [one.instance for one in known]
-    return {
-        one: clean((one.instance or otherwise) + (f"/{one.job}" if seen.count(one.instance) > 1 else ""), 200)
-        for one in known
-    }
 
 
 @dataclass

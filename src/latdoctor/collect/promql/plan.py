@@ -57,7 +57,7 @@ CURVES = (
     "host.psi.io_some",
 )
 
-NAMES, COVER, COUNT, UP = "names", "cover", "count", "up"
+FOUND, NAMES, COVER, COUNT, UP = "found", "names", "cover", "count", "up"
 LAST, GROWTH, LEVEL, CURVE = "last", "growth", "level", "curve"
 
 
@@ -127,19 +127,30 @@ def read(raw: bytes, where: str) -> Plan:
 
 
 def first_questions(plan: Plan, dialects: Sequence[Dialect]) -> Iterator[Asked]:
-    """Which samples are there, of which targets, since when; and were the targets up?"""
-    names, select = sorted(promql.everything(dialects)), plan.select
-    over = promql.duration(plan.window)
-    for start in range(0, len(names), _NAMES_AT_ONCE):
-        part = tuple(names[start : start + _NAMES_AT_ONCE])
-        inside = ",".join((promql.named(part), *select))
-        counted = f"count by (__name__, job, instance) (last_over_time({{{inside}}}[{over}]))"
-        yield Asked(NAMES, counted, plan.until, names=part)
-    up = promql.selector("up", select)
-    fine = promql.duration(plan.window / 300)
+    """Which targets speak a dialect? Asked by the families that it is recognised by, not by what every target has."""
+    families = sorted({name for dialect in dialects for name in dialect.recognise})
+    yield from _names(plan, FOUND, [*families, *(f"{name}_bucket" for name in families)], plan.select)
+
+
+def second_questions(plan: Plan, dialects: Sequence[Dialect], chosen: Sequence[str]) -> Iterator[Asked]:
+    """Which samples do the targets show, since when; how often are they scraped, and were they up?"""
+    yield from _names(plan, NAMES, sorted(promql.everything(dialects)), chosen)
+    over, fine = promql.duration(plan.window), promql.duration(plan.window / 300)
+    up = promql.selector("up", chosen)
     yield Asked(COVER, f"min_over_time(timestamp({up})[{over}:{fine}])", plan.until, names=("up",))
     yield Asked(COUNT, f"count_over_time({up}[{over}])", plan.until, names=("up",))
+    # Of targets that show nothing we know, only the user's own choice says that they matter.
+    up = promql.selector("up", plan.select or chosen)
     yield Asked(UP, up, plan.until, plan.since - 2 * plan.curve_step, plan.curve_step, ("up",))
+
+
+def _names(plan: Plan, role: str, names: Sequence[str], chosen: Sequence[str]) -> Iterator[Asked]:
+    for start in range(0, len(names), _NAMES_AT_ONCE):
+        part = tuple(names[start : start + _NAMES_AT_ONCE])
+        inside = ",".join((promql.named(part), *chosen))
+        over = promql.duration(plan.window)
+        counted = f"count by (__name__, job, instance) (last_over_time({{{inside}}}[{over}]))"
+        yield Asked(role, counted, plan.until, names=part)
 
 
 def more_questions(
