@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.running import diagnosed
+from tests.cli.running import checks, diagnosed
 
 PATIENCE = 60.0  # seconds; it is ready within seven
 CLIENTS = 24
@@ -75,9 +75,9 @@ def crowd(triton: tuple[str, str]) -> Iterator[list[int]]:
 
 def test_what_a_live_triton_shows(triton: tuple[str, str], crowd: list[int]) -> None:
     document = diagnosed("--server", triton[1], "--no-nvml", "--window", "4s", "--slo", "1s")
-    seen = {check["id"]: check["status"] for check in document["checks"]}
+    fired = checks(document, "fired")
     coverage = {row["collector"]: row["status"] for row in document["coverage"]}
     assert sum(crowd) > CLIENTS
-    assert coverage["prometheus"] in ("read", "partly")
-    assert "fired" in seen.values()
-    assert any(check["id"] == "queue-deep" and check["status"] == "fired" for check in document["checks"]), seen
+    assert coverage["prometheus"] == "partly"  # this Triton tells no quantiles
+    assert "queue-builds-up" in fired, sorted(fired)
+    assert checks(document, "clear"), "of what a live Triton shows something is as it should be"

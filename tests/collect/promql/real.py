@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx
@@ -49,20 +50,22 @@ def prometheus(folder: Path, openmetrics: str, *more: str) -> Iterator[str]:
             stderr=log,
         )
     try:
-        _wait(f"http://{place}/-/ready", running, folder / "log")
+        _wait(place, running, folder / "log")
         yield f"http://{place}"
     finally:
         running.terminate()
         running.wait(PATIENCE)
 
 
-def _wait(url: str, running: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(place: str, running: subprocess.Popen[bytes], log: Path) -> None:
     ends = time.monotonic() + PATIENCE
     while time.monotonic() < ends and running.poll() is None:
         try:
-            httpx.get(url, timeout=1).raise_for_status()
+            # Behind TLS or a password it answers with an error, which is an answer.
+            ready = httpx.get(f"http://{place}/-/ready", timeout=1).status_code != HTTPStatus.SERVICE_UNAVAILABLE
         except httpx.HTTPError:
-            time.sleep(0.05)
-        else:
+            ready = False
+        if ready:
             return
+        time.sleep(0.05)
     pytest.fail(f"Prometheus did not start:\n{log.read_text()[-2000:]}")

@@ -9,7 +9,7 @@ from msgspec import structs
 from latdoctor.collect.prometheus.watch import file_name
 from latdoctor.collect.promql import answers, asking, plan
 from latdoctor.collect.promql.answers import Answer
-from latdoctor.collect.promql.evidence import NAME, Answered, evidence_of, pace_in, provided
+from latdoctor.collect.promql.evidence import NAME, Answered, evidence_of, of_servers, pace_in, provided
 from latdoctor.collect.promql.plan import MAX_TARGETS, Asked, Plan
 from latdoctor.collect.promql.targets import ranked, shown_by, spoken_by
 from latdoctor.collect.source import Clock, Collected, Collector, PrometheusServer, Request, Sight
@@ -102,12 +102,11 @@ class _Look:
         return Collected(tuple(artifacts), gaps)
 
     def _gaps(self) -> Iterator[Gap]:
-        """One gap for each reason. GPU signals have other sources, so a lost server does not hide them."""
+        """One gap for each reason."""
         shown = self._server.access.url
         for (why, next_step), failed in self._failed.items():
             if not self._kept:
-                hidden = frozenset(signal for signal in provided() if not signal.startswith("gpu."))
-                yield Gap(NAME, f"{shown} {why}", tuple(sorted(hidden)), None, next_step)
+                yield Gap(NAME, f"{shown} {why}", tuple(sorted(of_servers())), None, next_step)
                 return  # the same for all, but for those that were not sent any more
             lost = {name for one in failed if one.role in _READ for name in one.names}
             roles = ", ".join(sorted({one.role for one in failed}))

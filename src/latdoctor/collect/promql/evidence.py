@@ -169,8 +169,7 @@ def _gaps(
     artifact: str,
 ) -> Iterator[Gap]:
     origin = Origin(artifact)
-    # GPU signals have other sources, so a target that is not read does not hide them.
-    hidden = tuple(sorted(signal for signal in provided() if not signal.startswith("gpu.")))
+    hidden = tuple(sorted(of_servers()))
     if left:
         reason = f"{server}: {len(left)} more targets were left unread, {names[left[0]]} among them"
         yield Gap(NAME, reason, hidden, None, "narrow it: --select '{job=\"…\"}'")
@@ -193,6 +192,11 @@ def _gaps(
 def provided() -> frozenset[str]:
     """What the series of a Prometheus server may give."""
     return frozenset(signal for dialect in shipped() for signal in dialect.signals)
+
+
+def of_servers() -> frozenset[str]:
+    """What nobody else shows. Hardware has other sources: a target that is not read does not hide it."""
+    return frozenset(signal for signal in provided() if not signal.startswith(("gpu.", "host.")))
 
 
 def _down(plan: Plan, answered: Sequence[Answered]) -> Iterator[tuple[Target, str]]:
