@@ -1,6 +1,6 @@
 """Writes what the documentation says of the program, from the program.
 
-Usage: python docs/generate.py      (writes commands.md and diagnosis.schema.json beside this file)
+Usage: python docs/generate.py      (writes commands.md, diagnosis.schema.json and signals.md beside this file)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unittest import mock
 import typer.main
 
 from latdoctor.cli.main import app, main
-from latdoctor.report import document
+from latdoctor.report import document, signals
 
 FOLDER = Path(__file__).parent
 Named = tuple[str, ...]
@@ -32,7 +32,11 @@ def write() -> None:
 
 def pages() -> dict[str, str]:
     """The generated pages by file name."""
-    return {"commands.md": _commands_page(), "diagnosis.schema.json": json.dumps(document.schema(), indent=1) + "\n"}
+    return {
+        "commands.md": _commands_page(),
+        "diagnosis.schema.json": json.dumps(document.schema(), indent=1) + "\n",
+        "signals.md": signals.page(),
+    }
 
 
 def _commands_page() -> str:

@@ -47,7 +47,7 @@ def test_no_short_help_is_cut_in_the_list_of_commands(group: tuple[str, ...]) ->
             assert re.search(rf"^  {name[-1]} +\S", listed, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["commands.md", "diagnosis.schema.json"])
+@pytest.mark.parametrize("page", ["commands.md", "diagnosis.schema.json", "signals.md"])
 def test_the_generated_pages_are_current(page: str) -> None:
     assert (ROOT / "docs" / page).read_text() == DOCS["pages"]()[page], "run: python docs/generate.py"
 

@@ -30,7 +30,7 @@ SIGNAL = {
     "long": "input.length.mean",
     "lonely": "batch.size.mean",
     "shared": "requests.running",
-    "off": "batch.size_limit",
+    "off": "requests.limit",
 }
 
 FINDINGS = """
@@ -48,7 +48,7 @@ FINDINGS = """
 - {id: long, says: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}
 - {id: lonely, says: runs alone, when: batch.size.mean > 10, tier: application, leak: 2%}
 - {id: shared, says: both expect it, when: requests.running > 10, tier: application, leak: 2%}
-- {id: "off", says: batching is off, when: batch.size_limit > 10, tier: application, leak: 2%}
+- {id: "off", says: batching is off, when: requests.limit > 10, tier: application, leak: 2%}
 """
 
 CAUSES = {

@@ -79,7 +79,7 @@ def the_diagnosis(bundle: Bundle, rules: RuleSet, asked: tuple[Source, ...] = ()
         evidence=evidence,
         baseline=bundle.baseline.lookup if bundle.baseline else {},
         coverage=coverage,
-        providers=tuple(Provider(c.name, c.ask, c.cost, _shown(c)) for c in COLLECTORS),
+        providers=tuple(Provider(c.name, c.ask, c.cost, _shown(c)) for c in COLLECTORS if c.ask),
     )
     return diagnose(case, rules, Stamp(uuid.uuid4().hex[:12], now()))
 

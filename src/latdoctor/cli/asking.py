@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from urllib.parse import urlsplit
 
+from latdoctor.cli import past
 from latdoctor.cli.addresses import masked, server, servers_name
 from latdoctor.cli.configuration import TargetSettings, targets
 from latdoctor.cli.options import Given
@@ -110,6 +111,7 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Req
     for url in servers:
         server(url, "--server" if given.server else f"target {settings.name}")
     request = Request(
+        prometheus=past.server_of(given, settings),
         servers=servers,
         metrics=given.metrics or settings.metrics,
         traces=given.trace or settings.trace,
@@ -146,6 +148,8 @@ def _name(given: Given, settings: TargetSettings) -> str:
         return masked(given.target or settings.name)
     if given.server:
         return servers_name(given.server)
+    if given.prometheus:
+        return past.name_of(given)
     for path in (*given.metrics, *given.trace, *given.log):
         return path.name
     return "this machine"

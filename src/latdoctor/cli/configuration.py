@@ -3,6 +3,9 @@
 targets:
   checkout-bot:
     server: [http://127.0.0.1:8002/metrics]
+    prometheus: http://prometheus:9090
+    select: '{job="checkout-bot"}'
+    prometheus_auth: prometheus.credentials      # a file: `Bearer TOKEN` or `Basic USER:PASSWORD`
     log: [/var/log/kern.log]
     slo: {p99: 500ms, error_ratio: 1%}
     baseline: checkout-bot.baseline.json
@@ -31,6 +34,10 @@ class TargetSettings:
     metrics: tuple[Path, ...] = ()
     trace: tuple[Path, ...] = ()
     log: tuple[Path, ...] = ()
+    prometheus: str = ""
+    select: str = ""
+    prometheus_auth: Path | None = None
+    prometheus_ca: Path | None = None
     nvml: bool | None = None
     slo_p99: float | None = None
     slo_error_ratio: float | None = None
@@ -68,17 +75,25 @@ def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> Targe
 
     slo_node = fields.node("slo")
     slo = Fields(slo_node, problems, "slo") if slo_node else None
-    baseline = fields.text("baseline")
+
+    def path(key: str) -> Path | None:
+        text = fields.text(key)
+        return base / text if text else None
+
     made = TargetSettings(
         name=name,
         server=fields.texts("server"),
         metrics=paths("metrics"),
         trace=paths("trace"),
         log=paths("log"),
+        prometheus=fields.text("prometheus"),
+        select=fields.text("select"),
+        prometheus_auth=path("prometheus_auth"),
+        prometheus_ca=path("prometheus_ca"),
         nvml=fields.flag("nvml") if fields.node("nvml") else None,
         slo_p99=slo.scalar("p99", parse_duration, None) if slo else None,
         slo_error_ratio=slo.scalar("error_ratio", parse_share, None) if slo else None,
-        baseline=base / baseline if baseline else None,
+        baseline=path("baseline"),
     )
     if slo:
         slo.finish()

@@ -44,6 +44,10 @@ def diagnose(
     metrics: options.Metrics = None,
     trace: options.Trace = None,
     log: options.Log = None,
+    prometheus: options.Prometheus = None,
+    select: options.Select = None,
+    since: options.Since = None,
+    until: options.Until = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -68,8 +72,8 @@ def diagnose(
     3 verdict or cause at or above --fail-on · 4 inconclusive.
     """
     asked = options.given(
-        server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until, pid=pid,
+        nvml=nvml, target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.answering import exit_code, rule_set, the_diagnosis
     from latdoctor.cli.asking import Need
@@ -95,6 +99,10 @@ def collect(
     metrics: options.Metrics = None,
     trace: options.Trace = None,
     log: options.Log = None,
+    prometheus: options.Prometheus = None,
+    select: options.Select = None,
+    since: options.Since = None,
+    until: options.Until = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -110,8 +118,8 @@ def collect(
     Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage or an invalid file.
     """
     asked = options.given(
-        server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until, pid=pid,
+        nvml=nvml, target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
@@ -143,11 +151,10 @@ def _looked(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
         return
     if asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
-    if asked.target or asked.window:
-        raise UsageError(
-            f"{'--target' if asked.target else '--window'} says how to look, and a bundle was looked at already",
-            next_step="leave it out",
-        )
+    how = {"--target": asked.target, "--window": asked.window, "--select": asked.select}
+    how |= {"--since": asked.since, "--until": asked.until}
+    for option in (name for name, value in how.items() if value):
+        raise UsageError(f"{option} says how to look, and a bundle was looked at already", next_step="leave it out")
     with opened(path) as saved:
         remembered = load(asked.baseline) if asked.baseline else saved.baseline
         yield Looked(replace(saved, context=with_given_slo(saved.context, asked), baseline=remembered))

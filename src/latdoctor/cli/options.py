@@ -29,6 +29,33 @@ Metrics = Annotated[
         rich_help_panel=_SOURCES,
     ),
 ]
+Prometheus = Annotated[
+    str | None,
+    typer.Option(
+        "--prometheus", metavar="URL", help="A Prometheus server, asked for what it kept.", rich_help_panel=_SOURCES
+    ),
+]
+Select = Annotated[
+    str | None,
+    typer.Option(
+        "--select", metavar="MATCHERS", help="Which of its series, such as '{job=\"vllm\"}'.", rich_help_panel=_SOURCES
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="Its history from then on: 2h, 02:30 (default 1h).", rich_help_panel=_SOURCES
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        help="The end of what is judged: 10min, 03:10 (default now).",
+        rich_help_panel=_SOURCES,
+    ),
+]
 Trace = Annotated[
     list[Path] | None,
     typer.Option(
@@ -64,7 +91,12 @@ Target = Annotated[
     str | None, typer.Option("--target", metavar="NAME", help="A target of latdoctor.yaml, or a name for this look.")
 ]
 WindowOption = Annotated[
-    str | None, typer.Option("--window", metavar="TIME", help="How long to watch live sources (default 10s).")
+    str | None,
+    typer.Option(
+        "--window",
+        metavar="TIME",
+        help="How long to watch live sources (default 10s), or what is judged of a history (5min).",
+    ),
 ]
 Slo = Annotated[str | None, typer.Option("--slo", metavar="TIME", help="The P99 that was promised, such as 500ms.")]
 SloErrors = Annotated[
@@ -95,6 +127,10 @@ class Given:
     metrics: tuple[Path, ...] = ()
     trace: tuple[Path, ...] = ()
     log: tuple[Path, ...] = ()
+    prometheus: str = ""
+    select: str = ""
+    since: str = ""
+    until: str = ""
     pid: int | None = None
     nvml: bool | None = None
     target: str = ""
@@ -105,7 +141,7 @@ class Given:
 
     @property
     def any_source(self) -> bool:
-        return bool(self.server or self.metrics or self.trace or self.log or self.pid or self.nvml)
+        return bool(self.server or self.metrics or self.prometheus or self.trace or self.log or self.pid or self.nvml)
 
 
 def given(
@@ -114,6 +150,10 @@ def given(
     trace: list[Path] | None,
     log: list[Path] | None,
     *,
+    prometheus: str | None = None,
+    select: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
     pid: int | None = None,
     nvml: bool | None = None,
     baseline: Path | None = None,
@@ -123,7 +163,16 @@ def given(
     slo_errors: str | None = None,
 ) -> Given:
     """The shared options as one value (typer gives None for one not used). Raises UsageError for an empty one."""
-    texts = {"--target": target, "--window": window, "--slo": slo, "--slo-errors": slo_errors}
+    texts = {
+        "--target": target,
+        "--window": window,
+        "--slo": slo,
+        "--slo-errors": slo_errors,
+        "--prometheus": prometheus,
+        "--select": select,
+        "--since": since,
+        "--until": until,
+    }
     for option, text in (*texts.items(), *(("--server", url) for url in server or ())):
         if text is not None and not text.strip():
             raise UsageError(f"{option} was given without a value", next_step=f"write {option} VALUE, or leave it out")
@@ -132,6 +181,10 @@ def given(
         tuple(metrics or ()),
         tuple(trace or ()),
         tuple(log or ()),
+        prometheus=prometheus or "",
+        select=select or "",
+        since=since or "",
+        until=until or "",
         pid=pid,
         nvml=nvml,
         target=target or "",

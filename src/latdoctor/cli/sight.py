@@ -56,7 +56,7 @@ def targets() -> None:
     table = Table("target", "where", "speaks", box=None, pad_edge=False, expand=True)
     for target in configured.values():
         places = [
-            *(masked(url) for url in target.server),
+            *(masked(url) for url in (*target.server, *([target.prometheus] if target.prometheus else []))),
             *(str(path) for path in (*target.metrics, *target.trace, *target.log)),
         ]
         table.add_row(target.name, ", ".join(places), "configured")

@@ -41,6 +41,7 @@ def named(request: Request, *, nvml: bool) -> tuple[Source, ...]:
     return (
         *(Source("prometheus", server(url).shown) for url in request.servers),
         *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
+        *([Source("promql", request.prometheus.access.url)] if request.prometheus else []),
         *(Source("torch_trace", clean(str(path))) for path in request.traces),
         *(Source("logs", clean(_called(path, str(path)))) for path in request.logs),
         *([Source("host")] if request.pid is not None else []),

@@ -4,12 +4,14 @@ from latdoctor.collect.host import collector as host
 from latdoctor.collect.logs import collector as logs
 from latdoctor.collect.nvml import collector as nvml
 from latdoctor.collect.prometheus import collector as prometheus
+from latdoctor.collect.promql import collector as promql
 from latdoctor.collect.source import Collector
 from latdoctor.collect.torch_trace import collector as torch_trace
 
 # Every source, in the order in which the report lists them. A new collector is a package and a line here.
 COLLECTORS: tuple[Collector, ...] = (
     prometheus.COLLECTOR,
+    promql.COLLECTOR,
     nvml.COLLECTOR,
     host.COLLECTOR,
     torch_trace.COLLECTOR,

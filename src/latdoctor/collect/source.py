@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A server of an HTTP API: `url` is its root without a slash at the end, `authorization` the header's value."""
+
+    url: str
+    name: str  # host:port, with its path
+    loopback: bool = False  # a proxy of the environment is no way to this machine itself
+    authorization: str = field(default="", repr=False)
+    ca_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusServer:
+    """A Prometheus server and what of it is asked for: the time from `since` to `until` (unix seconds), the last
+    `window` seconds of which are judged, and the series that `select` matches.
+    """
+
+    access: Access
+    since: float
+    until: float
+    window: float = 300.0
+    select: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +43,7 @@ class Request:
     metrics: tuple[Path, ...] = ()  # saved pages; two of them are first and last of one server
     traces: tuple[Path, ...] = ()
     logs: tuple[Path, ...] = ()
+    prometheus: PrometheusServer | None = None
     pid: int | None = None
     nvml: bool = False
     host: bool = False
@@ -64,5 +89,5 @@ class Collector:
     collect: Callable[[Request, Clock], Collected]
     parse: Callable[[Sequence[Artifact]], Evidence]
     preflight: Callable[[], Sequence[Sight]]
-    ask: str  # the flag that brings it in, for "next look": `--trace FILE`
+    ask: str  # the flag that brings it in, for "next look": `--trace FILE`; empty where another source stands for it
     cost: str  # what a look costs: "reads a file", "watches for the window"

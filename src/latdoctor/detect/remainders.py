@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from latdoctor.evidence.model import Evidence, Origin, Reading, is_unknown
 
+GIVES = ("arrival.first_rate", "batch.padding_ratio")
+
 
 def remainders(evidence: Evidence) -> Evidence:
     """`arrival.first_rate` = arrivals · (1 − share of retries); `batch.padding_ratio` = 1 − 1 / padding factor."""

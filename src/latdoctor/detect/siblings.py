@@ -18,6 +18,7 @@ from latdoctor.evidence.model import Evidence, Origin, Reading, Value, is_unknow
 REPLICA = "replica/"
 OF_SERVER = "@"  # stands between a subject and the page that tells of it, where there are several pages
 VERSION = "model_version"
+VERSIONS = ("version.slowest", "version.median_ratio", "version.tail_ratio")
 RATIOS = (("replica.load_ratio", "arrival.rate"), ("replica.latency_ratio", "latency.mean"))
 FULL_SHARE = 0.99  # of its weight, over the window
 MIN_ARRIVALS = 1.0  # per second; a median of less says nothing about who takes more

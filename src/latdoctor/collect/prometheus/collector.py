@@ -36,8 +36,8 @@ _STOPPED = "until the server stopped answering"
 _AGAIN = "fetch the page again"
 
 _PROVIDES = frozenset(signal for dialect in shipped() for signal in dialect.signals)
-# What a server that cannot be reached hides. GPU signals have other sources, so they are not its to hide.
-_HIDDEN = tuple(sorted(signal for signal in _PROVIDES if not signal.startswith("gpu.")))
+# What a server that cannot be reached hides. Hardware has other sources, so its signals are not the server's to hide.
+_HIDDEN = tuple(sorted(signal for signal in _PROVIDES if not signal.startswith(("gpu.", "host."))))
 # An installed latdoctor has no sources, so it names the page that everybody can read.
 _ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
 

@@ -1,0 +1,86 @@
+"""A Prometheus server and the time to ask it for, out of what was given: `--since 2h --until 03:10`."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import time
+
+from latdoctor.cli.configuration import TargetSettings
+from latdoctor.cli.options import Given
+from latdoctor.collect.promql.access import access
+from latdoctor.collect.source import PrometheusServer
+from latdoctor.dialects.promql import matchers
+from latdoctor.errors import UsageError
+from latdoctor.text import clean
+from latdoctor.units import parse_duration
+
+SINCE = 3600.0  # seconds before the end
+WINDOW = 300.0  # twenty samples, where one is taken every 15 s
+SHORTEST, LONGEST = 10.0, 90 * 86400.0
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+
+
+def server_of(given: Given, settings: TargetSettings) -> PrometheusServer | None:
+    """The server that was named, with the times in unix seconds. Raises UsageError."""
+    url = given.prometheus or settings.prometheus
+    if not url:
+        for option, value in (("--select", given.select), ("--since", given.since), ("--until", given.until)):
+            if value:
+                raise UsageError(f"{option} is for --prometheus URL", next_step="name the server, or leave it out")
+        return None
+    now = time.time()
+    until = moment(given.until, now, "--until") if given.until else now
+    since = moment(given.since, until if not given.until else now, "--since") if given.since else until - SINCE
+    if not SHORTEST <= until - since <= LONGEST or until > now + 60:
+        raise UsageError(
+            "the time from --since to --until is shorter than 10 s, longer than 90 days, or not past yet",
+            where="--since",
+            next_step="write it such as --since 2h, or --since 02:30 --until 03:10",
+        )
+    window = parse_duration(given.window) if given.window else min(WINDOW, until - since)
+    return PrometheusServer(
+        access=access(url, settings.prometheus_auth, settings.prometheus_ca),
+        since=since,
+        until=until,
+        window=min(window, until - since),
+        select=_select(given.select or settings.select),
+    )
+
+
+def moment(text: str, now: float, where: str) -> float:
+    """`2h` (ago), `02:30` (the last time it was that late) or `2026-11-22T02:30:00Z` → unix seconds.
+
+    A time without a zone is this machine's. Raises UsageError.
+    """
+    wanted = text.strip()
+    clock = _CLOCK.fullmatch(wanted)
+    if clock:
+        hour, minute, second = (int(part or 0) for part in clock.groups())
+        today = datetime.datetime.fromtimestamp(now).replace(hour=hour, minute=minute, second=second, microsecond=0)
+        day = datetime.timedelta(days=1)
+        return (today if today.timestamp() <= now else today - day).timestamp()
+    try:
+        return now - parse_duration(wanted)
+    except ValueError:
+        pass
+    try:
+        return datetime.datetime.fromisoformat(wanted).timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"{clean(wanted, 60)!r} is no time", where=where, next_step=f"write it such as {where} 2h, {where} 02:30"
+        ) from error
+
+
+def name_of(given: Given) -> str:
+    """How the target is called where only a Prometheus server was named."""
+    return access(given.prometheus).name
+
+
+def _select(text: str) -> tuple[str, ...]:
+    try:
+        return matchers(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{clean(text, 80)!r}: {error}", where="--select", next_step="write it such as --select '{job=\"vllm\"}'"
+        ) from error

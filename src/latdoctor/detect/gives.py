@@ -1,0 +1,72 @@
+"""What the detectors give, out of what is given to them: the other half of where a signal comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from latdoctor.detect.bimodality import DERIVED as MODES
+from latdoctor.detect.bimodality import SIGNAL as SIZES
+from latdoctor.detect.change import DERIVED as JUMP
+from latdoctor.detect.change import SIGNAL as ARRIVALS
+from latdoctor.detect.clients import DEVIATION, DIFFERENCES, RATIO
+from latdoctor.detect.model_words import WORDS
+from latdoctor.detect.quantiles import MEAN, QUANTILES
+from latdoctor.detect.quotients import QUOTIENTS
+from latdoctor.detect.remainders import GIVES as REMAINDERS
+from latdoctor.detect.siblings import RATIOS, VERSIONS
+from latdoctor.evidence.signals import catalogue
+
+Given = frozenset[str]
+
+
+def _quantiles(given: Given) -> Given:
+    """The quantiles and means of distributions, where the catalogue has them."""
+    spread = [name for name in given if catalogue()[name].kind == "distribution"]
+    suffixes = (MEAN, *(suffix for suffix, _, _ in QUANTILES))
+    return frozenset(name + suffix for name in spread for suffix in suffixes) & catalogue().keys()
+
+
+def _quotients(given: Given) -> Given:
+    return frozenset(one.signal for one in QUOTIENTS if {one.over, one.under} <= given)
+
+
+def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[Given], Given]:
+    """`gives`, where all that is `needed` is there."""
+    return lambda given: frozenset(gives) if given.issuperset(needed) else frozenset()
+
+
+def _clients(given: Given) -> Given:
+    told = [one.signal for one in DIFFERENCES if {one.client, one.server} <= given]
+    return frozenset([*told, DEVIATION, RATIO] if told else [])
+
+
+def _siblings(given: Given) -> Given:
+    ratios = frozenset(signal for signal, of in RATIOS if of in given)
+    return ratios | (frozenset(VERSIONS) if "version.latency.p50" in given else frozenset())
+
+
+def _model_words(given: Given) -> Given:
+    return frozenset(signal for source, signal, _ in WORDS if source in given)
+
+
+# By the detector's name, in the order in which they run. A test holds that none is missing and none gives more.
+BY_DETECTOR: Mapping[str, Callable[[Given], Given]] = {
+    "quantiles": _quantiles,
+    "quotients": _quotients,
+    "remainders": _when("arrival.rate", "retry.share", "batch.padding_factor", gives=REMAINDERS),
+    "batch_bimodality": _when(SIZES, gives=MODES),
+    "siblings": _siblings,
+    "clients": _clients,
+    "arrival_changes": _when(ARRIVALS, gives=(JUMP,)),
+    "model_words": _model_words,
+}
+
+
+def given_by(sources: Given) -> Mapping[str, Given]:
+    """What each detector can give out of what the sources and the detectors before it give."""
+    have = sources
+    found: dict[str, Given] = {}
+    for name, gives in BY_DETECTOR.items():
+        found[name] = gives(have)
+        have |= found[name]
+    return found

@@ -1,0 +1,275 @@
+"""A dialect's rules as PromQL: what a Prometheus server is asked for, so that it does the counting.
+
+Two kinds of questions come of a dialect. Samples: for each sample name its growth over a window (counters) or what it
+showed (levels), out of which pages are made that the rules read as they read a scraped one. Curves: a signal over a
+longer time as one expression, its rates and quantiles computed by the server.
+
+Nothing is aggregated but the labels that a rule itself sums over, so that replicas and GPUs stay apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from latdoctor.dialects.model import Dialect, Rule, Selector, Term
+from latdoctor.evidence.signals import catalogue
+
+# The label by which the answers of several names in one question are told apart: functions drop `__name__`.
+SAMPLE = "latdoctor_sample"
+_BATCH = 24  # names in one question: a proxy may bound its length, and one that fails must not cost them all
+_QUANTILES = ((".p50", 0.5), (".p95", 0.95), (".p99", 0.99))
+_SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
+_MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*')
+_SELECT = ("$select",)  # where the user's matchers go in a curve
+_MAX_SELECT = 2000  # characters
+
+RAW, MEAN, HIGHEST = "raw", "mean", "highest"
+
+
+class Samples(Struct, frozen=True):
+    """The sample names that a dialect reads: counters, and gauges with the way to take them between two moments."""
+
+    counters: frozenset[str]
+    levels: tuple[tuple[str, str], ...]  # (name, RAW | MEAN | HIGHEST)
+
+
+class Curve(Struct, frozen=True):
+    """A signal over time: `expression` holds `$range` where a duration goes; `factor` leads to the base unit."""
+
+    signal: str
+    expression: str
+    factor: float
+    names: frozenset[str]  # every one of them must be there
+
+
+def matchers(text: str) -> tuple[str, ...]:
+    """`{job="a",pod=~"b.*"}` → its matchers, written anew. Raises ValueError for anything else."""
+    inside = text.strip()
+    if len(inside) > _MAX_SELECT:
+        raise ValueError(f"a selector of more than {_MAX_SELECT} characters")
+    if inside.startswith("{") and inside.endswith("}"):
+        inside = inside[1:-1]
+    found: list[str] = []
+    while inside.strip():
+        match = _MATCHER.match(inside)
+        if not match:
+            raise ValueError('a selector is written {label="value",other=~"pattern"}')
+        try:
+            value = json.loads(match[3])
+        except ValueError as error:
+            raise ValueError(f"the value of {match[1]} is not written as a text in quotes") from error
+        found.append(f"{match[1]}{match[2]}{_quoted(value)}")
+        inside = inside[match.end() :]
+        if inside and not inside.startswith(","):
+            raise ValueError("the matchers of a selector are separated by commas")
+        inside = inside[1:]
+    return tuple(found)
+
+
+def named(names: Iterable[str], label: str = "__name__") -> str:
+    """A matcher for any of `names`."""
+    return f"{label}=~{_any_of(names)}"
+
+
+def selector(name: str, extra: Sequence[str] = (), of: Selector | None = None) -> str:
+    """`name{…}` with the dialect's own label filter and the user's matchers."""
+    own = []
+    for match in of.matches if of else ():
+        own.append(f"{match.label}{'!~' if match.negated else '=~'}{_any_of(match.values)}")
+    inside = ",".join((*own, *extra))
+    return f"{name}{{{inside}}}" if inside else name
+
+
+def samples(dialect: Dialect) -> Samples:
+    """What to fetch for `dialect`. A name that is read both as a counter and as a gauge is a counter."""
+    counters: set[str] = set()
+    levels: dict[str, set[str]] = {}
+    exact = bool(dialect.blanks)  # a mean over a mark for "no value" would be a number that nobody showed
+    for rule in [rule for options in dialect.rules for rule in options]:
+        names, gauges = _of_rule(rule)
+        counters |= names
+        raw = exact or rule.kind != "gauge" or rule.percent_or_ratio or rule.blank_from is not None
+        for name in gauges:
+            levels.setdefault(name, set()).add(RAW if raw else {"mean": MEAN, "max": HIGHEST}.get(rule.take, RAW))
+    for bits in dialect.bits:
+        for name in _names(bits.rule.terms):
+            levels.setdefault(name, set()).add(RAW)
+    for name in _names(dialect.idle):
+        levels.setdefault(name, set()).add(RAW)
+    kept = {name: ways.pop() if len(ways) == 1 else RAW for name, ways in levels.items() if name not in counters}
+    return Samples(frozenset(counters), tuple(sorted(kept.items())))
+
+
+def _of_rule(rule: Rule) -> tuple[set[str], set[str]]:
+    """Its counters and its gauges."""
+    terms = _names(rule.terms)
+    if rule.kind in ("rate", "ratio"):
+        return terms | _names(rule.over), _names(rule.held)
+    if rule.kind == "histogram":
+        return {name + end for name in terms for end in ("_bucket", "_sum")}, set()
+    if rule.kind == "summary":
+        return {name + end for name in terms for end in ("_sum", "_count")}, terms
+    return set(), terms | _names(rule.over) | _names(rule.less)
+
+
+def names_of(rule: Rule) -> frozenset[str]:
+    """Every sample name that `rule` reads."""
+    counters, gauges = _of_rule(rule)
+    return frozenset(counters | gauges)
+
+
+def _names(terms: Iterable[Term]) -> set[str]:
+    return {option.name for term in terms for option in term.options}
+
+
+def everything(dialects: Iterable[Dialect]) -> frozenset[str]:
+    """Every sample name that some dialect reads or is recognised by."""
+    found: set[str] = set()
+    for dialect in dialects:
+        needed = samples(dialect)
+        found |= needed.counters | {name for name, _ in needed.levels} | set(dialect.recognise)
+        found |= {name.removesuffix("_bucket") + "_count" for name in needed.counters if name.endswith("_bucket")}
+    return frozenset(found)
+
+
+def growths(names: Iterable[str], window: float, extra: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Questions for the growth of counters over `window` seconds, resets taken into account.
+
+    A series that began within the window, of a target that was up before it, has grown from nothing: `increase` would
+    miss that first step, which for a counter of errors may be all there is.
+    """
+    over = duration(window)
+
+    def one(name: str) -> str:
+        what = selector(name, extra)
+        up = f"(up{{{','.join(extra)}}} offset {over} == 1)"
+        return f"((({what} unless {what} offset {over}) and on (job, instance) {up}) or increase({what}[{over}]))"
+
+    yield from _batched(sorted(names), one)
+
+
+def lasts(names: Iterable[str], extra: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Questions for what each name shows."""
+    yield from _batched(sorted(names), lambda name: selector(name, extra))
+
+
+def shown(
+    levels: Iterable[tuple[str, str]], step: float, extra: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Questions for gauges, step by step: their mean or highest since the step before, where that is what is taken."""
+    ways = dict(levels)
+
+    def one(name: str) -> str:
+        what = selector(name, extra)
+        function = {MEAN: "avg_over_time", HIGHEST: "max_over_time"}.get(ways[name])
+        return f"({function}({what}[{duration(step)}]) or {what})" if function else what
+
+    yield from _batched(sorted(ways), one)
+
+
+def _batched(names: Sequence[str], one: Callable[[str], str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for start in range(0, len(names), _BATCH):
+        part = tuple(names[start : start + _BATCH])
+        marked = [f'label_replace({one(name)}, "{SAMPLE}", "{name}", "", "")' for name in part]
+        yield part, " or ".join(marked)
+
+
+def curves(dialect: Dialect, signals: Sequence[str], present: frozenset[str]) -> Iterator[Curve]:
+    """The curves of those of `signals` that the dialect gives and whose samples are `present`, each signal once.
+
+    Rules that keep a label apart or tell percent from ratio by how a number is written have none.
+    """
+    told: set[str] = set()
+    for rule in (rule for options in dialect.rules for rule in options):
+        if rule.signal not in signals or rule.by or rule.percent_or_ratio:
+            continue
+        for one in _curves_of(dialect, rule, present):
+            if one.names <= present and one.signal not in told:
+                told.add(one.signal)
+                yield one
+
+
+def _curves_of(dialect: Dialect, rule: Rule, present: frozenset[str]) -> Iterator[Curve]:
+    if rule.kind == "histogram":
+        yield from _spread(rule, present)
+    elif rule.kind == "ratio":
+        above, below = _summed(rule, rule.terms, present), _summed(rule, rule.over, present)
+        yield _curve(rule, f"{above[0]} / ({below[0]} > 0)", above[1] | below[1])
+    elif rule.kind == "rate":
+        grown, names = _summed(rule, rule.terms, present)
+        held = [_option(term, present) for term in rule.held]
+        for one in held:
+            change = f"deriv({selector(one.name, _SELECT, one)}[$range])"
+            grown += f" + {_over(rule, change)}"
+        yield _curve(rule, f"clamp_min({grown}, 0)", names | {one.name for one in held})
+    elif rule.kind == "gauge":
+        exact = bool(dialect.blanks) or rule.blank_from is not None
+        parts = [_level(rule, terms, present, exact=exact) for terms in (rule.terms, rule.over, rule.less)]
+        text = parts[0][0]
+        text += f" - {parts[2][0]}" if rule.less else ""
+        text = f"({text}) / ({parts[1][0]} > 0)" if rule.over else text
+        yield _curve(rule, text, parts[0][1] | parts[1][1] | parts[2][1])
+
+
+def _curve(rule: Rule, expression: str, names: frozenset[str], suffix: str = "") -> Curve:
+    return Curve(rule.signal + suffix, expression, rule.factor, names)
+
+
+def _spread(rule: Rule, present: frozenset[str]) -> Iterator[Curve]:
+    """The quantiles of a histogram, by the server, and its mean."""
+    name = _option(rule.terms[0], present, "_bucket")
+    buckets = selector(name.name + "_bucket", _SELECT, name)
+    for suffix, share in _QUANTILES:
+        if rule.signal + suffix in catalogue():
+            inside = _over(rule, f"rate({buckets}[$range])")
+            yield _curve(rule, f"histogram_quantile({share}, {inside})", frozenset({name.name + "_bucket"}), suffix)
+    if rule.signal + ".mean" in catalogue():
+        total, count = (
+            _over(rule, f"rate({selector(name.name + end, _SELECT, name)}[$range])") for end in ("_sum", "_count")
+        )
+        names = frozenset({name.name + "_sum", name.name + "_count"})
+        yield _curve(rule, f"{total} / ({count} > 0)", names, ".mean")
+
+
+def _summed(rule: Rule, terms: Sequence[Term], present: frozenset[str]) -> tuple[str, frozenset[str]]:
+    chosen = [_option(term, present) for term in terms]
+    parts = [_over(rule, f"rate({selector(one.name, _SELECT, one)}[$range])") for one in chosen]
+    return _sum(parts), frozenset(one.name for one in chosen)
+
+
+def _level(rule: Rule, terms: Sequence[Term], present: frozenset[str], *, exact: bool) -> tuple[str, frozenset[str]]:
+    chosen = [_option(term, present) for term in terms]
+    what = [selector(one.name, _SELECT, one) for one in chosen]
+    parts = [_over(rule, one if exact else f"(avg_over_time({one}[$range]) or {one})") for one in what]
+    return _sum(parts), frozenset(one.name for one in chosen)
+
+
+def _sum(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
+
+
+def _over(rule: Rule, expression: str) -> str:
+    return f"sum without ({', '.join(rule.sum_over)}) ({expression})" if rule.sum_over else expression
+
+
+def _option(term: Term, present: frozenset[str], suffix: str = "") -> Selector:
+    """The first of the names that is there; else the first of all, which is then missing."""
+    return next((one for one in term.options if one.name + suffix in present), term.options[0])
+
+
+def duration(seconds: float) -> str:
+    """A PromQL duration of at least a millisecond."""
+    return f"{max(1, round(seconds * 1000))}ms"
+
+
+def _any_of(values: Iterable[str]) -> str:
+    """A pattern for these very texts."""
+    return _quoted("|".join(_SPECIAL.sub(r"\\\1", value) for value in values))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,146 @@
+"""`--prometheus` from the command line: what is diagnosed, what is kept, how times and credentials are given."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from latdoctor.cli.past import moment
+from latdoctor.collect.promql.access import AUTH, AUTH_FILE, CA_FILE
+from latdoctor.errors import UsageError
+from tests.cli.running import checks, diagnosed, run
+from tests.collect.promql.history import END, HOUR, openmetrics
+from tests.collect.promql.real import prometheus
+
+CANARY = "c4n4ry"
+# bcrypt of c4n4ry at its lowest cost, for Prometheus' own list of users.
+HASHED = "$2b$04$abcdefghijklmnopqrstuux376HvDKkw1egJHbPB4rxB0zyJtXVqq"
+WHEN = [
+    *("--since", datetime.datetime.fromtimestamp(END - HOUR, datetime.UTC).isoformat()),
+    *("--until", datetime.datetime.fromtimestamp(END, datetime.UTC).isoformat()),
+]
+
+
+@pytest.fixture(autouse=True)
+def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A Prometheus behind TLS that asks for a password, and the file of its authority."""
+    folder = tmp_path_factory.mktemp("guarded")
+    key, authority = folder / "key.pem", folder / "ca.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(authority)]
+    subprocess.run(made, check=True, capture_output=True)
+    web = f"tls_server_config: {{cert_file: {authority}, key_file: {key}}}\nbasic_auth_users: {{me: '{HASHED}'}}\n"
+    (folder / "web.yml").write_text(web)
+    with prometheus(folder, openmetrics(), f"--web.config.file={folder / 'web.yml'}") as url:
+        yield url.replace("http://", "https://"), authority
+
+
+@pytest.fixture(scope="module")
+def open_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with prometheus(tmp_path_factory.mktemp("prometheus"), openmetrics()) as url:
+        yield url
+
+
+def test_a_diagnosis_of_a_time_that_has_passed_and_the_same_from_its_bundle(open_one: str) -> None:
+    given = ["--prometheus", open_one, "--select", '{job=~"vllm|dcgm"}', *WHEN, "--slo", "1s"]
+    live = diagnosed(*given, "--keep", "look.tar.zst", code=3)
+    assert live["verdict"]["level"] == "critical"
+    assert "p99-over-slo" in checks(live, "fired")
+    replayed = diagnosed("look.tar.zst", code=3)
+    for stamp in ("run_id", "created_at", "generated_at"):
+        live.pop(stamp, None), replayed.pop(stamp, None)
+    assert {key for key in live if live[key] != replayed[key]} <= {"tool"}
+
+
+def test_a_guarded_server_is_read_with_what_the_environment_names(
+    guarded: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    url, authority = guarded
+    refused = run(["diagnose", "--prometheus", url, *WHEN])
+    assert (refused.code, "certificate" in refused.err.lower()) == (1, True), refused.err
+    monkeypatch.setenv(CA_FILE, str(authority))
+    refused = run(["diagnose", "--prometheus", url, *WHEN])
+    assert (refused.code, "status 401" in refused.err) == (1, True), refused.err
+    (tmp_path / "credentials").write_text(f"Basic me:{CANARY}\n")
+    monkeypatch.setenv(AUTH_FILE, str(tmp_path / "credentials"))
+    outcome = run(["diagnose", "--prometheus", url, *WHEN, "--slo", "1s", "-v", "--keep", "look"])
+    assert outcome.code == 3, outcome.err
+    monkeypatch.delenv(AUTH_FILE)
+    monkeypatch.setenv(AUTH, "Bearer " + CANARY)
+    wrong = run(["diagnose", "--prometheus", url, *WHEN])
+    assert CANARY not in outcome.out + outcome.err + wrong.out + wrong.err
+    kept = [path for path in Path("look").rglob("*") if path.is_file()]
+    assert kept
+    assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
+
+
+def test_a_configured_server_and_its_credentials(guarded: tuple[str, Path]) -> None:
+    url, authority = guarded
+    Path("secret").write_text(f"Basic me:{CANARY}")
+    Path("latdoctor.yaml").write_text(
+        f"targets:\n  shop:\n    prometheus: {url}\n    select: '{{job=\"vllm\"}}'\n"
+        f"    prometheus_auth: secret\n    prometheus_ca: {authority}\n"
+    )
+    document = diagnosed(*WHEN, "--target", "shop")
+    assert {row["collector"]: row["status"] for row in document["coverage"]}["promql"] == "partly"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--prometheus", f"http://me:{CANARY}@h:9090"], "user or password"),
+        (["--prometheus", "h:9090", "--select", "up or 1"], "a selector is written"),
+        (["--prometheus", "h:9090", "--since", "soon"], "is no time"),
+        (["--prometheus", "h:9090", "--since", "1s"], "shorter than 10 s"),
+        (["--prometheus", "h:9090", "--until", "2999-01-01T00:00:00Z"], "not past yet"),
+        (["--prometheus", ""], "without a value"),
+        (["--since", "2h", "--log", "x"], "is for --prometheus"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], said: str) -> None:
+    outcome = run(["diagnose", *arguments])
+    assert outcome.code == 2, outcome.err
+    assert said in outcome.err
+    assert CANARY not in outcome.err
+
+
+def test_a_bundle_was_looked_at_already() -> None:
+    outcome = run(["diagnose", "look", "--since", "2h"])
+    assert outcome.code == 2
+    assert "--since says how to look" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2h", 1_795_000_000 - 7200),
+        ("90s", 1_795_000_000 - 90),
+        ("2026-11-18T10:06:40Z", 1_794_996_400),
+        ("2026-11-18T11:06:40+01:00", 1_794_996_400),
+        ("2026-11-18 10:06:40", 1_794_996_400),
+        ("10:06", 1_794_996_360),
+        ("11:07", 1_794_996_360 + 3660 - 86400),  # later than it is now: yesterday
+        ("11:06:40", 1_795_000_000),
+    ],
+)
+def test_a_moment(text: str, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    assert moment(text, 1_795_000_000.0, "--since") == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "25:00", "99999-01-01", "-5min", "2026-13-01T00:00:00Z"])
+def test_no_moment(text: str) -> None:
+    with pytest.raises(UsageError):
+        moment(text, 1_795_000_000.0, "--since")
