@@ -28,6 +28,8 @@ def record(
     metrics: options.Metrics = None,
     trace: options.Trace = None,
     log: options.Log = None,
+    log_pattern: options.LogPattern = None,
+    changes: options.Changes = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -46,7 +48,10 @@ def record(
     from latdoctor.errors import OperationError, UsageError
     from latdoctor.evidence import baseline as baselines
 
-    asked = options.given(server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window)
+    asked = options.given(
+        server, metrics, trace, log, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target,
+        window=window,
+    )  # fmt: skip
     if bundle is not None and asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
     baselines.may_be_written(to, force=force)

@@ -3,7 +3,9 @@
 targets:
   checkout-bot:
     server: [http://127.0.0.1:8002/metrics]
-    log: [/var/log/kern.log]
+    log: [/var/log/kern.log, access.log]
+    log_pattern: '{time} {status} {ms}'      # where an access log is in no common form
+    changes: [deployments.log]
     slo: {p99: 500ms, error_ratio: 1%}
     baseline: checkout-bot.baseline.json
 """
@@ -31,6 +33,8 @@ class TargetSettings:
     metrics: tuple[Path, ...] = ()
     trace: tuple[Path, ...] = ()
     log: tuple[Path, ...] = ()
+    log_pattern: str = ""
+    changes: tuple[Path, ...] = ()
     nvml: bool | None = None
     slo_p99: float | None = None
     slo_error_ratio: float | None = None
@@ -75,6 +79,8 @@ def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> Targe
         metrics=paths("metrics"),
         trace=paths("trace"),
         log=paths("log"),
+        log_pattern=fields.text("log_pattern"),
+        changes=paths("changes"),
         nvml=fields.flag("nvml") if fields.node("nvml") else None,
         slo_p99=slo.scalar("p99", parse_duration, None) if slo else None,
         slo_error_ratio=slo.scalar("error_ratio", parse_share, None) if slo else None,

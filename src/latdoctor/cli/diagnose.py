@@ -44,6 +44,8 @@ def diagnose(
     metrics: options.Metrics = None,
     trace: options.Trace = None,
     log: options.Log = None,
+    log_pattern: options.LogPattern = None,
+    changes: options.Changes = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -68,8 +70,8 @@ def diagnose(
     3 verdict or cause at or above --fail-on · 4 inconclusive.
     """
     asked = options.given(
-        server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target,
+        window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.answering import exit_code, rule_set, the_diagnosis
     from latdoctor.cli.asking import Need
@@ -95,6 +97,8 @@ def collect(
     metrics: options.Metrics = None,
     trace: options.Trace = None,
     log: options.Log = None,
+    log_pattern: options.LogPattern = None,
+    changes: options.Changes = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -110,8 +114,8 @@ def collect(
     Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage or an invalid file.
     """
     asked = options.given(
-        server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target,
+        window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible

@@ -45,7 +45,26 @@ Log = Annotated[
         "--log",
         metavar="FILE",
         readable=False,
-        help="A driver or application log (dmesg, journald).",
+        help="A driver, application or access log.",
+        rich_help_panel=_SOURCES,
+    ),
+]
+LogPattern = Annotated[
+    str | None,
+    typer.Option(
+        "--log-pattern",
+        metavar="TEXT",
+        help="How access log lines are written, if in no common form: '{time} {status} {ms}'.",
+        rich_help_panel=_SOURCES,
+    ),
+]
+Changes = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--changes",
+        metavar="FILE",
+        readable=False,
+        help="What was changed when: lines that begin with a time, or JSON.",
         rich_help_panel=_SOURCES,
     ),
 ]
@@ -95,6 +114,8 @@ class Given:
     metrics: tuple[Path, ...] = ()
     trace: tuple[Path, ...] = ()
     log: tuple[Path, ...] = ()
+    log_pattern: str = ""
+    changes: tuple[Path, ...] = ()
     pid: int | None = None
     nvml: bool | None = None
     target: str = ""
@@ -105,7 +126,7 @@ class Given:
 
     @property
     def any_source(self) -> bool:
-        return bool(self.server or self.metrics or self.trace or self.log or self.pid or self.nvml)
+        return bool(self.server or self.metrics or self.trace or self.log or self.changes or self.pid or self.nvml)
 
 
 def given(
@@ -114,6 +135,8 @@ def given(
     trace: list[Path] | None,
     log: list[Path] | None,
     *,
+    log_pattern: str | None = None,
+    changes: list[Path] | None = None,
     pid: int | None = None,
     nvml: bool | None = None,
     baseline: Path | None = None,
@@ -124,6 +147,7 @@ def given(
 ) -> Given:
     """The shared options as one value (typer gives None for one not used). Raises UsageError for an empty one."""
     texts = {"--target": target, "--window": window, "--slo": slo, "--slo-errors": slo_errors}
+    texts["--log-pattern"] = log_pattern
     for option, text in (*texts.items(), *(("--server", url) for url in server or ())):
         if text is not None and not text.strip():
             raise UsageError(f"{option} was given without a value", next_step=f"write {option} VALUE, or leave it out")
@@ -132,6 +156,8 @@ def given(
         tuple(metrics or ()),
         tuple(trace or ()),
         tuple(log or ()),
+        log_pattern=log_pattern or "",
+        changes=tuple(changes or ()),
         pid=pid,
         nvml=nvml,
         target=target or "",

@@ -17,6 +17,8 @@ from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.text import clean
 
 _SHOWN = 20
+# Who makes something of what was given for a collector: an access log is a log too.
+_SHARED = {"logs": ("logs", "access_log")}
 LEFT_OUT = "left out"
 
 
@@ -43,6 +45,7 @@ def named(request: Request, *, nvml: bool) -> tuple[Source, ...]:
         *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
         *(Source("torch_trace", clean(str(path))) for path in request.traces),
         *(Source("logs", clean(_called(path, str(path)))) for path in request.logs),
+        *(Source("changes", clean(_called(path, str(path)))) for path in request.changes),
         *([Source("host")] if request.pid is not None else []),
         *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` is a look at this machine
     )
@@ -96,12 +99,17 @@ def counted(number: int, what: str) -> str:
 
 def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
     """It brought an artifact, and not all of its artifacts are refused."""
-    groups: dict[str, set[str]] = {}
+    makers = _SHARED.get(source.collector, (source.collector,))
+    groups: dict[tuple[str, str], set[str]] = {}
     for artifact in bundle.artifacts:
-        if artifact.collector == source.collector and _is_of(source, artifact.source):
-            groups.setdefault(artifact.group, set()).add(artifact.name)
-    provided = {collector.name: collector.provides for collector in COLLECTORS}[source.collector]
-    refused = {gap.origin.artifact for gap in evidence.gaps if gap.origin and provided <= set(gap.signals)}
+        if artifact.collector in makers and _is_of(source, artifact.source):
+            groups.setdefault((artifact.collector, artifact.group), set()).add(artifact.name)
+    provided = {collector.name: collector.provides for collector in COLLECTORS}
+    refused = {
+        gap.origin.artifact
+        for gap in evidence.gaps
+        if gap.origin and provided.get(gap.source, {""}) <= set(gap.signals)
+    }
     return any(not names & refused for names in groups.values())
 
 

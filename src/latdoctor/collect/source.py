@@ -19,6 +19,8 @@ class Request:
     metrics: tuple[Path, ...] = ()  # saved pages; two of them are first and last of one server
     traces: tuple[Path, ...] = ()
     logs: tuple[Path, ...] = ()
+    log_pattern: str = ""  # how the lines of an access log among `logs` are written; empty: a common form
+    changes: tuple[Path, ...] = ()  # what was changed and when, as people or machines noted it
     pid: int | None = None
     nvml: bool = False
     host: bool = False

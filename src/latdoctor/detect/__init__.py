@@ -12,10 +12,12 @@ from latdoctor.detect.bimodality import batch_bimodality
 from latdoctor.detect.change import arrival_changes
 from latdoctor.detect.clients import clients
 from latdoctor.detect.model_words import model_words
+from latdoctor.detect.onset import onsets
 from latdoctor.detect.quantiles import quantiles
 from latdoctor.detect.quotients import quotients
 from latdoctor.detect.remainders import remainders
 from latdoctor.detect.siblings import siblings
+from latdoctor.detect.starts import starts
 from latdoctor.evidence.model import Evidence
 
 Detector = Callable[[Evidence], Evidence]
@@ -29,6 +31,8 @@ DETECTORS: tuple[Detector, ...] = (
     clients,
     arrival_changes,
     model_words,
+    onsets,
+    starts,
 )
 
 

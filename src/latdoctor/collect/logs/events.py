@@ -19,6 +19,7 @@ from latdoctor.collect.logs.lines import (
     SXid,
     Xid,
 )
+from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import APPLICATION, BARE, KERNEL, Line
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
@@ -27,6 +28,8 @@ from latdoctor.text import clean
 XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
 CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
 SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
+
+CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 
 MAX_EVENTS = 1000  # of one signal in one log
 _NAMES_THE_NEXT = 4  # lines for which "The NVIDIA GPU …" names the GPU that fell off the bus
@@ -113,6 +116,9 @@ class Scan:
                 self._add(DRIVER_MISMATCH, at, {key: text for key, text in versions.items() if text})
             case OomKill():
                 self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
+            case Mark():
+                told = {"what": fact.what, "to": fact.to}
+                self._add(fact.signal, at, {key: text for key, text in told.items() if text})
             case ProcessStarted():
                 self._dead.discard(at.line.pid)
 

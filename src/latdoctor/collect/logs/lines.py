@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collect.logs import cuda_errors
+from latdoctor.collect.logs import cuda_errors, marks
+from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import BARE, KERNEL, Line
 
 
@@ -77,12 +78,12 @@ class ProcessStarted:
     """A server process began: what an earlier process left behind no longer counts."""
 
 
-Fact = Xid | SXid | GpuLost | GpuNamed | CudaError | DriverMismatch | OomKill | ProcessStarted
+Fact = Xid | SXid | GpuLost | GpuNamed | CudaError | DriverMismatch | OomKill | ProcessStarted | Mark
 
 # Lines without any of these say nothing to us. On bytes, so that most lines are never decoded.
 WORTH_A_LOOK = re.compile(
-    rb"NVRM|SXid|[Kk]ill(?:ed)? process|Started server process|Booting worker"
-    rb"|(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)"
+    rb"NVRM|SXid|[Kk]ill(?:ed)? process|(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)|"
+    + marks.WORTH_A_LOOK.pattern
 )
 
 _PCI = r"(?:PCI:)?((?:[0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,4}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
@@ -172,13 +173,14 @@ def _known(found: re.Match[str] | None) -> str:
 
 def _application_facts(line: Line) -> tuple[Fact, ...]:
     message = line.message
+    mark = marks.mark_of(message)
     if _STARTED.search(message):
-        return (ProcessStarted(),)
+        return (ProcessStarted(), mark) if mark else (ProcessStarted(),)
     if _APPLICATION_MISMATCH.search(message):
         return (DriverMismatch(),)
     error = _cuda_error(message)
     if error is None:
-        return ()
+        return (mark,) if mark else ()
     code, name, sticky, driver = error
     if driver:
         return (DriverMismatch(),)
