@@ -11,6 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from latdoctor.collect import COLLECTORS
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.report import document
 from tests.cli.running import run
@@ -86,4 +87,4 @@ def test_every_check_is_in_the_document_with_a_status_and_a_reason(text: str) ->
     for check in said["checks"]:
         assert check["status"] in ("fired", "clear", "not-evaluated", "not-applicable")
         assert bool(check["reason"]) == (check["status"] in ("not-evaluated", "not-applicable"))
-    assert [row["collector"] for row in said["coverage"]] == ["prometheus", "nvml", "host", "torch_trace", "logs"]
+    assert [row["collector"] for row in said["coverage"]] == [collector.name for collector in COLLECTORS]

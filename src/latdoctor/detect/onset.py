@@ -4,7 +4,11 @@ A series of latencies is cut into at most BLOCKS blocks, each with the median of
 begins within the window, z is the rank sum of the run against the rest, standardised (Mann and Whitney 1947); the
 run with the largest z is taken. Ranks, because latencies have heavy tails. Two more things must hold, for a z alone
 comes easily from latencies that wander: the run's median is at least half again that of what lay before it, the change
-that the rules call over the baseline, and its lower quartile lies above the upper quartile of what lay before it.
+that the rules call over the baseline, and its lower quartile lies above 95 % of what lay before it. A short run cannot
+reach a large z; it counts where all of it lies above all the rest and chance would hardly bring that: of n blocks, any
+m are the highest with a chance of one in C(n, m).
+Blocks that follow each other are alike where latencies wander, and count for less: z shrinks by √((1−ρ)/(1+ρ)), where ρ
+is the correlation of neighbours about the medians of run and rest (the variance of a mean under AR(1)).
 
 How often it speaks falsely was measured on healthy series: tests/detect/test_onset.py has the figures.
 """
@@ -26,6 +30,8 @@ MIN_BLOCKS = 20
 MIN_RUN = 4  # blocks, of the run and of what lies before it
 MIN_RATIO = 1.5
 MIN_STEPS = 30
+MIN_CHOICES = 1_000_000
+MAX_DEPENDENCE = 0.3
 _Z_FEW, _Z = 3.2, 4.0  # below and from 40 blocks on: of 20 blocks no run of four reaches more than 3.0
 
 
@@ -76,19 +82,36 @@ def highest_run(values: Sequence[float]) -> Run | None:
     if len(blocks) < MIN_BLOCKS:
         return None
     first, last, z = _sharpest(blocks)
-    if z < (_Z if len(blocks) >= 2 * MIN_BLOCKS else _Z_FEW):
+    early, run, rest = blocks[:first], blocks[first:last], blocks[last:]
+    dependence = _dependence((early, run, rest))
+    z *= math.sqrt((1 - dependence) / (1 + dependence))
+    rare = dependence < MAX_DEPENDENCE and _wholly_apart(early + rest, run)
+    if z < (_Z if len(blocks) >= 2 * MIN_BLOCKS else _Z_FEW) and not rare:
         return None
-    before, after = median(blocks[:first]), median(blocks[first:last])
-    apart = _quantile(blocks[first:last], 0.25) > _quantile(blocks[:first], 0.75)
-    if before <= 0 or after < MIN_RATIO * before or not apart:
+    before, after = median(early), median(run)
+    if before <= 0 or after < MIN_RATIO * before or _quantile(run, 0.25) <= _quantile(early, 0.95):
         return None
     middle = math.sqrt(before * after)
-    rest = blocks[last:]
     if not rest or median(rest) > middle or len(rest) < 2:
         end = len(values) - 1
     else:
         end = min(last * size, len(values)) - 1
     return Run(_refined(values, (first - 1) * size, (first + 1) * size, middle), end, before, after, z)
+
+
+def _dependence(parts: Sequence[Sequence[float]]) -> float:
+    """The correlation of neighbouring blocks, by their ranks within each part; 0 where it is negative."""
+    above = below = 0.0
+    for part in parts:
+        middle = (len(part) + 1) / 2
+        off = [rank - middle for rank in _ranks(part)]
+        above += sum(one * other for one, other in pairwise(off))
+        below += sum(one * one for one in off)
+    return min(0.99, max(0.0, above / below)) if below else 0.0
+
+
+def _wholly_apart(rest: Sequence[float], run: Sequence[float]) -> bool:
+    return min(run) > max(rest) and math.comb(len(rest) + len(run), len(run)) >= MIN_CHOICES
 
 
 def _sharpest(blocks: Sequence[float]) -> tuple[int, int, float]:

@@ -23,7 +23,7 @@ class Mark:
 WORTH_A_LOOK = re.compile(
     rb"Started server process|Booting worker|tarting (?:vLLM|gunicorn|to load model)|successfully loaded '"
     rb"|oad(?:ed|ing) model|(?i:model[ _]version|deploy(?:ed|ing)\b|roll(?:ed|ing) out)"
-    rb"|(?i:config\w* (?:re)?(?:loaded|changed))"
+    rb"|(?i:config\w* (?:file )?(?:\S{1,99} )?(?:re)?(?:loaded|changed))"
     rb"|reloading config|signal process started"
 )
 _NAME, _VERSION = r"[\w./-]{1,150}", r"[\w.-]{1,60}"
