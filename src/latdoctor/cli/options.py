@@ -89,6 +89,9 @@ Slo = Annotated[str | None, typer.Option("--slo", metavar="TIME", help="The P99 
 SloErrors = Annotated[
     str | None, typer.Option("--slo-errors", metavar="SHARE", help="The error ratio that was promised, such as 1%.")
 ]
+NoRedact = Annotated[
+    bool, typer.Option("--no-redact", help="Keep prompts, secrets, addresses and user ids in the bundle.")
+]
 BaselineOption = Annotated[
     Path | None,
     typer.Option(

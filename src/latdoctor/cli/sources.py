@@ -12,8 +12,10 @@ from latdoctor.collect import COLLECTORS
 from latdoctor.collect.source import Request
 from latdoctor.collect.streams import is_stream, shown_name
 from latdoctor.errors import OperationError
+from latdoctor.evidence import redacting
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.evidence.redact import Redactor
 from latdoctor.text import clean
 
 _SHOWN = 20
@@ -49,6 +51,12 @@ def named(request: Request, *, nvml: bool) -> tuple[Source, ...]:
         *([Source("host")] if request.pid is not None else []),
         *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` is a look at this machine
     )
+
+
+def redacted(looked: Looked, redactor: Redactor) -> Looked:
+    """The look with its bundle redacted; what was asked for is called as its artifacts are then."""
+    asked = tuple(Source(one.collector, redactor.text(one.place)) for one in looked.asked)
+    return Looked(redacting.redacted(looked.bundle, redactor), asked)
 
 
 def _called(path: Path, name: str) -> str:
