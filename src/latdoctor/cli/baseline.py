@@ -126,9 +126,10 @@ def compare(
     window: options.WindowOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every value that both show.")] = False,
 ) -> None:
-    """Show how the target differs from its healthy time, the largest change first.
+    """Show how the target differs from its healthy time.
 
-    It judges nothing: a difference may be the load of the hour. What it means says latdoctor diagnose --baseline FILE.
+    The largest change comes first. It judges nothing: a difference may be the load of the hour. What it means tells
+    latdoctor diagnose --baseline FILE.
 
     Exit codes: 0 compared · 1 a source that was asked for could not be read · 2 usage or an invalid file.
     """

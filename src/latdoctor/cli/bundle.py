@@ -17,7 +17,9 @@ _Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", readable=False, help=
 
 @app.command()
 def inspect(path: _Bundle) -> None:
-    """Show what a bundle holds, what was redacted, and what could not be collected.
+    """Show what a bundle holds, and what could not be collected.
+
+    It also tells how much was redacted on the way in, and what could not be looked into for that.
 
     Exit codes: 0 shown · 2 not a bundle, or one that was changed.
     """
@@ -60,9 +62,9 @@ def redact(
         Path, typer.Option("--to", metavar="PATH", readable=False, help="Where to write: a new folder or a .tar.zst.")
     ],
 ) -> None:
-    """Write a copy of a bundle without prompts, secrets, addresses and user ids.
+    """Write a copy without prompts, secrets and addresses.
 
-    The same text gets the same pseudonym throughout the copy, and another one in every copy.
+    User ids are taken out too. The same text gets the same pseudonym throughout a copy, and another in every copy.
 
     Exit codes: 0 written · 2 not a bundle, or one that was changed.
     """
@@ -88,7 +90,9 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="AFTER", readable=False, help="A later bundle of the same target.")],
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every value that both show.")] = False,
 ) -> None:
-    """Show what differs between two bundles: values, the largest change first, and what only one of them shows.
+    """Show what differs between two bundles.
+
+    Values first, the largest change at the top, then what only one of them shows.
 
     Exit codes: 0 shown · 2 not a bundle, or one that was changed.
     """
