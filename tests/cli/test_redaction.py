@@ -118,8 +118,5 @@ def test_since_and_what_changed_stand_in_the_first_lines(log: Path, tmp_path: Pa
     first = " ".join(run(asked).out.split())[:400]
     assert re.search(r"slow since 2026-01-31 02:(?:49:59|50:0\d) UTC: P\d\d [\d.]+ ms before, \d{3} ms then", first)
     assert "shortly before: 02:49:30 deployed checkout v7 (service)" in first
-    assert (
-        "**slow since 2026\\-" in run([*asked, "-o", "markdown"]).out
-        or "**slow since 2026-01-31 02:" in run([*asked, "-o", "markdown"]).out
-    )
+    assert "**slow since 2026-01-31 02:" in run([*asked, "-o", "markdown"]).out
     assert run(["diagnose", "--changes", str(tmp_path / "none")]).code == 1
