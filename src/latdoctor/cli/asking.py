@@ -13,6 +13,7 @@ from latdoctor.cli.addresses import masked, server, servers_name
 from latdoctor.cli.configuration import TargetSettings, targets
 from latdoctor.cli.options import Given
 from latdoctor.cli.sources import Source, named
+from latdoctor.collect.access_log.pattern import compiled
 from latdoctor.collect.prometheus.discover import discover
 from latdoctor.collect.source import Request
 from latdoctor.errors import UsageError
@@ -116,6 +117,8 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Req
         metrics=given.metrics or settings.metrics,
         traces=given.trace or settings.trace,
         logs=given.log or settings.log,
+        log_pattern=_pattern(given, settings),
+        changes=given.changes or settings.changes,
         pid=given.pid,
         window=window,
     )
@@ -124,6 +127,14 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Req
     here = any(_is_loopback(url) for url in servers) or given.pid is not None
     wanted = given.nvml if given.nvml is not None else settings.nvml
     return replace(request, nvml=here if wanted is None else wanted, host=here or bool(wanted)), ""
+
+
+def _pattern(given: Given, settings: TargetSettings) -> str:
+    """Raises UsageError where it is no pattern."""
+    text = given.log_pattern or settings.log_pattern
+    if text:
+        compiled(text)
+    return text
 
 
 def _this_machine(request: Request, given: Given) -> tuple[Request, str]:
@@ -150,7 +161,7 @@ def _name(given: Given, settings: TargetSettings) -> str:
         return servers_name(given.server)
     if given.prometheus:
         return past.name_of(given)
-    for path in (*given.metrics, *given.trace, *given.log):
+    for path in (*given.metrics, *given.trace, *given.log, *given.changes):
         return path.name
     return "this machine"
 

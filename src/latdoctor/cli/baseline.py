@@ -1,4 +1,4 @@
-"""`latdoctor baseline record|show`."""
+"""`latdoctor baseline record|show|compare`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def record(
     select: options.Select = None,
     since: options.Since = None,
     until: options.Until = None,
+    log_pattern: options.LogPattern = None,
+    changes: options.Changes = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -51,8 +53,8 @@ def record(
     from latdoctor.evidence import baseline as baselines
 
     asked = options.given(
-        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until, pid=pid,
-        nvml=nvml, target=target, window=window,
+        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until,
+        log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target, window=window,
     )  # fmt: skip
     if bundle is not None and asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
@@ -108,3 +110,50 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, he
         table.add_row(clean(row.subject), clean(row.signal), value)
     console.print(table)
     console.print(f"{counted(len(found.values), 'value')}. Next: latdoctor diagnose --baseline {file} …")
+
+
+@app.command()
+def compare(
+    file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="A baseline file.")],
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(metavar="BUNDLE", readable=False, help="The bundle to compare; else a look now."),
+    ] = None,
+    server: options.Server = None,
+    metrics: options.Metrics = None,
+    trace: options.Trace = None,
+    log: options.Log = None,
+    log_pattern: options.LogPattern = None,
+    pid: options.Pid = None,
+    nvml: options.Nvml = None,
+    target: options.Target = None,
+    window: options.WindowOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every value that both show.")] = False,
+) -> None:
+    """Show how the target differs from its healthy time.
+
+    The largest change comes first. It judges nothing: a difference may be the load of the hour. What it means tells
+    latdoctor diagnose --baseline FILE.
+
+    Exit codes: 0 compared · 1 a source that was asked for could not be read · 2 usage or an invalid file.
+    """
+    from latdoctor.cli.answering import seen
+    from latdoctor.cli.comparing import print_differences
+    from latdoctor.cli.sources import must_have_read, tell
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence import baseline as baselines
+    from latdoctor.evidence.differences import differences, values
+
+    asked = options.given(
+        server, metrics, trace, log, log_pattern=log_pattern, pid=pid, nvml=nvml, target=target, window=window
+    )
+    if bundle is not None and asked.any_source:
+        raise UsageError("a bundle and live sources were both given", next_step="give one of them")
+    remembered = baselines.load(file)
+    with _looked(bundle, asked) as looked:
+        evidence, _ = seen(looked.bundle)
+    must_have_read(looked, evidence, every=True, otherwise="and nothing was compared")
+    tell(looked.bundle.gaps)
+    numbers = {key: value for key, value in values(evidence).items() if not isinstance(value, str)}
+    print_differences(differences(remembered.lookup, numbers), ("then", "now"), every=verbose)
+    typer.echo(f"Next: latdoctor diagnose --baseline {file} …")

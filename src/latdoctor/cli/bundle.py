@@ -1,20 +1,25 @@
-"""`latdoctor bundle inspect`."""
+"""`latdoctor bundle inspect|diff|redact`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from latdoctor.evidence.bundle import Bundle
+
 app = typer.Typer(help="Saved evidence.", no_args_is_help=True)
+
+_Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle: a folder or a .tar.zst.")]
 
 
 @app.command()
-def inspect(
-    path: Annotated[Path, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle: a folder or a .tar.zst.")],
-) -> None:
+def inspect(path: _Bundle) -> None:
     """Show what a bundle holds, and what could not be collected.
+
+    It also tells how much was redacted on the way in, and what could not be looked into for that.
 
     Exit codes: 0 shown · 2 not a bundle, or one that was changed.
     """
@@ -33,6 +38,72 @@ def inspect(
             size = artifact.content.stat().st_size if isinstance(artifact.content, Path) else len(artifact.content)
             table.add_row(artifact.name, format_value(size, "bytes"), clean(artifact.source))
         console.print(table)
+        for line in _of_redaction(bundle):
+            console.print(line)
         for gap in bundle.gaps:
             console.print(f"not collected: {clean(gap.source)}: {clean(gap.reason)}")
     console.print(f"Next: latdoctor diagnose {path}")
+
+
+def _of_redaction(bundle: Bundle) -> list[str]:
+    from latdoctor.text import clean
+
+    if bundle.redaction is None:
+        return ["not redacted: it may hold prompts, addresses and user ids (latdoctor bundle redact)"]
+    counted = ", ".join(f"{count} {clean(kind)}" for kind, count in sorted(bundle.redaction.replaced.items()))
+    lines = [f"redacted: {counted or 'nothing was found'}"]
+    return lines + [f"not looked into, as it is no text: {clean(name)}" for name in bundle.redaction.unread]
+
+
+@app.command()
+def redact(
+    path: _Bundle,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="PATH", readable=False, help="Where to write: a new folder or a .tar.zst.")
+    ],
+) -> None:
+    """Write a copy without prompts, secrets and addresses.
+
+    User ids are taken out too. The same text gets the same pseudonym throughout a copy, and another in every copy.
+
+    Exit codes: 0 written · 2 not a bundle, or one that was changed.
+    """
+    from latdoctor import __version__
+    from latdoctor.cli.interrupting import interruptible
+    from latdoctor.evidence.bundle_files import must_be_new, opened, save
+    from latdoctor.evidence.redact import Redactor
+    from latdoctor.evidence.redacting import redacted
+
+    must_be_new(to)
+    redactor = Redactor()
+    with interruptible(to), opened(path) as bundle:
+        save(redacted(bundle, redactor), to, __version__, redactor)
+    with opened(to) as made:
+        for line in _of_redaction(made):
+            typer.echo(line)
+    typer.echo(f"Next: latdoctor bundle inspect {to}")
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", readable=False, help="A bundle.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", readable=False, help="A later bundle of the same target.")],
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every value that both show.")] = False,
+) -> None:
+    """Show what differs between two bundles.
+
+    Values first, the largest change at the top, then what only one of them shows.
+
+    Exit codes: 0 shown · 2 not a bundle, or one that was changed.
+    """
+    from latdoctor.cli.answering import seen
+    from latdoctor.cli.comparing import print_differences
+    from latdoctor.evidence.bundle_files import opened
+    from latdoctor.evidence.differences import differences, values
+
+    found = []
+    for path in (before, after):
+        with opened(path) as bundle:
+            found.append(values(seen(bundle)[0]))
+    print_differences(differences(*found), ("before", "after"), every=verbose)
+    typer.echo(f"Next: latdoctor diagnose {after}")

@@ -6,7 +6,9 @@ targets:
     prometheus: http://prometheus:9090
     select: '{job="checkout-bot"}'
     prometheus_auth: prometheus.credentials      # a file: `Bearer TOKEN` or `Basic USER:PASSWORD`
-    log: [/var/log/kern.log]
+    log: [/var/log/kern.log, access.log]
+    log_pattern: '{time} {status} {ms}'      # where an access log is in no common form
+    changes: [deployments.log]
     slo: {p99: 500ms, error_ratio: 1%}
     baseline: checkout-bot.baseline.json
 """
@@ -38,6 +40,8 @@ class TargetSettings:
     select: str = ""
     prometheus_auth: Path | None = None
     prometheus_ca: Path | None = None
+    log_pattern: str = ""
+    changes: tuple[Path, ...] = ()
     nvml: bool | None = None
     slo_p99: float | None = None
     slo_error_ratio: float | None = None
@@ -90,6 +94,8 @@ def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> Targe
         select=fields.text("select"),
         prometheus_auth=path("prometheus_auth"),
         prometheus_ca=path("prometheus_ca"),
+        log_pattern=fields.text("log_pattern"),
+        changes=paths("changes"),
         nvml=fields.flag("nvml") if fields.node("nvml") else None,
         slo_p99=slo.scalar("p99", parse_duration, None) if slo else None,
         slo_error_ratio=slo.scalar("error_ratio", parse_share, None) if slo else None,

@@ -48,6 +48,8 @@ def diagnose(
     select: options.Select = None,
     since: options.Since = None,
     until: options.Until = None,
+    log_pattern: options.LogPattern = None,
+    changes: options.Changes = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -60,6 +62,7 @@ def diagnose(
         Path | None,
         typer.Option("--keep", metavar="PATH", readable=False, help="Keep the bundle: a folder or a .tar.zst."),
     ] = None,
+    no_redact: options.NoRedact = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="How the answer is printed.")] = Output.TEXT,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 3 from this level on.")] = FailOn.CRITICAL,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every check, account and gap.")] = False,
@@ -72,8 +75,9 @@ def diagnose(
     3 verdict or cause at or above --fail-on · 4 inconclusive.
     """
     asked = options.given(
-        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until, pid=pid,
-        nvml=nvml, target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until,
+        log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
+        slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.answering import exit_code, rule_set, the_diagnosis
     from latdoctor.cli.asking import Need
@@ -85,8 +89,10 @@ def diagnose(
     chosen = rule_set(rules or [])
     with interruptible(keep), _looked(bundle, asked, Need.DUE) as looked:
         if keep is not None:
-            _save(looked, keep)
-        diagnosis = the_diagnosis(looked.bundle, chosen, looked.asked)
+            kept = _save(looked, keep, redact=not no_redact)
+        else:
+            kept = looked
+        diagnosis = the_diagnosis(kept.bundle, chosen, kept.asked)
     _print(diagnosis, output, verbose=verbose)
     raise typer.Exit(exit_code(diagnosis, fail_on.value))
 
@@ -103,6 +109,8 @@ def collect(
     select: options.Select = None,
     since: options.Since = None,
     until: options.Until = None,
+    log_pattern: options.LogPattern = None,
+    changes: options.Changes = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -110,16 +118,19 @@ def collect(
     slo: options.Slo = None,
     slo_errors: options.SloErrors = None,
     baseline: options.BaselineOption = None,
+    no_redact: options.NoRedact = False,
 ) -> None:
     """Save the raw evidence of one look as a bundle.
 
     It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
+    Prompts, secrets, addresses and user ids are replaced by pseudonyms on their way in.
 
     Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage or an invalid file.
     """
     asked = options.given(
-        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until, pid=pid,
-        nvml=nvml, target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until,
+        log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
+        slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
@@ -128,9 +139,9 @@ def collect(
 
     must_be_new(to)
     with interruptible(to), _looked(None, asked, Need.IF_THERE) as looked:
-        _save(looked, to)
-    tell(looked.bundle.gaps)
-    brought = counted(len(looked.bundle.artifacts), "artifact"), counted(len(looked.bundle.gaps), "gap")
+        bundle = _save(looked, to, redact=not no_redact).bundle
+    tell(bundle.gaps)
+    brought = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")
     typer.echo(f"{', '.join(brought)}. Next: latdoctor diagnose {to}")
 
 
@@ -160,16 +171,23 @@ def _looked(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
         yield Looked(replace(saved, context=with_given_slo(saved.context, asked), baseline=remembered))
 
 
-def _save(looked: Looked, path: Path) -> None:
-    """Raises OperationError where there is nothing to keep: an empty bundle would be taken for the evidence."""
+def _save(looked: Looked, path: Path, *, redact: bool) -> Looked:
+    """Saves the look, and gives it as it was saved: what is diagnosed now is what a replay diagnoses.
+
+    Raises OperationError where there is nothing to keep: an empty bundle would be taken for the evidence.
+    """
     from latdoctor import __version__
-    from latdoctor.cli.sources import must_have_read
+    from latdoctor.cli.sources import must_have_read, redacted
     from latdoctor.evidence.bundle_files import save
     from latdoctor.evidence.model import Evidence
+    from latdoctor.evidence.redact import Redactor
 
     raw = Evidence(gaps=looked.bundle.gaps)
     must_have_read(looked, raw, otherwise="and nothing was kept")
-    save(looked.bundle, path, __version__)
+    redactor = Redactor() if redact else None
+    kept = redacted(looked, redactor) if redactor else looked
+    save(kept.bundle, path, __version__, redactor)
+    return kept
 
 
 def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:

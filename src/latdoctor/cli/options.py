@@ -72,7 +72,26 @@ Log = Annotated[
         "--log",
         metavar="FILE",
         readable=False,
-        help="A driver or application log (dmesg, journald).",
+        help="A driver, application or access log.",
+        rich_help_panel=_SOURCES,
+    ),
+]
+LogPattern = Annotated[
+    str | None,
+    typer.Option(
+        "--log-pattern",
+        metavar="TEXT",
+        help="How access log lines are written, if in no common form: '{time} {status} {ms}'.",
+        rich_help_panel=_SOURCES,
+    ),
+]
+Changes = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--changes",
+        metavar="FILE",
+        readable=False,
+        help="What was changed when: lines that begin with a time, or JSON.",
         rich_help_panel=_SOURCES,
     ),
 ]
@@ -101,6 +120,9 @@ WindowOption = Annotated[
 Slo = Annotated[str | None, typer.Option("--slo", metavar="TIME", help="The P99 that was promised, such as 500ms.")]
 SloErrors = Annotated[
     str | None, typer.Option("--slo-errors", metavar="SHARE", help="The error ratio that was promised, such as 1%.")
+]
+NoRedact = Annotated[
+    bool, typer.Option("--no-redact", help="Keep prompts, secrets, addresses and user ids in the bundle.")
 ]
 BaselineOption = Annotated[
     Path | None,
@@ -131,6 +153,8 @@ class Given:
     select: str = ""
     since: str = ""
     until: str = ""
+    log_pattern: str = ""
+    changes: tuple[Path, ...] = ()
     pid: int | None = None
     nvml: bool | None = None
     target: str = ""
@@ -141,7 +165,8 @@ class Given:
 
     @property
     def any_source(self) -> bool:
-        return bool(self.server or self.metrics or self.prometheus or self.trace or self.log or self.pid or self.nvml)
+        files = self.metrics or self.trace or self.log or self.changes
+        return bool(self.server or self.prometheus or files or self.pid or self.nvml)
 
 
 def given(
@@ -154,6 +179,8 @@ def given(
     select: str | None = None,
     since: str | None = None,
     until: str | None = None,
+    log_pattern: str | None = None,
+    changes: list[Path] | None = None,
     pid: int | None = None,
     nvml: bool | None = None,
     baseline: Path | None = None,
@@ -172,6 +199,7 @@ def given(
         "--select": select,
         "--since": since,
         "--until": until,
+        "--log-pattern": log_pattern,
     }
     for option, text in (*texts.items(), *(("--server", url) for url in server or ())):
         if text is not None and not text.strip():
@@ -185,6 +213,8 @@ def given(
         select=select or "",
         since=since or "",
         until=until or "",
+        log_pattern=log_pattern or "",
+        changes=tuple(changes or ()),
         pid=pid,
         nvml=nvml,
         target=target or "",

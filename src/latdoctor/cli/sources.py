@@ -12,11 +12,15 @@ from latdoctor.collect import COLLECTORS
 from latdoctor.collect.source import Request
 from latdoctor.collect.streams import is_stream, shown_name
 from latdoctor.errors import OperationError
+from latdoctor.evidence import redacting
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.evidence.redact import Redactor
 from latdoctor.text import clean
 
 _SHOWN = 20
+# Who makes something of what was given for a collector: an access log is a log too.
+_SHARED = {"logs": ("logs", "access_log")}
 LEFT_OUT = "left out"
 
 
@@ -44,9 +48,16 @@ def named(request: Request, *, nvml: bool) -> tuple[Source, ...]:
         *([Source("promql", request.prometheus.access.url)] if request.prometheus else []),
         *(Source("torch_trace", clean(str(path))) for path in request.traces),
         *(Source("logs", clean(_called(path, str(path)))) for path in request.logs),
+        *(Source("changes", clean(_called(path, str(path)))) for path in request.changes),
         *([Source("host")] if request.pid is not None else []),
         *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` is a look at this machine
     )
+
+
+def redacted(looked: Looked, redactor: Redactor) -> Looked:
+    """The look with its bundle redacted; what was asked for is called as its artifacts are then."""
+    asked = tuple(Source(one.collector, redactor.text(one.place)) for one in looked.asked)
+    return Looked(redacting.redacted(looked.bundle, redactor), asked)
 
 
 def _called(path: Path, name: str) -> str:
@@ -97,12 +108,17 @@ def counted(number: int, what: str) -> str:
 
 def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
     """It brought an artifact, and not all of its artifacts are refused."""
-    groups: dict[str, set[str]] = {}
+    makers = _SHARED.get(source.collector, (source.collector,))
+    groups: dict[tuple[str, str], set[str]] = {}
     for artifact in bundle.artifacts:
-        if artifact.collector == source.collector and _is_of(source, artifact.source):
-            groups.setdefault(artifact.group, set()).add(artifact.name)
-    provided = {collector.name: collector.provides for collector in COLLECTORS}[source.collector]
-    refused = {gap.origin.artifact for gap in evidence.gaps if gap.origin and provided <= set(gap.signals)}
+        if artifact.collector in makers and _is_of(source, artifact.source):
+            groups.setdefault((artifact.collector, artifact.group), set()).add(artifact.name)
+    provided = {collector.name: collector.provides for collector in COLLECTORS}
+    refused = {
+        gap.origin.artifact
+        for gap in evidence.gaps
+        if gap.origin and provided.get(gap.source, {""}) <= set(gap.signals)
+    }
     return any(not names & refused for names in groups.values())
 
 

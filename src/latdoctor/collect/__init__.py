@@ -1,5 +1,7 @@
 """One package per source: reading it, and parsing what was read."""
 
+from latdoctor.collect.access_log import collector as access_log
+from latdoctor.collect.changes import collector as changes
 from latdoctor.collect.host import collector as host
 from latdoctor.collect.logs import collector as logs
 from latdoctor.collect.nvml import collector as nvml
@@ -16,4 +18,6 @@ COLLECTORS: tuple[Collector, ...] = (
     host.COLLECTOR,
     torch_trace.COLLECTOR,
     logs.COLLECTOR,
+    access_log.COLLECTOR,
+    changes.COLLECTOR,
 )

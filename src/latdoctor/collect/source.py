@@ -44,6 +44,8 @@ class Request:
     traces: tuple[Path, ...] = ()
     logs: tuple[Path, ...] = ()
     prometheus: PrometheusServer | None = None
+    log_pattern: str = ""  # how the lines of an access log among `logs` are written; empty: a common form
+    changes: tuple[Path, ...] = ()  # what was changed and when, as people or machines noted it
     pid: int | None = None
     nvml: bool = False
     host: bool = False

@@ -14,11 +14,13 @@ from latdoctor.detect.clients import clients
 from latdoctor.detect.consistency import consistent
 from latdoctor.detect.latency_modes import latency_modes
 from latdoctor.detect.model_words import model_words
+from latdoctor.detect.onset import onsets
 from latdoctor.detect.pulse import pulses
 from latdoctor.detect.quantiles import quantiles
 from latdoctor.detect.quotients import quotients
 from latdoctor.detect.remainders import remainders
 from latdoctor.detect.siblings import siblings
+from latdoctor.detect.starts import starts
 from latdoctor.detect.tail import tail_shares
 from latdoctor.evidence.model import Evidence
 
@@ -36,6 +38,8 @@ DETECTORS: tuple[Detector, ...] = (
     pulses,
     tail_shares,
     model_words,
+    onsets,
+    starts,
 )
 
 

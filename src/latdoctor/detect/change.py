@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series, Window
 
@@ -20,6 +20,9 @@ DERIVED = "arrival.jump"
 MIN_G = 12.0
 MIN_STEPS = 2  # on either side
 MIN_ARRIVALS = 30
+LONG = 600.0  # seconds; within hours the load of every service rises and falls, and that is no jump
+AT_ONCE = 60.0  # seconds before and after a jump, which there must show it too
+MAX_STEPS = 240  # of a longer series neighbouring steps are taken together: every run is tried
 
 
 def arrival_changes(evidence: Evidence) -> Evidence:
@@ -30,19 +33,33 @@ def arrival_changes(evidence: Evidence) -> Evidence:
 
 
 def _of_one(series: Series) -> Reading | None:
-    lengths = _lengths(series.times)
-    counts = [rate * length for rate, length in zip(series.values, lengths, strict=True)]
-    if len(counts) < 2 * MIN_STEPS or not all(math.isfinite(n) and n >= 0 for n in counts):
+    steps = _lengths(series.times)
+    arrived = [rate * length for rate, length in zip(series.values, steps, strict=True)]
+    if len(arrived) < 2 * MIN_STEPS or not all(math.isfinite(n) and n >= 0 for n in arrived):
         return None
-    if sum(counts) < MIN_ARRIVALS:
+    if sum(arrived) < MIN_ARRIVALS:
         return None
+    each = math.ceil(len(steps) / MAX_STEPS)
+    counts, lengths = _together(arrived, each), _together(steps, each)
     jump, at, strength = sharpest(counts, lengths)
-    note = f"from {series.times[at - 1] - series.times[0] + lengths[0]:.0f} s of the window"
+    if sum(lengths) > LONG:
+        jump = min(jump, _at_once(arrived, steps, at * each, each))
+    note = f"from {sum(lengths[:at]):.0f} s of the window"
     if strength < MIN_G:
         jump, note = 1.0, f"no change within {sum(lengths):.0f} s that chance would not bring"
     origin = Origin(series.origin.artifact, f"{series.origin.place}, page by page")
-    window = Window(series.times[0] - lengths[0], series.times[-1])
+    window = Window(series.times[0] - steps[0], series.times[-1])
     return Reading(DERIVED, series.subject, jump, origin, window, note=note)
+
+
+def _at_once(arrived: Sequence[float], steps: Sequence[float], at: int, slack: int) -> float:
+    """The rate in the minute after step `at` over that in the minute before; `slack` steps around it are left out."""
+    width = max(1, round(AT_ONCE / (sum(steps) / len(steps))))
+    early, late = slice(max(0, at - slack - width), max(0, at - slack)), slice(at + slack, at + slack + width)
+    before, after = sum(steps[early]), sum(steps[late])
+    if not before or not after:
+        return 1.0
+    return max(1.0, sum(arrived[late]) / after / (max(sum(arrived[early]), 0.5) / before))
 
 
 def _lengths(times: Sequence[float]) -> list[float]:
@@ -51,13 +68,18 @@ def _lengths(times: Sequence[float]) -> list[float]:
     return [later[0], *later] if later else []
 
 
+def _together(values: Sequence[float], each: int) -> list[float]:
+    return [math.fsum(values[start : start + each]) for start in range(0, len(values), each)]
+
+
 def sharpest(counts: Sequence[float], lengths: Sequence[float]) -> tuple[float, int, float]:
     """The rate within the likeliest high run over the rate outside, the step at which it begins, and its G."""
     arrivals, seconds = sum(counts), sum(lengths)
+    before, passed = (0.0, *accumulate(counts)), (0.0, *accumulate(lengths))
     best = (1.0, MIN_STEPS, 0.0)
     for start in range(MIN_STEPS, len(counts) - MIN_STEPS + 1):
         for end in range(start + MIN_STEPS, len(counts) + 1):
-            inside, time = sum(counts[start:end]), sum(lengths[start:end])
+            inside, time = before[end] - before[start], passed[end] - passed[start]
             outside, rest = arrivals - inside, seconds - time
             high, low = inside / time, outside / rest
             whole = arrivals / seconds

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from latdoctor import __version__
+from latdoctor.diagnosis import timeline
 from latdoctor.diagnosis.answer import answer, rank, verdict, walk
 from latdoctor.diagnosis.judge import Provider, judge
 from latdoctor.diagnosis.network import Network
@@ -46,6 +47,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
     network = Network.of(rules, checks)
     ranked = rank(rules, network, checks)
     tiers = walk(checks, TIERS)
+    since = timeline.onset(case.evidence)
     return Diagnosis(
         schema_version=SCHEMA_VERSION,
         tool=Tool("latdoctor", __version__),
@@ -55,6 +57,8 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         window=case.window,
         evidence_window=case.evidence.time,
         verdict=verdict(ranked, tiers, checks),
+        since=since,
+        changes=timeline.changes(case.evidence, since),
         answer=answer(rules, network, ranked, checks),
         causes=ranked,
         tiers=tiers,

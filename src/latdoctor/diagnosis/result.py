@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from latdoctor.evidence.judging import Atom
-from latdoctor.evidence.model import Coverage, Gap, Window
+from latdoctor.evidence.model import Coverage, Gap, Origin, Window
 
 SCHEMA_VERSION = "1"
 
@@ -104,6 +104,29 @@ class Tool(Struct, frozen=True):
     version: str
 
 
+class Onset(Struct, frozen=True):
+    """Since when it is slow: the median of `signal` (seconds) before, and from then on. Times unix seconds UTC."""
+
+    time: float
+    until: float | None  # null while it lasts to the end of what was read
+    signal: str
+    subject: str
+    before: float
+    after: float
+    origin: Origin
+
+
+class Change(Struct, frozen=True):
+    """What changed shortly before. `seconds_before` the onset, or the end of the evidence where there is none."""
+
+    kind: str  # the signal of the event: change.model, change.config, …
+    subject: str
+    time: float
+    says: str
+    seconds_before: float
+    origin: Origin
+
+
 class Diagnosis(Struct, frozen=True):
     """Ranked causes with evidence for and against, the tier walk, and the gaps."""
 
@@ -115,6 +138,8 @@ class Diagnosis(Struct, frozen=True):
     window: Window  # when it was looked
     evidence_window: Window  # the time that the evidence itself tells of; null where it does not
     verdict: Verdict
+    since: Onset | None
+    changes: tuple[Change, ...]  # the nearest first
     answer: Answer
     causes: tuple[RankedCause, ...]
     tiers: tuple[Tier, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from latdoctor.dialects.changes import changes
 from latdoctor.dialects.evaluate import evaluate, rate_series
 from latdoctor.dialects.gauges import bit_values
 from latdoctor.dialects.model import Dialect, Rule
@@ -153,6 +154,7 @@ class _Gathering:
             readings=tuple(self._readings),
             series=tuple(self._series),
             distributions=tuple(self._distributions),
+            events=tuple(changes(self.view)),
             gaps=tuple(self._gaps()),
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.model import Gap, Window
+from latdoctor.evidence.redact import Redaction
 
 # Nothing that is read whole may be larger than this; a trace has a limit of its own.
 MAX_ARTIFACT = 256 << 20
@@ -66,3 +67,4 @@ class Bundle:
     artifacts: tuple[Artifact, ...] = ()
     gaps: tuple[Gap, ...] = ()
     baseline: Baseline | None = None
+    redaction: Redaction | None = None  # None: nothing was redacted

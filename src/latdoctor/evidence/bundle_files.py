@@ -25,6 +25,8 @@ from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Gap, Origin, Window
 from latdoctor.evidence.places import cannot_write, must_be_writable, stands
+from latdoctor.evidence.redact import Redaction, Redactor
+from latdoctor.evidence.redacting import copied
 from latdoctor.text import clean
 
 SCHEMA_VERSION = "1"
@@ -57,19 +59,20 @@ class _Entry(Struct, frozen=True):
     sha256: str
 
 
-class _Manifest(Struct, frozen=True):
+class _Manifest(Struct, frozen=True, omit_defaults=True):
     schema_version: str
     tool_version: str
     context: Context
     window: Window
     artifacts: tuple[_Entry, ...]
     gaps: tuple[Gap, ...]
+    redaction: Redaction | None = None  # older bundles lack it: nothing of them was redacted
 
 
-def save(bundle: Bundle, path: Path, tool_version: str) -> None:
+def save(bundle: Bundle, path: Path, tool_version: str, redactor: Redactor | None = None) -> None:
     """Writes `bundle` to `path`: a .tar.zst where the name ends so, else a new folder.
 
-    It appears whole or not at all. Raises BundleError.
+    `redactor` is the one that redacted `bundle`; it redacts its files too. It appears whole or not at all. BundleError.
     """
     must_be_new(path)
     try:
@@ -77,7 +80,7 @@ def save(bundle: Bundle, path: Path, tool_version: str) -> None:
         with tempfile.TemporaryDirectory(prefix=".latdoctor-", dir=path.parent) as scratch:
             made = Path(scratch) / "bundle"
             made.mkdir()
-            _write_folder(bundle, made, tool_version)
+            _write_folder(bundle, made, tool_version, redactor)
             if path.name.endswith(".tar.zst"):
                 _pack(made, Path(scratch) / "packed")
                 made = Path(scratch) / "packed"
@@ -93,7 +96,7 @@ def must_be_new(path: Path) -> None:
     must_be_writable(path, "the bundle")
 
 
-def _write_folder(bundle: Bundle, folder: Path, tool_version: str) -> None:
+def _write_folder(bundle: Bundle, folder: Path, tool_version: str, redactor: Redactor | None) -> None:
     entries = []
     for artifact in bundle.artifacts:
         target = folder / "artifacts" / _safe(artifact.name)
@@ -101,19 +104,23 @@ def _write_folder(bundle: Bundle, folder: Path, tool_version: str) -> None:
         if isinstance(artifact.content, bytes):
             target.write_bytes(artifact.content)
         else:
-            _copy(artifact.content, target)
+            _copy(artifact, artifact.content, target, redactor)
         size, digest = _digest(target)
         entries.append(
             _Entry(artifact.name, artifact.collector, artifact.group, artifact.source, artifact.taken_at, size, digest)
         )
-    manifest = _Manifest(SCHEMA_VERSION, tool_version, bundle.context, bundle.window, tuple(entries), bundle.gaps)
+    told = bundle.redaction and redactor and Redaction(dict(redactor.counts), bundle.redaction.unread)
+    manifest = _Manifest(
+        SCHEMA_VERSION, tool_version, bundle.context, bundle.window, tuple(entries), bundle.gaps,
+        told or bundle.redaction,
+    )  # fmt: skip
     encoded = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1)
     (folder / "manifest.json").write_bytes(encoded)
     if bundle.baseline is not None:
         (folder / "baseline.json").write_bytes(baselines.encoded(bundle.baseline))
 
 
-def _copy(file: Path, target: Path) -> None:
+def _copy(artifact: Artifact, file: Path, target: Path, redactor: Redactor | None) -> None:
     """Raises BundleError where it is the file, and not the bundle, that refuses."""
     try:
         source = file.open("rb")
@@ -122,7 +129,10 @@ def _copy(file: Path, target: Path) -> None:
             f"cannot be read: {error.strerror}", where=str(file), next_step="check path and rights"
         ) from error
     with source, target.open("wb") as copy:
-        shutil.copyfileobj(source, copy, _CHUNK)
+        if redactor is None:
+            shutil.copyfileobj(source, copy, _CHUNK)
+        else:
+            copy.writelines(copied(artifact, source, redactor))
 
 
 @contextmanager
@@ -199,6 +209,7 @@ def _read_folder(folder: Path, where: str) -> Bundle:
         artifacts=artifacts,
         gaps=tuple(_harmless(gap) for gap in manifest.gaps),
         baseline=baselines.load(remembered) if remembered.is_file() else None,
+        redaction=manifest.redaction,
     )
 
 

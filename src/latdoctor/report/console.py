@@ -31,6 +31,8 @@ def render(diagnosis: Diagnosis, console: Console, *, verbose: bool = False) -> 
     """Prints `diagnosis`; `verbose` adds the account of each probability, all checks and all gaps."""
     console.print(Text(view.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold")))
     console.print(Text(view.scope(diagnosis), style="dim"))
+    for line in view.since_lines(diagnosis):
+        console.print(Text(line, style="bold"))
     for part in _body(diagnosis, verbose=verbose):
         console.print()
         console.print(part)

@@ -62,6 +62,33 @@ def scope(diagnosis: Diagnosis) -> str:
     return " · ".join(parts)
 
 
+def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Since when it is slow, and what changed shortly before: two lines at most."""
+    lines = []
+    # Within the SLO a rise is no trouble: the document has it, the first lines do not.
+    since, day = None if diagnosis.verdict.level == "healthy" else diagnosis.since, ""
+    if since is not None:
+        name = since.signal.rpartition(".")[2].upper()
+        rise = f"{name} {format_value(since.before, 'time')} before, {format_value(since.after, 'time')} then"
+        until = f" until {_clock(since.until, _moment(since.time)[:10])}" if since.until is not None else ""
+        lines.append(f"slow since {_moment(since.time)}{until}: {rise} ({shortened(since.subject)})")
+        day = _moment(since.time)[:10]
+    if diagnosis.changes and diagnosis.verdict.level != "healthy":
+        listed = [f"{_clock(one.time, day)} {one.says} ({shortened(one.subject)})" for one in diagnosis.changes[:3]]
+        told = "; ".join(listed)
+        more = f" and {len(diagnosis.changes) - 3} more" if len(diagnosis.changes) > 3 else ""
+        lines.append(f"{'shortly before' if since else 'changed of late'}: {told}{more}")
+    elif since is not None:
+        lines.append("shortly before: no change seen in what was read")
+    return tuple(lines)
+
+
+def _clock(time: float, day: str) -> str:
+    """A moment without the day where that is told already."""
+    moment = _moment(time)
+    return moment[11:19] if moment.startswith(day or "no day") else moment
+
+
 def _span(start: float, end: float) -> str:
     first, last = _moment(start), _moment(end)
     return first if first == last else f"{first} to {last}"

@@ -18,6 +18,7 @@ from latdoctor.collect.logs.lines import (
     facts,
     normalise_pci,
 )
+from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import APPLICATION, KERNEL, Line, parse
 
 KERNEL_LINES: list[tuple[str, tuple[Fact, ...]]] = [
@@ -123,7 +124,7 @@ APPLICATION_LINES: list[tuple[str, tuple[Fact, ...]]] = [
     ("Error 803: system has unsupported display driver / cuda driver combination", (DriverMismatch(),)),
     ("The NVIDIA driver on your system is too old (found version 11040).", (DriverMismatch(),)),
     ("cudaErrorInsufficientDriver", (DriverMismatch(),)),
-    ("INFO:     Started server process [42]", (ProcessStarted(),)),
+    ("INFO:     Started server process [42]", (ProcessStarted(), Mark("change.process_start"))),
     # Lines that must say nothing.
     ("CUDA error: no error", ()),
     ("0 CUDA errors", ()),

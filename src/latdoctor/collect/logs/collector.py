@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from latdoctor.collect import streams
+from latdoctor.collect.access_log import collector as access_log
 from latdoctor.collect.logs import events as log_events
 from latdoctor.collect.logs import records, stamps
 from latdoctor.collect.logs.lines import WORTH_A_LOOK
@@ -66,15 +67,21 @@ def collect(request: Request, clock: Clock) -> Collected:
         source = clean(name if streams.is_stream(path) else str(path))
         try:
             raw = _read(path, request.timeout)
+            is_access_log, is_other = access_log.recognise(raw.content, request.log_pattern)
         except (OSError, SourceError) as error:
             reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.what
             next_step = _LOOK if isinstance(error, OSError) else error.next_step
             gaps.append(_gap(source, clean(reason), next_step))
             continue
         if raw.missing:
-            gaps.append(_gap(source, raw.missing, "give the part that covers the incident as a file of its own"))
+            hidden = log_events.SIGNALS if is_other else ()
+            step = "give the part that covers the incident as a file of its own"
+            gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
-        artifacts.append(Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content))
+        if is_other:
+            artifacts.append(Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content))
+        if is_access_log:
+            artifacts += access_log.artifacts_of(group, source, clock.now(), raw.content, request.log_pattern)
     return Collected(tuple(artifacts), tuple(gaps))
 
 
@@ -237,7 +244,7 @@ def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> 
 COLLECTOR = Collector(
     name=NAME,
     title="driver and application logs",
-    provides=frozenset(log_events.SIGNALS),
+    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, log_events.DCGM_ERROR)),
     asked=lambda request: bool(request.logs),
     collect=collect,
     parse=parse,

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from latdoctor.collect.logs import dcgm_errors, xid
 from latdoctor.collect.logs import lines as log_lines
-from latdoctor.collect.logs import xid
 from latdoctor.collect.logs.lines import (
     CudaError,
+    DcgmFound,
     DriverMismatch,
     Fact,
     GpuLost,
@@ -19,6 +20,7 @@ from latdoctor.collect.logs.lines import (
     SXid,
     Xid,
 )
+from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import APPLICATION, BARE, KERNEL, Line
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
@@ -27,6 +29,9 @@ from latdoctor.text import clean
 XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
 CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
 SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
+
+DCGM_ERROR = "log.dcgm_error"
+CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 
 MAX_EVENTS = 1000  # of one signal in one log
 _NAMES_THE_NEXT = 4  # lines for which "The NVIDIA GPU …" names the GPU that fell off the bus
@@ -92,7 +97,7 @@ class Scan:
             self._log_like = self._log_like or line.writer == APPLICATION or _LOG_LIKE.search(message) is not None
             self._last_writer = APPLICATION
 
-    def _take_fact(self, at: Place, fact: Fact) -> None:
+    def _take_fact(self, at: Place, fact: Fact) -> None:  # noqa: C901 — one short case for each kind of fact
         match fact:
             case Xid():
                 self._add(XID, at, _xid_fields(fact), gpu=fact.pci)
@@ -109,10 +114,13 @@ class Scan:
                 self._log_like = True
                 self._add(CUDA_ERROR, at, self._cuda_fields(fact))
             case DriverMismatch():
-                versions = {"client": fact.client, "module": fact.module}
-                self._add(DRIVER_MISMATCH, at, {key: text for key, text in versions.items() if text})
+                self._add(DRIVER_MISMATCH, at, _told({"client": fact.client, "module": fact.module}))
             case OomKill():
                 self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
+            case DcgmFound():
+                self._add(DCGM_ERROR, at, _dcgm_fields(fact))
+            case Mark():
+                self._add(fact.signal, at, _told({"what": fact.what, "to": fact.to}))
             case ProcessStarted():
                 self._dead.discard(at.line.pid)
 
@@ -212,6 +220,23 @@ class Scan:
             hidden = (CUDA_ERROR,) if self.kernel_lines else (CUDA_ERROR, DRIVER_MISMATCH)
             gaps.append(Gap("logs", reason, hidden, None, "give the server's log", origin))
         return tuple(gaps)
+
+
+def _told(texts: dict[str, str]) -> dict[str, Value]:
+    """The texts that are not empty."""
+    return {key: text for key, text in texts.items() if text}
+
+
+def _dcgm_fields(fact: DcgmFound) -> dict[str, Value]:
+    row = dcgm_errors.lookup(fact.name)
+    return {
+        "name": row.name,
+        "meaning": row.means,
+        "action": row.action.does,
+        "follow_up": row.action.follow_up,
+        "needs": row.action.needs,
+        "secondary": float(row.secondary),
+    }
 
 
 def _xid_fields(fact: Xid) -> dict[str, Value]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collect.logs import cuda_errors
+from latdoctor.collect.logs import cuda_errors, marks
+from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import BARE, KERNEL, Line
 
 
@@ -67,6 +68,13 @@ class DriverMismatch:
 
 
 @dataclass(frozen=True, slots=True)
+class DcgmFound:
+    """DCGM names one of its errors; `name` is without its prefix."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class OomKill:
     pid: str
     process: str
@@ -77,12 +85,12 @@ class ProcessStarted:
     """A server process began: what an earlier process left behind no longer counts."""
 
 
-Fact = Xid | SXid | GpuLost | GpuNamed | CudaError | DriverMismatch | OomKill | ProcessStarted
+Fact = Xid | SXid | GpuLost | GpuNamed | CudaError | DriverMismatch | OomKill | ProcessStarted | Mark | DcgmFound
 
 # Lines without any of these say nothing to us. On bytes, so that most lines are never decoded.
 WORTH_A_LOOK = re.compile(
-    rb"NVRM|SXid|[Kk]ill(?:ed)? process|Started server process|Booting worker"
-    rb"|(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)"
+    rb"NVRM|SXid|DCGM_FR_|[Kk]ill(?:ed)? process|"
+    rb"(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)|" + marks.WORTH_A_LOOK.pattern
 )
 
 _PCI = r"(?:PCI:)?((?:[0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,4}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
@@ -113,6 +121,7 @@ _CUDA = re.compile(r"\bcuda[ _]?(?:(?:runtime|driver|api) )?(?:error|failure)\b|
 _CUDA_NAME = re.compile(r"\b(cudaError[A-Z]\w{1,60}|CUDA_ERROR_[A-Z_]{2,60})\b")
 _LIBRARY_NAME = re.compile(r"\b((?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_STATUS_[A-Z_]{2,60})\b")
 _CUDA_NUMBER = re.compile(r"[\s:=#(]{0,4}(?:code[\s:=]{0,3})?(\d{1,4})\b")
+_DCGM = re.compile(r"\bDCGM_FR_([A-Z0-9_]{2,60})\b")
 _OUT_OF_MEMORY = re.compile(r"\bCUDA out of memory\b|\btorch(?:\.cuda)?\.OutOfMemoryError\b", re.I)
 _SPEAKS_OF_PROCESS = re.compile(r"\bpid[=: ]{1,2}(\d{1,10})\b|\[(rank ?\d{1,5})\]", re.I)
 _STARTED = re.compile(r"Started server process|Booting worker")
@@ -172,13 +181,16 @@ def _known(found: re.Match[str] | None) -> str:
 
 def _application_facts(line: Line) -> tuple[Fact, ...]:
     message = line.message
+    mark = marks.mark_of(message)
     if _STARTED.search(message):
-        return (ProcessStarted(),)
+        return (ProcessStarted(), mark) if mark else (ProcessStarted(),)
     if _APPLICATION_MISMATCH.search(message):
         return (DriverMismatch(),)
+    if named := _DCGM.search(message):
+        return (DcgmFound(named[1]),)
     error = _cuda_error(message)
     if error is None:
-        return ()
+        return (mark,) if mark else ()
     code, name, sticky, driver = error
     if driver:
         return (DriverMismatch(),)

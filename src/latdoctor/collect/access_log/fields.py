@@ -1,0 +1,154 @@
+"""Requests out of named fields: JSON lines and `key=value` lines.
+
+Known are the reference server's own lines, what nginx and Envoy write as JSON, Caddy, Traefik, the Elastic Common
+Schema, Google's httpRequest, Heroku's router, and whatever calls things alike. A duration is taken only where its unit
+is told: by its name (`duration_ms`), by the value (`12ms`), by the program whose line it is, or by entry and exit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from latdoctor.collect.access_log import times
+from latdoctor.collect.access_log.entry import Duration, Entry, Stamp
+
+Fields = Mapping[str, object]
+
+_SECONDS = ("seconds", "request_time", *(f"{name}_{unit}" for name in ("duration", "latency", "elapsed", "took",
+            "response_time", "request_time", "request_duration") for unit in ("s", "sec", "seconds")))  # fmt: skip
+_MILLIS = tuple(
+    f"{name}{end}"
+    for name in ("duration", "latency", "elapsed", "took", "response_time", "responsetime", "request_time",
+                 "time_taken", "request_duration", "total_time")
+    for end in ("_ms", "ms", "_millis", "_milliseconds")
+)  # fmt: skip
+_UNITS: Mapping[str, float] = {
+    **dict.fromkeys(_SECONDS, 1.0),
+    **dict.fromkeys(_MILLIS, 1e-3),
+    **dict.fromkeys(("duration_us", "latency_us", "elapsed_us", "request_time_us", "took_us"), 1e-6),
+    **dict.fromkeys(("duration_ns", "latency_ns", "elapsed_ns", "event.duration"), 1e-9),  # ECS counts nanoseconds
+}
+# Durations whose unit the name does not tell.
+_UNITLESS = frozenset(
+    ["duration", "latency", "elapsed", "took", "rt", "response_time", "responsetime", "time_taken", "request_duration",
+     "httprequest.latency", "service"]
+)  # fmt: skip
+_STATUS = frozenset(
+    ["status", "status_code", "statuscode", "response_code", "http_status", "http.response.status_code",
+     "httprequest.status", "downstreamstatus", "response.status", "res.statuscode"]
+)  # fmt: skip
+_CAME = frozenset(["entry", "start", "start_time", "startutc", "started_at", "request_start", "event.start"])
+_WENT = frozenset(["exit", "end", "end_time", "finished_at", "event.end"])
+_LOGGED = frozenset(["time", "timestamp", "@timestamp", "ts", "time_local", "time_iso8601", "msec", "datetime"])
+_PATH = frozenset(
+    ["path", "uri", "request_uri", "url", "url.path", "request.uri", "httprequest.requesturl", "requestpath", "req.url"]
+)
+_ID = frozenset(["request_id", "requestid", "x_request_id", "x-request-id"])
+_REPLICA = frozenset({"replica", "pod"})
+_METHOD = frozenset(
+    ["method", "request_method", "request.method", "http.request.method", "httprequest.requestmethod", "requestmethod",
+     "req.method"]
+)  # fmt: skip
+_PAIR = re.compile(r'(?<![\w.@-])([A-Za-z_@][\w.@-]{0,60})=("(?:[^"\\]|\\.)*+"|[^\s"]*)')
+_NESTED = 3
+
+
+def of_json(line: str) -> Entry | None:
+    """The request that a line of JSON tells, or None."""
+    try:
+        record = msgspec.json.decode(line, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return of_fields({name.lower(): value for name, value in _flat(record, "", _NESTED)}, record)
+
+
+def of_pairs(line: str) -> Entry | None:
+    """The request that a line of `key=value` pairs tells, or None."""
+    found = {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
+    return of_fields(found, found) if found else None
+
+
+def _flat(record: Fields, before: str, depth: int) -> Iterator[tuple[str, object]]:
+    for name, value in record.items():
+        if isinstance(value, dict) and depth:
+            yield from _flat(value, f"{before}{name}.", depth - 1)
+        else:
+            yield f"{before}{name}", value
+
+
+def of_fields(fields: Fields, record: Fields) -> Entry | None:
+    """A request has a status or a path or a method, and something that tells of its time; else it is None."""
+    status = next(
+        (code for name, value in fields.items() if name in _STATUS and (code := _code(value)) is not None), None
+    )
+    request = fields.get("request")
+    words = request.split(" ") if isinstance(request, str) else []
+    path = words[1] if len(words) > 1 else _text(fields, _PATH)
+    if status is None and not path and not _text(fields, _METHOD):
+        return None
+    came, went = _time(fields, _CAME), _time(fields, _WENT)
+    took, untold = _took(fields, record, came, went)
+    if took is None and not untold and (status is None or not (came or went or _time(fields, _LOGGED))):
+        return None
+    if went is None:
+        # The end is the sum of both; the time of the line itself may be the beginning's.
+        went = Stamp(came.time + took.seconds, came.fine, came.zoned) if came and took else _time(fields, _LOGGED)
+    return Entry(came, went, took, status, path, _text(fields, _ID), _text(fields, _REPLICA), untold)
+
+
+def _took(fields: Fields, record: Fields, came: Stamp | None, went: Stamp | None) -> tuple[Duration | None, bool]:
+    """How long it took, and whether a number stands there of which nobody knows the unit."""
+    for name, value in fields.items():
+        if name in _UNITS and (found := _duration(value, _UNITS[name])) is not None:
+            return found, False
+    measured = times.between(came, went)
+    untold = False
+    for name, value in fields.items():
+        if name in _UNITLESS:
+            found = _duration(value, _unit_of(record))
+            if found is not None:
+                return found, False
+            untold = untold or isinstance(value, int | float)
+    return measured, untold and measured is None
+
+
+def _unit_of(record: Fields) -> float | None:
+    """The unit of a bare `duration`, by the program that writes such lines."""
+    logger = record.get("logger")
+    if isinstance(logger, str) and logger.startswith("http.log.access"):
+        return 1.0  # Caddy
+    if "StartUTC" in record and "Duration" in record:
+        return 1e-9  # Traefik
+    return 1e-3 if "response_flags" in record or "upstream_host" in record else None  # Envoy, Istio
+
+
+def _duration(value: object, unit: float | None) -> Duration | None:
+    if isinstance(value, str):
+        return times.duration(value, unit)
+    if unit is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return times.took(float(value), unit)
+
+
+def _time(fields: Fields, names: frozenset[str]) -> Stamp | None:
+    for name, value in fields.items():
+        if name not in names:
+            continue
+        if isinstance(value, str) and (found := times.stamp(value)) is not None:
+            return found
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return times.unix(float(value), fine=isinstance(value, float))
+    return None
+
+
+def _code(value: object) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 3:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1000 else None
+
+
+def _text(fields: Fields, names: frozenset[str]) -> str:
+    return next((str(value) for name, value in fields.items() if name in names and isinstance(value, str | int)), "")
