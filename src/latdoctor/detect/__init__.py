@@ -11,6 +11,7 @@ from collections.abc import Callable
 from latdoctor.detect.bimodality import batch_bimodality
 from latdoctor.detect.change import arrival_changes
 from latdoctor.detect.clients import clients
+from latdoctor.detect.engines import engines
 from latdoctor.detect.model_words import model_words
 from latdoctor.detect.quantiles import quantiles
 from latdoctor.detect.quotients import quotients
@@ -29,6 +30,7 @@ DETECTORS: tuple[Detector, ...] = (
     clients,
     arrival_changes,
     model_words,
+    engines,
 )
 
 
