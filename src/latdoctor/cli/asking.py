@@ -113,6 +113,9 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Req
         servers=servers,
         metrics=given.metrics or settings.metrics,
         traces=given.trace or settings.trace,
+        nsight=given.nsys or settings.nsys,
+        tensorrt=given.tensorrt or settings.tensorrt,
+        torch_memory=given.torch_memory or settings.torch_memory,
         logs=given.log or settings.log,
         pid=given.pid,
         window=window,
@@ -146,9 +149,7 @@ def _name(given: Given, settings: TargetSettings) -> str:
         return masked(given.target or settings.name)
     if given.server:
         return servers_name(given.server)
-    for path in (*given.metrics, *given.trace, *given.log):
-        return path.name
-    return "this machine"
+    return given.files[0].name if given.files else "this machine"
 
 
 def _value(text: str, convert: Callable[[str], float], where: str, example: str) -> float:

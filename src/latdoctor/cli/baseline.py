@@ -27,6 +27,9 @@ def record(
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
+    nsys: options.Nsys = None,
+    tensorrt: options.TensorRT = None,
+    torch_memory: options.TorchMemory = None,
     log: options.Log = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
@@ -46,7 +49,10 @@ def record(
     from latdoctor.errors import OperationError, UsageError
     from latdoctor.evidence import baseline as baselines
 
-    asked = options.given(server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window)
+    asked = options.given(
+        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, pid=pid, nvml=nvml,
+        target=target, window=window,
+    )  # fmt: skip
     if bundle is not None and asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
     baselines.may_be_written(to, force=force)

@@ -30,11 +30,19 @@ class TargetSettings:
     server: tuple[str, ...] = ()
     metrics: tuple[Path, ...] = ()
     trace: tuple[Path, ...] = ()
+    nsys: tuple[Path, ...] = ()
+    tensorrt: tuple[Path, ...] = ()
+    torch_memory: tuple[Path, ...] = ()
     log: tuple[Path, ...] = ()
     nvml: bool | None = None
     slo_p99: float | None = None
     slo_error_ratio: float | None = None
     baseline: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that is named, pages first."""
+        return (*self.metrics, *self.trace, *self.nsys, *self.tensorrt, *self.torch_memory, *self.log)
 
 
 def targets() -> Mapping[str, TargetSettings]:
@@ -74,6 +82,9 @@ def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> Targe
         server=fields.texts("server"),
         metrics=paths("metrics"),
         trace=paths("trace"),
+        nsys=paths("nsys"),
+        tensorrt=paths("tensorrt"),
+        torch_memory=paths("torch_memory"),
         log=paths("log"),
         nvml=fields.flag("nvml") if fields.node("nvml") else None,
         slo_p99=slo.scalar("p99", parse_duration, None) if slo else None,

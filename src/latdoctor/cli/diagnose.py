@@ -43,6 +43,9 @@ def diagnose(
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
+    nsys: options.Nsys = None,
+    tensorrt: options.TensorRT = None,
+    torch_memory: options.TorchMemory = None,
     log: options.Log = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
@@ -68,8 +71,8 @@ def diagnose(
     3 verdict or cause at or above --fail-on · 4 inconclusive.
     """
     asked = options.given(
-        server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, pid=pid, nvml=nvml,
+        target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.answering import exit_code, rule_set, the_diagnosis
     from latdoctor.cli.asking import Need
@@ -94,6 +97,9 @@ def collect(
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
+    nsys: options.Nsys = None,
+    tensorrt: options.TensorRT = None,
+    torch_memory: options.TorchMemory = None,
     log: options.Log = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
@@ -110,8 +116,8 @@ def collect(
     Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage or an invalid file.
     """
     asked = options.given(
-        server, metrics, trace, log, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, pid=pid, nvml=nvml,
+        target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible

@@ -57,7 +57,7 @@ def targets() -> None:
     for target in configured.values():
         places = [
             *(masked(url) for url in target.server),
-            *(str(path) for path in (*target.metrics, *target.trace, *target.log)),
+            *(str(path) for path in target.files),
         ]
         table.add_row(target.name, ", ".join(places), "configured")
     for page in found:

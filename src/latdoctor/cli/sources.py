@@ -42,6 +42,9 @@ def named(request: Request, *, nvml: bool) -> tuple[Source, ...]:
         *(Source("prometheus", server(url).shown) for url in request.servers),
         *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
         *(Source("torch_trace", clean(str(path))) for path in request.traces),
+        *(Source("nsight", clean(str(path))) for path in request.nsight),
+        *(Source("tensorrt", clean(str(path))) for path in request.tensorrt),
+        *(Source("torch_memory", clean(str(path))) for path in request.torch_memory),
         *(Source("logs", clean(_called(path, str(path)))) for path in request.logs),
         *([Source("host")] if request.pid is not None else []),
         *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` is a look at this machine

@@ -117,7 +117,8 @@ def _errors(capture: Capture, subject: str, artifact: str) -> Iterator[Event]:
         secondary = one.process in dead
         seen[one.call, one.code, secondary] += 1
         known = codes().get(one.code)
-        if known is not None and known.sticky:
+        sticky = known is not None and known.sticky
+        if sticky:
             dead.add(one.process)
         if seen[one.call, one.code, secondary] > 1 or len(seen) > _MAX_EVENTS:
             continue
@@ -126,7 +127,13 @@ def _errors(capture: Capture, subject: str, artifact: str) -> Iterator[Event]:
             CUDA_ERROR,
             subject,
             Origin(artifact, f"{one.call} at {one.start * 1e-9:.6f} s"),
-            {"code": float(one.code), "name": name, "pid": str(one.process), "secondary": float(secondary)},
+            {
+                "code": float(one.code),
+                "name": name,
+                "pid": str(one.process),
+                "sticky": float(sticky),
+                "secondary": float(secondary),
+            },
             None if capture.base is None else capture.base + one.start * 1e-9,
             f"{one.call} returned {one.code}{f' ({known.text})' if known else ''}",
         )

@@ -3,9 +3,9 @@
 Python's own reader runs what a pickle names; even with `find_class` and `persistent_load` closed it keeps doors open: a
 memo number of 2^31 makes it reserve gigabytes, and nested tuples as keys take it for ever to hash. This one knows the
 few operations that a snapshot of PyTorch's allocator consists of and refuses all others by name, before anything is
-made. Every operation takes at least one byte of the file and makes at most one thing, and both are counted, so
-that time and memory are bounded (some seconds, and at most some 600 MB for a file made to be as costly as it can). What is read may still refer to itself or to one thing a million times: whoever walks
-it must count.
+made. Every operation takes at least one byte of the file and makes at most one thing, and both are counted: a
+file made to be as costly as it can takes some seconds and some 600 MB. What is read may still refer to itself, or to
+one thing a million times: whoever walks it must count.
 
 The operations are those of CPython's `pickletools`.
 """
@@ -25,9 +25,9 @@ _MAX_INT = 16  # bytes of a number: addresses have 8
 _MAX_MARKS = 64  # nested containers under construction; a snapshot has six
 _HIGHEST = 5  # protocol
 _NAMES = {
-    b"c": "GLOBAL", b"\x93": "STACK_GLOBAL", b"R": "REDUCE", b"b": "BUILD", b"i": "INST", b"o": "OBJ", b"\x81": "NEWOBJ",
-    b"\x92": "NEWOBJ_EX", b"P": "PERSID", b"Q": "BINPERSID", b"\x82": "EXT1", b"\x83": "EXT2", b"\x84": "EXT4",
-    b"\x97": "NEXT_BUFFER", b"\x98": "READONLY_BUFFER",
+    b"c": "GLOBAL", b"\x93": "STACK_GLOBAL", b"R": "REDUCE", b"b": "BUILD", b"i": "INST", b"o": "OBJ",
+    b"\x81": "NEWOBJ", b"\x92": "NEWOBJ_EX", b"P": "PERSID", b"Q": "BINPERSID", b"\x82": "EXT1",
+    b"\x83": "EXT2", b"\x84": "EXT4", b"\x97": "NEXT_BUFFER", b"\x98": "READONLY_BUFFER",
 }  # fmt: skip
 _KEYS: Final = (str, int, float, bytes, bool, type(None))
 
