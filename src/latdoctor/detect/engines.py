@@ -97,4 +97,4 @@ def _bits(engine: Engine) -> float:
 def _number(engine: Engine, signal: str) -> float:
     """0 where it is unknown."""
     found = engine.get(signal)
-    return found.value if found is not None and isinstance(found.value, float) else 0.0
+    return 0.0 if found is None or isinstance(found.value, str) else found.value

@@ -73,6 +73,12 @@ def snapshot(value: object, where: str) -> Snapshot:
         walk.segment(segment)
     for device, entries in enumerate(_listed(value, "device_traces")):
         walk.history(device, entries)
+    if not walk.pools and not walk.histories:
+        raise SourceError(
+            "the snapshot holds no segment and no history: that process had no memory of a GPU then",
+            where=where,
+            next_step="take it in the process that serves, while it serves",
+        )
     return Snapshot(
         tuple(walk.pools[device] for device in sorted(walk.pools)),
         tuple(walk.histories),
