@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -95,16 +97,17 @@ def test_a_write_ahead_log_is_not_waited_for(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before, "nothing is written beside somebody's evidence"
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+@cache
+def small() -> bytes:
     made = Export().launched(40)
     made.copy(5, 9, 1, 64, 0, 2)
-    return made.written(tmp_path_factory.mktemp("made") / "a.sqlite", SMALL).read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        return made.written(Path(folder) / "a.sqlite", SMALL).read_bytes()
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=20))
-def test_damaged_bytes_give_a_result_or_an_error(small: bytes, damage: list[tuple[int, int]]) -> None:
-    content = bytearray(small)
+def test_damaged_bytes_give_a_result_or_an_error(damage: list[tuple[int, int]]) -> None:
+    content = bytearray(small())
     for place, value in damage:
         content[16 + place % (len(content) - 16)] = value
     try:
@@ -112,6 +115,11 @@ def test_damaged_bytes_give_a_result_or_an_error(small: bytes, damage: list[tupl
     except SourceError:
         return
     assert found.readings or found.gaps
+
+
+def test_a_damaged_schema_may_be_no_text() -> None:
+    """SQLite quotes it in its message."""
+    refused(small().replace(b"CREATE TABLE StringIds", b"CREATE TABLE \xffX\x01ringIds"))
 
 
 @given(st.binary(max_size=400))

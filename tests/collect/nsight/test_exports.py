@@ -103,7 +103,7 @@ def test_probes_and_answers_are_no_errors(samples: Path, tmp_path: Path) -> None
 def test_without_return_codes_nothing_was_searched(tmp_path: Path) -> None:
     found = parsed(Export().launched(40).written(tmp_path / "a.sqlite", SMALL))
     assert found.looked == ()
-    assert {"cuda.error_calls", "log.cuda_error"} <= hidden(found)
+    assert "cuda.error_calls" in hidden(found)
 
 
 def test_bytes_and_files_are_read_alike(tmp_path: Path, schema: str) -> None:

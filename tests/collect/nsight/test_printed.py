@@ -58,7 +58,7 @@ def test_sums_of_nsys_stats() -> None:
     assert seen["kernel.tiny_ratio"] == pytest.approx(100 / 3100)
     assert seen["copy.bytes"] == 400e6
     assert seen["copy.bandwidth"] == pytest.approx(8e9)
-    assert {"gpu.busy_ratio", "alloc.device_rate", "sync.time_share", "log.cuda_error"} <= hidden(found)
+    assert {"gpu.busy_ratio", "alloc.device_rate", "sync.time_share", "cuda.error_calls"} <= hidden(found)
 
 
 def test_a_name_with_kernels_on_both_sides_gives_a_bound() -> None:

@@ -18,8 +18,9 @@ DEEP = 200_000
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"{", b"[]", b"{}", b"null", b"[1, 2]", b"[" * DEEP, b'{"Layers":' * DEEP, b'{"Layers": 3}',
-        b"\xff\xfe\x00", b'{"Layers": [' + b"[" * DEEP, b"[{}]", b'[{"averageMs": 1}', b"\x00" * 1000, b'{"Layers": ["\xff"]}',
+        b"", b"{", b"[]", b"null", b"[1, 2]", b"[" * DEEP, b'{"Layers":' * DEEP, b'{"Layers": 3}',
+        b"\xff\xfe\x00", b'{"Layers": [' + b"[" * DEEP, b"[{}]", b'[{"averageMs": 1}', b"\x00" * 1000,
+        b'{"Layers": ["\xff"]}',
     ],
 )  # fmt: skip
 def test_other_files_are_refused(content: bytes) -> None:
@@ -92,8 +93,9 @@ def test_any_values_give_a_result_or_an_error(made: list[object], told: list[obj
 
 words = st.sampled_from(
     [
-        "[V] [TRT]", "Precision: ", "Selected Device: ", "median = ", "GPU Compute Time: ", "1.5 ms", "Input build shape",
-        "x=1x2+", "\n", "\r", "exceed min ~ max range", "Rejecting some int8 implementation of layer ",
+        "[V] [TRT]", "Precision: ", "Selected Device: ", "median = ", "GPU Compute Time: ", "1.5 ms",
+        "Input build shape", "x=1x2+", "\n", "\r",
+        "exceed min ~ max range", "Rejecting some int8 implementation of layer ",
         "due to missing scales", "\x00", "é", "9" * 30,
     ]
 )  # fmt: skip

@@ -245,10 +245,10 @@ def test_a_log_that_is_not_verbose_hides_what_the_builder_did() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "[E] 3: Error Code 3: API Usage Error (Parameter check failed, condition: profileMaxDims.d[i] >= dimensions.d[i]. "
-        "Supplied binding dimension [32,3,32,32] for bindings[0] exceed min ~ max range at index 0)",
-        "[TRT] [E] IExecutionContext::setInputShape: Error Code 3: condition: satisfyProfile. Set dimension [1,1620] for "
-        "tensor input_values does not satisfy any optimization profiles. Valid range for profile 0: [1,3240]..[1,12960].",
+        "[E] 3: Error Code 3: API Usage Error (Parameter check failed, condition: profileMaxDims.d[i] >= dimension"
+        ". Supplied binding dimension [32,3,32,32] for bindings[0] exceed min ~ max range at index 0)",
+        "[TRT] [E] IExecutionContext::setInputShape: Error Code 3: condition: satisfyProfile. Set dimension [1,1620] "
+        "for tensor x does not satisfy any optimization profiles. Valid range for profile 0: [1,3240]..[1,12960].",
     ],
 )
 def test_a_shape_outside_the_profile_in_the_words_of_every_version(said: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.errors import SourceError
+from latdoctor.text import clean
 
 MAGIC = b"SQLite format 3\x00"
 MAX_ROWS = 5_000_000  # of one table
@@ -23,6 +24,9 @@ _STEPS = 100_000  # of SQLite's machine, between two counts
 _MOST_STEPS = 40_000
 _VERSIONS = slice(18, 20)  # of the header: 2 says that a write-ahead log lies beside the file
 _MAX_TABLES = 2000
+
+# What SQLite says of a damaged schema quotes it, and Python then fails to decode the message.
+_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 EXPORT_AGAIN = "export the report again: nsys export --type sqlite REPORT.nsys-rep"
 
@@ -55,7 +59,7 @@ class Export:
                 if number == MAX_ROWS:
                     raise _too_many(table, self.where)
                 yield row
-        except (sqlite3.Error, OverflowError) as error:
+        except _ERRORS as error:
             raise _damaged(self.where, error) from error
 
 
@@ -64,13 +68,13 @@ def opened(content: bytes | Path, where: str) -> Iterator[Export]:
     """The export in a file or in memory, closed afterwards. Raises SourceError."""
     try:
         connection = _connected(content, where)
-    except (sqlite3.Error, OSError) as error:
+    except (*_ERRORS, OSError) as error:
         raise _damaged(where, error) from error
     with closing(connection):
-        _bound(connection)
         try:
+            _bound(connection)
             yield Export(connection, _tables(connection), where)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise _damaged(where, error) from error
 
 
@@ -132,5 +136,5 @@ def _too_many(table: str, where: str) -> SourceError:
 
 
 def _damaged(where: str, error: Exception) -> SourceError:
-    said = "it asks for too much work" if "interrupted" in str(error) else str(error)
+    said = "it asks for too much work" if "interrupted" in str(error) else clean(str(error), 200)
     return SourceError(f"cannot be read as an SQLite database: {said}", where=where, next_step=EXPORT_AGAIN)
