@@ -116,6 +116,9 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Req
         servers=servers,
         metrics=given.metrics or settings.metrics,
         traces=given.trace or settings.trace,
+        nsight=given.nsys or settings.nsys,
+        tensorrt=given.tensorrt or settings.tensorrt,
+        torch_memory=given.torch_memory or settings.torch_memory,
         logs=given.log or settings.log,
         log_pattern=_pattern(given, settings),
         changes=given.changes or settings.changes,
@@ -161,9 +164,7 @@ def _name(given: Given, settings: TargetSettings) -> str:
         return servers_name(given.server)
     if given.prometheus:
         return past.name_of(given)
-    for path in (*given.metrics, *given.trace, *given.log, *given.changes):
-        return path.name
-    return "this machine"
+    return given.files[0].name if given.files else "this machine"
 
 
 def _value(text: str, convert: Callable[[str], float], where: str, example: str) -> float:

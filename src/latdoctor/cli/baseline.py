@@ -27,6 +27,9 @@ def record(
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
+    nsys: options.Nsys = None,
+    tensorrt: options.TensorRT = None,
+    torch_memory: options.TorchMemory = None,
     log: options.Log = None,
     prometheus: options.Prometheus = None,
     select: options.Select = None,
@@ -53,8 +56,9 @@ def record(
     from latdoctor.evidence import baseline as baselines
 
     asked = options.given(
-        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until,
-        log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target, window=window,
+        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
+        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
+        target=target, window=window,
     )  # fmt: skip
     if bundle is not None and asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")

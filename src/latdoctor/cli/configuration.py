@@ -35,6 +35,9 @@ class TargetSettings:
     server: tuple[str, ...] = ()
     metrics: tuple[Path, ...] = ()
     trace: tuple[Path, ...] = ()
+    nsys: tuple[Path, ...] = ()
+    tensorrt: tuple[Path, ...] = ()
+    torch_memory: tuple[Path, ...] = ()
     log: tuple[Path, ...] = ()
     prometheus: str = ""
     select: str = ""
@@ -46,6 +49,12 @@ class TargetSettings:
     slo_p99: float | None = None
     slo_error_ratio: float | None = None
     baseline: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that is named, pages first."""
+        captures = (*self.trace, *self.nsys, *self.tensorrt, *self.torch_memory)
+        return (*self.metrics, *captures, *self.log, *self.changes)
 
 
 def targets() -> Mapping[str, TargetSettings]:
@@ -89,6 +98,9 @@ def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> Targe
         server=fields.texts("server"),
         metrics=paths("metrics"),
         trace=paths("trace"),
+        nsys=paths("nsys"),
+        tensorrt=paths("tensorrt"),
+        torch_memory=paths("torch_memory"),
         log=paths("log"),
         prometheus=fields.text("prometheus"),
         select=fields.text("select"),

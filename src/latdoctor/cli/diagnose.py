@@ -43,6 +43,9 @@ def diagnose(
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
+    nsys: options.Nsys = None,
+    tensorrt: options.TensorRT = None,
+    torch_memory: options.TorchMemory = None,
     log: options.Log = None,
     prometheus: options.Prometheus = None,
     select: options.Select = None,
@@ -75,9 +78,9 @@ def diagnose(
     3 verdict or cause at or above --fail-on · 4 inconclusive.
     """
     asked = options.given(
-        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until,
-        log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
+        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
+        target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.answering import exit_code, rule_set, the_diagnosis
     from latdoctor.cli.asking import Need
@@ -104,6 +107,9 @@ def collect(
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
+    nsys: options.Nsys = None,
+    tensorrt: options.TensorRT = None,
+    torch_memory: options.TorchMemory = None,
     log: options.Log = None,
     prometheus: options.Prometheus = None,
     select: options.Select = None,
@@ -128,9 +134,9 @@ def collect(
     Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage or an invalid file.
     """
     asked = options.given(
-        server, metrics, trace, log, prometheus=prometheus, select=select, since=since, until=until,
-        log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml, target=target, window=window, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
+        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
+        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
+        target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible

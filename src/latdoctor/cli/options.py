@@ -66,6 +66,36 @@ Trace = Annotated[
         rich_help_panel=_SOURCES,
     ),
 ]
+Nsys = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--nsys",
+        metavar="FILE",
+        readable=False,
+        help="An Nsight Systems export (.sqlite), or a CSV table of nsys stats or nvprof.",
+        rich_help_panel=_SOURCES,
+    ),
+]
+TensorRT = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--tensorrt",
+        metavar="FILE",
+        readable=False,
+        help="What trtexec wrote of an engine (layers, profile, times, log); two are compared.",
+        rich_help_panel=_SOURCES,
+    ),
+]
+TorchMemory = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--torch-memory",
+        metavar="FILE",
+        readable=False,
+        help="A memory snapshot (.pickle) or memory_stats (.json) of torch.cuda.",
+        rich_help_panel=_SOURCES,
+    ),
+]
 Log = Annotated[
     list[Path] | None,
     typer.Option(
@@ -148,6 +178,9 @@ class Given:
     server: tuple[str, ...] = ()
     metrics: tuple[Path, ...] = ()
     trace: tuple[Path, ...] = ()
+    nsys: tuple[Path, ...] = ()
+    tensorrt: tuple[Path, ...] = ()
+    torch_memory: tuple[Path, ...] = ()
     log: tuple[Path, ...] = ()
     prometheus: str = ""
     select: str = ""
@@ -165,8 +198,13 @@ class Given:
 
     @property
     def any_source(self) -> bool:
-        files = self.metrics or self.trace or self.log or self.changes
-        return bool(self.server or self.prometheus or files or self.pid or self.nvml)
+        return bool(self.server or self.prometheus or self.files or self.pid or self.nvml)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that was named, pages first."""
+        captures = (*self.trace, *self.nsys, *self.tensorrt, *self.torch_memory)
+        return (*self.metrics, *captures, *self.log, *self.changes)
 
 
 def given(
@@ -181,6 +219,9 @@ def given(
     until: str | None = None,
     log_pattern: str | None = None,
     changes: list[Path] | None = None,
+    nsys: list[Path] | None = None,
+    tensorrt: list[Path] | None = None,
+    torch_memory: list[Path] | None = None,
     pid: int | None = None,
     nvml: bool | None = None,
     baseline: Path | None = None,
@@ -205,10 +246,13 @@ def given(
         if text is not None and not text.strip():
             raise UsageError(f"{option} was given without a value", next_step=f"write {option} VALUE, or leave it out")
     return Given(
-        tuple(server or ()),
-        tuple(metrics or ()),
-        tuple(trace or ()),
-        tuple(log or ()),
+        server=tuple(server or ()),
+        metrics=tuple(metrics or ()),
+        trace=tuple(trace or ()),
+        nsys=tuple(nsys or ()),
+        tensorrt=tuple(tensorrt or ()),
+        torch_memory=tuple(torch_memory or ()),
+        log=tuple(log or ()),
         prometheus=prometheus or "",
         select=select or "",
         since=since or "",

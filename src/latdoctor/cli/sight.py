@@ -57,7 +57,7 @@ def targets() -> None:
     for target in configured.values():
         places = [
             *(masked(url) for url in (*target.server, *([target.prometheus] if target.prometheus else []))),
-            *(str(path) for path in (*target.metrics, *target.trace, *target.log, *target.changes)),
+            *(str(path) for path in target.files),
         ]
         table.add_row(target.name, ", ".join(places), "configured")
     for page in found:

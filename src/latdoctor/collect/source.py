@@ -42,6 +42,9 @@ class Request:
     servers: tuple[str, ...] = ()  # base URLs or metrics URLs, scraped over the window
     metrics: tuple[Path, ...] = ()  # saved pages; two of them are first and last of one server
     traces: tuple[Path, ...] = ()
+    nsight: tuple[Path, ...] = ()  # Nsight Systems exports, tables of nsys stats and nvprof
+    tensorrt: tuple[Path, ...] = ()  # what trtexec wrote of engines; several are compared
+    torch_memory: tuple[Path, ...] = ()  # memory_stats and snapshots of PyTorch's allocator
     logs: tuple[Path, ...] = ()
     prometheus: PrometheusServer | None = None
     log_pattern: str = ""  # how the lines of an access log among `logs` are written; empty: a common form

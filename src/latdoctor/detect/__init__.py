@@ -12,6 +12,7 @@ from latdoctor.detect.bimodality import batch_bimodality
 from latdoctor.detect.change import arrival_changes
 from latdoctor.detect.clients import clients
 from latdoctor.detect.consistency import consistent
+from latdoctor.detect.engines import engines
 from latdoctor.detect.latency_modes import latency_modes
 from latdoctor.detect.model_words import model_words
 from latdoctor.detect.onset import onsets
@@ -40,6 +41,7 @@ DETECTORS: tuple[Detector, ...] = (
     model_words,
     onsets,
     starts,
+    engines,
 )
 
 

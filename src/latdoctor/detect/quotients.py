@@ -29,6 +29,7 @@ QUOTIENTS = (
     Quotient("batch.shared_length_ratio", "batch.shared_longest.p95", "batch.alone_length.mean"),
     Quotient("server.rss_growth_share", "server.rss_growth", "server.rss"),
     Quotient("alloc.allocated_growth_share", "alloc.allocated_growth", "alloc.allocated"),
+    Quotient("alloc.device_per_allocation", "alloc.device_calls_grown", "alloc.grown_allocations"),
     Quotient("gpu.sm_clock_ratio", "gpu.sm_clock", "gpu.sm_clock_max"),
     Quotient("gpu.power_ratio", "gpu.power", "gpu.power_limit"),
     Quotient("gpu.memory_used_ratio", "gpu.memory_used", "gpu.memory_total"),

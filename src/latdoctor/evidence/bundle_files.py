@@ -44,6 +44,8 @@ _AGAIN = "copy it again from where it was collected, or collect it anew"
 _OTHER_FILES = {  # what is given in a bundle's place, by the ends of the name
     "a trace": ("--trace", (".json", ".json.gz")),
     "a metrics page": ("--metrics", (".prom", ".metrics", ".txt")),
+    "an Nsight Systems export": ("--nsys", (".sqlite", ".csv")),
+    "a memory snapshot": ("--torch-memory", (".pickle", ".pkl")),
     "a log": ("--log", (".log", ".log.gz")),
 }
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9_][A-Za-z0-9._+-]*)*")

@@ -51,6 +51,8 @@ def test_nothing_wrong_raises_no_alarm(cause: str, seed: int, tmp_path: Path) ->
         ("framework.launch.bound", ("--trace", "{trace}")),
         ("framework.launch.sync-stalls", ("--trace", "{trace}")),
         ("framework.copy.host-device", ("--trace", "{trace}")),
+        ("framework.fusion.missed", ("--tensorrt", "tensorrt/resnet.plan.graph.json")),
+        ("framework.precision.fallback", ("--tensorrt", "tensorrt")),
     ],
 )
 def test_the_raw_files_are_what_a_user_gives(cause: str, options: tuple[str, ...], tmp_path: Path) -> None:
@@ -104,5 +106,3 @@ def test_everything_is_marked_as_generated(kind: Kind, tmp_path: Path) -> None:
     assert mark in manifest
     document = diagnosed(str(tmp_path / "made" / "bundle"))
     assert any(mark in gap["reason"] for gap in document["gaps"]), "the answer itself must say so"
-    has_engine = (tmp_path / "made" / "raw" / "tensorrt").is_dir()
-    assert ("no collector reads them yet" in manifest) == has_engine

@@ -22,7 +22,7 @@ PAGES = 11  # one a second, as a look takes them
 _FIRST_DAY = 1_790_000_000  # 2026-09-21; each seed has its own moment in the weeks after
 _WEEKS = 6 * 7 * 86_400
 _AS_FILES = frozenset({"prometheus", "logs", "torch_trace"})  # what a user has as files
-_UNREAD = "raw/tensorrt beside this bundle holds an engine's layers, times and build log; no collector reads them yet"
+_ENGINE = "resnet.plan"
 _LOG_NAMES = {"dmesg": "dmesg.log", "journal": "kern.log", "kmsg": "kmsg.log"}
 
 
@@ -90,8 +90,12 @@ def _made(kind: Kind, story: Story, rng: random.Random, seed: int, severity: flo
     artifacts += _trace(story, rng, model, now)
     raw |= {_raw_name(one): RawFile(one.read(), one.taken_at) for one in artifacts if one.collector in _AS_FILES}
     if story.tensorrt:
-        raw |= _tensorrt(story, rng, severity, now)
-        gaps.append(Gap("tensorrt", _UNREAD))
+        engine = _tensorrt(story, rng, severity, now)
+        raw |= engine
+        artifacts += [
+            Artifact(name, "tensorrt", _ENGINE, name.rpartition("/")[2], file.written, file.content)
+            for name, file in engine.items()
+        ]
     bundle = Bundle(Context(model, story.slo, 0.01), Window(now, now + WINDOW), tuple(artifacts), tuple(gaps))
     return Telemetry(bundle, raw, Truth(kind.cause, story.subjects, seed, severity, mark), mark)
 
@@ -160,9 +164,9 @@ def _tensorrt(story: Story, rng: random.Random, severity: float, now: float) -> 
     rows = tensorrt.layers(rng, story.tensorrt, severity)
     built = now - rng.uniform(2, 20) * 86_400
     files = {
-        "resnet.plan.graph.json": tensorrt.layer_info(rows),
-        "resnet.plan.profile.json": tensorrt.profile(rng, rows),
-        "resnet.plan.timing.json": tensorrt.times(rng, rows),
-        "resnet.plan.build.log": tensorrt_log.build_log(rng, rows, story.tensorrt, story.machine.board, built),
+        f"{_ENGINE}.graph.json": tensorrt.layer_info(rows),
+        f"{_ENGINE}.profile.json": tensorrt.profile(rng, rows),
+        f"{_ENGINE}.timing.json": tensorrt.times(rng, rows),
+        f"{_ENGINE}.build.log": tensorrt_log.build_log(rng, rows, story.tensorrt, story.machine.board, built),
     }
     return {f"tensorrt/{name}": RawFile(content, built) for name, content in files.items()}

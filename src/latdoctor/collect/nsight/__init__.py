@@ -1,0 +1,1 @@
+"""Nsight Systems exports, and the tables of `nsys stats` and nvprof."""

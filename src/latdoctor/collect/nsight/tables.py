@@ -1,0 +1,173 @@
+"""The tables that `nsys stats --format csv` and `nvprof --csv` print: found among other text, typed, in base units.
+
+Units stand in the heads (`Total Time (ns)`), or in a row below them, column by column and different from file to file
+(nvprof). Older versions say `Calls` for `Num Calls` and leave units out, which then are nanoseconds.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from latdoctor.errors import SourceError
+from latdoctor.text import clean
+
+MAX_ROWS = 2_000_000
+_MAX_COLUMNS = 64
+_UNIT = re.compile(r"\s*\(([A-Za-z%/]+)\)$")
+_TIMES = {"ns": 1e-9, "us": 1e-6, "usec": 1e-6, "µs": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "sec": 1.0}
+# nvprof and nsys mean powers of two and of ten respectively; a few per cent of a size decide nothing here.
+_SIZES = {"b": 1.0, "bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+# What a column is called here, by the names it has had.
+_COLUMNS = {
+    "total time": "total", "time(%)": "share", "time (%)": "share", "time%": "share", "num calls": "count",
+    "calls": "count", "instances": "count", "count": "count", "operations": "count", "avg": "mean", "average": "mean",
+    "min": "min", "minimum": "min", "max": "max", "maximum": "max", "name": "name", "operation": "name",
+    "start": "start", "duration": "duration", "type": "type", "total": "size", "bytes": "bytes", "size": "bytes",
+    "srcmemkd": "source", "srcmemtype": "source", "dstmemkd": "target", "dstmemtype": "target", "device": "device",
+    "strm": "stream", "stream": "stream", "result": "result", "time": "total", "ctx": "context", "context": "context",
+}  # fmt: skip
+_TIMED = frozenset({"total", "mean", "min", "max", "start", "duration"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row: its texts, and its numbers in seconds, bytes or counts."""
+
+    texts: Mapping[str, str]
+    numbers: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        return self.texts.get("name", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: `kind` is api | kernels | copy-times | copy-sizes | gpu-trace | api-trace | nvprof."""
+
+    kind: str
+    entries: tuple[Entry, ...]
+
+
+def tables(text: str, where: str) -> tuple[Table, ...]:
+    """Every table in `text`. Raises SourceError where it has none, or too many rows."""
+    found: list[Table] = []
+    head: _Head | None = None
+    entries: list[Entry] = []
+    count = 0
+    for cells in _rows(text, where):
+        begun = _head(cells)
+        if begun is not None or not any(cells):
+            if head is not None and entries:
+                found.append(Table(head.kind, tuple(entries)))
+                entries = []
+            # nvprof leaves blank lines between its parts and repeats the head: a blank line ends a table of nsys only.
+            head = begun if begun is not None else head if head is not None and head.kind == "nvprof" else None
+            continue
+        if head is None:
+            continue
+        if head.takes_units(cells):
+            head = head.with_units(cells)
+        elif (entry := head.entry(cells)) is not None:
+            entries.append(entry)
+            count += 1
+            if count > MAX_ROWS:
+                raise SourceError(f"more than the {MAX_ROWS} rows that are read at most", where=where)
+    if head is not None and entries:
+        found.append(Table(head.kind, tuple(entries)))
+    return tuple(found)
+
+
+def _rows(text: str, where: str) -> Iterator[list[str]]:
+    """Cells of every line; a quote that is never closed must not swallow the rest of the file."""
+    for line in text.splitlines():
+        if line.startswith("=="):  # what nvprof says of itself: ==PID== …
+            continue
+        try:
+            cells = next(csv.reader([line], skipinitialspace=True), [])
+        except csv.Error as error:
+            raise SourceError(f"is no table: {error}", where=where) from error
+        yield [cell.strip() for cell in cells]
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    kind: str
+    columns: tuple[str, ...]  # our names, empty for columns that are not used
+    units: tuple[str, ...]
+
+    def takes_units(self, cells: Sequence[str]) -> bool:
+        """Is this the row of units below nvprof's head?"""
+        known = [cell.lower() in {*_TIMES, *_SIZES, "%", ""} or "/" in cell for cell in cells]
+        return len(cells) > 1 and all(known) and any(cells)
+
+    def with_units(self, cells: Sequence[str]) -> _Head:
+        told = (*cells, *([""] * len(self.columns)))[: len(self.columns)]
+        return _Head(self.kind, self.columns, tuple(unit.lower() for unit in told))
+
+    def entry(self, cells: Sequence[str]) -> Entry | None:
+        """None for a line that is no row of this table."""
+        if len(cells) < len(self.columns):
+            return None
+        texts: dict[str, str] = {}
+        numbers: dict[str, float] = {}
+        # A kernel's name holds commas that some versions do not quote: what is too much belongs to it, the last one.
+        kept = [*cells[: len(self.columns) - 1], ",".join(cells[len(self.columns) - 1 :])]
+        for column, unit, cell in zip(self.columns, self.units, kept, strict=True):
+            if column:
+                texts[column] = clean(cell, 400)
+                value = _value(cell, column, unit)
+                if value is not None:
+                    numbers[column] = value
+        timed = {"total", "duration", "size"} & numbers.keys()
+        return Entry(texts, numbers) if timed and texts.get("name") else None
+
+
+def _value(cell: str, column: str, unit: str) -> float | None:
+    if not _NUMBER.fullmatch(cell):
+        return None
+    value = float(cell.replace(",", ""))
+    if column in _TIMED:
+        return value * _TIMES.get(unit, 1e-9)
+    if column in ("size", "bytes"):
+        return value * _SIZES.get(unit, 1.0)
+    return value
+
+
+def _head(cells: Sequence[str]) -> _Head | None:
+    """The head of a table, where these cells are one."""
+    if not 3 <= len(cells) <= _MAX_COLUMNS:
+        return None
+    parted = [_parted(cell) for cell in cells]
+    columns = tuple(_COLUMNS.get(name, "") for name, _ in parted)
+    kind = _kind({name for name, _ in parted}, set(columns))
+    return _Head(kind, columns, tuple(unit for _, unit in parted)) if kind else None
+
+
+def _parted(cell: str) -> tuple[str, str]:
+    lower = cell.lower()
+    found = _UNIT.search(lower)
+    if found is None or found[1] == "%":
+        return lower, ""
+    return lower[: found.start()], found[1]
+
+
+def _kind(names: set[str], columns: set[str]) -> str:
+    if "name" not in columns:
+        return ""
+    if {"type", "total", "share"} <= columns:
+        return "nvprof"
+    if {"start", "duration"} <= columns:
+        return "api-trace" if "result" in columns else "gpu-trace" if {"stream", "device"} & columns else ""
+    if "size" in columns and "operation" in names:
+        return "copy-sizes"
+    if "total" not in columns or "count" not in columns:
+        return ""
+    if "operation" in names:
+        return "copy-times"
+    return "kernels" if "instances" in names else "api" if {"num calls", "calls"} & names else ""

@@ -1,0 +1,1 @@
+"""What trtexec writes of TensorRT engines: layers, their times, each run's times, and the log of the build."""

@@ -1,0 +1,1 @@
+"""What PyTorch's allocator tells of itself: memory_stats and snapshots."""

@@ -1,0 +1,100 @@
+"""Engines beside each other and beside the machine: is a narrower one no faster, and is it made for this GPU?
+
+Two engines are compared only where nothing speaks against it: the same GPU and the same shape of input, as far as both
+say. The time is that of their layers together where both have a profile, else the median of their runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
+from latdoctor.units import format_value
+
+_OVER_WIDER, _OVER_FASTEST = "engine.time_over_wider", "engine.time_over_fastest"
+_TIMES = ("engine.layer_time", "engine.compute.median")
+_FOREIGN = "engine.foreign_device"
+Engine = Mapping[str, Reading]
+
+
+def engines(evidence: Evidence) -> Evidence:
+    """The comparisons of every engine with the others, and whether it fits the GPUs that were seen."""
+    found = _engines(evidence)
+    pieces = [*_compared(found), *_foreign(found, evidence)]
+    told = {(reading.signal, reading.subject) for reading in evidence.readings}
+    return Evidence(
+        readings=tuple(p for p in pieces if isinstance(p, Reading) and (p.signal, p.subject) not in told),
+        gaps=tuple(p for p in pieces if isinstance(p, Gap) and p not in evidence.gaps),
+    )
+
+
+def _engines(evidence: Evidence) -> Mapping[str, Engine]:
+    found: dict[str, dict[str, Reading]] = {}
+    for reading in evidence.readings:
+        if reading.subject.startswith("engine/"):
+            found.setdefault(reading.subject, {})[reading.signal] = reading
+    return found
+
+
+def _compared(found: Mapping[str, Engine]) -> Iterator[Reading | Gap]:
+    for subject, engine in found.items():
+        others = [(name, other) for name, other in found.items() if name != subject]
+        if not others:
+            continue
+        fitting = [(name, other) for name, other in others if not _differ(engine, other)]
+        if not fitting:
+            reason = f"{subject}: cannot be compared with {others[0][0]}: {_differ(engine, others[0][1])}"
+            yield Gap("derived", reason, (_OVER_WIDER, _OVER_FASTEST), subject, "give engines of one GPU and one shape")
+            continue
+        wider = [(name, other) for name, other in fitting if _bits(other) > _bits(engine) > 0]
+        yield from _ratio(_OVER_FASTEST, subject, engine, fitting)
+        yield from _ratio(_OVER_WIDER, subject, engine, wider)
+
+
+def _ratio(signal: str, subject: str, engine: Engine, others: list[tuple[str, Engine]]) -> Iterator[Reading]:
+    """Over the fastest of `others`, by the first kind of time that the engine and any of them have."""
+    for kind in _TIMES:
+        timed = [(_number(other, kind), name) for name, other in others if _number(other, kind) > 0]
+        own = _number(engine, kind)
+        if own > 0 and timed:
+            best, name = min(timed)
+            place = f"{kind} {format_value(own, 'time')} over {format_value(best, 'time')} of {name}"
+            yield Reading(signal, subject, own / best, Origin(engine[kind].origin.artifact, place))
+            return
+
+
+def _differ(one: Engine, other: Engine) -> str:
+    """Why two engines cannot be compared; empty where they can."""
+    for signal, what in (("engine.device", "GPUs"), ("engine.input", "shapes of input")):
+        told = [engine[signal].value for engine in (one, other) if signal in engine]
+        if len(told) == 2 and told[0] != told[1]:
+            return f"they are of different {what} ({told[0]}, {told[1]})"
+    if not any(_number(one, kind) > 0 and _number(other, kind) > 0 for kind in _TIMES):
+        return "no time is known of both"
+    return ""
+
+
+def _foreign(found: Mapping[str, Engine], evidence: Evidence) -> Iterator[Reading]:
+    seen = sorted({str(reading.value) for reading in evidence.readings_by_signal.get("gpu.name", ())})
+    if not seen:
+        return
+    for subject, engine in found.items():
+        if "engine.device" in engine:
+            own = engine["engine.device"]
+            fits = _plain(str(own.value)) in {_plain(name) for name in seen}
+            place = f"built for {own.value}; seen: {', '.join(seen[:4])}"
+            yield Reading(_FOREIGN, subject, float(not fits), Origin(own.origin.artifact, place))
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().replace("nvidia", "").split())
+
+
+def _bits(engine: Engine) -> float:
+    return _number(engine, "engine.bits")
+
+
+def _number(engine: Engine, signal: str) -> float:
+    """0 where it is unknown."""
+    found = engine.get(signal)
+    return 0.0 if found is None or isinstance(found.value, str) else found.value
