@@ -12,20 +12,13 @@ from pathlib import Path
 
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.collect.torch_trace import evidence as trace_evidence
-from latdoctor.collect.torch_trace.columns import Columns
-from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD, KinetoReader
-from latdoctor.errors import SourceError
+from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Evidence, Gap, Origin
+from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.text import clean
 
 NAME = trace_evidence.NAME
 MAX_FILES = 64  # of a folder
-# More GPU events and calls than this are refused: they would need more than half a gigabyte.
-MAX_KEPT = 20_000_000
-# Above this share of damaged events the rest cannot be trusted either.
-MAX_DAMAGED = 0.01
-
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
 _ENDINGS = re.compile(r"(?:[._-]?(?:gz|json|pt|trace))+$")
 _LONGEST_NAME = 60
@@ -105,45 +98,10 @@ def _unique_name(path: Path, taken: set[str]) -> str:
 
 
 def _parse_one(artifact: Artifact) -> Evidence:
-    # Imported here: the analysis loads numpy only when it runs, and only a trace needs either.
-    from latdoctor.collect.torch_trace.analysis import analyse
+    # Imported here: it loads numpy, and only a trace needs that.
+    from latdoctor.collect.torch_trace.reading import read_trace
 
-    reader = KinetoReader(artifact.content, artifact.source)
-    columns = _read(reader, artifact.source)
-    summary = analyse(columns)
-    subject = f"trace/{artifact.group}"
-    seen = trace_evidence.evidence(summary, subject, artifact.name, reader.base_time)
-    if not reader.damage.count:
-        return seen
-    count, first = reader.damage.count, reader.damage.first
-    are = "is" if count == 1 else "are"
-    reason = f"{subject}: {count} of {reader.events} events {are} damaged and left out; the first: {first}"
-    damage = Gap(NAME, reason, (), subject, "record again if the figures matter", Origin(artifact.name))
-    return Evidence.merge((seen, Evidence(gaps=(damage,))))
-
-
-def _read(reader: KinetoReader, where: str) -> Columns:
-    columns = Columns(reader.damage)
-    for batch in reader.batches():
-        columns.add(batch)
-        if columns.kept > MAX_KEPT:
-            raise SourceError(
-                f"more than the {MAX_KEPT} GPU events and calls that are read at most",
-                where=where,
-                next_step="record a shorter trace: 3 s under load are enough",
-            )
-    count, total = reader.damage.count, reader.events
-    # One damaged event in a short trace is no reason to refuse it, unless it was the only one.
-    if count > MAX_DAMAGED * total and (count > 1 or not columns.timed):
-        raise SourceError(
-            f"{count} of {total} events are damaged; the first: {reader.damage.first}",
-            where=where,
-            next_step="record the trace again",
-        )
-    if not columns.timed:
-        held = f"only {reader.events} events without a duration" if reader.events else "no events"
-        raise SourceError(f"the trace holds {held}", where=where, next_step=HOW_TO_RECORD)
-    return columns
+    return read_trace(artifact, f"trace/{artifact.group}")
 
 
 COLLECTOR = Collector(

@@ -37,15 +37,25 @@ HOW_TO_RECORD = "give a trace that torch.profiler exported (export_chrome_trace)
 class Args(
     Struct,
     gc=False,
-    rename={"old_bytes": "Bytes", "result": "returnValue", "old_result": "return value"},
+    rename={
+        "old_bytes": "Bytes",
+        "result": "returnValue",
+        "old_result": "return value",
+        "link": "External id",
+        "old_link": "external id",
+    },
 ):
-    """The details of an event that are used. `result` is a call's return code, where the profiler noted it."""
+    """The details of an event that are used. `result` is a call's return code, where the profiler noted it; `link` is
+    the same for an operator and what it put on the GPU.
+    """
 
     device: int | str | None = None
     bytes: float | None = None
     old_bytes: float | None = None
     result: int | str | None = None
     old_result: int | str | None = None
+    link: object = None
+    old_link: object = None
 
 
 class Event(Struct, gc=False):
