@@ -166,8 +166,9 @@ def test_copies_by_direction_and_memory() -> None:
     assert seen["copy.pageable_share"] == pytest.approx(0.3)
     assert seen["copy.bandwidth"] == pytest.approx(10_000 / 200e-6)
     assert seen["copy.time_share"] == pytest.approx(200 / 1050)
-    kinds = {reading.labels: reading.value for reading in found.readings if reading.labels}
-    assert kinds == {(("kind", "HtoD"),): 9000, (("kind", "DtoH"),): 1000}
+    sizes = {reading.labels: reading.value for reading in found.readings if reading.signal == "copy.bytes"}
+    ways = {"HtoD": 9000, "DtoH": 1000, "DtoD": 99}
+    assert sizes == {(): 10_000, **{(("kind", way),): size for way, size in ways.items()}}
 
 
 def test_copies_that_do_not_tell_their_size_or_memory_are_gaps() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from latdoctor.collect.source import Request
 from latdoctor.collect.torch_trace.collector import COLLECTOR
-from latdoctor.collect.torch_trace.kineto import Event, KinetoReader
+from latdoctor.collect.torch_trace.events import Event
+from latdoctor.collect.torch_trace.kineto import KinetoReader
 from latdoctor.evidence.model import Evidence
 from tests.collect.torch_trace.made_traces import artifact, hidden, readings, values
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.collect.torch_trace import evidence as trace_evidence
 from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD
+from latdoctor.collect.torch_trace.writer import NAME
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.text import clean
 
-NAME = trace_evidence.NAME
 MAX_FILES = 64  # of a folder
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
 _ENDINGS = re.compile(r"(?:[._-]?(?:gz|json|pt|trace))+$")

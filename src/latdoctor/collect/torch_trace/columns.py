@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from latdoctor.collect.torch_trace import api_calls
-from latdoctor.collect.torch_trace.kineto import Args, Damage, Event
+from latdoctor.collect.torch_trace.events import Args, Damage, Event
 from latdoctor.collect.torch_trace.names import FURTHER, MAX_NAMES, Marks, Names
 from latdoctor.collect.torch_trace.spool import Spool
 from latdoctor.text import clean

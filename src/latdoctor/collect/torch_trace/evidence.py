@@ -77,9 +77,7 @@ _PARTS = (
 def evidence(summary: TraceSummary, subject: str, artifact: str, base: float | None) -> Evidence:
     """What `summary` says of `subject` (`trace/NAME`); `base` is what its times count from, unix seconds."""
     writer = Writer(subject, artifact, _window(summary, base))
-    readings = [
-        reading for part in (_shape, *_PARTS) for reading in part(summary, writer)
-    ]
+    readings = [reading for part in (_shape, *_PARTS) for reading in part(summary, writer)]
     return Evidence(subjects=(Subject(subject),), readings=tuple(readings), gaps=tuple(_gaps(summary, writer)))
 
 

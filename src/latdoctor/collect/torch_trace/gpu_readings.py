@@ -84,7 +84,9 @@ def copies(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
         where = f"{place}; {format_value(found.pageable, 'bytes')} of {format_value(total, 'bytes')}"
         yield writer.reading("copy.pageable_share", found.pageable / total, where)
     if found.host_device_time > 0:
-        yield writer.reading("copy.bandwidth", total / found.host_device_time, f"{place}; {shown(found.host_device_time)}")
+        yield writer.reading(
+            "copy.bandwidth", total / found.host_device_time, f"{place}; {shown(found.host_device_time)}"
+        )
 
 
 def _by_way(found: Copies, writer: Writer) -> Iterator[Reading]:

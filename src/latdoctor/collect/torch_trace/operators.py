@@ -23,7 +23,10 @@ _KINDS = (
     ("matrix product", re.compile(r"gemm|gemv|cutlass|cublas|splitk|_mm_|matmul|tensile|Cijk", re.IGNORECASE)),
     ("normalisation", re.compile(r"norm", re.IGNORECASE)),
     ("reduction", re.compile(r"reduce|_red_|cumsum|scan|sort|topk", re.IGNORECASE)),
-    ("elementwise", re.compile(r"elementwise|_poi_|vectorized|copy_|fill|cat|index|gather|scatter|dropout", re.IGNORECASE)),
+    (
+        "elementwise",
+        re.compile(r"elementwise|_poi_|vectorized|copy_|fill|cat|index|gather|scatter|dropout", re.IGNORECASE),
+    ),
 )
 OTHER = "other"
 

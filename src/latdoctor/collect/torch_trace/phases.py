@@ -124,9 +124,7 @@ def _cold(
     starts, ends = (np.array([getattr(call, side) for call in candidates]) for side in ("start", "end"))
     idle = (ends - starts) - busy_in(starts, ends)
     limits = [COLD_FREE if kind_of_call(call.name) == FREE else COLD_CALL for call in candidates]
-    return tuple(
-        call for call, time, limit in zip(candidates, idle.tolist(), limits, strict=True) if time >= limit
-    )
+    return tuple(call for call, time, limit in zip(candidates, idle.tolist(), limits, strict=True) if time >= limit)
 
 
 def _too_short(steady: float, end: float) -> str:

@@ -6,6 +6,7 @@ from latdoctor.collect.torch_trace import evidence as trace_evidence
 from latdoctor.collect.torch_trace.analysis import analyse
 from latdoctor.collect.torch_trace.columns import Columns
 from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD, KinetoReader
+from latdoctor.collect.torch_trace.writer import NAME
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
@@ -28,7 +29,7 @@ def read_trace(artifact: Artifact, subject: str) -> Evidence:
     count, first = reader.damage.count, reader.damage.first
     are = "is" if count == 1 else "are"
     reason = f"{subject}: {count} of {reader.events} events {are} damaged and left out; the first: {first}"
-    damage = Gap(trace_evidence.NAME, reason, (), subject, "record again if the figures matter", Origin(artifact.name))
+    damage = Gap(NAME, reason, (), subject, "record again if the figures matter", Origin(artifact.name))
     return Evidence.merge((seen, Evidence(gaps=(damage,))))
 
 

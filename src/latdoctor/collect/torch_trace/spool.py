@@ -115,9 +115,7 @@ class Spool:
         """Takes over what another process wrote to `file`, which must stay open."""
         for block in blocks:
             marks = np.frombuffer(block.marks, np.float64)
-            self._blocks.append(
-                _Block(marks, block.rows, file=file, first=block.first, labels=labels, places=places)
-            )
+            self._blocks.append(_Block(marks, block.rows, file=file, first=block.first, labels=labels, places=places))
             self._count += block.rows
 
     def finished(self) -> list[Written]:
@@ -151,7 +149,7 @@ class Spool:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="latdoctor-")  # noqa: SIM115 — closed by __exit__
-            self._file.write(memoryview(rows).cast("B"))
+            self._file.write(rows.tobytes())
             self._file.flush()
         except OSError as error:
             raise SourceError(
