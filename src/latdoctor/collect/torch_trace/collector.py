@@ -14,8 +14,9 @@ from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.collect.torch_trace import evidence as trace_evidence
 from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD
 from latdoctor.collect.torch_trace.writer import NAME
+from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.evidence.model import Evidence, Gap, Origin
 from latdoctor.text import clean
 
 MAX_FILES = 64  # of a folder
@@ -28,7 +29,10 @@ def collect(request: Request, clock: Clock) -> Collected:
     """Finds the traces of `request.traces`, files or folders of `*.json` and `*.json.gz`; what is none is a gap."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
+    taken: set[str] = set()
     for given in request.traces:
+        # The traces of a folder are the ranks of one run: one group, read at the same time.
+        folder = _unique_name(given, taken) if _is_folder(given) else ""
         for path in _files(given, gaps):
             try:
                 with path.open("rb") as file:
@@ -36,15 +40,38 @@ def collect(request: Request, clock: Clock) -> Collected:
             except OSError as error:
                 gaps.append(_gap(path, f"cannot be read: {error.strerror}", "check path and rights"))
                 continue
-            group = _unique_name(path, {artifact.group for artifact in artifacts})
-            name = f"{NAME}/{group}.json{'.gz' if packed else ''}"
-            artifacts.append(Artifact(name, NAME, group, clean(str(path)), clock.now(), path))
+            own = _unique_name(path, taken)
+            taken.add(own)
+            name = f"{NAME}/{own}.json{'.gz' if packed else ''}"
+            artifacts.append(Artifact(name, NAME, folder or own, clean(str(path)), clock.now(), path))
+        taken.add(folder)
     return Collected(tuple(artifacts), tuple(gaps))
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
-    """What each trace shows. Raises SourceError where one cannot be read as a whole or holds no timed event."""
-    return Evidence.merge(_parse_one(artifact) for artifact in artifacts)
+    """What each trace shows. Raises SourceError where the only one cannot be read as a whole or holds no timed event;
+    one of several that cannot be read is a gap of its subject.
+    """
+    # Imported here: it loads numpy, and only a trace needs that.
+    from latdoctor.collect.torch_trace.reading import read_trace, read_traces, subject_of
+
+    if len(artifacts) == 1:
+        return read_trace(artifacts[0])
+    parts = []
+    for artifact, found in zip(artifacts, read_traces(artifacts), strict=True):
+        if isinstance(found, SourceError):
+            gap = Gap(
+                source=NAME,
+                reason=f"{found.where or artifact.source}: {found.what}",
+                signals=trace_evidence.SIGNALS,
+                subject=subject_of(artifact),
+                next_step=found.next_step,
+                origin=Origin(artifact.name),
+            )
+            parts.append(Evidence(gaps=(gap,)))
+        else:
+            parts.append(found)
+    return Evidence.merge(parts)
 
 
 def preflight() -> Sequence[Sight]:
@@ -56,6 +83,13 @@ def preflight() -> Sequence[Sight]:
             "export a trace with torch.profiler on the serving thread, then --trace FILE",
         ),
     )
+
+
+def _is_folder(given: Path) -> bool:
+    try:
+        return given.is_dir()
+    except OSError:  # told by _files
+        return False
 
 
 def _files(given: Path, gaps: list[Gap]) -> Iterator[Path]:
@@ -95,13 +129,6 @@ def _unique_name(path: Path, taken: set[str]) -> str:
     while name in taken:
         name, number = f"{stem}-{number}", number + 1
     return name
-
-
-def _parse_one(artifact: Artifact) -> Evidence:
-    # Imported here: it loads numpy, and only a trace needs that.
-    from latdoctor.collect.torch_trace.reading import read_trace
-
-    return read_trace(artifact, f"trace/{artifact.group}")
 
 
 COLLECTOR = Collector(

@@ -82,10 +82,8 @@ RAW = msgspec.json.Decoder(list[Raw])
 
 def last_boundary(window: bytearray, begin: int, end: int) -> int | None:
     """The last comma in window[begin:end] that may part two events, if there is one near the end."""
-    found = None
-    for found in BETWEEN_EVENTS.finditer(window, max(begin, end - _NEAR), end):
-        pass
-    return found and found.start(1)
+    borders = [found.start(1) for found in BETWEEN_EVENTS.finditer(window, max(begin, end - _NEAR), end)]
+    return borders[-1] if borders else None
 
 
 def boundaries(window: bytes) -> list[int]:

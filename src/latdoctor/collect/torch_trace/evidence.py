@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from latdoctor.collect.torch_trace import gpu_readings, host_readings
 from latdoctor.collect.torch_trace.summary import TraceSummary
-from latdoctor.collect.torch_trace.writer import NAME, SHOWN, Writer
+from latdoctor.collect.torch_trace.writer import SHOWN, Writer
 from latdoctor.evidence.model import Evidence, Gap, Reading, Subject, Window
 
 _SPAN = ("gpu.busy_ratio", "kernel.gap.mean", "gap.share", "gap.longest")

@@ -62,8 +62,8 @@ class KinetoReader:
     """One trace, read once by `batches()`; the other attributes are complete when that has come to its end.
 
     `start` is where an event is taken to begin, for whoever reads the rest of a trace from there on. `stop` is such a
-    place further on: where the events before it end exactly there, reading ends, and `stopped` is true; that proves that
-    an event begins at `stop`. Otherwise the place was no border, and reading goes on to the end of the file.
+    place further on: where the events before it end exactly there, reading ends, and `stopped` is true; that proves
+    that an event begins at `stop`. Else the place was no border, and reading goes on to the end of the file.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class KinetoReader:
         start: int | None = None,
         stop: int | None = None,
     ) -> None:
-        self._where = where
+        self._content, self._where = content, where
         self._piece = piece
         self._source = trace_bytes.Source(content, where, start=start or 0)
         self._window = trace_bytes.Window(self._source, piece)
@@ -87,6 +87,13 @@ class KinetoReader:
         self.base_time: float | None = None  # seconds, unix: what the times of the events count from
         self.stopped = False
         self.tail_unread = False  # too much follows the events to tell whether the file is whole
+
+    def resumed(self, start: int) -> KinetoReader:
+        """A reader of the rest, from `start` on, that goes on counting where this one stopped."""
+        further = KinetoReader(self._content, self._where, piece=self._piece, start=start)
+        further.events, further.damage, further.base_time = self.events, self.damage, self.base_time
+        further._bare = self._bare
+        return further
 
     def batches(self) -> Iterator[list[Event]]:
         """All events in file order. Raises SourceError where this is not one whole trace."""

@@ -15,7 +15,7 @@ from latdoctor.collect.torch_trace.summary import Operator
 if TYPE_CHECKING:
     from latdoctor.collect.torch_trace.columns import Columns
 
-# What a kernel does, by what its name holds: the first that fits. Names of cuBLAS, cuDNN, CUTLASS, NCCL, PyTorch, Triton.
+# What a kernel does, by the first that its name holds: cuBLAS, cuDNN, CUTLASS, NCCL, PyTorch, Triton.
 _KINDS = (
     ("communication", re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)),
     ("attention", re.compile(r"flash|fmha|attention|attn|softmax", re.IGNORECASE)),

@@ -1,4 +1,4 @@
-"""The bytes of a trace, a window of them at a time: plain or gzip (told by the content, not by the name), bounded in size."""
+"""The bytes of a trace, a window of them at a time: plain or gzip (told by the content), bounded in size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORD_AGAIN = "copy the file again once the profiler has finished writing it, o
 
 
 class Source:
-    """The decompressed content from byte `start` on, read once. Opened by the first read, to be closed after the last."""
+    """The decompressed content from byte `start` on. Opened by the first read, to be closed after the last."""
 
     def __init__(self, content: bytes | Path, where: str, *, start: int = 0, limit: int = MAX_BYTES) -> None:
         self._content, self._where, self._start, self._limit = content, where, start, limit
@@ -58,12 +58,16 @@ class Source:
         raw = cast(IO[bytes], self._files.enter_context(opened))
         magic = raw.read(len(_GZIP))
         raw.seek(self._start)
-        if magic != _GZIP:
+        if not is_packed(magic):
             return raw
         return cast(IO[bytes], self._files.enter_context(gzip.GzipFile(fileobj=raw, mode="rb")))
 
     def _problem(self, what: str, next_step: str = RECORD_AGAIN) -> SourceError:
         return SourceError(what, where=self._where, next_step=next_step)
+
+
+def is_packed(beginning: bytes) -> bool:
+    return beginning.startswith(_GZIP)
 
 
 class Window:

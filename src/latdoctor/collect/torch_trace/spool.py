@@ -1,7 +1,7 @@
 """Rows of a trace in bounded memory: what is over goes to a temporary file and comes back in order of time.
 
-A trace need not be in order of time (all launches may stand before all kernels), so nothing can be concluded while it is
-read. Rows are gathered in blocks, each sorted by its first column and written out; every 512th value of that column
+A trace need not be in order of time (all launches may stand before all kernels), so nothing can be concluded while it
+is read. Rows are gathered in blocks, each sorted by its first column and written out; every 512th value of that column
 stays in memory, so that the rows of any window of time are found in each block without reading the rest of it.
 """
 
@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
@@ -168,7 +169,7 @@ def windows(spools: Sequence[Spool], rows: int = SLICE) -> Iterator[tuple[float,
     marks = np.sort(np.concatenate([spool.marks for spool in spools]))
     take = max(1, rows // STRIDE)
     edges = [-np.inf, *np.unique(marks[take::take]).tolist(), np.inf]
-    return zip(edges[:-1], edges[1:], strict=True)
+    return pairwise(edges)
 
 
 def _sorted(rows: Rows) -> Rows:
