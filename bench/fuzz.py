@@ -1,4 +1,4 @@
-"""Feeds a parser with damaged input for a while: any bytes must give a result or a typed error, soon and in little memory.
+"""Feeds a parser with damaged input for a while: any bytes must give a result or a typed error, soon.
 
     python bench/fuzz.py torch_trace --seconds 60
     python bench/fuzz.py torch_trace --seeds FOLDER    # begins with the files in it, beside the ones it knows
@@ -31,8 +31,8 @@ MOST = 4 << 30  # bytes of address space
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 TRACE = b"""{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1.5, "dur": 5,
 "args": {"External id": 1}}, {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 8, "dur": 50, "args": {"device": 0}},
-{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "ts": 90, "dur": 5, "args": {"bytes": 64}}],
-"baseTimeNanoseconds": 1760000000000000000}"""
+{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "ts": 90, "dur": 5,
+"args": {"bytes": 64}}], "baseTimeNanoseconds": 1760000000000000000}"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def collected_by(module: str, name: str, *seeds: bytes) -> Parser:
 
 # To add a parser: one line.
 PARSERS = {
-    "torch_trace": collected_by("torch_trace", "fuzz.json", TRACE, b"[" + TRACE[17:-45]),
+    "torch_trace": collected_by("torch_trace", "fuzz.json", TRACE, b"[" + TRACE[17:-43]),
     "logs": collected_by("logs", "fuzz.log", b"NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"),
 }
 
@@ -105,15 +105,16 @@ def watched(parser: Parser) -> Callable[[bytes], None]:
     return run
 
 
-def at_random(run: Callable[[bytes], None], seeds: Sequence[bytes], seconds: float, seed: int) -> int:
+def at_random(run: Callable[[bytes], None], seeds: Sequence[bytes], seconds: float, seed: int, folder: Path) -> int:
     chance, until, count = random.Random(seed), time.monotonic() + seconds, 0
-    for data in [*seeds, *iter(lambda: damaged(seeds, chance) if time.monotonic() < until else None, None)]:
+    while count < len(seeds) or time.monotonic() < until:
+        data = seeds[count] if count < len(seeds) else damaged(seeds, chance)
         count += 1
         try:
             run(data)
         except Exception:  # noqa: BLE001 — whatever else it is, it is what is looked for
             traceback.print_exc()
-            broke = Path(f"fuzz-{seed}-{count}.bin")
+            broke = folder / f"fuzz-{seed}-{count}.bin"
             broke.write_bytes(data)
             print(f"{broke}: broke it, input {count} of seed {seed}", file=sys.stderr)
             return 1
@@ -145,7 +146,7 @@ def main() -> int:
     seeds = [*chosen.seeds, *(file.read_bytes() for file in files if file.is_file())]
     if atheris is not None:
         with_coverage(atheris, chosen, seeds, given.seconds, given.corpus / given.parser)
-    return at_random(watched(chosen), seeds, given.seconds, given.seed)
+    return at_random(watched(chosen), seeds, given.seconds, given.seed, Path())
 
 
 if __name__ == "__main__":

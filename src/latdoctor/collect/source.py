@@ -12,7 +12,6 @@ from typing import Protocol
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 
-
 # Who hears how far a long piece of reading has come: nobody, unless somebody listens.
 _HEARD: ContextVar[Callable[[str], None]] = ContextVar("heard", default=lambda what: None)
 

@@ -22,7 +22,18 @@ from tests.collect.torch_trace.made_traces import artifact, document, event, lau
 SOON = 5.0  # s; each takes a fraction of it on a machine with neighbours
 
 CATEGORIES = st.sampled_from(
-    ["kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function", "Trace", None, "x"]
+    [
+        "kernel",
+        "gpu_memcpy",
+        "gpu_memset",
+        "cuda_runtime",
+        "cuda_driver",
+        "cpu_op",
+        "python_function",
+        "Trace",
+        None,
+        "x",
+    ]
 )
 NAMES = st.sampled_from(
     [
@@ -107,7 +118,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
         [event("cpu_op", f"name {at} " + "x" * 50, float(at), 1.0, **{"External id": at}) for at in range(30_000)]
     ),
     "many devices": lambda: document([event("kernel", "k", float(at), 1.0, device=at) for at in range(20_000)]),
-    "many steps": lambda: document([event("user_annotation", f"ProfilerStep#{at}", float(at), 1.0) for at in range(30_000)]),
+    "many steps": lambda: document(
+        [event("user_annotation", f"ProfilerStep#{at}", float(at), 1.0) for at in range(30_000)]
+    ),
     "all at once": lambda: document([event("kernel", "k", 5.0, 1.0, device=0) for _ in range(20_000)]),
     "damaged events": lambda: document([event("kernel", "k", -1e30, 1.0) for _ in range(20_000)]),
 }
@@ -148,6 +161,12 @@ def test_damage_is_never_passed_over(content: bytes) -> None:
         assert found.next_step
 
 
+@pytest.mark.parametrize("base", [10**400, -(10**30), 1e300, "soon", None])
+def test_a_base_of_time_that_is_none_is_passed_over(base: object) -> None:
+    text = json.dumps({"traceEvents": launched(5), "baseTimeNanoseconds": base}).encode()
+    assert values(COLLECTOR.parse((artifact(text),)))["trace.kernels"] == 5
+
+
 def test_a_tail_too_long_to_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kineto, "MAX_WINDOW", 10_000)
     monkeypatch.setattr(kineto.trace_bytes, "PIECE", 1000)
@@ -156,7 +175,7 @@ def test_a_tail_too_long_to_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert any("too long to be read" in gap.reason for gap in found.gaps)
 
 
-def test_the_list_of_fuzzed_parsers_runs() -> None:
+def test_the_list_of_fuzzed_parsers_runs(tmp_path: Path) -> None:
     fuzz = runpy.run_path(str(Path(__file__).parents[3] / "bench" / "fuzz.py"))
     for name, parser in fuzz["PARSERS"].items():
-        assert fuzz["at_random"](fuzz["watched"](parser), parser.seeds, 0.3, 1) == 0, name
+        assert fuzz["at_random"](fuzz["watched"](parser), parser.seeds, 0.3, 1, tmp_path) == 0, name

@@ -37,6 +37,7 @@ from latdoctor.text import clean
 
 # An event, the head before the events and the tail after them may be as large as this.
 MAX_WINDOW = 64 << 20
+_FURTHEST_BASE = 1e25  # ns
 _MAX_KEYS = 64  # named traceEvents before the one that counts
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -193,7 +194,7 @@ class KinetoReader:
             found = msgspec.json.decode(mended(document), type=_Surroundings)
         except (msgspec.DecodeError, RecursionError):
             return False
-        if isinstance(found.base, int | float):
+        if isinstance(found.base, int | float) and abs(found.base) < _FURTHEST_BASE:
             self.base_time = found.base * 1e-9
         return True
 

@@ -111,7 +111,7 @@ class Copies:
     @property
     def host_device_bytes(self) -> float | None:
         sizes = [way.size for way in self._between]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
+        return None if None in sizes else sum((size for size in sizes if size is not None), 0.0)
 
     @property
     def host_device_count(self) -> int:
@@ -119,7 +119,7 @@ class Copies:
 
     @property
     def host_device_time(self) -> float:
-        return sum(way.time for way in self._between)
+        return sum((way.time for way in self._between), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
