@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ class Clock:
 def processors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two processors, and every file counts as large."""
     monkeypatch.setattr(halves, "LARGE", 1)
-    monkeypatch.setattr(halves.likely_border, "__kwdefaults__", {"large": 1, "share": 0.49})
+    monkeypatch.setattr(halves.likely_border, "__kwdefaults__", {"large": 1, "share": 0.515})
     for module in (halves, reading):
         monkeypatch.setattr(module, "processors", lambda: 2)
     return None
@@ -64,6 +65,18 @@ def both(path: Path) -> Evidence:
 
 def test_two_halves_give_what_one_reader_gives(tmp_path: Path, processors: None) -> None:
     path = put(tmp_path / "trace.json", document(RICH))
+    assert both(path) == alone(path)
+
+
+@pytest.mark.parametrize("layout", [{}, {"indent": 1}, {"separators": (",", ":")}, {"separators": (" ,\r\n", ": ")}])
+def test_the_border_guessed_is_proven_in_every_usual_layout(
+    layout: dict[str, object], tmp_path: Path, processors: None
+) -> None:
+    path = put(tmp_path / "trace.json", json.dumps({"traceEvents": RICH}, **layout).encode())
+    reader = KinetoReader(path, "made", stop=halves.likely_border(path))
+    before = sum(len(batch) for batch in reader.batches())
+    assert reader.stopped
+    assert 0.4 * len(RICH) < before < 0.6 * len(RICH)
     assert both(path) == alone(path)
 
 

@@ -6,6 +6,7 @@ category names are understood, CUDA's and HIP's calls alike; of an AMD trace not
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,6 +53,8 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What each trace shows. Raises SourceError where the only one cannot be read as a whole or holds no timed event;
     one of several that cannot be read is a gap of its subject.
     """
+    # Linear algebra is not used, and would have a thread for each processor as soon as numpy is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imported here: it loads numpy, and only a trace needs that.
     from latdoctor.collect.torch_trace.reading import read_trace, read_traces, subject_of
 

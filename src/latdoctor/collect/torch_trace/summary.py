@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from latdoctor.collect.torch_trace.phases import Phases
+if TYPE_CHECKING:  # it loads numpy, which the signals of this collector do not need
+    from latdoctor.collect.torch_trace.phases import Phases
 
 
 @dataclass(frozen=True, slots=True)
