@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collect.torch_trace import spool
 from latdoctor.collect.torch_trace.intervals import Cover, union
-from latdoctor.collect.torch_trace.spool import Spool, windows
+from latdoctor.collect.torch_trace.spool import Spool, swept, windows
 from latdoctor.errors import SourceError
 
 
@@ -42,6 +42,21 @@ def test_windows_give_every_row_once_and_in_order(batches: list[list[int]], rows
         parts = [kept.between(low, high) for low, high in windows([kept], rows)]
         found = [(float(row["start"]), int(row["label"])) for part in parts for row in part]
     assert found == expected
+
+
+@given(BATCHES)
+def test_rows_that_start_together_come_in_pieces(batches: list[list[int]]) -> None:
+    crowd = [[4] * 40, *batches, [4] * 30]
+    with Spool() as kept, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(spool, "CROWD", 12)
+        patched.setattr(spool.windows, "__defaults__", (6,))
+        expected = put(kept, crowd)
+        parts = list(swept([kept]))
+        assert all(len(rows) <= 8 for low, high, [rows] in parts if low == high)
+        assert any(low == high == 4 for low, high, _ in parts)
+    assert sorted((float(row["start"]), int(row["label"])) for _, _, [rows] in parts for row in rows) == expected
+    lows = [low for low, _, _ in parts]
+    assert lows == sorted(lows)
 
 
 @given(BATCHES, BATCHES)

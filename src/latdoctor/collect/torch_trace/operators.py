@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latdoctor.collect.torch_trace.spool import windows
+from latdoctor.collect.torch_trace.spool import swept
 from latdoctor.collect.torch_trace.summary import Operator
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def operators(columns: Columns, device: int) -> tuple[Operator, ...]:
     """The operators of the trace, those that kept `device` longest first. Empty where nothing is linked."""
     names = max(1, len(columns.operator_names.listed))
     calls, host, gpu = np.zeros(names, np.int64), np.zeros(names), np.zeros(names)
-    for low, high in windows([columns.links]):
-        rows = columns.links.between(low, high)
+    for _, _, [rows] in swept([columns.links]):
         own = rows[rows["place"] == 0]
         calls += np.bincount(own["label"], minlength=names)
         host += np.bincount(own["label"], own["dur"], names)

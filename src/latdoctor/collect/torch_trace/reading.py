@@ -8,7 +8,7 @@ from time import monotonic
 
 import msgspec
 
-from latdoctor.collect.source import tell
+from latdoctor.collect.source import heard_by, tell
 from latdoctor.collect.torch_trace import evidence as trace_evidence
 from latdoctor.collect.torch_trace.analysis import analyse
 from latdoctor.collect.torch_trace.children import Child, first_done, processors
@@ -68,9 +68,14 @@ def read_traces(artifacts: Sequence[Artifact]) -> Iterator[Evidence | SourceErro
 
 def _started(artifact: Artifact, opened: ExitStack) -> Child | None:
     try:
-        return opened.enter_context(Child(lambda: msgspec.msgpack.encode(_tried(artifact))))
+        return opened.enter_context(Child(lambda: _in_child(artifact)))
     except OSError:  # too many processes: others will be done soon, or this one reads
         return None
+
+
+def _in_child(artifact: Artifact) -> bytes:
+    with heard_by(lambda what: None):  # the parent tells how far all of them have come
+        return msgspec.msgpack.encode(_tried(artifact))
 
 
 def _tried(artifact: Artifact) -> _Outcome:
@@ -124,18 +129,23 @@ def _read(reader: KinetoReader, columns: Columns, where: str) -> None:
     told = monotonic()
     for batch in reader.batches():
         columns.add(batch)
-        if columns.kept > MAX_KEPT:
-            raise SourceError(
-                f"more than the {MAX_KEPT} GPU events, calls and operators that are read at most",
-                where=where,
-                next_step="record a shorter trace: 3 s under load are enough",
-            )
+        _must_fit(columns, where)
         if monotonic() - told > _TOLD_EVERY:
             told = monotonic()
             tell(f"{where}: {reader.events} events read")
 
 
+def _must_fit(columns: Columns, where: str) -> None:
+    if columns.kept > MAX_KEPT:
+        raise SourceError(
+            f"more than the {MAX_KEPT} GPU events, calls and operators that are read at most",
+            where=where,
+            next_step="record a shorter trace: 3 s under load are enough",
+        )
+
+
 def _check(reader: KinetoReader, columns: Columns, where: str) -> None:
+    _must_fit(columns, where)
     count, total, timed = reader.damage.count, reader.events, columns.counts.timed
     # One damaged event in a short trace is no reason to refuse it, unless it was the only one.
     if count > MAX_DAMAGED * total and (count > 1 or not timed):

@@ -34,6 +34,8 @@ BLOCK = 1 << 16  # rows: 1.5 MiB
 STRIDE = 512
 # Rows of one window, about: what is concluded at once. It bounds memory; larger windows are not faster.
 SLICE = 1 << 16
+# More rows than this that start together come in several pieces.
+CROWD = 4 * SLICE
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -133,6 +135,12 @@ class Spool:
         rows = np.concatenate(parts)
         return rows[np.argsort(rows["start"], kind="stable")]
 
+    def together(self, start: float) -> Iterator[Rows]:
+        """The rows that begin at `start`, a block's worth at a time."""
+        for block in self._sorted_blocks():
+            if len(rows := block.between(start, float(np.nextafter(start, np.inf)))):
+                yield rows
+
     @property
     def marks(self) -> Floats:
         """Every 512th start or so, unsorted."""
@@ -170,6 +178,22 @@ def windows(spools: Sequence[Spool], rows: int = SLICE) -> Iterator[tuple[float,
     take = max(1, rows // STRIDE)
     edges = [-np.inf, *np.unique(marks[take::take]).tolist(), np.inf]
     return pairwise(edges)
+
+
+def swept(spools: Sequence[Spool]) -> Iterator[tuple[float, float, list[Rows]]]:
+    """All windows in order, with the rows of each spool. Where very many rows start together (that is, where ids are
+    not told, or in a file made for it), they come in windows of no length, so that memory stays bounded.
+    """
+    values, counts = np.unique(np.concatenate([spool.marks for spool in spools]), return_counts=True)
+    crowded = set(values[counts > CROWD // STRIDE].tolist())
+    for low, high in windows(spools):
+        after = low
+        if low in crowded:
+            after = float(np.nextafter(low, np.inf))
+            for index, spool in enumerate(spools):
+                for rows in spool.together(low):
+                    yield low, low, [rows if other == index else rows[:0] for other in range(len(spools))]
+        yield low, high, [spool.between(after, high) for spool in spools]
 
 
 def _sorted(rows: Rows) -> Rows:

@@ -14,13 +14,14 @@ import numpy as np
 
 from latdoctor.collect.torch_trace.columns import COPY, KERNEL, Columns
 from latdoctor.collect.torch_trace.intervals import Cover, Intervals
-from latdoctor.collect.torch_trace.spool import windows
+from latdoctor.collect.torch_trace.spool import swept
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from latdoctor.collect.torch_trace.intervals import Floats
-    from latdoctor.collect.torch_trace.spool import Numbers, Spool
+    from latdoctor.collect.torch_trace.spool import Numbers
+    from latdoctor.collect.torch_trace.spool import Rows as SpoolRows
 
     Mask = NDArray[np.bool_]
 
@@ -54,15 +55,13 @@ class View:
 def views(columns: Columns, *, calls: bool = True) -> Iterator[View]:
     """The windows of a trace in order; without `calls` the GPU's work alone."""
     origin = columns.counts.span.first
-    spools = [columns.work, columns.calls] if calls else [columns.work]
-    for low, high in windows(spools):
-        work = rows_of(columns.work, low, high, origin)
-        called = rows_of(columns.calls, low, high, origin) if calls else work.where(np.zeros(len(work), bool))
+    for low, high, rows in swept([columns.work, columns.calls] if calls else [columns.work]):
+        work = _seconds(rows[0], origin)
+        called = _seconds(rows[1] if calls else rows[0][:0], origin)
         yield View((low - origin) * 1e-6, (high - origin) * 1e-6, work, called)
 
 
-def rows_of(spool: Spool, low: float, high: float, origin: float) -> Rows:
-    rows = spool.between(low, high)
+def _seconds(rows: SpoolRows, origin: float) -> Rows:
     starts = (rows["start"] - origin) * 1e-6
     return Rows(starts, starts + rows["dur"] * 1e-6, rows["label"], rows["place"])
 
