@@ -42,11 +42,24 @@ KERNEL_DETAILS = {
     "est. achieved occupancy %": 59,
 }
 OPERATOR_DETAILS = {
+    "Record function id": 0,
+    "Sequence number": 4711,
+    "Fwd thread id": 0,
     "Concrete Inputs": ["", "", ""],
     "Input type": ["float", "float", ""],
     "Input Strides": [[768, 1], [1, 768], []],
     "Input Dims": [[128, 768], [768, 768], []],
 }
+MEMORY_DETAILS = {"Total Reserved": 1 << 30, "Total Allocated": 1 << 29, "Bytes": 4096, "Addr": 0, "Device Id": 0}
+
+
+def _inner(details: object) -> str:
+    """The text of an object without its braces."""
+    return json.dumps(details)[1:-1]
+
+
+# The same in every event of a kind, so turned into text once: millions of events are written.
+KERNEL_TEXT, OPERATOR_TEXT, MEMORY_TEXT = _inner(KERNEL_DETAILS), _inner(OPERATOR_DETAILS), _inner(MEMORY_DETAILS)
 
 
 @dataclass(frozen=True)
@@ -82,27 +95,25 @@ class Trace:
         while sum(self.made.values()) < self.shape.events:
             yield from self._step(step)
             step += 1
-        yield self._text("i", None, "Record Window End", self.host, None, 0, {})
+        yield self._text("i", None, "Record Window End", self.host, None, 0, "")
 
     def _text(
-        self, phase: str, category: str | None, name: str, ts: float, dur: float | None, tid: object, args: object
+        self, phase: str, category: str | None, name: str, ts: float, dur: float | None, tid: object, args: str
     ) -> str:
+        """One event; `args` is the text of an object without its braces."""
         self.made[category or "other"] += 1
-        event: dict[str, object] = {"ph": phase}
-        if category is not None:
-            event["cat"] = category
-        event |= {"name": name, "pid": HOST, "tid": tid, "ts": round(ts, 3)}
-        if dur is not None:
-            event["dur"] = round(dur, 3)
-        return json.dumps(event | {"args": args})
+        about = f'"cat": "{category}", ' if category is not None else ""
+        lasts = f', "dur": {round(dur, 3)}' if dur is not None else ""
+        where = f'"name": "{name}", "pid": {HOST}, "tid": {tid}, "ts": {round(ts, 3)}'
+        return f'{{"ph": "{phase}", {about}{where}{lasts}, "args": {{{args}}}}}'
 
     def _meta(self) -> str:
-        return self._text("M", None, "process_name", 0.0, None, 0, {"name": "python"})
+        return self._text("M", None, "process_name", 0.0, None, 0, '"name": "python"')
 
     def _call(self, name: str, dur: float) -> str:
         """A call of the runtime that starts now; the host's clock goes on to its end."""
         self.correlation += 1
-        args = {"External id": self.correlation, "cbid": 211, "correlation": self.correlation}
+        args = f'"External id": {self.correlation}, "cbid": 211, "correlation": {self.correlation}'
         text = self._text("X", "cuda_runtime", name, self.host, dur, HOST, args)
         self.host += dur
         return text
@@ -112,7 +123,7 @@ class Trace:
         for _ in range(20):
             yield self._call("cudaMalloc", self.random.uniform(200, 2000))
         yield self._call("cudaLaunchKernel", 400_000.0)
-        yield from self._device("kernel", "first", self.random.uniform(5, 20), {"stream": STREAMS[0]})
+        yield from self._device("kernel", "first", self.random.uniform(5, 20), STREAMS[0])
 
     def _step(self, number: int) -> Iterator[str]:
         begun = self.host
@@ -124,7 +135,7 @@ class Trace:
         yield self._call("cudaStreamSynchronize", wait)
         if self.shape.steps:
             name = f"ProfilerStep#{number}"
-            yield self._text("X", "user_annotation", name, begun, self.host - begun, HOST, {"External id": number})
+            yield self._text("X", "user_annotation", name, begun, self.host - begun, HOST, f'"External id": {number}')
 
     def _operator(self, index: int) -> Iterator[str]:
         begun = self.host
@@ -133,33 +144,33 @@ class Trace:
             yield self._call("cudaMalloc", self.random.uniform(80, 300))
         yield self._call("cudaLaunchKernel", self.random.uniform(3, 6))
         low, high = (1.5, 6.0) if self.shape.launch_bound else (12.0, 40.0)
-        args = {"stream": STREAMS[index % 32 == 31], **KERNEL_DETAILS}
-        yield from self._device("kernel", self.random.choice(KERNEL_NAMES), self.random.uniform(low, high), args)
+        name, stream = self.random.choice(KERNEL_NAMES), STREAMS[index % 32 == 31]
+        yield from self._device("kernel", name, self.random.uniform(low, high), stream, KERNEL_TEXT)
         if self.shape.sync_stalls and index % 4 == 3:
             yield self._call("cudaDeviceSynchronize", max(2.0, self.gpu - self.host + 1.0) + 15.0)
-        reserved = {"Total Reserved": 1 << 30, "Total Allocated": 1 << 29, "Bytes": 4096, "Addr": 0, "Device Id": 0}
-        yield self._text("i", "cpu_instant_event", "[memory]", self.host, None, HOST, reserved)
-        args = {"External id": self.correlation, "Ev Idx": index, **OPERATOR_DETAILS}
+        yield self._text("i", "cpu_instant_event", "[memory]", self.host, None, HOST, MEMORY_TEXT)
+        args = f'"External id": {self.correlation}, "Ev Idx": {index}, {OPERATOR_TEXT}'
         yield self._text("X", "cpu_op", f"aten::op_{index % 40}", begun, self.host - begun, HOST, args)
 
     def _copy(self, way: str, memories: str, size: int) -> Iterator[str]:
         yield self._call("cudaMemcpyAsync", self.random.uniform(4, 9))
-        args = {"stream": STREAMS[0], "bytes": size}
-        yield from self._device("gpu_memcpy", f"Memcpy {way} ({memories})", size / 20_000, args)
+        name = f"Memcpy {way} ({memories})"
+        yield from self._device("gpu_memcpy", name, size / 20_000, STREAMS[0], f'"bytes": {size}')
 
-    def _device(self, category: str, name: str, dur: float, args: dict[str, object]) -> Iterator[str]:
+    def _device(self, category: str, name: str, dur: float, stream: int, details: str = "") -> Iterator[str]:
         """The work that the last call put on the device, with both ends of its flow arrow."""
         self.gpu = max(self.gpu, self.host + 1.0)
-        full = {"External id": self.correlation, "device": 0, "context": 1, "correlation": self.correlation} | args
-        yield self._text("X", category, name, self.gpu, dur, args["stream"], full)
+        number = self.correlation
+        args = f'"External id": {number}, "device": 0, "context": 1, "correlation": {number}, "stream": {stream}'
+        yield self._text("X", category, name, self.gpu, dur, stream, f"{args}, {details}" if details else args)
         yield self._flow("s", self.host - 1.0, HOST)
-        yield self._flow("f", self.gpu, args["stream"])
+        yield self._flow("f", self.gpu, stream)
         self.gpu += dur
 
     def _flow(self, phase: str, ts: float, tid: object) -> str:
         self.made["ac2g"] += 1
-        flow = {"ph": phase, "id": self.correlation, "pid": HOST, "tid": tid, "ts": round(ts, 3), "cat": "ac2g"}
-        return json.dumps(flow | {"name": "ac2g", "bp": "e"})
+        where = f'"id": {self.correlation}, "pid": {HOST}, "tid": {tid}, "ts": {round(ts, 3)}'
+        return f'{{"ph": "{phase}", {where}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}'
 
 
 def write(shape: Shape, out: IO[bytes]) -> Trace:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from latdoctor.cli.asking import Need, ask
 from latdoctor.cli.options import Given
-from latdoctor.cli.screen import notice_console, progress
+from latdoctor.cli.screen import notice_console, progress, telling
 from latdoctor.cli.sources import Looked, Source, must_have_read
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.look import SystemClock, evidence_of, look
-from latdoctor.collect.source import Collector
+from latdoctor.collect.source import Collector, heard_by
 from latdoctor.detect import derive
 from latdoctor.diagnosis import rule_files
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
@@ -55,7 +55,8 @@ def look_for(given: Given, need: Need = Need.DUE) -> Looked:
 
 def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
     """Everything a bundle says, derived readings included."""
-    evidence, coverage = evidence_of(COLLECTORS, bundle)
+    with telling() as tell, heard_by(tell):
+        evidence, coverage = evidence_of(COLLECTORS, bundle)
     return derive(evidence), coverage
 
 

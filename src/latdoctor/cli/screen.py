@@ -11,6 +11,8 @@ from typing import IO, TextIO, cast
 
 from rich.console import Console
 
+from latdoctor.text import clean
+
 PLAIN_WIDTH = 80
 # Blanks before the end of a line; the colour codes among them stay.
 _TRAILING = re.compile(r"[ \t](?:[ \t]|\x1b\[[0-9;]*m)*(?=\n|$)")
@@ -62,3 +64,28 @@ def progress(what: str, *, takes_time: bool = True) -> Iterator[Callable[[Sequen
         return
     with console.status(what) as status:
         yield lambda names: status.update(f"{what} ({', '.join(names)})")
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[str], None]]:
+    """A line on stderr, written again and again, of how far something has come; nothing where that is no terminal.
+
+    It needs no thread of its own, so that what takes long may still start processes.
+    """
+    console = notice_console()
+    if not console.is_terminal:
+        yield lambda what: None
+        return
+    told: list[str] = []
+
+    def tell(what: str) -> None:
+        told.append(what)
+        console.file.write(f"\r{clean(what, console.width - 1)}\x1b[K")
+        console.file.flush()
+
+    try:
+        yield tell
+    finally:
+        if told:
+            console.file.write("\r\x1b[K")
+            console.file.flush()

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
+
+# Who hears how far a long piece of reading has come: nobody, unless somebody listens.
+_HEARD: ContextVar[Callable[[str], None]] = ContextVar("heard", default=lambda what: None)
+
+
+def tell(what: str) -> None:
+    """Says how far something has come that takes long, for people: `traces: 3 of 8 read`."""
+    _HEARD.get()(what)
+
+
+@contextmanager
+def heard_by(hear: Callable[[str], None]) -> Iterator[None]:
+    """Whatever is told meanwhile goes to `hear`."""
+    before = _HEARD.set(hear)
+    try:
+        yield
+    finally:
+        _HEARD.reset(before)
 
 
 @dataclass(frozen=True, slots=True)

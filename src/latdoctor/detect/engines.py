@@ -14,6 +14,7 @@ from latdoctor.units import format_value
 _OVER_WIDER, _OVER_FASTEST = "engine.time_over_wider", "engine.time_over_fastest"
 _TIMES = ("engine.layer_time", "engine.compute.median")
 _FOREIGN = "engine.foreign_device"
+DERIVED = (_OVER_WIDER, _OVER_FASTEST, _FOREIGN)
 Engine = Mapping[str, Reading]
 
 

@@ -9,11 +9,20 @@ from latdoctor.detect.bimodality import SIGNAL as SIZES
 from latdoctor.detect.change import DERIVED as JUMP
 from latdoctor.detect.change import SIGNAL as ARRIVALS
 from latdoctor.detect.clients import DEVIATION, DIFFERENCES, RATIO
+from latdoctor.detect.engines import DERIVED as ENGINES
+from latdoctor.detect.latency_modes import DERIVED as PEAKS
+from latdoctor.detect.latency_modes import SIGNAL as REQUESTS
 from latdoctor.detect.model_words import WORDS
+from latdoctor.detect.onset import ONSET
+from latdoctor.detect.onset import SIGNALS as SLOWING
+from latdoctor.detect.pulse import DERIVED as PULSES
 from latdoctor.detect.quantiles import MEAN, QUANTILES
 from latdoctor.detect.quotients import QUOTIENTS
 from latdoctor.detect.remainders import GIVES as REMAINDERS
 from latdoctor.detect.siblings import RATIOS, VERSIONS
+from latdoctor.detect.starts import STARTED, UPTIMES
+from latdoctor.detect.tail import DERIVED as TAIL
+from latdoctor.detect.tail import STAGE as STAGES
 from latdoctor.evidence.signals import catalogue
 
 Given = frozenset[str]
@@ -49,6 +58,18 @@ def _model_words(given: Given) -> Given:
     return frozenset(signal for source, signal, _ in WORDS if source in given)
 
 
+def _onsets(given: Given) -> Given:
+    return frozenset([ONSET]) if given & frozenset(SLOWING) else frozenset()
+
+
+def _starts(given: Given) -> Given:
+    return frozenset([STARTED]) if given & frozenset(UPTIMES) else frozenset()
+
+
+def _engines(given: Given) -> Given:
+    return frozenset(ENGINES) if any(name.startswith("engine.") for name in given) else frozenset()
+
+
 # By the detector's name, in the order in which they run. A test holds that none is missing and none gives more.
 BY_DETECTOR: Mapping[str, Callable[[Given], Given]] = {
     "quantiles": _quantiles,
@@ -58,7 +79,13 @@ BY_DETECTOR: Mapping[str, Callable[[Given], Given]] = {
     "siblings": _siblings,
     "clients": _clients,
     "arrival_changes": _when(ARRIVALS, gives=(JUMP,)),
+    "latency_modes": _when(REQUESTS, gives=PEAKS),
+    "pulses": _when(REQUESTS, gives=PULSES),
+    "tail_shares": _when(REQUESTS, STAGES, gives=(TAIL,)),
     "model_words": _model_words,
+    "onsets": _onsets,
+    "starts": _starts,
+    "engines": _engines,
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from latdoctor.collect.torch_trace import api_calls
 from latdoctor.collect.torch_trace.collector import COLLECTOR
+from latdoctor.evidence.model import Evidence
 from latdoctor.evidence.signals import catalogue
 from tests.collect.torch_trace.made_traces import (
     artifact,
@@ -166,8 +167,9 @@ def test_copies_by_direction_and_memory() -> None:
     assert seen["copy.pageable_share"] == pytest.approx(0.3)
     assert seen["copy.bandwidth"] == pytest.approx(10_000 / 200e-6)
     assert seen["copy.time_share"] == pytest.approx(200 / 1050)
-    kinds = {reading.labels: reading.value for reading in found.readings if reading.labels}
-    assert kinds == {(("kind", "HtoD"),): 9000, (("kind", "DtoH"),): 1000}
+    sizes = {reading.labels: reading.value for reading in found.readings if reading.signal == "copy.bytes"}
+    ways = {"HtoD": 9000, "DtoH": 1000, "DtoD": 99}
+    assert sizes == {(): 10_000, **{(("kind", way),): size for way, size in ways.items()}}
 
 
 def test_copies_that_do_not_tell_their_size_or_memory_are_gaps() -> None:
@@ -338,6 +340,91 @@ def test_the_window_is_unix_time_where_the_trace_tells(ts: float, base: int | No
 def test_every_signal_is_catalogued_and_either_read_or_hidden() -> None:
     assert catalogue().keys() >= COLLECTOR.provides
     found = evidence([*launched(100), copy("Memcpy HtoD (Pinned -> Device)", 500.0, 10.0, 5)])
-    assert COLLECTOR.provides - values(found).keys() - hidden(found) == {"cuda.error_calls"}
+    told = {reading.signal for reading in found.readings}
+    # Nothing was recorded that could tell these, and nothing is missing where they are not told.
+    only_where_told = {"cuda.error_calls", "trace.steps", "kernel.per_step", "step.duration.mean"}
+    of_operators = {"operator.gpu_share", "operator.host_time", "layer.host_time"}
+    assert COLLECTOR.provides - told - hidden(found) == only_where_told | of_operators
     assert not values(found).keys() & hidden(found)
     assert {reading.subject for reading in found.readings} == {"trace/made"}
+
+
+def labelled(found: Evidence, signal: str) -> dict[str, float]:
+    return {r.labels[0][1]: float(r.value) for r in found.readings if r.signal == signal and r.labels}
+
+
+def test_gaps_tell_what_the_host_was_in() -> None:
+    made = [
+        kernel(0.0, 100.0),
+        call("cudaDeviceSynchronize", 90.0, 60.0),  # waits for 10 µs of work, then sits there for 50
+        call("cudaMalloc", 150.0, 30.0),
+        call("cudaLaunchKernel", 180.0, 15.0),
+        kernel(200.0, 100.0),
+        call("cudaMemcpyAsync", 210.0, 90.0),  # merely waits for the kernel
+        kernel(300.0, 100.0),
+        kernel(500.0, 100.0),
+    ]
+    found = evidence(made)
+    seen = values(found)
+    assert seen["gap.share"] == pytest.approx(200 / 600)
+    assert seen["gap.longest"] == pytest.approx(100e-6)
+    idle = {"synchronise": 50, "allocate": 30, "copy": 0, "launch": 15, "none": 105}
+    assert labelled(found, "gap.host_share") == pytest.approx({kind: time / 600 for kind, time in idle.items()})
+    assert seen["copy.call_share"] == seen["copy.call_wait_share"] == pytest.approx(90 / 600)
+    assert seen["sync.idle_share"] == pytest.approx(50 / 600)
+
+
+def test_launch_overhead_counts_every_kind_of_launch_and_all_kernels_of_a_graph() -> None:
+    made = [call("cudaGraphLaunch", 0.0, 30.0), call("cuLaunchKernelEx", 40.0, 10.0)]
+    seen = values(evidence([*made, *[kernel(100.0 + 20 * at, 10.0) for at in range(20)]]))
+    assert seen["launch.count"] == 2
+    assert seen["launch.duration.mean"] == pytest.approx(20e-6)
+    assert seen["launch.time_per_kernel"] == pytest.approx(2e-6)
+
+
+def test_kernels_are_counted_for_each_marked_step() -> None:
+    seen = values(evidence([*launched(60), step(3, 1000.0, 1000.0), step(4, 2000.0, 1000.0)]))
+    assert (seen["trace.steps"], seen["kernel.per_step"]) == (2, 10)
+    assert seen["step.duration.mean"] == pytest.approx(1e-3)
+
+
+def test_the_time_of_kernels_belongs_to_operators_by_their_ids() -> None:
+    made = [
+        event("cpu_op", "aten::mm", 0.0, 30.0, **{"External id": 7}),
+        event("cpu_op", "aten::add", 40.0, 10.0, **{"External id": 8}),
+        event("cpu_op", "aten::empty", 60.0, 5.0),
+        kernel(100.0, 60.0, **{"External id": 7}) | {"name": "ampere_sgemm_128x64_tn"},
+        kernel(160.0, 20.0, **{"External id": 7}) | {"name": "ampere_sgemm_128x64_tn"},
+        kernel(180.0, 10.0, **{"External id": 8}) | {"name": "vectorized_elementwise_kernel"},
+        kernel(190.0, 10.0, **{"External id": 0}) | {"name": "ncclDevKernel_AllReduce"},
+        kernel(500.0, 100.0, **{"External id": 7}, device=1),  # of the device that is not judged
+        event("python_function", "nn.Module: Linear_0", 0.0, 90.0),
+    ]
+    found = evidence(made)
+    assert labelled(found, "operator.gpu_share") == pytest.approx({"aten::mm": 0.8, "aten::add": 0.1})
+    assert labelled(found, "operator.host_time") == pytest.approx(
+        {"aten::mm": 30e-6, "aten::add": 10e-6, "aten::empty": 5e-6}
+    )
+    assert labelled(found, "kernel.kind_share") == pytest.approx(
+        {"matrix product": 0.8, "elementwise": 0.1, "communication": 0.1}
+    )
+    assert labelled(found, "kernel.time_share")["ampere_sgemm_128x64_tn"] == pytest.approx(0.8)
+    assert labelled(found, "layer.host_time") == pytest.approx({"nn.Module: Linear_0": 90e-6})
+
+
+def test_compilations_after_the_warm_up_are_told_from_those_in_it() -> None:
+    early = [event("cpu_op", "_compile.compile_inner (dynamo_timed)", 100.0, 500.0)]
+    late = [
+        event("cpu_op", "_compile.compile_inner (dynamo_timed)", 8000.0, 1000.0),
+        event("cpu_op", "compile_fx.<locals>.fw_compiler_base (dynamo_timed)", 8100.0, 800.0),  # inside the other
+        call("cuModuleLoadData", 8500.0, 20.0),
+    ]
+    found = values(evidence([*launched(100), *early, *late, step(1, 0.0, 2000.0), step(2, 2000.0, 8000.0)]))
+    assert (found["compile.trace_steady"], found["code.loads_steady"]) == (1, 1)
+    assert found["compile.trace_time_share"] == pytest.approx(1000 / 7960, rel=0.01)
+
+
+@pytest.mark.parametrize("links", [["7", [1], {"a": 2}, 10**400, None, 1.5, True], [[1, 2]] * 7, [None] * 7])
+def test_ids_may_be_anything(links: list[object]) -> None:
+    made = [kernel(at * 10.0, 5.0, **{"External id": link}) for at, link in enumerate(links)]
+    assert values(evidence(made))["trace.kernels"] == 7

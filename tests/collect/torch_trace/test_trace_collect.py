@@ -9,7 +9,9 @@ import pytest
 
 from latdoctor.collect.source import Collected, Request
 from latdoctor.collect.torch_trace import collector as torch_trace
+from latdoctor.collect.torch_trace import reading
 from latdoctor.collect.torch_trace.collector import COLLECTOR
+from latdoctor.errors import SourceError
 from tests.collect.torch_trace.made_traces import document, launched
 
 
@@ -60,7 +62,8 @@ def test_a_folder_gives_its_traces(tmp_path: Path) -> None:
     for name in ("b.json", "a.json.gz", "notes.txt", "deeper/c.json"):
         put(tmp_path / name)
     found = collect(tmp_path)
-    assert [artifact.group for artifact in found.artifacts] == ["a", "b"]
+    assert [artifact.name for artifact in found.artifacts] == ["torch_trace/a.json", "torch_trace/b.json"]
+    assert len({artifact.group for artifact in found.artifacts}) == 1  # the ranks of one run are read together
     assert not found.gaps
 
 
@@ -84,9 +87,9 @@ def test_a_folder_of_very_many_traces_is_capped(tmp_path: Path, monkeypatch: pyt
 
 
 def test_too_many_events_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_trace, "MAX_KEPT", 10)
+    monkeypatch.setattr(reading, "MAX_KEPT", 10)
     [artifact] = collect(put(tmp_path / "large.json", document(launched(20)))).artifacts
-    with pytest.raises(torch_trace.SourceError, match="more than the 10 GPU events"):
+    with pytest.raises(SourceError, match="more than the 10 GPU events"):
         COLLECTOR.parse((artifact,))
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from latdoctor.collect.torch_trace import kineto
 from latdoctor.collect.torch_trace import raw as trace_bytes
 from latdoctor.collect.torch_trace.collector import COLLECTOR
-from latdoctor.collect.torch_trace.kineto import Event, KinetoReader
+from latdoctor.collect.torch_trace.events import Event
+from latdoctor.collect.torch_trace.kineto import KinetoReader
 from latdoctor.errors import SourceError
 from tests.collect.torch_trace.made_traces import artifact, document, evidence, kernel, launched, values
 
@@ -224,7 +225,7 @@ def test_compression_is_told_by_the_content_not_by_the_name(
 def test_more_bytes_than_the_limit_are_refused() -> None:
     bomb = gzip.compress(b" " * 100_000)
     with pytest.raises(SourceError, match="more than the"):
-        list(trace_bytes.pieces(bomb, "bomb", limit=50_000, size=1000))
+        trace_bytes.Window(trace_bytes.Source(bomb, "bomb", limit=50_000), 1000).fill(100_000)
 
 
 def test_a_file_that_is_gone_is_a_source_error(tmp_path: Path) -> None:

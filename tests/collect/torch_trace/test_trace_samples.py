@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from latdoctor.collect.source import Request
+from latdoctor.collect.torch_trace import halves, reading, spool
 from latdoctor.collect.torch_trace.collector import COLLECTOR
-from latdoctor.collect.torch_trace.kineto import Event, KinetoReader
+from latdoctor.collect.torch_trace.events import Event
+from latdoctor.collect.torch_trace.kineto import KinetoReader
 from latdoctor.evidence.model import Evidence
 from tests.collect.torch_trace.made_traces import artifact, hidden, readings, values
 
@@ -110,3 +112,45 @@ def test_the_stream_gives_what_the_whole_gives(samples: Path, name: str, piece: 
     plain = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     reader = KinetoReader(content, name, piece=piece)
     assert [one for batch in reader.batches() for one in batch] == msgspec.json.decode(plain, type=Whole).events
+
+
+def test_every_sample_gives_what_a_decode_of_the_whole_gives(samples: Path) -> None:
+    class Whole(msgspec.Struct):
+        events: list[Event] = msgspec.field(name="traceEvents")
+
+    for path in sorted((samples / "kineto").rglob("*.json*")):
+        content = path.read_bytes()
+        plain = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+        expected = msgspec.json.decode(plain, type=Whole).events
+        for text in (content, plain):
+            for piece in (700, 300_001, 8 << 20):
+                reader = KinetoReader(text, path.name, piece=piece)
+                assert [one for batch in reader.batches() for one in batch] == expected, (path.name, piece)
+                assert reader.damage.count == 0
+
+
+def test_small_blocks_and_two_processes_change_no_sample(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows in temporary files, windows of a few rows, and a border guessed in the middle: the same evidence."""
+
+    def plain(path: Path) -> Path:
+        content = path.read_bytes()
+        copied = tmp_path / path.name.removesuffix(".gz")
+        copied.write_bytes(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
+        return copied
+
+    traces = [plain(path) for path in sorted((samples / "kineto").rglob("*.json*")) if path.stat().st_size < 600_000]
+    expected = [reading.read_trace(artifact(path), halves=False) for path in traces]
+    monkeypatch.setattr(spool, "BLOCK", 100)
+    monkeypatch.setattr(spool, "STRIDE", 16)
+    monkeypatch.setattr(spool.windows, "__defaults__", (64,))
+    monkeypatch.setattr(halves.likely_border, "__kwdefaults__", {"large": 1, "share": 0.49})
+    monkeypatch.setattr(halves, "processors", lambda: 2)
+    for path, known in zip(traces, expected, strict=True):
+        for halved in (False, True):
+            found = reading.read_trace(artifact(path), halves=halved)
+            assert found.gaps == known.gaps
+            for one, other in zip(found.readings, known.readings, strict=True):
+                assert (one.signal, one.labels, one.note) == (other.signal, other.labels, other.note), path.name
+                assert one.value == pytest.approx(other.value, rel=1e-9, abs=1e-12), (path.name, one.signal)

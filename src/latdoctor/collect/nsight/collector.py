@@ -13,7 +13,7 @@ from latdoctor.collect.nsight import evidence as nsight_evidence
 from latdoctor.collect.nsight.evidence import Capture
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.collect.torch_trace.columns import Columns
-from latdoctor.collect.torch_trace.kineto import Damage
+from latdoctor.collect.torch_trace.events import Damage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
@@ -90,15 +90,15 @@ def _export(artifact: Artifact) -> Evidence:
     from latdoctor.collect.torch_trace.analysis import analyse
 
     damage = Damage()
-    columns = Columns(damage)
-    with database.opened(artifact.content, artifact.source) as export:
-        _must_be_an_export(export)
-        for batch in rows.batches(export, damage):
-            columns.add(batch)
-        capture = _capture(export)
-    _must_hold_something(columns, artifact.source)
     subject = f"trace/{artifact.group}"
-    seen = nsight_evidence.evidence(analyse(columns), capture, subject, artifact.name)
+    with Columns(damage) as columns:
+        with database.opened(artifact.content, artifact.source) as export:
+            _must_be_an_export(export)
+            for batch in rows.batches(export, damage):
+                columns.add(batch)
+            capture = _capture(export)
+        _must_hold_something(columns, artifact.source)
+        seen = nsight_evidence.evidence(analyse(columns), capture, subject, artifact.name)
     return Evidence.merge([seen, Evidence(gaps=tuple(_damage(damage, subject, artifact)))])
 
 
@@ -128,13 +128,13 @@ def _must_be_an_export(export: database.Export) -> None:
 
 def _must_hold_something(columns: Columns, where: str) -> None:
     count = columns.damage.count
-    if count > MAX_DAMAGED * (columns.timed + count) and (count > 1 or not columns.timed):
+    if count > MAX_DAMAGED * (columns.counts.timed + count) and (count > 1 or not columns.counts.timed):
         raise SourceError(
             f"{count} rows are damaged; the first: {columns.damage.first}",
             where=where,
             next_step=database.EXPORT_AGAIN,
         )
-    if not columns.timed:
+    if not columns.counts.timed:
         raise SourceError(
             "the export holds no CUDA activity: no call, kernel or copy was recorded",
             where=where,

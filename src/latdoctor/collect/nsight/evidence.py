@@ -25,12 +25,21 @@ NAME = "nsight"
 CUDA_ERROR = "log.cuda_error"
 OVERHEADS = ("launch.buffer_full_time", "start.module_time", "start.jit_time")
 GPU = "trace.gpu"
+
+_NAMED = frozenset({"kernel.time_share", "kernel.kind_share"})  # what each kernel is called is not read
 # Failed calls (CUDA_ERROR) are told where they are met, but an export is not what one takes to look for them.
-SIGNALS = (*trace_evidence.SIGNALS, *OVERHEADS, GPU, "alloc.api_share")
+SIGNALS = (*(name for name in trace_evidence.SIGNALS if name not in _NAMED), *OVERHEADS, GPU, "alloc.api_share")
 
 RECORD = "record with: nsys profile --trace=cuda,nvtx,osrt COMMAND, 3 s under load; then nsys export --type sqlite"
 _BY_NODE = "record again with --cuda-graph-trace=node; it costs more while it records"
-_IN_GRAPHS = ("kernel.tiny_ratio", "kernel.duration.mean", "kernel.gap.mean", "sync.count_per_kernel")
+_IN_GRAPHS = (
+    "kernel.tiny_ratio",
+    "kernel.duration.mean",
+    "kernel.gap.mean",
+    "kernel.per_step",
+    "launch.time_per_kernel",
+    "sync.count_per_kernel",
+)
 _COPIES = ("copy.time_share", "copy.bytes", "copy.pageable_share", "copy.bandwidth")
 _MAX_EVENTS = 200
 # How libraries find out what a device, a pointer or a driver can do: they ask, and take an error for a "no".
@@ -57,7 +66,7 @@ def evidence(summary: TraceSummary, capture: Capture, subject: str, artifact: st
     seen = trace_evidence.evidence(summary, subject, artifact, capture.base)
     window = seen.readings[0].window if seen.readings else Window()
     gaps = [*(_ours(gap) for gap in seen.gaps), *_gaps(capture, subject, artifact)]
-    hidden = {signal for gap in gaps for signal in gap.signals}
+    hidden = {signal for gap in gaps for signal in gap.signals} | _NAMED
     readings = [_counted(one, capture) for one in seen.readings if one.signal not in hidden]
     readings += _more(capture, subject, artifact, window)
     events = tuple(_errors(capture, subject, artifact))

@@ -14,7 +14,7 @@ from latdoctor.collect.nsight.rows import plain_name
 from latdoctor.collect.nsight.tables import Entry, Table, tables
 from latdoctor.collect.torch_trace import api_calls
 from latdoctor.collect.torch_trace.columns import Columns
-from latdoctor.collect.torch_trace.kineto import Args, Damage, Event
+from latdoctor.collect.torch_trace.events import Args, Damage, Event
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject
@@ -42,12 +42,12 @@ def parse(artifact: Artifact) -> Evidence:
 def _as_trace(found: Sequence[Table], subject: str, artifact: Artifact) -> Evidence:
     from latdoctor.collect.torch_trace.analysis import analyse
 
-    columns = Columns(Damage())
-    for table in found:
-        columns.add(event for entry in table.entries if (event := _event(table.kind, entry)) is not None)
-    if not columns.timed:
-        raise SourceError("its tables hold no event with a time", where=artifact.source, next_step=_HOW)
-    return nsight_evidence.evidence(analyse(columns), Capture(), subject, artifact.name)
+    with Columns(Damage()) as columns:
+        for table in found:
+            columns.add(event for entry in table.entries if (event := _event(table.kind, entry)) is not None)
+        if not columns.counts.timed:
+            raise SourceError("its tables hold no event with a time", where=artifact.source, next_step=_HOW)
+        return nsight_evidence.evidence(analyse(columns), Capture(), subject, artifact.name)
 
 
 def _event(kind: str, entry: Entry) -> Event | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from latdoctor.collect.nsight.database import Export, Row
-from latdoctor.collect.torch_trace.kineto import Args, Damage, Event
+from latdoctor.collect.torch_trace.events import Args, Damage, Event
 from latdoctor.text import clean
 
 KERNEL, GRAPH = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"

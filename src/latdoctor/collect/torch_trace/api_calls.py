@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 # The categories that Kineto has used, old and new, lower case.
+OPERATORS = frozenset({"cpu_op", "operator"})
 KERNELS = frozenset({"kernel"})
 COPIES = frozenset({"gpu_memcpy", "memcpy"})
 FILLS = frozenset({"gpu_memset", "memset"})
@@ -15,7 +16,18 @@ ENVELOPES = frozenset({"trace"})
 # Echoes on the GPU's lanes of what the host did; not work of the GPU.
 ECHOES = frozenset({"gpu_user_annotation"})
 
-LAUNCH, ALLOCATE, FREE, SYNCHRONISE, COPY, OTHER = "launch", "allocate", "free", "synchronise", "copy", "other"
+LAUNCH, ALLOCATE, FREE, SYNCHRONISE, COPY = "launch", "allocate", "free", "synchronise", "copy"
+LOAD, OTHER = "load", "other"
+
+# What the name of an event on the host's side may tell.
+STEP, COMPILES, LAYER = "step", "compiles", "layer"
+_STEP, _LAYER = "ProfilerStep#", "nn.Module: "
+# torch.compile and Triton at work, as record_function marks, operators and Python frames name them. Compilations lie
+# inside one another, so only the time that they cover means anything.
+_COMPILES = re.compile(
+    r"_compile\.compile_inner|entire_frame_compile|\bcompile_inner\b|\(dynamo_timed\)"
+    r"|_inductor/compile_fx\.py\(\d+\): (?:compile_fx|compile_fx_inner)$|triton/compiler/compiler\.py\(\d+\): compile$"
+)
 
 _API = r"(?:cuda|cu(?!da)|hip)"
 # The driver's names count as much as the runtime's: compiled kernels are launched by cuLaunchKernel, and expandable
@@ -30,26 +42,42 @@ _KINDS = (
     ),
     (FREE, re.compile(rf"{_API}(?:Free(?!Host|MipmappedArray)|MemFree(?!Host)|MemRelease|MemUnmap)")),
     (SYNCHRONISE, re.compile(rf"{_API}\w*Synchronize")),
+    (LOAD, re.compile(rf"(?:{_API}(?:Module|Library)(?:Load|Compile)|nvrtcCompile|hiprtcCompile)")),
     (COPY, re.compile(rf"{_API}(?:Graph)?Mem(?:cpy|set|Prefetch)")),
 )
 
 _HOST_TO_DEVICE = re.compile(r"HtoD|HostToDevice", re.IGNORECASE)
 _DEVICE_TO_HOST = re.compile(r"DtoH|DeviceToHost", re.IGNORECASE)
+_DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice", re.IGNORECASE)
+_PEER = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
 _MEMORIES = re.compile(r"\(\w+ -> \w+\)")
 
 NOT_READY = 600  # cudaErrorNotReady: how a query says "still running", no failure
 
 
 def kind_of_call(name: str) -> str:
-    """One of LAUNCH, ALLOCATE, FREE, SYNCHRONISE (blocks the host), COPY, OTHER."""
+    """One of LAUNCH, ALLOCATE, FREE, SYNCHRONISE (blocks the host), COPY, LOAD (of compiled code), OTHER."""
     return next((kind for kind, pattern in _KINDS if pattern.match(name)), OTHER)
 
 
+def meaning_of(name: str) -> str:
+    """STEP, COMPILES, LAYER, or `` for a name on the host's side that tells nothing of the kind."""
+    if name.startswith(_STEP):
+        return STEP
+    if name.startswith(_LAYER):
+        return LAYER
+    return COMPILES if _COMPILES.search(name[:400]) else ""
+
+
 def direction_of_copy(name: str) -> str:
-    """`HtoD`, `DtoH` or `other` (within or between devices, or not told)."""
+    """`HtoD`, `DtoH`, `DtoD` (within a device), `PtoP` (between two), or `other` where the name does not tell."""
     if _HOST_TO_DEVICE.search(name):
         return "HtoD"
-    return "DtoH" if _DEVICE_TO_HOST.search(name) else "other"
+    if _DEVICE_TO_HOST.search(name):
+        return "DtoH"
+    if _PEER.search(name):
+        return "PtoP"
+    return "DtoD" if _DEVICE_TO_DEVICE.search(name) else "other"
 
 
 def host_memory_of_copy(name: str) -> str:

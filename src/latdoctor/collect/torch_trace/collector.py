@@ -6,26 +6,21 @@ category names are understood, CUDA's and HIP's calls alike; of an AMD trace not
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.collect.torch_trace import evidence as trace_evidence
-from latdoctor.collect.torch_trace.columns import Columns
-from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD, KinetoReader
+from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD
+from latdoctor.collect.torch_trace.writer import NAME
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
 from latdoctor.text import clean
 
-NAME = trace_evidence.NAME
 MAX_FILES = 64  # of a folder
-# More GPU events and calls than this are refused: they would need more than half a gigabyte.
-MAX_KEPT = 20_000_000
-# Above this share of damaged events the rest cannot be trusted either.
-MAX_DAMAGED = 0.01
-
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
 _ENDINGS = re.compile(r"(?:[._-]?(?:gz|json|pt|trace))+$")
 _LONGEST_NAME = 60
@@ -35,7 +30,10 @@ def collect(request: Request, clock: Clock) -> Collected:
     """Finds the traces of `request.traces`, files or folders of `*.json` and `*.json.gz`; what is none is a gap."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
+    taken: set[str] = set()
     for given in request.traces:
+        # The traces of a folder are the ranks of one run: one group, read at the same time.
+        folder = _unique_name(given, taken) if _is_folder(given) else ""
         for path in _files(given, gaps):
             try:
                 with path.open("rb") as file:
@@ -43,15 +41,40 @@ def collect(request: Request, clock: Clock) -> Collected:
             except OSError as error:
                 gaps.append(_gap(path, f"cannot be read: {error.strerror}", "check path and rights"))
                 continue
-            group = _unique_name(path, {artifact.group for artifact in artifacts})
-            name = f"{NAME}/{group}.json{'.gz' if packed else ''}"
-            artifacts.append(Artifact(name, NAME, group, clean(str(path)), clock.now(), path))
+            own = _unique_name(path, taken)
+            taken.add(own)
+            name = f"{NAME}/{own}.json{'.gz' if packed else ''}"
+            artifacts.append(Artifact(name, NAME, folder or own, clean(str(path)), clock.now(), path))
+        taken.add(folder)
     return Collected(tuple(artifacts), tuple(gaps))
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
-    """What each trace shows. Raises SourceError where one cannot be read as a whole or holds no timed event."""
-    return Evidence.merge(_parse_one(artifact) for artifact in artifacts)
+    """What each trace shows. Raises SourceError where the only one cannot be read as a whole or holds no timed event;
+    one of several that cannot be read is a gap of its subject.
+    """
+    # Linear algebra is not used, and would have a thread for each processor as soon as numpy is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Imported here: it loads numpy, and only a trace needs that.
+    from latdoctor.collect.torch_trace.reading import read_trace, read_traces, subject_of
+
+    if len(artifacts) == 1:
+        return read_trace(artifacts[0])
+    parts = []
+    for artifact, found in zip(artifacts, read_traces(artifacts), strict=True):
+        if isinstance(found, SourceError):
+            gap = Gap(
+                source=NAME,
+                reason=f"{found.where or artifact.source}: {found.what}",
+                signals=trace_evidence.SIGNALS,
+                subject=subject_of(artifact),
+                next_step=found.next_step,
+                origin=Origin(artifact.name),
+            )
+            parts.append(Evidence(gaps=(gap,)))
+        else:
+            parts.append(found)
+    return Evidence.merge(parts)
 
 
 def preflight() -> Sequence[Sight]:
@@ -63,6 +86,13 @@ def preflight() -> Sequence[Sight]:
             "export a trace with torch.profiler on the serving thread, then --trace FILE",
         ),
     )
+
+
+def _is_folder(given: Path) -> bool:
+    try:
+        return given.is_dir()
+    except OSError:  # told by _files
+        return False
 
 
 def _files(given: Path, gaps: list[Gap]) -> Iterator[Path]:
@@ -102,48 +132,6 @@ def _unique_name(path: Path, taken: set[str]) -> str:
     while name in taken:
         name, number = f"{stem}-{number}", number + 1
     return name
-
-
-def _parse_one(artifact: Artifact) -> Evidence:
-    # Imported here: the analysis loads numpy only when it runs, and only a trace needs either.
-    from latdoctor.collect.torch_trace.analysis import analyse
-
-    reader = KinetoReader(artifact.content, artifact.source)
-    columns = _read(reader, artifact.source)
-    summary = analyse(columns)
-    subject = f"trace/{artifact.group}"
-    seen = trace_evidence.evidence(summary, subject, artifact.name, reader.base_time)
-    if not reader.damage.count:
-        return seen
-    count, first = reader.damage.count, reader.damage.first
-    are = "is" if count == 1 else "are"
-    reason = f"{subject}: {count} of {reader.events} events {are} damaged and left out; the first: {first}"
-    damage = Gap(NAME, reason, (), subject, "record again if the figures matter", Origin(artifact.name))
-    return Evidence.merge((seen, Evidence(gaps=(damage,))))
-
-
-def _read(reader: KinetoReader, where: str) -> Columns:
-    columns = Columns(reader.damage)
-    for batch in reader.batches():
-        columns.add(batch)
-        if columns.kept > MAX_KEPT:
-            raise SourceError(
-                f"more than the {MAX_KEPT} GPU events and calls that are read at most",
-                where=where,
-                next_step="record a shorter trace: 3 s under load are enough",
-            )
-    count, total = reader.damage.count, reader.events
-    # One damaged event in a short trace is no reason to refuse it, unless it was the only one.
-    if count > MAX_DAMAGED * total and (count > 1 or not columns.timed):
-        raise SourceError(
-            f"{count} of {total} events are damaged; the first: {reader.damage.first}",
-            where=where,
-            next_step="record the trace again",
-        )
-    if not columns.timed:
-        held = f"only {reader.events} events without a duration" if reader.events else "no events"
-        raise SourceError(f"the trace holds {held}", where=where, next_step=HOW_TO_RECORD)
-    return columns
 
 
 COLLECTOR = Collector(

@@ -1,30 +1,38 @@
-"""The events of a trace as columns: only what the analysis needs, some twenty bytes for each event."""
+"""The events of a trace as rows and counts: only what the analysis needs, and no more memory for a longer trace."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from math import inf, nan
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Self
+
+import msgspec
+import numpy as np
 
 from latdoctor.collect.torch_trace import api_calls
-from latdoctor.collect.torch_trace.kineto import Args, Damage, Event
+from latdoctor.collect.torch_trace.events import Args, Damage, Event
+from latdoctor.collect.torch_trace.names import FURTHER, MAX_NAMES, Marks, Names
+from latdoctor.collect.torch_trace.spool import Spool
 from latdoctor.text import clean
 
 if TYPE_CHECKING:
     from latdoctor.collect.torch_trace.intervals import Floats
+    from latdoctor.collect.torch_trace.spool import Numbers
 
-_MAX_NAMES = 4096
 _MAX_STEPS = 100_000
+_MAX_MARKED = 100_000
+_MAX_DEVICES = 64
 _LONGEST = 1e15  # µs; a longer event is damage, and so is a time further out than the next
 _FURTHEST = 1e18
-_STEP = "ProfilerStep#"
-_FURTHER = "(further names)"
+LONG_CALL = 50_000.0  # µs; see phases.COLD_CALL
 
-_HOST, _CALL, _KERNEL, _FILL, _COPY, _RANGE, _IGNORED = range(7)
+_HOST, _OPERATOR, _CALL, _KERNEL, _FILL, _COPY, _RANGE, _IGNORED = range(8)
 _ROLES = (
+    (api_calls.OPERATORS, _OPERATOR),
     (api_calls.CALLS, _CALL),
     (api_calls.KERNELS, _KERNEL),
     (api_calls.FILLS, _FILL),
@@ -33,54 +41,98 @@ _ROLES = (
     (api_calls.ENVELOPES | api_calls.ECHOES, _IGNORED),
 )
 _NO_ARGS = Args()
+_NO_LINK = -1
+
+# A row of GPU work is at `place` 4 · device + one of these; a row of an operator's link, 0 or 1 + device.
+KERNEL, FILL, COPY = range(3)
 
 
-class Names:
-    """Numbers for names, bounded: past the limit every new name is one and the same."""
+class Extent(msgspec.Struct):
+    """How much there is of something, and from when to when (µs)."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+    count: int = 0
+    first: float = inf
+    last: float = -inf
 
-    def number(self, name: str) -> int:
-        known = self._numbers.get(name)
-        if known is None:
-            kept = name if len(self._numbers) < _MAX_NAMES else _FURTHER
-            known = self._numbers.setdefault(kept, len(self._numbers))
-        return known
-
-    @property
-    def listed(self) -> Sequence[str]:
-        return tuple(clean(name, 120) for name in self._numbers)
+    def take(self, count: int, first: float, last: float) -> None:
+        self.count += count
+        self.first, self.last = min(self.first, first), max(self.last, last)
 
 
-@dataclass(slots=True)
-class Track:
-    """Intervals in file order, µs as in the file, each with the number of its label."""
-
-    labels: Names = field(default_factory=Names)
-    ts: array[float] = field(default_factory=lambda: array("d"))
-    dur: array[float] = field(default_factory=lambda: array("d"))
-    label: array[int] = field(default_factory=lambda: array("i"))
-
-    def add(self, ts: float, dur: float, label: str) -> None:
-        self.ts.append(ts)
-        self.dur.append(dur)
-        self.label.append(self.labels.number(label))
-
-    def __len__(self) -> int:
-        return len(self.ts)
-
-    def times(self, origin: float) -> tuple[Floats, Floats]:
-        """Starts and ends in seconds since `origin` (µs)."""
-        import numpy as np
-
-        starts = (np.frombuffer(self.ts, dtype=np.float64) - origin) * 1e-6
-        return starts, starts + np.frombuffer(self.dur, dtype=np.float64) * 1e-6
+class Device(msgspec.Struct):
+    kernels: Extent = msgspec.field(default_factory=Extent)
+    work: Extent = msgspec.field(default_factory=Extent)  # kernels, fills and copies
 
 
-@dataclass(frozen=True, slots=True)
-class CopyLabel:
-    """What is told of a copy: its device, `HtoD`, `DtoH` or `other`, and the host memory (`` where not told)."""
+class Copied(msgspec.Struct):
+    """Copies of one kind: how many, the bytes they tell (NaN where one does not), the sum of their times (µs)."""
+
+    count: int = 0
+    bytes: float | None = 0.0
+    time: float = 0.0
+
+    def take(self, count: int, size: float | None, time: float) -> None:
+        self.count += count
+        self.bytes = None if self.bytes is None or size is None else self.bytes + size
+        self.time += time
+
+
+class Counts(msgspec.Struct):
+    """Everything of a trace that is not a row. By name, so that the parts of two processes can be added up."""
+
+    timed: int = 0
+    span: Extent = msgspec.field(default_factory=Extent)  # of all timed events
+    called: Extent = msgspec.field(default_factory=Extent)  # of the calls
+    ranges: int = 0  # events of the range profiler, which records no single kernels
+    results: int = 0  # calls that tell a return code
+    failures: dict[str, int] = {}  # "cudaMemcpyAsync: 700" → calls
+    steps: dict[str, tuple[float, float]] = {}  # ProfilerStep#N → start, end (µs)
+    devices: dict[str, Device] = {}
+    copies: dict[str, Copied] = {}  # by CopyLabel
+    layers: dict[str, tuple[int, float]] = {}  # nn.Module → calls, time (µs)
+    compiles: list[tuple[float, float]] = []  # start, end (µs)
+    long_calls: list[tuple[float, float, str]] = []  # start, end (µs), name
+    clipped: int = 0  # long calls and compilations that were not kept
+
+    def merge(self, other: Counts) -> None:
+        """Adds what the same trace holds further on."""
+        self.timed, self.ranges = self.timed + other.timed, self.ranges + other.ranges
+        self.results, self.clipped = self.results + other.results, self.clipped + other.clipped
+        for own, further in ((self.span, other.span), (self.called, other.called)):
+            own.take(further.count, further.first, further.last)
+        for what, count in other.failures.items():
+            self.note_failure(what, count)
+        for name, bounds in other.steps.items():
+            self.note_step(name, *bounds)
+        for name, (count, time) in other.layers.items():
+            self.note_layer(name, count, time)
+        for device, seen in other.devices.items():
+            known = self.devices.setdefault(device, Device())
+            known.kernels.take(seen.kernels.count, seen.kernels.first, seen.kernels.last)
+            known.work.take(seen.work.count, seen.work.first, seen.work.last)
+        for label, copied in other.copies.items():
+            self.copies.setdefault(label, Copied()).take(copied.count, copied.bytes, copied.time)
+        self.compiles += other.compiles
+        self.long_calls += other.long_calls
+
+    def note_failure(self, what: str, count: int = 1) -> None:
+        if what not in self.failures and len(self.failures) >= MAX_NAMES:
+            what = FURTHER
+        self.failures[what] = self.failures.get(what, 0) + count
+
+    def note_step(self, name: str, start: float, end: float) -> None:
+        if len(self.steps) < _MAX_STEPS:
+            self.steps.setdefault(clean(name, 120), (start, end))
+
+    def note_layer(self, name: str, count: int, time: float) -> None:
+        if name not in self.layers and len(self.layers) >= MAX_NAMES:
+            name = FURTHER
+        known = self.layers.get(name, (0, 0.0))
+        self.layers[name] = (known[0] + count, known[1] + time)
+
+
+class CopyLabel(msgspec.Struct, frozen=True):
+    """What is told of a copy: its device, its direction, and the host memory (`` where not told)."""
 
     device: str
     direction: str
@@ -97,53 +149,76 @@ class CopyLabel:
 
 
 class Columns:
-    """Gathers a trace, batch by batch. Kernels and fills are labelled by device, calls by name."""
+    """Gathers a trace, batch by batch; to be used as a context, since rows may lie in temporary files.
 
-    def __init__(self, damage: Damage) -> None:
+    `work` are kernels, fills and copies, `calls` those of the CUDA or HIP API; `links` tell which kernels (place
+    1 + device) an operator (place 0, labelled by its name) started: rows with the same `start`, an id.
+    """
+
+    def __init__(self, damage: Damage, files: Sequence[IO[bytes] | None] = (None, None, None)) -> None:
         self.damage = damage
-        self.kernels, self.fills, self.copies, self.calls = Track(), Track(), Track(), Track()
-        self.copy_bytes: array[float] = array("d")  # NaN where not told
-        self.steps: dict[str, tuple[float, float]] = {}  # ProfilerStep#N → start, end (µs)
-        self.results = 0  # calls that tell a return code
-        self.failures: dict[str, int] = {}  # "cudaMemcpyAsync: 700" → calls
-        self.ranges = 0  # events of the range profiler, which records no single kernels
-        self.timed = 0
-        self.first, self.last = inf, -inf  # µs
+        self.counts = Counts()
+        self.work, self.calls, self.links = (Spool(file) for file in files)
+        self.kernel_names, self.call_names, self.operator_names, self.device_names = (Names() for _ in range(4))
         self._roles: dict[str | None, int] = {}
+        self._marks = Marks()
+        self._open = ExitStack()
+        self._takers: dict[int, Callable[[list[Event], Floats, Floats], None]] = {
+            _HOST: self._take_host,
+            _OPERATOR: self._take_operators,
+            _CALL: self._take_calls,
+            _KERNEL: self._take_kernels,
+            _FILL: self._take_fills,
+            _COPY: self._take_copies,
+        }
+
+    def __enter__(self) -> Self:
+        for spool in (self.work, self.calls, self.links):
+            self._open.enter_context(spool)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
 
     @property
     def kept(self) -> int:
-        return len(self.kernels) + len(self.fills) + len(self.copies) + len(self.calls)
+        return len(self.work) + len(self.calls) + len(self.links)
 
     def add(self, batch: Iterable[Event]) -> None:
         """Takes in the complete events (phase X) of `batch`; flows, counters and metadata are passed over."""
-        roles = self._roles
+        groups: defaultdict[str | None, list[Event]] = defaultdict(list)
         for event in batch:
-            if event.ph != "X":
-                continue
-            role = roles.get(event.cat)
+            if event.ph == "X":
+                groups[event.cat].append(event)
+        for category, events in groups.items():
+            role = self._roles.get(category)
             if role is None:
-                role = self._role(event.cat)
-            if role == _IGNORED:
-                continue
-            ts, dur = event.ts, event.dur
-            if ts is None or dur is None or not (0 <= dur <= _LONGEST and -_FURTHEST <= ts <= _FURTHEST):
-                self._refuse(event, role)
-                continue
-            self.timed += 1
-            # No min() and max() here: this is the loop that a million events go through.
-            if ts < self.first:  # noqa: PLR1730
-                self.first = ts
-            if ts + dur > self.last:  # noqa: PLR1730
-                self.last = ts + dur
-            if role != _HOST:
-                self._keep(role, event, ts, dur)
-            elif event.name is not None and event.name.startswith(_STEP) and len(self.steps) < _MAX_STEPS:
-                self.steps.setdefault(event.name, (ts, ts + dur))
+                role = self._role(category)
+            if role != _IGNORED:
+                self._take(role, events)
+
+    def _take(self, role: int, events: list[Event]) -> None:
+        ts = np.array([event.ts for event in events], np.float64)  # None becomes NaN
+        dur = np.array([event.dur for event in events], np.float64)
+        good = (dur >= 0) & (dur <= _LONGEST) & (np.abs(ts) <= _FURTHEST)
+        if not good.all():
+            for index in np.flatnonzero(~good):
+                self._refuse(events[index], role)
+            events = [events[index] for index in np.flatnonzero(good)]
+            ts, dur = ts[good], dur[good]
+        if events:
+            self.counts.timed += len(events)
+            self.counts.span.take(len(events), float(ts.min()), float((ts + dur).max()))
+            if role == _RANGE:
+                self.counts.ranges += len(events)
+            else:
+                self._takers[role](events, ts, dur)
 
     def _refuse(self, event: Event, role: int) -> None:
         """An operator still open when the profiler stopped has no duration and is no damage; GPU work without is."""
-        if role != _HOST or event.ts is None or event.dur is not None:
+        if role not in {_HOST, _OPERATOR} or event.ts is None or event.dur is not None:
             self.damage.add(
                 f"{event.cat or 'an event'} {event.name or ''!r} has the time {event.ts} and the duration {event.dur}"
             )
@@ -151,38 +226,100 @@ class Columns:
     def _role(self, category: str | None) -> int:
         lower = (category or "").lower()
         found = next((role for names, role in _ROLES if lower in names), _HOST)
-        if len(self._roles) < _MAX_NAMES:
+        if len(self._roles) < MAX_NAMES:
             self._roles[category] = found
         return found
 
-    def _keep(self, role: int, event: Event, ts: float, dur: float) -> None:
-        args = event.args or _NO_ARGS
-        name = event.name or ""
-        if role == _CALL:
-            self.calls.add(ts, dur, name)
-            result = args.result if args.result is not None else args.old_result
-            if result is not None:
-                self._note_result(name, result)
-        elif role == _KERNEL:
-            self.kernels.add(ts, dur, str(args.device))
-        elif role == _FILL:
-            self.fills.add(ts, dur, str(args.device))
-        elif role == _COPY:
-            self.copies.add(ts, dur, _copy_label(name, str(args.device)))
-            told = args.bytes if args.bytes is not None else args.old_bytes
-            self.copy_bytes.append(nan if told is None or told < 0 else told)
+    def _take_host(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+        told = map(self._marks.__getitem__, [event.name for event in events])
+        for index, mark in [(index, mark) for index, mark in enumerate(told) if mark]:
+            self._note(mark, events[index].name or "", float(ts[index]), float(dur[index]))
+
+    def _note(self, mark: str, name: str, ts: float, dur: float) -> None:
+        if mark == api_calls.STEP:
+            self.counts.note_step(name, ts, ts + dur)
+        elif mark == api_calls.LAYER:
+            self.counts.note_layer(clean(name, 120), 1, dur)
+        elif len(self.counts.compiles) < _MAX_MARKED:
+            self.counts.compiles.append((ts, ts + dur))
         else:
-            self.ranges += 1
+            self.counts.clipped += 1
 
-    def _note_result(self, name: str, result: int | str) -> None:
-        self.results += 1
-        if api_calls.is_failure(result):
-            what = clean(f"{name}: {result}", 120)
-            if len(self.failures) >= _MAX_NAMES:
-                what = _FURTHER
-            self.failures[what] = self.failures.get(what, 0) + 1
+    def _take_operators(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+        self._take_host(events, ts, dur)
+        labels = self.operator_names.of([event.name for event in events])
+        self.links.add(_links([event.args or _NO_ARGS for event in events]), dur, labels, 0)
+
+    def _take_calls(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+        self.calls.add(ts, dur, self.call_names.of([event.name for event in events]), 0)
+        self.counts.called.take(len(events), float(ts.min()), float((ts + dur).max()))
+        for index in np.flatnonzero(dur >= LONG_CALL):
+            if len(self.counts.long_calls) < _MAX_MARKED:
+                start, name = float(ts[index]), self.call_names[events[index].name]
+                long = (start, start + float(dur[index]), self.call_names.listed[name])
+                self.counts.long_calls.append(long)
+            else:
+                self.counts.clipped += 1
+        for event in events:
+            args = event.args
+            if args is not None and (args.result is not None or args.old_result is not None):
+                self._note_result(event.name or "", args.old_result if args.result is None else args.result)
+
+    def _note_result(self, name: str, result: int | str | None) -> None:
+        self.counts.results += 1
+        if result is not None and api_calls.is_failure(result):
+            self.counts.note_failure(clean(f"{name}: {result}", 120))
+
+    def _take_kernels(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+        args = [event.args or _NO_ARGS for event in events]
+        devices = self._devices(args)
+        labels = self.kernel_names.of([event.name for event in events])
+        self.work.add(ts, dur, labels, 4 * devices + KERNEL)
+        self.links.add(_links(args), dur, 0, 1 + devices)
+        self._note_devices(devices, ts, ts + dur, kernels=True)
+
+    def _take_fills(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+        devices = self._devices([event.args or _NO_ARGS for event in events])
+        self.work.add(ts, dur, 0, 4 * devices + FILL)
+        self._note_devices(devices, ts, ts + dur)
+
+    def _take_copies(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+        args = [event.args or _NO_ARGS for event in events]
+        devices = self._devices(args)
+        self.work.add(ts, dur, 0, 4 * devices + COPY)
+        self._note_devices(devices, ts, ts + dur)
+        for event, arg, device, time in zip(events, args, devices.tolist(), dur.tolist(), strict=True):
+            size = arg.bytes if arg.bytes is not None else arg.old_bytes
+            label = _copy_label(event.name or "", self.device_names.listed[device])
+            known = self.counts.copies.setdefault(label, Copied())
+            known.take(1, None if size is None or not 0 <= size < inf else size, time)
+
+    def _devices(self, args: Sequence[Args]) -> Numbers:
+        numbers = self.device_names.of([arg.device for arg in args])
+        return np.minimum(numbers, _MAX_DEVICES)
+
+    def _note_devices(self, devices: Numbers, starts: Floats, ends: Floats, *, kernels: bool = False) -> None:
+        for device in np.unique(devices).tolist():
+            own = devices == device
+            extent = (int(own.sum()), float(starts[own].min()), float(ends[own].max()))
+            known = self.counts.devices.setdefault(self.device_names.listed[device], Device())
+            known.work.take(*extent)
+            if kernels:
+                known.kernels.take(*extent)
 
 
-@lru_cache(maxsize=_MAX_NAMES)
+def _links(args: Sequence[Args]) -> Floats:
+    """The ids by which operators and kernels belong together; -1 where none is told."""
+    links = [arg.link if arg.link is not None else arg.old_link for arg in args]
+    try:
+        found = np.array(links, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.empty(0)
+    if found.shape != (len(links),):  # something else than numbers
+        found = np.array([float(link) if isinstance(link, int) and abs(link) < 2**53 else nan for link in links])
+    return np.nan_to_num(found, copy=False, nan=_NO_LINK, posinf=_NO_LINK, neginf=_NO_LINK)
+
+
+@lru_cache(maxsize=MAX_NAMES)
 def _copy_label(name: str, device: str) -> str:
     return str(CopyLabel(device, api_calls.direction_of_copy(name), api_calls.host_memory_of_copy(name)))

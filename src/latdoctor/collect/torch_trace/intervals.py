@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -37,8 +38,6 @@ class Intervals:
 
     def covered_before(self, times: Floats) -> Floats:
         """For each of `times`, how much of the time before it is covered."""
-        import numpy as np
-
         if not len(self.starts):
             return np.zeros(len(times))
         before = np.concatenate(([0.0], np.cumsum(self.ends - self.starts)))
@@ -57,13 +56,15 @@ class Intervals:
 
 def union(starts: Floats, ends: Floats) -> Intervals:
     """The union of the intervals given in any order; empty ones add nothing but a point."""
-    import numpy as np
-
-    if not len(starts):
-        return Intervals(np.zeros(0), np.zeros(0))
     order = np.argsort(starts, kind="stable")
-    begins = starts[order]
-    reached = np.maximum.accumulate(ends[order])
+    return union_of_sorted(starts[order], ends[order])
+
+
+def union_of_sorted(begins: Floats, ends: Floats) -> Intervals:
+    """The same for intervals sorted by their starts."""
+    if not len(begins):
+        return Intervals(np.zeros(0), np.zeros(0))
+    reached = np.maximum.accumulate(ends)
     opens = begins[1:] > reached[:-1]
     return Intervals(
         begins[np.concatenate(([True], opens))],
@@ -71,8 +72,25 @@ def union(starts: Floats, ends: Floats) -> Intervals:
     )
 
 
+class Cover:
+    """The union of intervals that come window by window, sorted by start; only how far it reaches is kept."""
+
+    def __init__(self) -> None:
+        self.length = 0.0  # covered so far
+        self._reach = -np.inf
+
+    def take(self, starts: Floats, ends: Floats, low: float, high: float) -> Intervals:
+        """What is covered of [low, high), given the intervals that start in it; windows must follow one another."""
+        if self._reach > low:
+            starts, ends = np.concatenate(([low], starts)), np.concatenate(([self._reach], ends))
+        found = union_of_sorted(starts, ends)
+        if len(found.ends):
+            self._reach = max(self._reach, float(found.ends[-1]))
+            found = found.clipped(low, high)
+        self.length += found.length
+        return found
+
+
 def joined(*parts: Intervals) -> Intervals:
     """The union of several unions."""
-    import numpy as np
-
     return union(np.concatenate([p.starts for p in parts]), np.concatenate([p.ends for p in parts]))

@@ -10,84 +10,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from latdoctor.collect.torch_trace import raw as trace_bytes
+from latdoctor.collect.torch_trace.events import (
+    BETWEEN_EVENTS,
+    EVENT,
+    EVENTS,
+    RAW,
+    Damage,
+    Event,
+    Fault,
+    boundaries,
+    end_of_list,
+    last_boundary,
+    mended,
+    why_no_events,
+)
 from latdoctor.errors import SourceError
 from latdoctor.text import clean
 
 # An event, the head before the events and the tail after them may be as large as this.
 MAX_WINDOW = 64 << 20
-_CANDIDATES = 4
-_LONGEST_TOKEN = 64  # bytes of a number, an escape or a word
-_BETWEEN_EVENTS = re.compile(rb"\}\s*(,)\s*\{")
+_FURTHEST_BASE = 1e25  # ns
+_MAX_KEYS = 64  # named traceEvents before the one that counts
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-# Profilers write bare inf and nan for a bandwidth over no time; JSON has no such values.
-_NOT_A_NUMBER = re.compile(rb"(?<=:)(\s*)(-?(?:inf(?:inity)?|nan))(?=\s*[,}\]])", re.IGNORECASE)
-_BYTE = re.compile(r"\(byte (\d+)\)")
-_SURROGATES = re.compile("[\udc80-\udcff]")
 
 HOW_TO_RECORD = "give a trace that torch.profiler exported (export_chrome_trace), plain or gzip"
-
-
-class Args(
-    Struct,
-    gc=False,
-    rename={"old_bytes": "Bytes", "result": "returnValue", "old_result": "return value"},
-):
-    """The details of an event that are used. `result` is a call's return code, where the profiler noted it."""
-
-    device: int | str | None = None
-    bytes: float | None = None
-    old_bytes: float | None = None
-    result: int | str | None = None
-    old_result: int | str | None = None
-
-
-class Event(Struct, gc=False):
-    """One trace event; `ts` and `dur` are in microseconds. Fields that are not named here may be anything."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str | None = None
-    ts: float | None = None
-    dur: float | None = None
-    args: Args | None = None
 
 
 class _Surroundings(Struct, rename={"base": "baseTimeNanoseconds"}):
     """The keys of the trace beside its events."""
 
     base: float | int | str | None = None
-
-
-_EVENTS = msgspec.json.Decoder(list[Event])
-_EVENT = msgspec.json.Decoder(Event)
-_RAW = msgspec.json.Decoder(list[Raw])
-
-
-@dataclass(slots=True)
-class Damage:
-    """Events that cannot be understood: how many, and what is wrong with the first of them."""
-
-    count: int = 0
-    first: str = ""
-
-    def add(self, what: str) -> None:
-        self.count += 1
-        self.first = self.first or clean(what, 200)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    """Why the strict parser gave up, and at which byte of the window."""
-
-    what: str
-    byte: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,94 +60,163 @@ class _Step:
 
 
 class KinetoReader:
-    """One trace, read once by `batches()`; the other attributes are complete when that has come to its end."""
+    """One trace, read once by `batches()`; the other attributes are complete when that has come to its end.
 
-    def __init__(self, content: bytes | Path, where: str, *, piece: int = trace_bytes.PIECE) -> None:
-        self._where = where
+    `start` is where an event is taken to begin, for whoever reads the rest of a trace from there on. `stop` is such a
+    place further on: where the events before it end exactly there, reading ends, and `stopped` is true; that proves
+    that an event begins at `stop`. Else the place was no border, and reading goes on to the end of the file.
+    """
+
+    def __init__(
+        self,
+        content: bytes | Path,
+        where: str,
+        *,
+        piece: int = trace_bytes.PIECE,
+        start: int | None = None,
+        stop: int | None = None,
+    ) -> None:
+        self._content, self._where = content, where
         self._piece = piece
-        self._pieces = trace_bytes.pieces(content, where, size=piece)
+        self._source = trace_bytes.Source(content, where, start=start or 0)
+        self._window = trace_bytes.Window(self._source, piece)
+        self._inside, self._stop = start is not None, stop
         self._bare = False
-        self._consumed = 0  # bytes of decompressed content before the window
+        self._consumed = start or 0  # bytes of decompressed content before the window
         self.events = 0
         self.damage = Damage()
         self.base_time: float | None = None  # seconds, unix: what the times of the events count from
+        self.stopped = False
+        self.tail_unread = False  # too much follows the events to tell whether the file is whole
+
+    def resumed(self, start: int) -> KinetoReader:
+        """A reader of the rest, from `start` on, that goes on counting where this one stopped."""
+        further = KinetoReader(self._content, self._where, piece=self._piece, start=start)
+        further.events, further.damage, further.base_time = self.events, self.damage, self.base_time
+        further._bare = self._bare
+        return further
 
     def batches(self) -> Iterator[list[Event]]:
         """All events in file order. Raises SourceError where this is not one whole trace."""
-        window = self._head()
-        wanted, complete = 0, False
+        with closing(self._source):
+            if not self._inside:
+                self._head()
+            yield from self._list()
+
+    def _list(self) -> Iterator[list[Event]]:
+        window, wanted = self._window, 0
         while True:
-            while not complete and len(window) <= wanted:
-                piece = next(self._pieces, b"")
-                complete = not piece
-                window += piece
+            window.fill(wanted)
+            if self._stop is not None and self._consumed + len(window) >= self._stop:
+                last = self._up_to(self._stop)
+                self._stop = None
+                if last is not None:
+                    self.stopped = True
+                    yield last
+                    return
+            quick = self._quick()
+            if quick is not None:
+                yield quick
+                wanted = self._piece
+                continue
             damaged = self.damage.count
-            step = self._step(window, complete)
+            step = self._step(bytes(window), window.complete)
             if step is None:
-                self._refuse_endless(window, complete)
+                self._refuse_endless()
                 wanted = 2 * len(window)
                 continue
             self.events += len(step.events) + self.damage.count - damaged
+            self._advance(window.end - len(step.rest))
             yield step.events
-            self._consumed += len(window) - len(step.rest)
-            window = step.rest
             if step.ended:
-                self._tail(window)
+                self._tail()
                 return
             wanted = self._piece
 
-    def _head(self) -> bytes:
-        """Reads up to the list of events; what was read beyond its bracket."""
-        window = b""
-        for piece in self._pieces:
-            window = (window + piece).removeprefix(b"\xef\xbb\xbf")
-            start = window.lstrip()[:1]
+    def _advance(self, begin: int) -> None:
+        self._consumed += begin - self._window.begin
+        self._window.begin = begin
+
+    def _quick(self) -> list[Event] | None:
+        """The events up to the last likely border, parsed where they lie; None where that is not so simple."""
+        cut = last_boundary(self._window.buffer, self._window.begin, self._window.end)
+        return None if cut is None else self._parsed_up_to(cut)
+
+    def _up_to(self, stop: int) -> list[Event] | None:
+        """The events before byte `stop` of the content, where the byte before it is the comma that ends them."""
+        cut = self._window.begin + stop - self._consumed - 1
+        return self._parsed_up_to(cut) if cut >= self._window.begin else None
+
+    def _parsed_up_to(self, cut: int) -> list[Event] | None:
+        buffer, begin = self._window.buffer, self._window.begin
+        kept, buffer[begin - 1], buffer[cut] = buffer[cut], ord("["), ord("]")
+        if kept != ord(","):
+            buffer[cut] = kept
+            return None
+        try:
+            events = EVENTS.decode(memoryview(buffer)[begin - 1 : cut + 1])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            buffer[cut] = kept
+            return None
+        self.events += len(events)
+        self._advance(cut + 1)
+        return events
+
+    def _head(self) -> None:
+        """Reads up to the list of events."""
+        window, tried = self._window, 0
+        while not window.complete:
+            window.fill(2 * len(window))
+            if window.buffer.startswith(b"\xef\xbb\xbf", 1):
+                window.begin = 4
+            text = bytes(window)
+            start = text.lstrip()[:1]
             if start == b"[":
                 self._bare = True
-                return self._after(window, window.index(b"[") + 1)
+                self._advance(window.begin + text.index(b"[") + 1)
+                return
             if start not in {b"{", b""}:
-                raise self._problem(f"is not JSON: it begins with {clean(repr(window.lstrip()[:12])[1:])}")
-            for key in _EVENTS_KEY.finditer(window):
+                raise self._problem(f"is not JSON: it begins with {clean(repr(text.lstrip()[:12])[1:])}")
+            keys = list(_EVENTS_KEY.finditer(text))
+            for key in keys[tried:_MAX_KEYS]:
                 # Only a key of the outermost object makes `{… "traceEvents": []}` an object.
-                if self._surroundings(window[: key.end()] + b"]}"):
-                    return self._after(window, key.end())
-            if len(window) > MAX_WINDOW:
+                if self._surroundings(text[: key.end()] + b"]}"):
+                    self._advance(window.begin + key.end())
+                    return
+            tried = len(keys)
+            if len(text) > MAX_WINDOW:
                 raise self._problem(f"holds no traceEvents within its first {MAX_WINDOW >> 20} MiB")
-        raise self._problem(_why_no_events(window))
-
-    def _after(self, window: bytes, start: int) -> bytes:
-        self._consumed = start
-        return window[start:]
+        raise self._problem(why_no_events(bytes(window)))
 
     def _surroundings(self, document: bytes) -> bool:
         """Is `document` one whole object? Its base time is kept."""
         try:
-            found = msgspec.json.decode(_mended(document), type=_Surroundings)
+            found = msgspec.json.decode(mended(document), type=_Surroundings)
         except (msgspec.DecodeError, RecursionError):
             return False
-        if isinstance(found.base, int | float):
+        if isinstance(found.base, int | float) and abs(found.base) < _FURTHEST_BASE:
             self.base_time = found.base * 1e-9
         return True
 
     def _step(self, window: bytes, complete: bool) -> _Step | None:
         """What can be taken off the front of `window`; None where more bytes are needed to tell."""
         found = self._taken(window, complete)
-        if isinstance(found, _Fault):
-            found = self._taken(_mended(window), complete)
-        if isinstance(found, _Fault):
-            event = self.events + len(_BETWEEN_EVENTS.findall(window, 0, found.byte)) + 1
+        if isinstance(found, Fault):
+            found = self._taken(mended(window), complete)
+        if isinstance(found, Fault):
+            event = self.events + len(BETWEEN_EVENTS.findall(window, 0, found.byte)) + 1
             raise self._problem(
                 f"is damaged or cut off near event {event}, byte {self._consumed + found.byte}: {found.what}",
                 trace_bytes.RECORD_AGAIN,
             )
         return found
 
-    def _taken(self, window: bytes, complete: bool) -> _Step | _Fault | None:
-        for cut in _boundaries(window):
+    def _taken(self, window: bytes, complete: bool) -> _Step | Fault | None:
+        for cut in boundaries(window):
             events = self._decoded(window[:cut])
             if events is not None:
                 return _Step(events, window[cut + 1 :], ended=False)
-        end = _end_of_list(window, complete)
+        end = end_of_list(window, complete)
         if not isinstance(end, int):
             return end
         return _Step(self._decoded(window[:end]) or [], window[end + 1 :], ended=True)
@@ -195,9 +224,9 @@ class KinetoReader:
     def _decoded(self, text: bytes) -> list[Event] | None:
         """The events of `text`, or None where it is not a list of whole values."""
         try:
-            return _EVENTS.decode(b"[" + text + b"]")
+            return EVENTS.decode(b"[" + text + b"]")
         except UnicodeDecodeError:
-            return self._decoded(_mended(text))
+            return self._decoded(mended(text))
         except msgspec.ValidationError:
             return self._one_by_one(b"[" + text + b"]")
         except (msgspec.DecodeError, RecursionError):
@@ -205,89 +234,41 @@ class KinetoReader:
 
     def _one_by_one(self, document: bytes) -> list[Event] | None:
         try:
-            values = _RAW.decode(document)
+            values = RAW.decode(document)
         except (msgspec.DecodeError, RecursionError):
             return None
         kept = []
         for index, value in enumerate(values):
             try:
-                kept.append(_EVENT.decode(_mended(bytes(value))))
+                kept.append(EVENT.decode(mended(bytes(value))))
             except msgspec.ValidationError as error:
                 self.damage.add(f"event {self.events + index + 1}: {error}")
         return kept
 
-    def _refuse_endless(self, window: bytes, complete: bool) -> None:
-        if complete:
+    def _refuse_endless(self) -> None:
+        window = self._window
+        if window.complete:
+            near = self.events + len(BETWEEN_EVENTS.findall(bytes(window))) + 1
             raise self._problem(
-                f"is cut off near event {self.events + len(_BETWEEN_EVENTS.findall(window)) + 1} "
-                f"(byte {self._consumed + len(window)}): figures from a part of a trace would mislead",
+                f"is cut off near event {near} (byte {self._consumed + len(window)}): "
+                "figures from a part of a trace would mislead",
                 trace_bytes.RECORD_AGAIN,
             )
         if len(window) > MAX_WINDOW:
             raise self._problem(f"holds an event of more than {MAX_WINDOW >> 20} MiB at byte {self._consumed}")
 
-    def _tail(self, window: bytes) -> None:
+    def _tail(self) -> None:
         """Reads what follows the events, to see that the file is whole. An endless tail is skipped unread."""
-        skipped = False
-        for piece in self._pieces:
-            skipped = skipped or len(window) > MAX_WINDOW
-            window = window if skipped else window + piece
-        whole = not window.strip() if self._bare else self._surroundings(b'{"":0' + window)
-        if not whole and not skipped:
+        window = self._window
+        while not window.complete:
+            if len(window) > MAX_WINDOW or self.tail_unread:
+                self.tail_unread = True
+                window.drop()
+            window.fill(2 * len(window))
+        text = bytes(window)
+        whole = self.tail_unread or (not text.strip() if self._bare else self._surroundings(b'{"":0' + text))
+        if not whole:
             raise self._problem("is cut off or damaged after its last event", trace_bytes.RECORD_AGAIN)
 
     def _problem(self, what: str, next_step: str = HOW_TO_RECORD) -> SourceError:
         return SourceError(f"the trace {what}", where=self._where, next_step=next_step)
-
-
-def _boundaries(window: bytes) -> list[int]:
-    """The last commas of `window` that may part two events, the last one first."""
-    for start in dict.fromkeys((max(0, len(window) - (64 << 10)), 0)):
-        found = [match.start(1) for match in _BETWEEN_EVENTS.finditer(window, start)]
-        if found:
-            return found[: -_CANDIDATES - 1 : -1]
-    return []
-
-
-def _end_of_list(window: bytes, complete: bool) -> int | _Fault | None:
-    """Where the bracket that closes the list stands in `window`; None where the list goes on beyond it."""
-    try:
-        _RAW.decode(b"[" + window)
-    except RecursionError:
-        return _Fault("nested too deeply", 0)
-    except msgspec.DecodeError as error:
-        message = str(error)
-        told = _BYTE.search(message)
-        byte = int(told[1]) - 1 if told else 0
-        if "trailing characters" in message:
-            return window.rindex(b"]", 0, byte)
-        # A number, an escape or a word that the window's end cuts is no fault of the file.
-        if "truncated" in message or (byte > len(window) - _LONGEST_TOKEN and not complete):
-            return None
-        return _Fault(_BYTE.sub("", message).strip(), byte)
-    return window.rindex(b"]")
-
-
-def _mended(text: bytes) -> bytes:
-    """`text` with bare inf and nan as empty strings and bytes that are no UTF-8 as `?`; its length stays.
-
-    An empty string where a number is used is then reported as a damaged event.
-    """
-    plain = _NOT_A_NUMBER.sub(lambda found: found[1] + b'""'.ljust(len(found[2])), text)
-    try:
-        plain.decode("utf-8")
-    except UnicodeDecodeError:
-        return _SURROGATES.sub("?", plain.decode("utf-8", "surrogateescape")).encode()
-    return plain
-
-
-def _why_no_events(document: bytes) -> str:
-    if not document.strip():
-        return "is empty"
-    try:
-        keys = msgspec.json.decode(_mended(document), type=dict[str, Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
-        return f"is not whole JSON ({error}) and no list of traceEvents was found in it"
-    if "traceEvents" in keys:
-        return "has traceEvents that are not a list"
-    return "is JSON without traceEvents"

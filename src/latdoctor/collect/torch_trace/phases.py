@@ -20,17 +20,17 @@ and a tenth of the time that calls and GPU work span, or else 500 kernels, which
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from latdoctor.collect.torch_trace.api_calls import FREE, LAUNCH, OTHER
+import numpy as np
+
+from latdoctor.collect.torch_trace.api_calls import FREE, LAUNCH, LOAD, OTHER, kind_of_call
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from latdoctor.collect.torch_trace.intervals import Floats, Intervals
+    from latdoctor.collect.torch_trace.intervals import Floats
 
 COLD_CALL = 0.05  # s of idle GPU
 COLD_FREE = 0.25
@@ -38,61 +38,61 @@ ENOUGH_TIME = 0.1  # of the active span
 ENOUGH_KERNELS = 20
 MANY_KERNELS = 500
 _STEP_NUMBER = re.compile(r"ProfilerStep#(\d+)")
+_COLD_KINDS = frozenset({LAUNCH, OTHER, LOAD, FREE})
+
+
+class KernelStarts(Protocol):
+    """When the kernels of the device judged began."""
+
+    def middle(self) -> float: ...  # of the one in the middle
+    def count_from(self, time: float) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
-    """The calls of the CUDA or HIP API, one row each, in file order; times in seconds since the trace began."""
+class Call:
+    """A call of the CUDA or HIP API; times in seconds since the trace began."""
 
-    starts: Floats
-    ends: Floats
-    label: NDArray[np.int32]
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]  # of each name
+    start: float
+    end: float
+    name: str
 
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def are(self, *kinds: str) -> NDArray[np.bool_]:
-        """For each call, is it one of these kinds?"""
-        import numpy as np
-
-        return np.array([kind in kinds for kind in self.kinds], dtype=bool)[self.label]
-
-    def name(self, index: int) -> str:
-        return self.names[int(self.label[index])]
+    @property
+    def duration(self) -> float:
+        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
     """`steady` and `end` bound the steady state, seconds since the trace began. `why_not` is empty where enough of it
-    is left to speak of; `rule` says by what the warm-up ended. `cold` picks the calls that are the cold start.
+    is left to speak of; `rule` says by what the warm-up ended. `cold` are the calls that are the cold start.
     """
 
     steady: float
     end: float
     rule: str
     why_not: str
-    cold: NDArray[np.bool_]
+    cold: tuple[Call, ...]
 
     @property
     def seconds(self) -> float:
         return self.end - self.steady
 
 
-def phases(calls: Calls, kernel_starts: Floats, active: Intervals, steps: dict[str, tuple[float, float]]) -> Phases:
-    """Tells warm-up from steady state; `active` is the GPU at work, `steps` are in seconds like everything else.
+def phases(
+    active: tuple[float, float],
+    kernels: KernelStarts,
+    long_calls: tuple[Call, ...],
+    busy_in: Callable[[Floats, Floats], Floats],
+    steps: Mapping[str, tuple[float, float]],
+) -> Phases:
+    """Tells warm-up from steady state; `active` is from the first to the last call or GPU work.
 
-    Needs at least one kernel and one call.
+    `long_calls` are those of 50 ms and more, `busy_in` tells how long the GPU was at work in each of some intervals.
+    All times are in seconds since the trace began. Needs at least one kernel and one call.
     """
-    import numpy as np
-
-    begins = np.sort(kernel_starts)
-    half = float(begins[len(begins) // 2])
-    cold = _cold(calls, active) & (calls.starts < half)
-    cold_end = float(calls.ends[cold].max()) if cold.any() else -np.inf
-    first = min(float(active.starts[0]), float(calls.starts.min()))
-    end = max(float(active.ends[-1]), float(calls.ends.max()))
+    first, end = active
+    cold = _cold(long_calls, kernels, busy_in)
+    cold_end = max((call.end for call in cold), default=-np.inf)
     recorded = sorted(steps.items(), key=lambda step: step[1])
     if len(recorded) > 1:
         name, (_, stop) = recorded[0]
@@ -103,25 +103,28 @@ def phases(calls: Calls, kernel_starts: Floats, active: Intervals, steps: dict[s
         if number is None or int(number[1]) == 0:
             return Phases(end, end, f"{name} is all warm-up", f"only the first step ({name}) was recorded", cold)
         steady, rule = max(start, cold_end), f"{name} is steady: steps went before it"
-        return Phases(steady, end, rule, _too_little(steady, first, end, _after(begins, steady)), cold)
-    steady, rule = max(half, cold_end), "no steps are marked: the second half of the kernels is taken as steady"
-    left = _after(begins, steady)
+        return Phases(steady, end, rule, _too_little(steady, first, end, kernels.count_from(steady)), cold)
+    steady = max(kernels.middle(), cold_end)
+    rule = "no steps are marked: the second half of the kernels is taken as steady"
+    left = kernels.count_from(steady)
     why_not = _too_little(steady, first, end, left)
     if not why_not and left < ENOUGH_KERNELS:
         why_not = f"no steps are marked, and only {left} kernels ran after the warm-up"
     return Phases(steady, end, rule, why_not, cold)
 
 
-def _after(begins: Floats, time: float) -> int:
-    return int((begins >= time).sum())
-
-
-def _cold(calls: Calls, active: Intervals) -> NDArray[np.bool_]:
-    import numpy as np
-
-    idle = (calls.ends - calls.starts) - active.within(calls.starts, calls.ends)
-    limit = np.where(calls.are(FREE), COLD_FREE, COLD_CALL)
-    return calls.are(LAUNCH, OTHER, FREE) & (idle >= limit)
+def _cold(
+    long_calls: tuple[Call, ...], kernels: KernelStarts, busy_in: Callable[[Floats, Floats], Floats]
+) -> tuple[Call, ...]:
+    candidates = [call for call in long_calls if kind_of_call(call.name) in _COLD_KINDS]
+    if not candidates:
+        return ()
+    half = kernels.middle()
+    candidates = [call for call in candidates if call.start < half]
+    starts, ends = (np.array([getattr(call, side) for call in candidates]) for side in ("start", "end"))
+    idle = (ends - starts) - busy_in(starts, ends)
+    limits = [COLD_FREE if kind_of_call(call.name) == FREE else COLD_CALL for call in candidates]
+    return tuple(call for call, time, limit in zip(candidates, idle.tolist(), limits, strict=True) if time >= limit)
 
 
 def _too_short(steady: float, end: float) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from latdoctor.collect.torch_trace.phases import Phases
+if TYPE_CHECKING:  # it loads numpy, which the signals of this collector do not need
+    from latdoctor.collect.torch_trace.phases import Phases
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +17,22 @@ class Kernels:
     span: float  # first kernel start to last kernel end
     tiny: int
     duration: float  # mean
+    total: float  # sum of durations
     gap: float  # mean idle time between one kernel and the next
+    longest: tuple[tuple[str, int, float], ...]  # names that took most time: count, time
+    by_kind: Mapping[str, float]  # time by what a kernel does
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The GPU with nothing to do, within the kernels' span. `by_host` is the part of it in which the host sat in calls
+    of a kind (`none`: in no call at all); empty where no calls were recorded.
+    """
+
+    length: float
+    longest: float
+    count: int
+    by_host: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +40,8 @@ class Launches:
     by_name: Mapping[str, int]
     count: int
     api_share: float
+    duration: float  # mean of a launch call
+    per_kernel: float  # time in launch calls for each kernel; a graph launches many
     first: float
     first_name: str
 
@@ -64,23 +83,74 @@ class Syncs:
 
 
 @dataclass(frozen=True, slots=True)
+class Direction:
+    """Copies of one direction; `size` in bytes is None where one of them does not tell, `time` is their sum."""
+
+    count: int
+    size: float | None
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
 class Copies:
-    """`alone` is the time with a copy and no kernel, of `span`, that of all GPU work. None: not told."""
+    """`alone` is the time with a copy and no kernel, of `span`, that of all GPU work. None: not told.
+
+    `inside` is the host in copy calls within the kernels' span, `waiting` the part in which kernels ran: such a call
+    merely waits for them.
+    """
 
     alone: float
     span: float
-    count: Mapping[str, int]  # by direction
-    size: Mapping[str, float] | None
-    pageable: float | None  # bytes
-    time: float  # of copies between host and device, summed
+    ways: Mapping[str, Direction]
+    pageable: float | None  # bytes between host and device
+    inside: float | None
+    waiting: float | None
+
+    @property
+    def _between(self) -> tuple[Direction, ...]:
+        return tuple(self.ways[way] for way in ("HtoD", "DtoH") if way in self.ways)
 
     @property
     def host_device_bytes(self) -> float | None:
-        return None if self.size is None else sum(self.size.get(way, 0.0) for way in ("HtoD", "DtoH"))
+        sizes = [way.size for way in self._between]
+        return None if None in sizes else sum((size for size in sizes if size is not None), 0.0)
 
     @property
     def host_device_count(self) -> int:
-        return sum(self.count.get(way, 0) for way in ("HtoD", "DtoH"))
+        return sum(way.count for way in self._between)
+
+    @property
+    def host_device_time(self) -> float:
+        return sum((way.time for way in self._between), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps that were marked, and the kernels that began between the first one's start and the last one's end."""
+
+    count: int
+    kernels: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compiles:
+    """Compilations by torch.compile or Triton, and calls that load compiled code, once the warm-up is over."""
+
+    count: int  # in the whole trace
+    steady_count: int
+    steady_time: float
+    loads: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of the framework: its calls, their time on the host, and that of the kernels that it started."""
+
+    name: str
+    calls: int
+    host: float
+    gpu: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +161,16 @@ class TraceSummary:
     first: float  # seconds, on the clock of the trace
     devices: tuple[str, ...]  # the one judged first
     kernels: Kernels | None
+    gaps: Gaps | None
     copies: Copies | None
     launches: Launches | None
     allocations: Allocations | None
     start: ColdStart | None
     syncs: Syncs | None
+    steps: Steps | None
+    compiles: Compiles | None
+    operators: tuple[Operator, ...]  # those with the most GPU time first
+    layers: tuple[tuple[str, int, float], ...]  # nn.Modules: calls, time on the host
     phases: Phases | None
     calls: int
     device_calls: Mapping[str, int]  # allocations, known even where no GPU work was recorded
@@ -103,3 +178,4 @@ class TraceSummary:
     range_mode: bool
     results: int  # calls that tell a return code
     failures: Mapping[str, int]  # "cudaMemcpyAsync: 700" → calls
+    clipped: int  # long calls and compilations beyond those that are kept

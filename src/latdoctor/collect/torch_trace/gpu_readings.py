@@ -1,0 +1,135 @@
+"""Readings of what the GPU did: kernels, the gaps between them, launches, copies, steps, and whose time it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from latdoctor.collect.torch_trace.summary import Copies, TraceSummary
+from latdoctor.collect.torch_trace.writer import Writer, listed, shown
+from latdoctor.evidence.model import Reading
+from latdoctor.units import format_value
+
+_TOP = 5
+# Less than this share of a whole is not listed.
+_LITTLE = 0.01
+
+
+def kernels(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+    found = summary.kernels
+    if found is None:
+        return
+    several = len(summary.devices) > 1
+    note = f"device {summary.devices[0]} of {len(summary.devices)}, the one with the most kernels" if several else ""
+    place = f"{found.count} kernel{'' if found.count == 1 else 's'}"
+    if summary.launches is not None:
+        place += f"; {listed(summary.launches.by_name)}"
+    yield writer.reading("trace.kernels", float(found.count), place, note)
+    yield writer.reading("kernel.tiny_ratio", found.tiny / found.count, f"{found.tiny} of {place}", note)
+    yield writer.reading("kernel.duration.mean", found.duration, place, note)
+    if found.span <= found.duration:
+        return
+    busy = f"{place}; busy {shown(found.busy)} of {shown(found.span)}"
+    yield writer.reading("gpu.busy_ratio", found.busy / found.span, busy, note)
+    yield writer.reading("kernel.gap.mean", found.gap, busy, note)
+
+
+def gaps(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+    """The GPU with nothing to do, and what the host was in meanwhile."""
+    found, ran = summary.gaps, summary.kernels
+    if found is None or ran is None or ran.span <= ran.duration:
+        return
+    place = f"{found.count} gap{'' if found.count == 1 else 's'}; {shown(found.length)} of {shown(ran.span)}"
+    yield writer.reading("gap.share", found.length / ran.span, place)
+    yield writer.reading("gap.longest", found.longest, place)
+    note = "calls of several threads may lie in one gap"
+    for kind, time in found.by_host.items():
+        where = f"{shown(time)} of {shown(found.length)} idle"
+        yield writer.reading("gap.host_share", time / ran.span, where, note, (("host", kind),))
+
+
+def launches(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+    found = summary.launches
+    if found is None or summary.kernels is None:
+        return
+    place = listed(found.by_name) or "no launch call"
+    graphs = sum(count for name, count in found.by_name.items() if "GraphLaunch" in name)
+    note = f"{graphs} of them launch a graph of many kernels" if graphs else ""
+    yield writer.reading("launch.count", float(found.count), place, note)
+    if summary.kernels.span > summary.kernels.duration:
+        yield writer.reading("launch.api_share", found.api_share, place, note)
+    yield writer.reading("launch.time_per_kernel", found.per_kernel, place, note)
+    if found.count:
+        yield writer.reading("launch.duration.mean", found.duration, place, note)
+        first = f"{found.first_name}, {shown(found.first)}"
+        yield writer.reading("launch.first_duration", found.first, first, "the longest of the first 100 launches")
+
+
+def copies(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+    found, ran = summary.copies, summary.kernels
+    if found is None:
+        return
+    place = ", ".join(f"{way.count} {name}" for name, way in sorted(found.ways.items()) if way.count) or "no copy"
+    if found.span > 0:
+        yield writer.reading("copy.time_share", found.alone / found.span, f"{place}; {shown(found.alone)} alone")
+    if found.inside is not None and found.waiting is not None and ran is not None and ran.span > ran.duration:
+        spent = f"{shown(found.inside)} in copy calls, kernels ran for {shown(found.waiting)} of it"
+        yield writer.reading("copy.call_share", found.inside / ran.span, spent)
+        yield writer.reading("copy.call_wait_share", found.waiting / ran.span, spent, "such a call waits for kernels")
+    yield from _by_way(found, writer)
+    total = found.host_device_bytes
+    if total is None:
+        return
+    yield writer.reading("copy.bytes", total, place)
+    if total > 0 and found.pageable is not None:
+        where = f"{place}; {format_value(found.pageable, 'bytes')} of {format_value(total, 'bytes')}"
+        yield writer.reading("copy.pageable_share", found.pageable / total, where)
+    if found.host_device_time > 0:
+        yield writer.reading(
+            "copy.bandwidth", total / found.host_device_time, f"{place}; {shown(found.host_device_time)}"
+        )
+
+
+def _by_way(found: Copies, writer: Writer) -> Iterator[Reading]:
+    for name, way in sorted(found.ways.items()):
+        labels, place = (("kind", name),), f"{way.count} {name} in {shown(way.time)}"
+        if way.size is not None:
+            yield writer.reading("copy.bytes", way.size, place, labels=labels)
+            if way.time > 0:
+                yield writer.reading("copy.bandwidth", way.size / way.time, place, labels=labels)
+
+
+def steps(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+    found = summary.steps
+    if found is None or not found.count or summary.kernels is None:
+        return
+    place = f"{found.kernels} kernels in {found.count} steps, {shown(found.time)}"
+    graphs = summary.launches is not None and any("GraphLaunch" in name for name in summary.launches.by_name)
+    note = "kernels of graphs included" if graphs else ""
+    yield writer.reading("trace.steps", float(found.count), place)
+    yield writer.reading("kernel.per_step", found.kernels / found.count, place, note)
+    yield writer.reading("step.duration.mean", found.time / found.count, place)
+
+
+def whose_time(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+    """The largest parts of the kernels' time: by kernel, by what kernels do, by the operator that started them."""
+    ran = summary.kernels
+    if ran is not None and ran.total > 0:
+        for name, count, time in ran.longest[:_TOP]:
+            if time >= _LITTLE * ran.total:
+                place = f"{count} times, {shown(time)}"
+                yield writer.reading("kernel.time_share", time / ran.total, place, labels=(("kernel", name),))
+        for kind, time in sorted(ran.by_kind.items(), key=lambda pair: -pair[1]):
+            if time >= _LITTLE * ran.total:
+                share = time / ran.total
+                yield writer.reading("kernel.kind_share", share, f"{shown(time)}, by name", labels=(("kind", kind),))
+        for top in summary.operators[:_TOP]:
+            if top.gpu >= _LITTLE * ran.total:
+                place = f"{top.calls} calls, {shown(top.gpu)} of kernels"
+                labels = (("operator", top.name),)
+                yield writer.reading("operator.gpu_share", top.gpu / ran.total, place, labels=labels)
+    for top in sorted(summary.operators, key=lambda one: -one.host)[:_TOP]:
+        place = f"{top.calls} calls, what they call included"
+        yield writer.reading("operator.host_time", top.host, place, labels=(("operator", top.name),))
+    for name, count, time in summary.layers[:_TOP]:
+        place = f"{count} calls, inner layers included"
+        yield writer.reading("layer.host_time", time, place, labels=(("layer", name),))

@@ -1,0 +1,129 @@
+"""One large plain trace read by two processes, each a half.
+
+Where the second half begins is a guess: a place in the middle that looks like the border between two events. It is
+proven when the strict parse of the first half ends exactly there; if it does not, what the second process read is
+thrown away, and the first reads on. So the result never depends on the guess.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import numpy as np
+
+from latdoctor.collect.torch_trace import raw as trace_bytes
+from latdoctor.collect.torch_trace.children import Child, processors
+from latdoctor.collect.torch_trace.columns import Columns, Counts
+from latdoctor.collect.torch_trace.kineto import KinetoReader
+from latdoctor.collect.torch_trace.names import Names
+from latdoctor.collect.torch_trace.spool import Written
+
+LARGE = 64 << 20  # bytes; below, a second process costs more than it saves
+_LOOKED_AT = 1 << 20  # bytes in which the border is looked for
+# The parent takes a little more than half: the child is started first, and writes its rows out before it ends.
+_SHARE = 0.515
+_BORDER = re.compile(rb'\}\s*,(?=\s*\{\s*"(?:ph|cat|name|pid|tid|ts|args)"\s*:)')
+
+
+class _Part(msgspec.Struct):
+    """What was read of a part of a trace; the rows lie in files."""
+
+    counts: Counts
+    names: tuple[list[str], list[str], list[str], list[str]]  # kernels, calls, operators, devices
+    rows: tuple[list[Written], list[Written], list[Written]]  # work, calls, links
+    events: int
+    damaged: int
+    base_time: float | None
+    tail_unread: bool
+
+
+_DECODER = msgspec.msgpack.Decoder(_Part)
+
+
+class SecondHalf:
+    """The rest of a trace from `start` on, being read by a child."""
+
+    def __init__(self, path: Path, where: str, start: int, opened: ExitStack) -> None:
+        self.start = start
+        self._files: list[IO[bytes]] = [
+            opened.enter_context(tempfile.TemporaryFile(prefix="latdoctor-"))  # noqa: SIM115 — closed with `opened`
+            for _ in range(3)
+        ]
+        self._child = opened.enter_context(Child(lambda: _read(path, where, start, self._files)))
+
+    def merge_into(self, columns: Columns, reader: KinetoReader) -> bool:
+        """Adds what the child read to what `reader` has read into `columns`; false, and nothing is added, where the
+        child failed or found damage: then the one that knows how many events went before must read it.
+        """
+        answer = self._child.answer()
+        if answer is None:
+            return False
+        part = _DECODER.decode(answer)
+        if part.damaged:  # what it says of damage counts events from its own beginning
+            return False
+        kernels, calls, operators, devices = (
+            names.renumbered(listed) for names, listed in zip(_names(columns), part.names, strict=True)
+        )
+        work_places = (4 * devices[:, None] + np.arange(4)).ravel().astype(np.int32)
+        link_places = np.concatenate(([0], 1 + devices)).astype(np.int32)
+        columns.work.adopt(part.rows[0], self._files[0], kernels, work_places)
+        columns.calls.adopt(part.rows[1], self._files[1], calls, np.zeros(1, np.int32))
+        columns.links.adopt(part.rows[2], self._files[2], operators, link_places)
+        columns.counts.merge(part.counts)
+        reader.events += part.events
+        reader.base_time = part.base_time if reader.base_time is None else reader.base_time
+        reader.tail_unread = part.tail_unread
+        return True
+
+
+def second_half(content: bytes | Path, where: str, opened: ExitStack) -> SecondHalf | None:
+    """Starts reading the second half; None where that is not worth while or cannot be done."""
+    if isinstance(content, bytes) or processors() < 2:
+        return None
+    try:
+        start = likely_border(content)
+        return None if start is None else SecondHalf(content, where, start, opened)
+    except OSError:
+        return None  # the reader of the whole says what is wrong
+
+
+def likely_border(path: Path, *, large: int = LARGE, share: float = _SHARE) -> int | None:
+    """Where an event seems to begin, near the middle of a plain file of at least `large` bytes."""
+    size = path.stat().st_size
+    if not large <= size <= trace_bytes.MAX_BYTES:
+        return None
+    with path.open("rb") as file:
+        if trace_bytes.is_packed(file.read(2)):
+            return None
+        begin = int(size * share)
+        file.seek(begin)
+        found = _BORDER.search(file.read(_LOOKED_AT))
+    return begin + found.end() if found else None
+
+
+def _read(path: Path, where: str, start: int, files: list[IO[bytes]]) -> bytes:
+    """In the child: reads from `start` to the end."""
+    reader = KinetoReader(path, where, start=start)
+    columns = Columns(reader.damage, files)
+    for batch in reader.batches():
+        columns.add(batch)
+    kernels, calls, operators, devices = (names.listed for names in _names(columns))
+    part = _Part(
+        counts=columns.counts,
+        names=(kernels, calls, operators, devices),
+        rows=(columns.work.finished(), columns.calls.finished(), columns.links.finished()),
+        events=reader.events,
+        damaged=reader.damage.count,
+        base_time=reader.base_time,
+        tail_unread=reader.tail_unread,
+    )
+    return msgspec.msgpack.encode(part)
+
+
+def _names(columns: Columns) -> tuple[Names, Names, Names, Names]:
+    return columns.kernel_names, columns.call_names, columns.operator_names, columns.device_names

@@ -1,0 +1,63 @@
+"""Numbers for names: bounded however many a trace holds, and fast, since every event of a trace goes through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from latdoctor.collect.torch_trace import api_calls
+from latdoctor.text import clean
+
+if TYPE_CHECKING:
+    from latdoctor.collect.torch_trace.spool import Numbers
+
+MAX_NAMES = 4096
+FURTHER = "(further names)"  # what every name beyond them is called
+_LONGEST = 120  # characters shown of a name
+_LONGEST_KEPT = 4096  # of one that is looked up
+
+
+class Names(dict[str | int | None, int]):
+    """Numbers names as they are looked up; `listed` are the names, made harmless, by number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[str] = []
+        self._shown: dict[str, int] = {}
+
+    def __missing__(self, name: str | int | None) -> int:
+        shown = clean("" if name is None else str(name), _LONGEST)
+        number = self.number(shown)
+        if len(self) < MAX_NAMES and (name is None or isinstance(name, int) or len(name) <= _LONGEST_KEPT):
+            self[name] = number
+        return number
+
+    def number(self, shown: str) -> int:
+        """The number of a name that is clean already."""
+        if shown not in self._shown:
+            if len(self.listed) >= MAX_NAMES:
+                shown = FURTHER
+            if shown not in self._shown:
+                self._shown[shown] = len(self.listed)
+                self.listed.append(shown)
+        return self._shown[shown]
+
+    def of(self, names: Sequence[str | int | None]) -> Numbers:
+        return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
+
+    def renumbered(self, listed: Iterable[str]) -> Numbers:
+        """For each name of another numbering, its number in this one; never empty."""
+        return np.array([self.number(shown) for shown in listed] or [0], np.int32)
+
+
+class Marks(dict[str | None, str]):
+    """What a name of the host's side tells: api_calls.STEP, COMPILES or LAYER, or `` for nothing."""
+
+    def __missing__(self, name: str | None) -> str:
+        found = api_calls.meaning_of(name or "")
+        # Steps and functions are numbered without end; what is not kept is looked at again.
+        if len(self) < MAX_NAMES and len(name or "") <= _LONGEST_KEPT:
+            self[name] = found
+        return found
