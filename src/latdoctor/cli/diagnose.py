@@ -36,6 +36,12 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
+Keep = Annotated[
+    Path | None,
+    typer.Option("--keep", metavar="PATH", readable=False, help="Keep the bundle: a folder or a .tar.zst."),
+]
+
+
 def diagnose(
     bundle: Annotated[
         Path | None, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle that `latdoctor collect` wrote.")
@@ -61,10 +67,7 @@ def diagnose(
     slo_errors: options.SloErrors = None,
     baseline: options.BaselineOption = None,
     rules: options.Rules = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option("--keep", metavar="PATH", readable=False, help="Keep the bundle: a folder or a .tar.zst."),
-    ] = None,
+    keep: Keep = None,
     no_redact: options.NoRedact = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="How the answer is printed.")] = Output.TEXT,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 3 from this level on.")] = FailOn.CRITICAL,
@@ -91,10 +94,7 @@ def diagnose(
         must_be_new(keep)
     chosen = rule_set(rules or [])
     with interruptible(keep), _looked(bundle, asked, Need.DUE) as looked:
-        if keep is not None:
-            kept = _save(looked, keep, redact=not no_redact)
-        else:
-            kept = looked
+        kept = looked if keep is None else _save(looked, keep, redact=not no_redact)
         diagnosis = the_diagnosis(kept.bundle, chosen, kept.asked)
     _print(diagnosis, output, verbose=verbose)
     raise typer.Exit(exit_code(diagnosis, fail_on.value))

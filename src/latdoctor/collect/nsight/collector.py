@@ -6,18 +6,21 @@ An export is analysed as a profiler trace is, with the same signals, so that the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from latdoctor.collect.files import Finder, safe_name, unique
 from latdoctor.collect.nsight import database, printed, rows
 from latdoctor.collect.nsight import evidence as nsight_evidence
 from latdoctor.collect.nsight.evidence import Capture
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
-from latdoctor.collect.torch_trace.columns import Columns
 from latdoctor.collect.torch_trace.events import Damage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
 from latdoctor.text import clean
+
+if TYPE_CHECKING:
+    from latdoctor.collect.torch_trace.columns import Columns
 
 NAME = nsight_evidence.NAME
 MAX_DAMAGED = 0.01  # above this share of damaged rows the rest cannot be trusted either
@@ -88,6 +91,7 @@ def _head(artifact: Artifact) -> bytes:
 def _export(artifact: Artifact) -> Evidence:
     # Imported here: the analysis loads numpy only when it runs.
     from latdoctor.collect.torch_trace.analysis import analyse
+    from latdoctor.collect.torch_trace.columns import Columns
 
     damage = Damage()
     subject = f"trace/{artifact.group}"

@@ -13,7 +13,6 @@ from latdoctor.collect.nsight.evidence import NAME, Capture
 from latdoctor.collect.nsight.rows import plain_name
 from latdoctor.collect.nsight.tables import Entry, Table, tables
 from latdoctor.collect.torch_trace import api_calls
-from latdoctor.collect.torch_trace.columns import Columns
 from latdoctor.collect.torch_trace.events import Args, Damage, Event
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -41,6 +40,7 @@ def parse(artifact: Artifact) -> Evidence:
 
 def _as_trace(found: Sequence[Table], subject: str, artifact: Artifact) -> Evidence:
     from latdoctor.collect.torch_trace.analysis import analyse
+    from latdoctor.collect.torch_trace.columns import Columns
 
     with Columns(Damage()) as columns:
         for table in found:
