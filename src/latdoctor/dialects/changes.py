@@ -18,6 +18,7 @@ _LABELS = {
     "server.version": ("change.version", "server version"),
     "gpu.driver_version": ("change.version", "driver version"),
 }
+SIGNALS = frozenset({"change.process_start", *(signal for signal, _ in _LABELS.values())})
 _BY_VERSION = "version.latency"  # kept apart by the version of the model: a new one shows when it first answers
 _STARTED = "process_start_time_seconds"  # of every official Prometheus client
 _MAX_STARTS = 16

@@ -45,6 +45,7 @@ class Entry:
     path: str = ""
     request_id: str = ""
     replica: str = ""
+    stages: tuple[tuple[str, float], ...] = ()  # seconds of its time in each part of the way, where the line tells
     unit_untold: bool = False  # a number that may be its duration stands there without a unit
 
     @property

@@ -54,6 +54,8 @@ _METHOD = frozenset(
 )  # fmt: skip
 _PAIR = re.compile(r'(?<![\w.@-])([A-Za-z_@][\w.@-]{0,60})=("(?:[^"\\]|\\.)*+"|[^\s"]*)')
 _NESTED = 3
+_STAGES, _MOST_STAGES = "stages.", 12
+_UPSTREAM: Mapping[str, str] = {"upstream_response_time": "upstream", "upstream_connect_time": "upstream connect"}
 
 
 def of_json(line: str) -> Entry | None:
@@ -96,7 +98,16 @@ def of_fields(fields: Fields, record: Fields) -> Entry | None:
     if went is None:
         # The end is the sum of both; the time of the line itself may be the beginning's.
         went = Stamp(came.time + took.seconds, came.fine, came.zoned) if came and took else _time(fields, _LOGGED)
-    return Entry(came, went, took, status, path, _text(fields, _ID), _text(fields, _REPLICA), untold)
+    names = _text(fields, _ID), _text(fields, _REPLICA)
+    return Entry(came, went, took, status, path, *names, stages=_stages(fields), unit_untold=untold)
+
+
+def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
+    """The seconds in each stage: what the reference server tells as `stages`, and nginx of what stands behind it."""
+    named = ((name.removeprefix(_STAGES), value) for name, value in fields.items() if name.startswith(_STAGES))
+    behind = ((_UPSTREAM[name], value) for name, value in fields.items() if name in _UPSTREAM)
+    found = ((name, _duration(value, 1.0)) for name, value in (*named, *behind))
+    return tuple((name, took.seconds) for name, took in found if took is not None)[:_MOST_STAGES]
 
 
 def _took(fields: Fields, record: Fields, came: Stamp | None, went: Stamp | None) -> tuple[Duration | None, bool]:

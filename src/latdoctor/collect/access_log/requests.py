@@ -19,6 +19,7 @@ from latdoctor.text import clean
 BACK = 5.0  # seconds by which a line may be earlier than the lines before it, beside the time that its request took
 HOLE = 3600.0  # seconds without a line after which the clock, or a missing piece, is as likely as a pause
 MAX_REPLICAS = 64
+MAX_STAGES = 12
 _ENOUGH = 0.05  # of all lines, and so many: what the last stretch must hold to be the one that is read
 _ENOUGH_LINES = 30
 _DISORDER = 16  # stretches from which on it is the lines that are in disorder (shipped by many), and no clock
@@ -37,6 +38,7 @@ class Requests:
     status: array[int] = field(default_factory=lambda: array("h"))
     answered: array[int] = field(default_factory=lambda: array("b"))  # its duration counts as latency
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
+    stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 where a line does not tell
 
     def add(self, entry: Entry, number: int) -> None:
         self.went.append(entry.went.time if entry.went else _UNTIMED)
@@ -44,6 +46,16 @@ class Requests:
         self.status.append(-1 if entry.status is None else entry.status)
         self.answered.append(entry.counts_as_latency)
         self.number.append(number)
+        for name, seconds in dict(entry.stages).items():
+            if name in self.stages or len(self.stages) < MAX_STAGES:
+                column = self.stages.setdefault(clean(name, 40), array("d"))
+                column.extend([_UNTIMED] * (len(self) - 1 - len(column)))
+                column.append(seconds)
+
+    def stage(self, name: str, index: int) -> float:
+        """Seconds of one request in one stage; -1 where its line does not tell."""
+        column = self.stages[name]
+        return column[index] if index < len(column) else _UNTIMED
 
     def __len__(self) -> int:
         return len(self.went)

@@ -19,12 +19,13 @@ from latdoctor.collect.access_log.requests import Requests, Stretch
 from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Origin, Reading, Series, Window
 
 MAX_STEPS = 7200
+MAX_REQUESTS = 20_000  # of the last ones each is told by itself
 RECENT = 600.0  # seconds of the log's end that a single value tells of: a day's P99 would hide ten bad minutes
 ENOUGH = 100  # requests that a P99 takes
 QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))  # as of distributions: detect/quantiles.py
 SIGNALS = (
     "latency", "latency.mean", "latency.p50", "latency.p95", "latency.p99", "arrival.rate", "completion.rate",
-    "error.ratio", "error.rate", "cancel.rate",
+    "error.ratio", "error.rate", "cancel.rate", "request.latency", "request.stage_time",
 )  # fmt: skip
 _BINS_PER_DECADE = 50  # a bucket is 4.7 % wide
 _WHOLE_SECONDS = 0.5  # a step of durations wider than this cannot tell a quantile, only bound it
@@ -65,7 +66,12 @@ class Told:
         """`coarse`: the step in which durations are told, seconds."""
         return Evidence(
             readings=(*self._latency_readings(coarse), *self._ratio_readings(), *self._rate_readings()),
-            series=(*self._latency_series(), *self._ratio_series(), *self._arrival_series()),
+            series=(
+                *self._latency_series(),
+                *self._ratio_series(),
+                *self._arrival_series(),
+                *(self._single_requests() if coarse <= _WHOLE_SECONDS else ()),
+            ),
             distributions=self._distribution(coarse),
         )
 
@@ -145,6 +151,20 @@ class Told:
         if len(times) > 1:
             for suffix, found in values.items():
                 yield self._series(f"latency{suffix}", times, found)
+
+    def _single_requests(self) -> Iterator[Series]:
+        """The latency of each of the last requests at the time at which it came, and what each spent in its stages."""
+        went, took = self.requests.went, self.requests.took
+        last = [i for i in self.recent if self._is_latency(i) and went[i] >= 0][-MAX_REQUESTS:]
+        rows = sorted(last, key=lambda index: went[index] - took[index])
+        place = Origin(self.origin.artifact, f"{self.origin.place}, request by request".lstrip(", "))
+        times = tuple(went[i] - took[i] for i in rows)
+        if len(rows) > 1:
+            yield Series("request.latency", self.subject, times, tuple(took[i] for i in rows), place)
+            for name in self.requests.stages:
+                told = (self.requests.stage(name, i) for i in rows)
+                values = tuple(value if value >= 0 else math.nan for value in told)
+                yield Series("request.stage_time", self.subject, times, values, place, (("stage", name),))
 
     def _ratio_series(self) -> Iterator[Series]:
         status = self.requests.status

@@ -13,11 +13,11 @@ from msgspec import Struct
 from latdoctor.errors import OperationError
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, omit_defaults=True):
     """A line. Times are UTC; `entry` is when the first line of the request came.
 
     `seconds` is not their difference: it is measured with a monotonic clock, and of an answered request it is the
-    server's own time, from its whole body on.
+    server's own time, from its whole body on. `stages` are the seconds of it that a computed answer spent in each.
     """
 
     entry: datetime
@@ -27,6 +27,7 @@ class Entry(Struct, frozen=True):
     request_id: str
     replica: str
     reason: str = ""
+    stages: dict[str, float] = {}
 
 
 class AccessLog:

@@ -145,13 +145,21 @@ class Steps:
                 timing=timing,
             )
         )
-        self.log(exchange.entered, exchange.sent - exchange.received, OK, exchange.request_id, exchange.source)
+        stages = timing.stages() if computed else {}
+        self.log(exchange.entered, exchange.sent - exchange.received, OK, exchange.request_id, exchange.source, stages)
         return True
 
-    def log(self, entered: float, seconds: float, status: int, request_id: str, reason: str) -> None:
+    def log(
+        self,
+        entered: float,
+        seconds: float,
+        status: int,
+        request_id: str,
+        reason: str,
+        stages: dict[str, float] | None = None,
+    ) -> None:
         """A line of the access log, where there is one. Not on the event loop."""
         if self._access_log is not None:
+            times = at(entered), at(time.time()), round(seconds, 6)
             replica = self._metrics.fixed[0]
-            self._access_log.write(
-                Entry(at(entered), at(time.time()), round(seconds, 6), status, request_id, replica, reason)
-            )
+            self._access_log.write(Entry(*times, status, request_id, replica, reason, stages or {}))

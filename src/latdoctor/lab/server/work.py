@@ -82,3 +82,13 @@ class Timing(Struct, frozen=True):
     batched: float
     computed: float
     sent: float
+
+    def stages(self) -> dict[str, float]:
+        """Seconds in each: before the queue, in it, in the model, and after it."""
+        parts = {
+            "prepare": self.queued - self.received,
+            "queue": self.batched - self.queued,
+            "compute": self.computed - self.batched,
+            "finish": self.sent - self.computed,
+        }
+        return {name: round(max(0.0, seconds), 6) for name, seconds in parts.items()}
