@@ -1,6 +1,6 @@
 """How often the detectors speak falsely on healthy data, and how often truly on sick data.
 
-Usage: python bench/detectors.py [--runs 200] [--seed 0]
+Usage: python bench/detectors.py [--runs 200] [--seed 0] [--page docs/detectors.md]
 Healthy latencies of single requests come from four makers: lognormal, rounded to a millisecond, with a heavy tail
 (Pareto, shape 1.5), and those of a queue (an M/G/1 queue at 80 %, by Lindley's recursion: neighbours are alike). Each
 detector is asked as it is asked in a diagnosis; a rate is told with its 95 % Wilson interval.
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,23 @@ Random = np.random.Generator
 Maker = Callable[[Random], tuple[Numbers, Numbers]]  # times and latencies, both in seconds
 
 SECONDS, RATE = 30.0, 100.0
+
+PAGE = """
+# Detectors, and how often they speak falsely
+
+A detector (`src/latdoctor/detect/`) derives readings that no source gives. Each states its method, its limits and their
+source at the head of its module. Here is what they do with data that is known to be healthy or sick: 3000 requests in
+30 s, made anew for each of the runs. Rates with their 95 % Wilson intervals.
+
+* *pulse*: a period in the latencies of single requests (`latency.pulse_period`). The sick ones stop for 60 ms every
+  500 ms.
+* *two peaks*: a second group of latencies (`latency.modes`), told by the dip test or by its valley.
+* *dip p < 1 %*: Hartigan's dip test alone, blind to small groups.
+* *before/after*: the first half against the second, by Cliff's delta and the means of blocks.
+* *arrivals change*: `arrival.jump` or `arrival.drop`. The requests of all these samples come evenly.
+
+The onset of a slow time (`latency.onset`) is measured in `tests/detect/test_onset.py`.
+"""
 
 
 def arrivals(random: Random) -> Numbers:
@@ -103,12 +121,12 @@ def differs(times: Numbers, values: Numbers, _: Random) -> bool:
     return compared(values[half], values[~half]).differs
 
 
-def arrivals_jump(times: Numbers, _values: Numbers, _: Random) -> bool:
+def arrivals_change(times: Numbers, _values: Numbers, _: Random) -> bool:
     counts = np.bincount(times.astype(int), minlength=int(SECONDS)).astype(float)[: int(SECONDS)]
     series = Series(
         "arrival.rate", "replica/0", tuple(float(n + 1) for n in range(len(counts))), tuple(counts), Origin("made")
     )
-    return any(one.value != 1.0 for one in arrival_changes(Evidence(series=(series,))).readings)
+    return any(one.value != 1.0 for one in arrival_changes(Evidence(series=(series,))).readings)  # jump or drop
 
 
 DETECTORS: Mapping[str, Callable[[Numbers, Numbers, Random], bool]] = {
@@ -116,7 +134,7 @@ DETECTORS: Mapping[str, Callable[[Numbers, Numbers, Random], bool]] = {
     "two peaks": has_two_peaks,
     "dip p < 1 %": dip_fires,
     "before/after": differs,
-    "arrivals jump": arrivals_jump,
+    "arrivals change": arrivals_change,
 }
 
 
@@ -136,14 +154,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--page", type=Path, help="write it as a page, with what the detectors are")
     chosen = parser.parse_args()
+    lines = list(table(chosen.runs, chosen.seed))
+    print("\n".join(lines))
+    if chosen.page:
+        made = f"`python bench/detectors.py --runs {chosen.runs} --page {chosen.page}` made this page."
+        chosen.page.write_text("\n".join((PAGE.strip(), "", made, "", *lines)).rstrip() + "\n")
+
+
+def table(runs: int, seed: int) -> Iterator[str]:
     for title, makers in (("healthy: how often falsely", HEALTHY), ("sick: how often at all", SICK)):
-        print(f"| {title} | " + " | ".join(DETECTORS) + " |")
-        print("|---|" + "---|" * len(DETECTORS))
+        yield f"| {title} | " + " | ".join(DETECTORS) + " |"
+        yield "|---|" + "---|" * len(DETECTORS)
         for name, maker in makers.items():
-            cells = (rate(maker, detector, chosen.runs, chosen.seed) for detector in DETECTORS.values())
-            print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-        print()
+            cells = (rate(maker, detector, runs, seed) for detector in DETECTORS.values())
+            yield f"| {name} | " + " | ".join(cells) + " |"
+        yield ""
 
 
 if __name__ == "__main__":

@@ -62,3 +62,20 @@ def test_what_was_told_is_not_derived_again() -> None:
     series = Series("arrival.rate", "replica/0", times, (20.0,) * 4 + (90.0,) * 4, Origin("page"))
     once = arrival_changes(Evidence(series=(series,)))
     assert not arrival_changes(Evidence(readings=once.readings, series=(series,))).readings
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ([100, 100, 100, 20, 20, 20], 0.2),
+        ([100, 100, 100, 0, 0, 0], 0.5 / 300),
+        ([100, 101, 99, 30, 28, 100, 100, 102], 0.29),  # a hole
+        ([20, 22, 19, 100, 101, 99, 100, 100], 1.0),
+        ([20, 21, 20, 100, 100, 20, 20, 20, 20, 20], 1.0),  # after a burst the rate falls: the burst is the change
+        ([60, 66, 58, 61, 70, 55, 62, 64], 1.0),
+    ],
+)
+def test_a_fall_is_told_as_well(rates: list[float], expected: float) -> None:
+    series = Series("arrival.rate", "replica/0", tuple(map(float, range(1, len(rates) + 1))), tuple(rates), Origin("p"))
+    found = {one.signal: one.value for one in arrival_changes(Evidence(series=(series,))).readings}
+    assert found["arrival.drop"] == pytest.approx(expected, rel=0.03)

@@ -111,3 +111,10 @@ def test_twice_adds_nothing() -> None:
         )
     )
     assert not siblings(Evidence.merge([given, siblings(given)])).readings
+
+
+def test_a_gpu_against_the_others_beside_it() -> None:
+    clocks = readings("gpu.sm_clock", {"gpu/0": 1.7e9, "gpu/1": 0.85e9, "gpu/2": 1.7e9})
+    found = told(Evidence(readings=clocks))
+    assert found["gpu.clock_to_others", "gpu/1"] == pytest.approx(0.5)
+    assert found["gpu.clock_to_others", "gpu/0"] == pytest.approx(1.7 / 1.275)

@@ -1,10 +1,10 @@
-"""Did the arrival rate rise at once within the window, for the rest of it or for a while?
+"""Did the arrival rate rise or fall at once within the window, for the rest of it or for a while?
 
 For every run of steps, G = n₁·ln(r₁/r) + n₂·ln(r₂/r) is the log likelihood ratio of two Poisson rates, inside and
 outside the run, against one, with n arrivals at rate r (the scan statistic of Kulldorff 1997, on a line). Only runs
-that lie higher than the rest count, and that begin within the window, so that the rise itself was seen. The largest G
-must exceed 12: by the χ² with one degree of freedom that is p = 10⁻⁶ for one run, which leaves room for trying every
-run and for arrivals that come in clumps. Else the jump is 1.
+that begin within the window count, so that the change itself was seen; of a high and a low one the sharper is told, for
+after a burst the rate falls. The largest G must exceed 12: by the χ² with one degree of freedom that is p = 10⁻⁶ for
+one run, which leaves room for trying every run and for arrivals that come in clumps. Else jump and drop are 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from itertools import accumulate, pairwise
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series, Window
 
 SIGNAL = "arrival.rate"
-DERIVED = "arrival.jump"
+JUMP, DROP = "arrival.jump", "arrival.drop"
+DERIVED = (JUMP, DROP)
 MIN_G = 12.0
 MIN_STEPS = 2  # on either side
 MIN_ARRIVALS = 30
@@ -26,30 +27,34 @@ MAX_STEPS = 240  # of a longer series neighbouring steps are taken together: eve
 
 
 def arrival_changes(evidence: Evidence) -> Evidence:
-    """`arrival.jump` for every series of the arrival rate with enough steps and arrivals."""
-    told = {one.subject for one in evidence.readings_by_signal.get(DERIVED, ())}
+    """`arrival.jump` and `arrival.drop` for every series of the arrival rate with enough steps and arrivals."""
+    told = {one.subject for one in evidence.readings_by_signal.get(JUMP, ())}
     found = [_of_one(one) for one in evidence.series if one.signal == SIGNAL and one.subject not in told]
-    return Evidence(readings=tuple(one for one in found if one is not None))
+    return Evidence(readings=tuple(reading for readings in found for reading in readings))
 
 
-def _of_one(series: Series) -> Reading | None:
+def _of_one(series: Series) -> tuple[Reading, ...]:
     steps = _lengths(series.times)
     arrived = [rate * length for rate, length in zip(series.values, steps, strict=True)]
     if len(arrived) < 2 * MIN_STEPS or not all(math.isfinite(n) and n >= 0 for n in arrived):
-        return None
+        return ()
     if sum(arrived) < MIN_ARRIVALS:
-        return None
+        return ()
     each = math.ceil(len(steps) / MAX_STEPS)
     counts, lengths = _together(arrived, each), _together(steps, each)
-    jump, at, strength = sharpest(counts, lengths)
+    rise, fall = sharpest(counts, lengths), sharpest(counts, lengths, falling=True)
+    falls = fall[2] > rise[2]
+    ratio, at, strength = fall if falls else rise
     if sum(lengths) > LONG:
-        jump = min(jump, _at_once(arrived, steps, at * each, each))
+        minutes = _at_once(arrived, steps, at * each, each)
+        ratio = max(ratio, min(1.0, minutes)) if falls else min(ratio, max(1.0, minutes))
     note = f"from {sum(lengths[:at]):.0f} s of the window"
     if strength < MIN_G:
-        jump, note = 1.0, f"no change within {sum(lengths):.0f} s that chance would not bring"
+        ratio, note = 1.0, f"no change within {sum(lengths):.0f} s that chance would not bring"
     origin = Origin(series.origin.artifact, f"{series.origin.place}, page by page")
     window = Window(series.times[0] - steps[0], series.times[-1])
-    return Reading(DERIVED, series.subject, jump, origin, window, note=note)
+    values = ((JUMP, 1.0 if falls else ratio), (DROP, ratio if falls else 1.0))
+    return tuple(Reading(name, series.subject, value, origin, window, note=note) for name, value in values)
 
 
 def _at_once(arrived: Sequence[float], steps: Sequence[float], at: int, slack: int) -> float:
@@ -59,7 +64,7 @@ def _at_once(arrived: Sequence[float], steps: Sequence[float], at: int, slack: i
     before, after = sum(steps[early]), sum(steps[late])
     if not before or not after:
         return 1.0
-    return max(1.0, sum(arrived[late]) / after / (max(sum(arrived[early]), 0.5) / before))
+    return max(sum(arrived[late]), 0.5) / after / (max(sum(arrived[early]), 0.5) / before)
 
 
 def _lengths(times: Sequence[float]) -> list[float]:
@@ -72,8 +77,8 @@ def _together(values: Sequence[float], each: int) -> list[float]:
     return [math.fsum(values[start : start + each]) for start in range(0, len(values), each)]
 
 
-def sharpest(counts: Sequence[float], lengths: Sequence[float]) -> tuple[float, int, float]:
-    """The rate within the likeliest high run over the rate outside, the step at which it begins, and its G."""
+def sharpest(counts: Sequence[float], lengths: Sequence[float], *, falling: bool = False) -> tuple[float, int, float]:
+    """The rate within the likeliest high (or low) run over the rate outside, the step at which it begins, and its G."""
     arrivals, seconds = sum(counts), sum(lengths)
     before, passed = (0.0, *accumulate(counts)), (0.0, *accumulate(lengths))
     best = (1.0, MIN_STEPS, 0.0)
@@ -81,12 +86,11 @@ def sharpest(counts: Sequence[float], lengths: Sequence[float]) -> tuple[float, 
         for end in range(start + MIN_STEPS, len(counts) + 1):
             inside, time = before[end] - before[start], passed[end] - passed[start]
             outside, rest = arrivals - inside, seconds - time
-            high, low = inside / time, outside / rest
-            whole = arrivals / seconds
-            strength = _gain(inside, high, whole) + _gain(outside, low, whole)
-            if high > low and strength > best[2]:
-                # Half an arrival stands for none, so that a rate from nothing is a finite multiple.
-                best = (high / (max(outside, 0.5) / rest), start, strength)
+            within, without, whole = inside / time, outside / rest, arrivals / seconds
+            strength = _gain(inside, within, whole) + _gain(outside, without, whole)
+            if (within < without if falling else within > without) and strength > best[2]:
+                # Half an arrival stands for none, so that a rate from nothing, or to nothing, is a finite multiple.
+                best = (max(inside, 0.5) / time / (max(outside, 0.5) / rest), start, strength)
     return best
 
 

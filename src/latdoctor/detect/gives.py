@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from latdoctor.detect.bimodality import DERIVED as MODES
 from latdoctor.detect.bimodality import SIGNAL as SIZES
-from latdoctor.detect.change import DERIVED as JUMP
+from latdoctor.detect.change import DERIVED as CHANGES
 from latdoctor.detect.change import SIGNAL as ARRIVALS
 from latdoctor.detect.clients import DEVIATION, DIFFERENCES, RATIO
 from latdoctor.detect.engines import DERIVED as ENGINES
@@ -50,7 +50,7 @@ def _clients(given: Given) -> Given:
 
 
 def _siblings(given: Given) -> Given:
-    ratios = frozenset(signal for signal, of in RATIOS if of in given)
+    ratios = frozenset(signal for signal, of, _ in RATIOS if of in given)
     return ratios | (frozenset(VERSIONS) if "version.latency.p50" in given else frozenset())
 
 
@@ -78,7 +78,7 @@ BY_DETECTOR: Mapping[str, Callable[[Given], Given]] = {
     "batch_bimodality": _when(SIZES, gives=MODES),
     "siblings": _siblings,
     "clients": _clients,
-    "arrival_changes": _when(ARRIVALS, gives=(JUMP,)),
+    "arrival_changes": _when(ARRIVALS, gives=CHANGES),
     "latency_modes": _when(REQUESTS, gives=PEAKS),
     "pulses": _when(REQUESTS, gives=PULSES),
     "tail_shares": _when(REQUESTS, STAGES, gives=(TAIL,)),

@@ -1,6 +1,6 @@
-"""Replicas and model versions against each other: is one of them unlike the rest?
+"""Replicas, GPUs and model versions against each other: is one of them unlike the rest?
 
-A replica is compared with the median of the others, so that a single outlier does not move what it is measured
+A replica or GPU is compared with the median of the others, so that a single outlier does not move what it is measured
 against. A sibling that was lost, takes nothing or is still eased in by its router is no measure: it takes less because
 it must. A router's page tells of all replicas, and each of those may show a page as well: what one page tells of
 several is compared within that page. Versions of the model are compared where one server answers with several, else
@@ -15,27 +15,33 @@ from statistics import median
 from latdoctor.evidence.comparing import of_ratio
 from latdoctor.evidence.model import Evidence, Origin, Reading, Value, is_unknown
 
-REPLICA = "replica/"
+REPLICA, GPU = "replica/", "gpu/"
 OF_SERVER = "@"  # stands between a subject and the page that tells of it, where there are several pages
 VERSION = "model_version"
 VERSIONS = ("version.slowest", "version.median_ratio", "version.tail_ratio")
-RATIOS = (("replica.load_ratio", "arrival.rate"), ("replica.latency_ratio", "latency.mean"))
+# The signal, what it is made of, and whose subjects are compared.
+RATIOS = (
+    ("replica.load_ratio", "arrival.rate", REPLICA),
+    ("replica.latency_ratio", "latency.mean", REPLICA),
+    ("gpu.clock_to_others", "gpu.sm_clock", GPU),
+    ("gpu.utilization_to_others", "gpu.utilization", GPU),
+)
 FULL_SHARE = 0.99  # of its weight, over the window
 MIN_ARRIVALS = 1.0  # per second; a median of less says nothing about who takes more
 
 
 def siblings(evidence: Evidence) -> Evidence:
-    """The ratios of RATIOS for every replica that has siblings, and the `version.*` ratios."""
-    found = [one for signal, of in RATIOS for one in _replicas(evidence, signal, of)]
+    """The ratios of RATIOS for every replica or GPU that has siblings, and the `version.*` ratios."""
+    found = [one for signal, of, whose in RATIOS for one in _compared_with_others(evidence, signal, of, whose)]
     return Evidence(readings=(*found, *_versions(evidence)))
 
 
-def _replicas(evidence: Evidence, signal: str, of: str) -> Iterator[Reading]:
+def _compared_with_others(evidence: Evidence, signal: str, of: str, whose: str) -> Iterator[Reading]:
     told = {one.subject for one in evidence.readings_by_signal.get(signal, ())}
     own = {
         one.subject: one
         for one in evidence.readings_by_signal.get(of, ())
-        if one.subject.startswith(REPLICA) and not one.labels and not is_unknown(one.value)
+        if one.subject.startswith(whose) and not one.labels and not is_unknown(one.value)
     }
     absent = _absent(evidence)
     groups = _groups(own)

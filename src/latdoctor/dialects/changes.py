@@ -18,11 +18,15 @@ _LABELS = {
     "server.version": ("change.version", "server version"),
     "gpu.driver_version": ("change.version", "driver version"),
 }
-SIGNALS = frozenset({"change.process_start", *(signal for signal, _ in _LABELS.values())})
 _BY_VERSION = "version.latency"  # kept apart by the version of the model: a new one shows when it first answers
 _STARTED = "process_start_time_seconds"  # of every official Prometheus client
 _MAX_STARTS = 16
 _SANE = (946684800.0, 4102444800.0)  # the years 2000 to 2100
+
+
+def told_by(signals: frozenset[str]) -> frozenset[str]:
+    """The changes that pages can show which give `signals`; when a process started, any page may tell."""
+    return frozenset({"change.process_start", *(change for name, (change, _) in _LABELS.items() if name in signals)})
 
 
 def changes(view: View) -> Iterator[Event]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from latdoctor.collect import COLLECTORS
 from latdoctor.detect.gives import given_by
+from latdoctor.dialects.changes import told_by
 from latdoctor.dialects.loader import shipped
 from latdoctor.evidence.signals import TIERS, catalogue
 
@@ -24,7 +25,8 @@ def sources() -> Mapping[str, tuple[str, ...]]:
 
 def _given() -> Iterator[tuple[str, frozenset[str]]]:
     """Everything that gives signals, by its title."""
-    direct = [(dialect.title, dialect.signals) for dialect in shipped()]
+    read_by = [(dialect.title, frozenset(dialect.signals)) for dialect in shipped()]
+    direct = [(title, signals | told_by(signals)) for title, signals in read_by]
     direct += [(one.title, one.provides) for one in COLLECTORS if one.name not in _BY_DIALECT]
     yield from direct
     read = frozenset(signal for _, signals in direct for signal in signals)

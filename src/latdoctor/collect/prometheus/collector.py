@@ -14,7 +14,7 @@ from latdoctor.collect.prometheus.scrape import target
 from latdoctor.collect.prometheus.times import times_told
 from latdoctor.collect.prometheus.watch import file_name, is_before_the_stop, watch
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
-from latdoctor.dialects.changes import SIGNALS as CHANGES
+from latdoctor.dialects.changes import told_by
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.mapping import read_pages, recognised
 from latdoctor.dialects.model import Dialect
@@ -36,9 +36,10 @@ _HALF = "its last number may be half a number"
 _STOPPED = "until the server stopped answering"
 _AGAIN = "fetch the page again"
 
-_PROVIDES = CHANGES | {signal for dialect in shipped() for signal in dialect.signals}
+_READ = frozenset(signal for dialect in shipped() for signal in dialect.signals)
+_PROVIDES = _READ | told_by(_READ)
 # What a server that cannot be reached hides. Hardware has other sources, so its signals are not the server's to hide.
-_HIDDEN = tuple(sorted(name for name in _PROVIDES if not name.startswith(("gpu.", "host.", "change."))))
+_HIDDEN = tuple(sorted(signal for signal in _READ if not signal.startswith(("gpu.", "host."))))
 # An installed latdoctor has no sources, so it names the page that everybody can read.
 _ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,6 +20,7 @@ _MOST_HELD = 2048 * MIB  # a hoard must not take the machine down
 _MOST_SCATTERED = 512  # MiB of an arena that is taken whole for a moment, while nobody else gets any
 _HOARDED = (48 << 10, 600 << 10)  # bytes of one block
 _SHORTEST = 48  # tokens that the smallest hole has room for
+_SETTLING = 1.0  # seconds: longer than one batch takes
 _LEAST = 4 << 10  # bytes; less than this is not worth a block
 
 Take: TypeAlias = Callable[[Pool], list[Lease]]
@@ -38,13 +40,17 @@ async def fragment(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
     """Holds so much memory of an arena, scattered: all that is free, up to its limit, is taken in blocks of many sizes,
     and every other one is given back. What is free then lies in holes that have room for any request alone and for
     no larger batch."""
+    longest = longest_request(parts)
+    shortest = longest * _SHORTEST // parts.tuning.config.queue.max_tokens_per_request
+    async with _holding(parts, lambda pool: _scattered(pool, int(mebibytes * MIB), (shortest, longest))):
+        yield
+
+
+def longest_request(parts: Parts) -> int:
+    """Bytes of the pool that the longest request takes alone."""
     model = parts.models.main
     token = model.settings.width * (2 if model.precision == "bf16" else 4)
-    longest = parts.tuning.config.queue.max_tokens_per_request
-    async with _holding(
-        parts, lambda pool: _scattered(pool, int(mebibytes * MIB), (token * _SHORTEST, token * longest))
-    ):
-        yield
+    return token * parts.tuning.config.queue.max_tokens_per_request
 
 
 @asynccontextmanager
@@ -99,9 +105,23 @@ def _scattered(pool: Pool, size: int, holes: tuple[int, int]) -> list[Lease]:
         taken = list(_filled(pool, _alternating(holes, size / (free - size)), undo))
         undo.pop_all()
         _released(taken[::2])
-    for lease in taken[1::2]:
+    held = [*taken[1::2], *_halved(pool, holes[1])]
+    for lease in held:
         _written(lease)
-    return taken[1::2]
+    return held
+
+
+def _halved(pool: ArenaPool, most: int) -> Iterator[Lease]:
+    """Leases that halve every hole above `most` bytes which shows within _SETTLING: what was being computed while the
+    rest was taken leaves one that every later batch would fit into."""
+    import torch
+
+    until = time.monotonic() + _SETTLING
+    while time.monotonic() < until:
+        with pool.guard:
+            while (largest := pool.stats().largest_free_bytes or 0) > most:
+                yield pool.lease((largest - most // 2,), torch.uint8, long=True)
+        time.sleep(0.01)
 
 
 def _alternating(holes: tuple[int, int], ratio: float) -> Iterator[int]:

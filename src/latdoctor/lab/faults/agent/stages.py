@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO
 
+from latdoctor.lab.faults.agent.memory import longest_request
 from latdoctor.lab.server.exchange import Exchange
 from latdoctor.lab.server.memory.pool import MIB, OutOfMemory
 from latdoctor.lab.server.parts import Parts
@@ -71,16 +72,22 @@ def _close(file: IO[bytes], lock: threading.Lock) -> None:
 
 @asynccontextmanager
 async def leak(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
-    """Every request leaves so much of the pool's memory behind, up to half a gibibyte in all or what the pool has."""
+    """Every request leaves so much of the pool's memory behind, up to half a gibibyte in all or what the pool has.
+
+    It comes out of the pool in blocks larger than the longest request, so that in the end that still finds room.
+    """
     import torch
 
-    size, lock, left = int(mebibytes * MIB), threading.Lock(), ExitStack()
-    rest = _MOST_LEAKED // max(1, size)
+    lock, left = threading.Lock(), ExitStack()
+    size = max(int(mebibytes * MIB), longest_request(parts) * 9 // 8)
+    rest, due = _MOST_LEAKED // size, 0.0
 
     def keep() -> None:
-        nonlocal rest
+        nonlocal rest, due
         with lock, suppress(OutOfMemory):  # nothing is left to be left behind: that is what a leak ends in
-            if rest > 0:  # none is for a request that was under way when the disturbance ended
+            due += mebibytes * MIB / size
+            if due >= 1 and rest > 0:  # none is for a request that was under way when the disturbance ended
+                due = 0.0 if mebibytes * MIB >= size else due - 1
                 lease = parts.brain.pool.lease((size,), torch.uint8, long=True)
                 left.callback(lease.release)
                 rest -= 1
