@@ -65,6 +65,17 @@ def collected_by(module: str, name: str, *seeds: bytes) -> Parser:
 PARSERS = {
     "torch_trace": collected_by("torch_trace", "fuzz.json", TRACE, b"[" + TRACE[17:-43]),
     "logs": collected_by("logs", "fuzz.log", b"NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"),
+    "access_log": collected_by(
+        "access_log", "fuzz.log", b'{"exit": "2026-01-31T02:00:00.5Z", "seconds": 0.1, "status": 200}\n'
+    ),
+    "nsight": collected_by(
+        "nsight", "fuzz.csv", b"Time (%),Total Time (ns),Num Calls,Name\n65.1,1417580893,293,cuMemAlloc_v2\n"
+    ),
+    "tensorrt": collected_by(
+        "tensorrt", "fuzz.json", b'{"Layers": [{"Name": "a", "LayerType": "Reformat", "Origin": "QDQ"}]}'
+    ),
+    "torch_memory": collected_by("torch_memory", "fuzz.pickle", b"\x80\x04}\x94(\x8c\x08segments\x94]\x94u."),
+    "prometheus": collected_by("prometheus", "fuzz.prom", b"# TYPE ref_queue_depth gauge\nref_queue_depth 3\n"),
 }
 
 

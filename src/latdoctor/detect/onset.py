@@ -23,7 +23,7 @@ from statistics import median
 
 from latdoctor.evidence.model import Event, Evidence, Origin, Series
 
-SIGNALS = ("latency.p99", "latency.p95", "latency.p50")
+SIGNALS = ("latency.p99", "latency.p95", "latency.p50", "latency.mean")
 ONSET = "latency.onset"
 BLOCKS = 120
 MIN_BLOCKS = 20
