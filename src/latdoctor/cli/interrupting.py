@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from latdoctor.errors import LatdoctorError
 
@@ -15,6 +17,20 @@ class StoppedError(LatdoctorError):
     """The user stopped the command."""
 
     exit_code = INTERRUPTED
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Takes SIGTERM as Ctrl-C meanwhile: what was started is ended, and what was made for it is taken away."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

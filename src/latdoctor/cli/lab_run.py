@@ -36,6 +36,7 @@ def run(
     """
     import msgspec
 
+    from latdoctor.cli.interrupting import ended_by_sigterm
     from latdoctor.cli.screen import notice_console
     from latdoctor.errors import UsageError
     from latdoctor.lab import playing
@@ -47,12 +48,15 @@ def run(
     pairs = [text.partition("=") for text in set_ or ()]
     if any(not sign for _, sign, _ in pairs):
         raise UsageError("a setting reads KEY=VALUE", where="--set")
+    if truth is not None and not truth.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {truth.parent}", where="--truth", next_step="make it first")
     chosen = overridden(find(scenario), iter([(key, value) for key, _, value in pairs]))
     notices = notice_console()
     watcher = playing.Watcher(on_stage=lambda stage: _tell(stage, notices), say=notices.print)
-    report = playing.play(chosen, seed, watcher)
-    if confirm:
-        report = playing.confirm(chosen, report, watcher)
+    with ended_by_sigterm():
+        report = playing.play(chosen, seed, watcher)
+        if confirm:
+            report = playing.confirm(chosen, report, watcher)
     if truth is not None:
         truth.write_bytes(msgspec.json.encode(truth_file(report)))
     if output == "json":

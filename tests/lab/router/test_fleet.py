@@ -83,6 +83,7 @@ def test_a_configuration_counts_from_the_next_request() -> None:
         RouterConfig(weights={"a": -1}),
         RouterConfig(weights={"a": float("nan")}),
         RouterConfig(weights={"z": 1}),
+        RouterConfig(weights=dict.fromkeys(URLS, 0.0)),
         RouterConfig(slow_start_ms=-1),
         RouterConfig(timeout_ms=0),
     ],

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -23,6 +25,7 @@ SchedulerName = Annotated[
     Literal["token-budget", "long-alone", "count-only", "duration-bounded", "length-buckets", "no-timer", "single"],
     Meta(extra=_LIVE),
 ]
+Tokens = Annotated[int, Meta(ge=1, le=4096)]
 
 
 class Batching(Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,8 +40,13 @@ class Batching(Struct, frozen=True, forbid_unknown_fields=True):
     adaptive_wait: LiveFlag = False
     long_seconds: Annotated[float, Meta(gt=0, le=600, extra=_LIVE)] = 15.0
     total_seconds: Annotated[float, Meta(gt=0, le=3600, extra=_LIVE)] = 20.0
-    buckets: Annotated[tuple[int, ...], Meta(min_length=1, max_length=32, extra=_LIVE)] = (64, 128, 256, 384, 512)
+    buckets: Annotated[tuple[Tokens, ...], Meta(min_length=1, max_length=32, extra=_LIVE)] = (64, 128, 256, 384, 512)
     size_by_complexity: LiveFlag = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if any(later <= before for before, later in pairwise(self.buckets)):
+            raise ValueError(f"buckets are {list(self.buckets)}, and each must be longer than the one before it")
 
 
 class Queue(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +119,13 @@ class Dependency(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_ms: Milliseconds = 1000
     bypass: LiveFlag = False
 
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if self.address:
+            parts = urlsplit(self.address if "://" in self.address else f"http://{self.address}")
+            if parts.scheme != "http" or not parts.hostname or not parts.port:  # a wrong port raises by itself
+                raise ValueError(f"address is {self.address!r}, and must be HOST:PORT")
+
 
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration of one replica."""
@@ -138,7 +153,8 @@ def patched(config: ServerConfig, patch: Mapping[str, Any], *, strict: bool = Tr
     whole = msgspec.to_builtins(config)
     for group, knobs in patch.items():
         if group not in whole or not isinstance(knobs, Mapping):
-            raise UsageError(f"there is no group of knobs {group!r}", next_step=f"one of {', '.join(whole)}")
+            what = "is no object" if group in whole else "is no group of knobs"
+            raise UsageError(f"{group!r} {what}", next_step=f"{{group: {{knob: value}}}}, groups: {', '.join(whole)}")
         whole[group] = {**whole[group], **knobs}
     try:
         return msgspec.convert(whole, ServerConfig, strict=strict)

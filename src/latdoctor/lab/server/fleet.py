@@ -83,6 +83,11 @@ class Fleet:
             raise UsageError(
                 f"there is no replica {', '.join(unknown)}", next_step=f"one of {', '.join(self._replicas)}"
             )
+        if self._replicas and all(config.weights.get(name, 1.0) == 0 for name in self._replicas):
+            raise UsageError(
+                "every replica has the weight 0, so that none would be asked",
+                next_step="leave one its weight; null takes a weight back to 1",
+            )
         self._config = config
         self._balancer = build(config.policy, config.slow_start_ms / 1000)
 
