@@ -154,11 +154,13 @@ def _with_looks(row: Row, looks: Mapping[str, Diagnosis]) -> Row:
 
 def _judged_again(row: Row, kept: Path | None) -> Row:
     """`row` as the rules of today judge what was seen, where it was kept."""
+    if kept is None:
+        return row
     looks = {}
-    for phase in LOOKED if kept is not None else ():
+    for phase in LOOKED:
         with opened(_kept(kept, row.scenario, row.seed, phase)) as bundle:
             looks[phase] = the_diagnosis(bundle, rule_set(()))
-    return _with_looks(row, looks) if looks else row
+    return _with_looks(row, looks)
 
 
 def _kept(folder: Path, scenario: str, seed: int, phase: str) -> Path:

@@ -9,9 +9,12 @@ another unit, counters of another model): neither is believed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from latdoctor.evidence.model import Evidence, Gap, Reading, is_unknown
+from latdoctor.detect.remainders import numbers
+from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.units import format_value
 
 DEPTH, WAIT = "queue.depth", "queue.time.mean"
@@ -23,7 +26,7 @@ LEAST = 10.0  # requests: below it one sample more or less decides
 
 def consistent(evidence: Evidence) -> Evidence:
     """`evidence` without the queue's figures where they contradict each other, which is a gap instead."""
-    broken = {subject: reason for subject in _subjects(evidence) if (reason := _contradiction(evidence, subject))}
+    broken = dict(_contradictions(evidence))
     if not broken:
         return evidence
     gaps = tuple(
@@ -41,28 +44,20 @@ def consistent(evidence: Evidence) -> Evidence:
     )
 
 
-def _subjects(evidence: Evidence) -> tuple[str, ...]:
-    return tuple({one.subject: None for one in evidence.readings_by_signal.get(DEPTH, ())})
-
-
-def _contradiction(evidence: Evidence, subject: str) -> str:
-    depth, wait = (_value(evidence, signal, subject) for signal in (DEPTH, WAIT))
-    rates = [rate for signal in RATES if (rate := _value(evidence, signal, subject)) is not None]
-    if depth is None or wait is None or not rates:
-        return ""
-    low, high = min(rates) * wait, max(rates) * wait
-    if max(depth, low) < LEAST or low / FACTOR <= depth <= high * FACTOR:
-        return ""
-    told = f"{min(rates):.4g}/s that wait {format_value(wait, 'time')} each make a queue of {low:.3g}"
-    return f"the queue's figures contradict each other by Little's law: {told}, and its depth is {depth:.3g}"
-
-
-def _value(evidence: Evidence, signal: str, subject: str) -> float | None:
-    """Of the readings without labels the one whose window ends last, where it is a number."""
-    found: Reading | None = None
-    for one in evidence.readings_by_signal.get(signal, ()):
-        if one.subject != subject or one.labels or isinstance(one.value, str) or is_unknown(one.value) or one.bound:
+def _contradictions(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Each subject whose figures contradict each other, and what is said of it."""
+    waits, *rates = (_values(evidence, signal) for signal in (WAIT, *RATES))
+    for subject, depth in _values(evidence, DEPTH).items():
+        told = [rate[subject] for rate in rates if subject in rate]
+        if subject not in waits or not told:
             continue
-        if found is None or (one.window.end or 0.0) >= (found.window.end or 0.0):
-            found = one
-    return None if found is None or isinstance(found.value, str) else found.value
+        wait = waits[subject]
+        low, high = min(told) * wait, max(told) * wait
+        if max(depth, low) >= LEAST and not low / FACTOR <= depth <= high * FACTOR:
+            made = f"{min(told):.4g}/s that wait {format_value(wait, 'time')} each make a queue of {low:.3g}"
+            seen = f"{made}, and its depth is {depth:.3g}"
+            yield subject, f"the queue's figures contradict each other by Little's law: {seen}"
+
+
+def _values(evidence: Evidence, signal: str) -> dict[str, float]:
+    return {one.subject: value for one, value in numbers(evidence, signal) if not one.bound}

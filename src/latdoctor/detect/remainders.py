@@ -16,8 +16,8 @@ def remainders(evidence: Evidence) -> Evidence:
 
 def _first_rates(evidence: Evidence) -> Iterator[Reading]:
     told = _subjects(evidence, "arrival.first_rate")
-    shares = {one.subject: value for one, value in _numbers(evidence, "retry.share")}
-    for arrivals, rate in _numbers(evidence, "arrival.rate"):
+    shares = {one.subject: value for one, value in numbers(evidence, "retry.share")}
+    for arrivals, rate in numbers(evidence, "arrival.rate"):
         share = shares.get(arrivals.subject)
         if share is not None and arrivals.subject not in told:
             yield _made(arrivals, "arrival.first_rate", rate * max(0.0, 1 - share), "arrival.rate less retries")
@@ -25,7 +25,7 @@ def _first_rates(evidence: Evidence) -> Iterator[Reading]:
 
 def _padding(evidence: Evidence) -> Iterator[Reading]:
     told = _subjects(evidence, "batch.padding_ratio")
-    for factor, value in _numbers(evidence, "batch.padding_factor"):
+    for factor, value in numbers(evidence, "batch.padding_factor"):
         # Below 1 fewer tokens were computed than asked for: the two counters do not speak of the same batches.
         if factor.subject not in told and value >= 1:
             yield _made(factor, "batch.padding_ratio", 1 - 1 / value, "one less 1 / batch.padding_factor")
@@ -35,7 +35,7 @@ def _subjects(evidence: Evidence, signal: str) -> frozenset[str]:
     return frozenset(one.subject for one in evidence.readings_by_signal.get(signal, ()))
 
 
-def _numbers(evidence: Evidence, signal: str) -> Iterator[tuple[Reading, float]]:
+def numbers(evidence: Evidence, signal: str) -> Iterator[tuple[Reading, float]]:
     """The known readings without labels; of one subject the one whose window ends last."""
     found: dict[str, tuple[Reading, float]] = {}
     for one in evidence.readings_by_signal.get(signal, ()):

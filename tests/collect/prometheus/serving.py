@@ -25,10 +25,14 @@ class FakeClock:
 
 @contextmanager
 def served(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """An address at which `answer` handles every GET."""
+    """An address at which `answer` handles every GET, and every POST once its body is read."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            answer(self)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
             answer(self)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 — the base class names it so

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -20,34 +20,10 @@ from latdoctor.collect.source import Collected, PrometheusServer, Request
 from latdoctor.dialects.promql import matchers
 from latdoctor.errors import LatdoctorError, SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
-from tests.collect.prometheus.serving import FakeClock
+from tests.collect.prometheus.serving import FakeClock, served
 
 CANARY = "c4n4ry"
 Handle = Callable[[BaseHTTPRequestHandler], None]
-
-
-@contextmanager
-def served(answer: Handle) -> Iterator[str]:
-    """An address at which `answer` handles every POST, whose body it has read."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            answer(self)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 — the base class names it so
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def saying(status: int, body: bytes, **headers: str) -> Handle:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from latdoctor.collect.files import unique
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.collect.torch_trace import evidence as trace_evidence
 from latdoctor.collect.torch_trace.kineto import HOW_TO_RECORD
@@ -128,10 +129,7 @@ def _gap(path: Path, reason: str, next_step: str, signals: tuple[str, ...] = tra
 
 def _unique_name(path: Path, taken: set[str]) -> str:
     stem = _UNSAFE.sub("-", _ENDINGS.sub("", path.name))[:_LONGEST_NAME].strip("._+-") or "trace"
-    name, number = stem, 2
-    while name in taken:
-        name, number = f"{stem}-{number}", number + 1
-    return name
+    return unique(stem, taken)
 
 
 COLLECTOR = Collector(

@@ -122,9 +122,14 @@ class Dependency(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Raises ValueError."""
         if self.address:
-            parts = urlsplit(self.address if "://" in self.address else f"http://{self.address}")
+            parts = urlsplit(self.url)
             if parts.scheme != "http" or not parts.hostname or not parts.port:  # a wrong port raises by itself
                 raise ValueError(f"address is {self.address!r}, and must be HOST:PORT")
+
+    @property
+    def url(self) -> str:
+        """The address with its scheme."""
+        return self.address if "://" in self.address else f"http://{self.address}"
 
 
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):

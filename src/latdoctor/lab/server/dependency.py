@@ -58,7 +58,7 @@ class DependencyClient:
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
         timeout = aiohttp.ClientTimeout(total=max(0.001, settings.timeout_ms / 1000))
         try:
-            async with self._session.get(_url(settings.address, key), timeout=timeout, allow_redirects=False) as answer:
+            async with self._session.get(_url(settings, key), timeout=timeout, allow_redirects=False) as answer:
                 feature = await answer.content.read(_MOST_BYTES)
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
             self._metrics.dependency_errors.inc()
@@ -85,6 +85,5 @@ def _key(exchange: Exchange) -> int:
     return zlib.crc32((asked.session or asked.text or str(asked.audio_seconds)).encode("utf-8", "replace")) % KEYS
 
 
-def _url(address: str, key: int) -> str:
-    base = address if "://" in address else f"http://{address}"
-    return f"{base.rstrip('/')}/features/{key}"
+def _url(settings: Dependency, key: int) -> str:
+    return f"{settings.url.rstrip('/')}/features/{key}"

@@ -145,8 +145,8 @@ class Steps:
                 timing=timing,
             )
         )
-        stages = timing.stages() if computed else {}
-        self.log(exchange.entered, exchange.sent - exchange.received, OK, exchange.request_id, exchange.source, stages)
+        seconds, spent = exchange.sent - exchange.received, timing if computed else None
+        self.log(exchange.entered, seconds, OK, exchange.request_id, exchange.source, spent)
         return True
 
     def log(
@@ -156,10 +156,11 @@ class Steps:
         status: int,
         request_id: str,
         reason: str,
-        stages: dict[str, float] | None = None,
+        timing: Timing | None = None,
     ) -> None:
         """A line of the access log, where there is one. Not on the event loop."""
         if self._access_log is not None:
+            stages = timing.stages() if timing is not None else {}
             times = at(entered), at(time.time()), round(seconds, 6)
             replica = self._metrics.fixed[0]
-            self._access_log.write(Entry(*times, status, request_id, replica, reason, stages or {}))
+            self._access_log.write(Entry(*times, status, request_id, replica, reason, stages))

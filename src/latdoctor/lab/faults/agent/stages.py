@@ -87,7 +87,7 @@ async def leak(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
         with lock, suppress(OutOfMemory):  # nothing is left to be left behind: that is what a leak ends in
             due += mebibytes * MIB / size
             if due >= 1 and rest > 0:  # none is for a request that was under way when the disturbance ended
-                due = 0.0 if mebibytes * MIB >= size else due - 1
+                due -= 1
                 lease = parts.brain.pool.lease((size,), torch.uint8, long=True)
                 left.callback(lease.release)
                 rest -= 1
