@@ -22,7 +22,7 @@ BATCHINGS = st.builds(
     adaptive_wait=st.booleans(),
     long_seconds=st.sampled_from([0.2, 15.0]),
     total_seconds=st.sampled_from([0.5, 20.0]),
-    buckets=st.sampled_from([(64, 128, 256, 384, 512), (300, 4)]),
+    buckets=st.sampled_from([(64, 128, 256, 384, 512), (4, 300)]),
     size_by_complexity=st.booleans(),
 )
 

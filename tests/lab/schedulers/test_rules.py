@@ -43,7 +43,7 @@ def taken(scheduler: Scheduler, now: float = 0.0) -> list[tuple[str, list[int]]]
         ("length-buckets", {}, [64, 300, 10, 65], [("bucket", [0, 2]), ("bucket", [1]), ("idle", [3])]),
         ("length-buckets", {"max_batch_tokens": 128}, [10, 64, 64], [("tokens", [0, 1]), ("idle", [2])]),
         ("length-buckets", {}, [900, 513], [("tokens", [0]), ("tokens", [1])]),  # one bucket beyond the last bound
-        ("length-buckets", {"buckets": (300, 4)}, [5, 400], [("bucket", [0]), ("idle", [1])]),
+        ("length-buckets", {"buckets": (4, 300)}, [5, 400], [("bucket", [0]), ("idle", [1])]),
         ("token-budget", {}, [300, 40, 50], [("waste", [1, 2]), ("idle", [0])]),
         ("token-budget", {"max_batch_tokens": 100}, [50, 40, 50], [("tokens", [1, 0]), ("idle", [2])]),
         ("token-budget", {"max_batch_requests": 2}, [50, 40, 50], [("full", [1, 0]), ("idle", [2])]),
