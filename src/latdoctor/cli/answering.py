@@ -72,9 +72,14 @@ def compared() -> frozenset[str]:
 
 def the_diagnosis(bundle: Bundle, rules: RuleSet, asked: tuple[Source, ...] = ()) -> Diagnosis:
     """The diagnosis of `bundle` by `rules`. Raises OperationError where none of `asked` could be read."""
+    return diagnose(the_case(bundle, asked), rules, stamp())
+
+
+def the_case(bundle: Bundle, asked: tuple[Source, ...] = ()) -> Case:
+    """All that a diagnosis of `bundle` starts from. Raises OperationError where none of `asked` could be read."""
     evidence, coverage = seen(bundle)
     must_have_read(Looked(bundle, asked), evidence, otherwise="so there is nothing to diagnose")
-    case = Case(
+    return Case(
         context=bundle.context,
         window=bundle.window,
         evidence=evidence,
@@ -82,7 +87,11 @@ def the_diagnosis(bundle: Bundle, rules: RuleSet, asked: tuple[Source, ...] = ()
         coverage=coverage,
         providers=tuple(Provider(c.name, c.ask, c.cost, _shown(c)) for c in COLLECTORS if c.ask),
     )
-    return diagnose(case, rules, Stamp(uuid.uuid4().hex[:12], now()))
+
+
+def stamp() -> Stamp:
+    """A new run's id and its moment."""
+    return Stamp(uuid.uuid4().hex[:12], now())
 
 
 def _shown(collector: Collector) -> frozenset[str]:
