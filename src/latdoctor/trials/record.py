@@ -1,7 +1,6 @@
 """One recorded run: its bundle, what whoever looks knows, and the truth; and its signals second by second.
 
-A folder of recordings holds `bundles/RUN.tar.zst` (everything that was read over the whole run), `told/RUN.json` and, where
-no diagnosis looks, `truths/RUN.json`.
+`store` says how the three lie in a folder.
 """
 
 from __future__ import annotations
@@ -9,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from latdoctor.answering import seen
-from latdoctor.errors import BundleError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.differences import values
 from latdoctor.trials.cutting import cut
+from latdoctor.trials.store import Store
 from latdoctor.trials.truth import Span, Told, Truth
 
 if TYPE_CHECKING:
@@ -27,9 +24,7 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-BUNDLES, TOLD, TRUTHS = "bundles", "told", "truths"
 STEP = 1.0  # seconds: how often pages are read
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +38,9 @@ class Recorded:
 
 def recordings(folder: Path) -> Iterator[Recorded]:
     """The complete runs of `folder`, in the order of their names. Raises BundleError for a damaged one."""
-    for path in sorted((folder / TRUTHS).glob("*.json")):
-        run = path.stem
-        bundle = folder / BUNDLES / f"{run}.tar.zst"
-        yield Recorded(bundle, _read(folder / TOLD / path.name, Told), _read(path, Truth))
-
-
-def _read(path: Path, form: type[T]) -> T:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=form)
-    except OSError as error:
-        raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except msgspec.MsgspecError as error:
-        raise BundleError(f"damaged: {error}", where=str(path), next_step="record that run again") from error
+    store = Store(folder)
+    for run in store.runs():
+        yield Recorded(store.bundle(run), store.told(run), store.truth(run))
 
 
 def signals(recorded: Recorded) -> Mapping[str, tuple[Values, Values]]:
