@@ -36,10 +36,10 @@ class Recorded:
     truth: Truth
 
 
-def recordings(folder: Path) -> Iterator[Recorded]:
-    """The complete runs of `folder`, in the order of their names. Raises BundleError for a damaged one."""
+def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[Recorded]:
+    """The complete runs of `folder`, or these of them, in the order of their names. Raises BundleError."""
     store = Store(folder)
-    for run in store.runs():
+    for run in store.runs() if runs is None else runs:
         yield Recorded(store.bundle(run), store.told(run), store.truth(run))
 
 

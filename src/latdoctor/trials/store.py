@@ -56,6 +56,12 @@ class Store:
         path = self._json(SPOILED, run)
         return _read(path, tuple[tuple[str, ...], ...]) if path.exists() else ()
 
+    def losses(self) -> tuple[int, int]:
+        """How many tries were spoiled in all, and how many runs were given up for it."""
+        tries = {path.stem: len(self.spoiled(path.stem)) for path in (self.folder / SPOILED).glob("*.json")}
+        given_up = sum(count >= TRIES and not self._json(TRUTHS, run).exists() for run, count in tries.items())
+        return sum(tries.values()), given_up
+
     def is_due(self, cell: Cell) -> bool:
         """Whether `cell` is neither recorded nor given up."""
         return not self._json(TRUTHS, cell.run).exists() and len(self.spoiled(cell.run)) < TRIES
