@@ -238,7 +238,7 @@ def _inside(place: Any, key: str) -> Any:
     named = [one for one in place or () if isinstance(one, dict) and one.get("name") == key]
     if named or not key.isdecimal():
         return named[0] if named else None
-    return place[int(key)] if isinstance(place, list) and int(key) < len(place) else None
+    return place[int(key)] if isinstance(place, list | tuple) and int(key) < len(place) else None
 
 
 def _plain(node: Node) -> object:

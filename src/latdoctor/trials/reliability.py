@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -49,7 +50,7 @@ def bins(stated: Sequence[Stated], most: int = BINS) -> tuple[Bin, ...]:
     ordered = sorted(stated, key=lambda one: (one.probability, one.right))
     count = max(1, min(most, len(ordered) // _LEAST))
     edges = [round(number * len(ordered) / count) for number in range(count + 1)]
-    parts = [ordered[low:high] for low, high in zip(edges, edges[1:], strict=False) if high > low]
+    parts = [ordered[low:high] for low, high in pairwise(edges) if high > low]
     return tuple(
         Bin(len(part), sum(one.probability for one in part) / len(part), sum(one.right for one in part) / len(part))
         for part in parts
