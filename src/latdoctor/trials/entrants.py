@@ -1,0 +1,7 @@
+"""Who enters the contest beside the diagnosis: an explicit list. A new method is a module and a line here."""
+
+from __future__ import annotations
+
+from latdoctor.trials.contest import Contestant
+
+ENTRANTS: tuple[Contestant, ...] = ()
