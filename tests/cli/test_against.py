@@ -65,7 +65,9 @@ def test_nothing_is_compared_where_nobody_asked() -> None:
 def test_one_gpu_against_its_sibling() -> None:
     found = diagnosed(INCIDENT, "--between", "gpu/0", "gpu/1")["against"]
     assert (found["name"], found["than"]) == ("gpu/1", "gpu/0")
-    assert "gpu-clocks-cut-by-heat" in {shift["id"] for shift in found["contrast"]["checks"] if shift["after"] == "fired"}
+    assert "gpu-clocks-cut-by-heat" in {
+        shift["id"] for shift in found["contrast"]["checks"] if shift["after"] == "fired"
+    }
     ratios = {one["signal"]: one for one in found["values"]}
     assert ratios["gpu.sm_clock"]["after"] < ratios["gpu.sm_clock"]["before"]
     assert all(one["before"] is None or one["after"] is None or one["subject"] == "gpu/1" for one in found["values"])

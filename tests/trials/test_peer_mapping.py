@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from latdoctor.diagnosis import rule_files
 from latdoctor.evidence.signals import catalogue
 from latdoctor.trials.peers import page
-from latdoctor.trials.peers.mapping import LIKENESS, VOTES, Fitted, Training, fit, from_rules, named
+from latdoctor.trials.peers.mapping import LIKENESS, VOTES, Fitted, Training, fit, from_rules, named, refitted
 from latdoctor.trials.peers.running import Scored
 
 CAUSES = ("app.a", "app.b", "infra.c")
@@ -47,12 +47,21 @@ def test_a_cause_that_was_not_trained_on_is_known_by_the_rules() -> None:
     assert named(fitted, made("sig.d"))[0] == "infra.d"
 
 
-def test_where_other_causes_will_be_asked_for_none_of_the_runs_of_a_cause_helps_it() -> None:
-    seen, unseen = fit("p", runs(), {}), fit("p", runs(), {}, causes_unseen=True)
-    assert seen.left_out == 1.0
-    assert unseen.left_out == 0.0, "nothing but its own runs tells of a cause here"
+def test_without_the_runs_of_a_cause_only_the_rules_know_it() -> None:
+    fitted = fit("p", runs(), {})
+    assert (fitted.left_out, fitted.cause_left_out) == (1.0, 0.0)
     rules = {signal: {cause: 1.0} for cause, signal in zip(CAUSES, SIGNALS, strict=False)}
-    assert fit("p", runs(), rules, causes_unseen=True).left_out == 1.0
+    assert fit("p", runs(), rules).cause_left_out == 1.0
+
+
+def test_a_run_that_was_trained_on_is_read_by_what_the_others_taught() -> None:
+    odd = Training(made("sig.odd", "sig.noise"), ("app.a",))
+    training = [*runs(), odd]
+    fitted = fit("p", training, {})
+    assert named(fitted, odd.scored)[0] == "app.a"
+    without = refitted(fitted, training[:-1], {})
+    assert "sig.odd" not in without.table
+    assert (without.reading, without.depth, without.strength) == (fitted.reading, fitted.depth, fitted.strength)
 
 
 def test_the_run_that_is_judged_teaches_nothing() -> None:
@@ -97,18 +106,19 @@ ORDER = st.permutations(SIGNALS).map(lambda order: made(*order))
 TRAINING = st.lists(st.tuples(ORDER, st.lists(st.sampled_from(CAUSES), max_size=2, unique=True)), max_size=8)
 
 
-@given(TRAINING, ORDER, st.booleans())
-def test_any_training_gives_a_reading(given_runs: list[tuple[Scored, list[str]]], asked: Scored, unseen: bool) -> None:
+@given(TRAINING, ORDER)
+def test_any_training_gives_a_reading(given_runs: list[tuple[Scored, list[str]]], asked: Scored) -> None:
     training = [Training(one, tuple(causes)) for one, causes in given_runs]
-    fitted = fit("p", training, PRIOR, causes_unseen=unseen)
+    fitted = fit("p", training, PRIOR)
     assert 0 <= fitted.left_out <= 1
+    assert 0 <= fitted.cause_left_out <= 1
     assert fitted.reading in (VOTES, LIKENESS)
     assert all(np.isfinite(weight) and weight > 0 for own in fitted.table.values() for weight in own.values())
     if fitted.reading == VOTES:
         assert all(sum(own.values()) == pytest.approx(1) for own in fitted.table.values() if own)
     answer = named(fitted, asked)
     assert len(set(answer)) == len(answer)
-    assert fit("p", training[::-1], PRIOR, causes_unseen=unseen).left_out == fitted.left_out
+    assert fit("p", training[::-1], PRIOR).left_out == fitted.left_out
 
 
 def test_a_reading_is_kept_as_json() -> None:

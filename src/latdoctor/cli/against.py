@@ -36,7 +36,9 @@ def two_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Against:
     known = subjects(case.evidence)
     for name in pair:
         if name not in known:
-            raise UsageError(f"nothing was seen of {clean(name, 200)!r}", where="--between", next_step=_hint(name, known))
+            raise UsageError(
+                f"nothing was seen of {clean(name, 200)!r}", where="--between", next_step=_hint(name, known)
+            )
     if pair[0] == pair[1]:
         raise UsageError(f"{pair[0]!r} was given twice", where="--between", next_step="name two subjects")
     first, second = (replace(case, evidence=branch(case.evidence, name)) for name in pair)

@@ -42,9 +42,7 @@ Keep = Annotated[
     typer.Option("--keep", metavar="PATH", readable=False, help="Keep the bundle: a folder or a .tar.zst."),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")]
-Every = Annotated[
-    str | None, typer.Option("--every", metavar="TIME", help="How often --watch looks (default 10s).")
-]
+Every = Annotated[str | None, typer.Option("--every", metavar="TIME", help="How often --watch looks (default 10s).")]
 AgainstOption = Annotated[
     Path | None,
     typer.Option(
@@ -53,9 +51,7 @@ AgainstOption = Annotated[
 ]
 Between = Annotated[
     tuple[str, str] | None,
-    typer.Option(
-        "--between", metavar="A B", help="Tell also how replica B differs from replica A (any two subjects)."
-    ),
+    typer.Option("--between", metavar="A B", help="Tell also how replica B differs from replica A (any two subjects)."),
 ]
 
 
@@ -165,10 +161,18 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
     from latdoctor.cli.watching import watch
     from latdoctor.errors import UsageError
 
-    one_look = {"a bundle": bundle, "--keep": how.keep, "--against": how.against, "--between": how.between}
-    one_look |= {"-v": how.verbose or None, "-o markdown": True if how.output is Output.MARKDOWN else None}
-    for name in (name for name, value in one_look.items() if value is not None):
-        raise UsageError(f"--watch looks again and again, and {name} is for one look", next_step="leave one of them out")
+    for_one_look = {
+        "a bundle": bundle is not None,
+        "--keep": how.keep is not None,
+        "--against": how.against is not None,
+        "--between": how.between is not None,
+        "-v": how.verbose,
+        "-o markdown": how.output is Output.MARKDOWN,
+    }
+    for name in (name for name, given in for_one_look.items() if given):
+        raise UsageError(
+            f"--watch looks again and again, and {name} is for one look", next_step="leave one of them out"
+        )
     as_json = how.output is Output.JSON
     return watch(asked, rule_set(rules), every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 

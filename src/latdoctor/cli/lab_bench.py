@@ -37,7 +37,9 @@ def diagnosis(
     folder: Folder = Path("bench-recordings"),
     matrix: Annotated[str, typer.Option("--matrix", metavar="quick|hour|full", help="Which runs.")] = "hour",
     quick: Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")
+    ] = False,
     no_play: Annotated[bool, typer.Option("--no-play", help="Play nothing: score the recordings of DIR.")] = False,
     calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and say what it does.")] = False,
     page: Annotated[
@@ -74,6 +76,43 @@ def diagnosis(
 
 
 @app.command()
+def mapping(
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", readable=False, help="The page of Markdown to write.")],
+    folder: Folder = Path("bench-recordings"),
+) -> None:
+    """Write which causes the peers are told to see in a metric.
+
+    Peers rank metrics. What each ranking says of causes is learnt from the runs of families that were looked at, so
+    that they are judged as fairly as can be; this is that table.
+
+    Exit codes: 0 written · 2 nothing to learn from, or the page cannot be written.
+    """
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence.places import cannot_write, must_be_writable
+    from latdoctor.trials.contest import comparable
+    from latdoctor.trials.families import split
+    from latdoctor.trials.peers import PEERS
+    from latdoctor.trials.peers.contestants import readings
+    from latdoctor.trials.peers.page import page
+    from latdoctor.trials.record import recordings
+
+    must_be_writable(to, "the page")
+    known = split()
+    training = [one for one in comparable(tuple(recordings(folder))) if not known.is_never(one.truth.causes)]
+    if not training:
+        raise UsageError(
+            "nothing to learn from is recorded",
+            where=str(folder),
+            next_step="latdoctor lab bench diagnosis --folder DIR",
+        )
+    try:
+        to.write_text(page(readings(PEERS, training), {peer.name: peer.title for peer in PEERS}), encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(to, "the page", error) from error
+    typer.echo(f"wrote {to}, learnt from {len(training)} runs")
+
+
+@app.command()
 def promote(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A recorded run, as its file in DIR/truths is called.")],
     to: Annotated[
@@ -106,12 +145,13 @@ def _scored(store: Store, runs: frozenset[str], processes: int, *, calibrate: bo
     from latdoctor.trials.calibration import calibrate as fitted
     from latdoctor.trials.entrants import ENTRANTS
     from latdoctor.trials.families import split
+    from latdoctor.trials.peers.kept import contestants
     from latdoctor.trials.record import recordings
 
     recorded = tuple(recordings(store.folder, tuple(run for run in store.runs() if run in runs)))
     if not recorded:
         raise UsageError("nothing of this matrix is recorded", where=str(store.folder), next_step="leave --no-play out")
-    whole = bench.Bench(recorded, shipped(), split(), ENTRANTS)
+    whole = bench.Bench(recorded, shipped(), split(), (*ENTRANTS, *contestants(store.folder)))
     found = bench.judged(whole, _say(), processes)
     truths = {one.truth.run: one.truth for one in recorded}
     fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None

@@ -86,7 +86,9 @@ def _pause(text: str) -> float:
         raise UsageError(str(error), where="--every", next_step=f"write it such as --every {EVERY}") from error
     if not SHORTEST <= pause <= LONGEST:
         raise UsageError(
-            f"{text!r} is not between a second and a day", where="--every", next_step=f"write it such as --every {EVERY}"
+            f"{text!r} is not between a second and a day",
+            where="--every",
+            next_step=f"write it such as --every {EVERY}",
         )
     return pause
 
@@ -96,7 +98,9 @@ def _can_be_repeated(given: Given) -> None:
     if given.until:
         raise UsageError("--until is a moment, and --watch goes on", next_step="leave one of them out")
     for path in (path for path in given.files if is_stream(path)):
-        raise UsageError(f"{clean(str(path), 200)} can be read once only", next_step="give a file, or leave --watch out")
+        raise UsageError(
+            f"{clean(str(path), 200)} can be read once only", next_step="give a file, or leave --watch out"
+        )
 
 
 def _diagnosis(given: Given, rules: RuleSet, clock: Clock) -> Diagnosis:

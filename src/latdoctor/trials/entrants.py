@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from latdoctor.trials.contest import Contestant
+from latdoctor.trials.peers import PEERS
+from latdoctor.trials.peers.contestants import contestant
 
-ENTRANTS: tuple[Contestant, ...] = ()
+ENTRANTS: tuple[Contestant, ...] = tuple(contestant(peer) for peer in PEERS)

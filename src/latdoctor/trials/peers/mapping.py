@@ -4,9 +4,10 @@ Peers name metrics; the bench asks for causes. So each peer gets the best readin
 runs allow. The i-th metric of a ranking weighs 1/i, as far as `depth`. The profile of a cause is the mean of those
 weights over its training runs, each cause counted alike however often it was played; to it is added `strength` times
 what the rules themselves say: which signals the findings look at that a cause expects. Without that no peer could name
-a cause that it was not trained on. Two readings are tried: *votes* (each metric shares its weight among causes) and *likeness* (the
-cosine between ranking and profile). Reading, depth and strength are those that name best when each training run (or
-all runs of its cause, where other causes than those trained on will be asked for) is left out in turn.
+a cause that it was not trained on. Two readings are tried: *votes* (each metric shares its weight among causes) and
+*likeness* (the cosine between ranking and profile). Reading, depth and strength are those that name best when each
+training run is left out in turn, and when all runs of its causes are: they will be asked for causes that were trained
+on, and for others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.evidence.conditions import signals_of
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Matrix = NDArray[np.float64]
+
+Prior = Mapping[str, Mapping[str, float]]  # signal → cause → share
 
 VOTES, LIKENESS = "votes", "likeness"
 DEPTHS = (1, 3, 10, 30)
@@ -52,9 +55,10 @@ class Fitted(Struct, frozen=True):
     table: dict[str, dict[str, float]]
     runs: int
     left_out: float  # AC@1 over the training runs, each left out in turn
+    cause_left_out: float  # the same with all runs of its causes left out
 
 
-def from_rules(rules: RuleSet) -> Mapping[str, Mapping[str, float]]:
+def from_rules(rules: RuleSet) -> Prior:
     """Signal → cause → share: how much of what the rules make of a signal is about that cause; shares add up to one."""
     weights: dict[str, dict[str, float]] = {}
     for cause in rules.causes:
@@ -68,27 +72,30 @@ def from_rules(rules: RuleSet) -> Mapping[str, Mapping[str, float]]:
     }
 
 
-def fit(
-    peer: str,
-    training: Sequence[Training],
-    prior: Mapping[str, Mapping[str, float]],
-    *,
-    causes_unseen: bool = False,
-) -> Fitted:
-    """The reading of `peer` that names best. `causes_unseen`: it will be asked for causes it was not trained on."""
+def fit(peer: str, training: Sequence[Training], prior: Prior) -> Fitted:
+    """The reading of `peer` that names best."""
     best: Fitted | None = None
     merit = (-1.0, -1.0)
     for depth in DEPTHS:
         world = _World.of(training, prior, depth)
         for strength, reading in product(STRENGTHS, (VOTES, LIKENESS)):
-            ranks = list(_left_out(world, reading, strength, causes_unseen=causes_unseen))
-            found = _share(ranks, 1), sum(_share(ranks, k) for k in range(1, FIRST + 1)) / FIRST
+            runs, causes = (list(_left_out(world, reading, strength, whole_causes=whole)) for whole in (False, True))
+            both = [*runs, *causes]
+            found = _share(both, 1), sum(_share(both, k) for k in range(1, FIRST + 1)) / FIRST
             if found > merit:
-                table = _table(world.profiles, world.prior, reading, strength)
+                table = world.named(_table(world.profiles, world.prior, reading, strength))
                 merit = found
-                best = Fitted(peer, reading, depth, strength, world.named(table), len(ranks), found[0])
+                shares = _share(runs, 1), _share(causes, 1)
+                best = Fitted(peer, reading, depth, strength, table, len(runs), *shares)
     assert best is not None  # a share is never below zero
     return best
+
+
+def refitted(fitted: Fitted, training: Sequence[Training], prior: Prior) -> Fitted:
+    """The same way of reading, learnt on `training`: for a run that `fitted` itself was trained on."""
+    world = _World.of(training, prior, fitted.depth)
+    table = _table(world.profiles, world.prior, fitted.reading, fitted.strength)
+    return structs.replace(fitted, table=world.named(table))
 
 
 def named(fitted: Fitted, scored: Scored) -> tuple[str, ...]:
@@ -116,7 +123,7 @@ class _World:
     prior: Matrix  # signals × causes
 
     @classmethod
-    def of(cls, training: Sequence[Training], prior: Mapping[str, Mapping[str, float]], depth: int) -> _World:
+    def of(cls, training: Sequence[Training], prior: Prior, depth: int) -> _World:
         import numpy as np
 
         signals = tuple(sorted({name for run in training for name, _ in run.scored.signals} | prior.keys()))
@@ -164,7 +171,7 @@ def _table(profiles: Matrix, prior: Matrix, reading: str, strength: float) -> Ma
     return found
 
 
-def _left_out(world: _World, reading: str, strength: float, *, causes_unseen: bool) -> Iterator[int]:
+def _left_out(world: _World, reading: str, strength: float, *, whole_causes: bool) -> Iterator[int]:
     """For each run with a cause: the place of one of its causes (zero: none), had it not been trained on."""
     import numpy as np
 
@@ -173,7 +180,7 @@ def _left_out(world: _World, reading: str, strength: float, *, causes_unseen: bo
         own = np.flatnonzero(truth)
         if not len(own):
             continue
-        if causes_unseen:
+        if whole_causes:
             less, fewer = sums.copy(), counts.copy()
             less[:, own], fewer[own] = 0.0, 0.0
         else:

@@ -10,13 +10,35 @@ _SHOWN = 2  # causes of one signal
 _LEAST = 0.1  # a smaller share is not shown
 
 
+_HEAD = """# What the peers are told to see in a metric
+
+`latdoctor lab bench mapping --to docs/bench-mapping.md` writes this page. The methods beside which the diagnosis is
+judged ([bench.md](bench.md)) rank metrics, and the bench asks for causes. So each is given the best reading of its own
+rankings that training runs allow: the first *metrics read* of a ranking count, the i-th of them 1/i, and speak for
+causes as the table says. The table is learnt from the runs of families that were looked at; *weight of the rules* times
+is added what the rules themselves look at for each cause, or no peer could name a cause that it never saw. A run that
+was trained on is judged by a table without it. In a cell: the causes that a metric speaks for most, with their
+share."""
+
+
+def page(fitted: Sequence[Fitted], titles: Mapping[str, str]) -> str:
+    """The whole page as Markdown."""
+    return _HEAD + "\n\n" + "\n".join(lines(fitted, titles)) + "\n"
+
+
 def lines(fitted: Sequence[Fitted], titles: Mapping[str, str]) -> Iterator[str]:
     """Markdown: how each peer is read, then every signal that speaks for some cause."""
-    yield "| peer | reading | metrics read | weight of the rules | training runs | AC@1 on them, each left out |"
-    yield "|---|---|---:|---:|---:|---:|"
+    yield (
+        "| peer | reading | metrics read | weight of the rules | training runs | AC@1 on them, each left out "
+        "| with all runs of its cause left out |"
+    )
+    yield "|---|---|---:|---:|---:|---:|---:|"
     for one in fitted:
         reading = "likeness to profiles" if one.reading == LIKENESS else "votes"
-        yield (f"| {titles[one.peer]} | {reading} | {one.depth} | {one.strength:g} | {one.runs} | {one.left_out:.2f} |")
+        yield (
+            f"| {titles[one.peer]} | {reading} | {one.depth} | {one.strength:g} | {one.runs} | {one.left_out:.2f} "
+            f"| {one.cause_left_out:.2f} |"
+        )
     yield ""
     yield f"| signal | {' | '.join(titles[one.peer] for one in fitted)} |"
     yield f"|---|{'---|' * len(fitted)}"

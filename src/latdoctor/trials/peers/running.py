@@ -14,8 +14,12 @@ from latdoctor.trials.peers.columns import signal_of
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
-    from latdoctor.trials.peers.scorers import Scores, Signals
+    Values = NDArray[np.float64]
+
+Signals = Mapping[str, "tuple[Values, Values]"]  # `SIGNAL SUBJECT` → the seconds before, and those of the incident
+Scores = Mapping[str, float]  # by the same names
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +44,21 @@ def scored(peer: Peer, signals: Signals, seed: int) -> Scored:
     """The scores of `peer`. `seed` shuffles the columns, so that their order (by name, at first) favours nobody."""
     import numpy as np
 
-    chance = np.random.default_rng(seed)
-    names = sorted(signals)
-    chance.shuffle(names)
+    given = shuffled(signals, seed)
     try:
-        found = peer.score({name: signals[name] for name in names}, chance)
-        return ranked(peer.name, {name: found[name] for name in names if name in found})
+        found = peer.score(given, np.random.default_rng(seed))
+        return ranked(peer.name, {name: found[name] for name in given if name in found})
     except Exception as error:  # noqa: BLE001 — whatever a peer stumbles over is its failure, and is told
         return Scored(peer.name, failed=clean(f"{type(error).__name__}: {error}", 300))
+
+
+def shuffled(signals: Signals, seed: int) -> Signals:
+    """The same columns in an order that `seed` alone decides."""
+    import numpy as np
+
+    names = sorted(signals)
+    np.random.default_rng(seed).shuffle(names)
+    return {name: signals[name] for name in names}
 
 
 def ranked(peer: str, scores: Mapping[str, float]) -> Scored:

@@ -7,7 +7,7 @@ by zero decides; latencies are what is to be explained, so no peer may name them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from latdoctor.errors import OperationError
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from latdoctor.trials.peers.running import Scores, Signals
+
     Values = NDArray[np.float64]
-    Signals = Mapping[str, tuple[Values, Values]]
-    Scores = Mapping[str, float]
 
 STILL = 1e-3  # of a column's largest value: its least spread
 LEAST_PAIRS = 8  # seconds in which both are known, for a correlation
@@ -62,7 +62,7 @@ def ranked_correlation(signals: Signals, chance: np.random.Generator) -> Scores:
     for name, values in whole.items():
         both = np.isfinite(values) & np.isfinite(whole[latency])
         if not is_latency(name) and int(both.sum()) >= LEAST_PAIRS:
-            found[name] = abs(_correlation(_ranks(values[both]), _ranks(whole[latency][both])))
+            found[name] = abs(correlation_of_ranks(values[both], whole[latency][both]))
     return found
 
 
@@ -99,8 +99,9 @@ def _ranks(values: Values) -> Values:
     return shared
 
 
-def _correlation(first: Values, second: Values) -> float:
-    """Pearson's r; zero where one of them stands still."""
-    one, other = first - first.mean(), second - second.mean()
+def correlation_of_ranks(first: Values, second: Values) -> float:
+    """Spearman's ρ of known values; zero where one of them stands still."""
+    one, other = _ranks(first), _ranks(second)
+    one, other = one - one.mean(), other - other.mean()
     size = float((one @ one) * (other @ other)) ** 0.5
     return float(one @ other) / size if size > 0 else 0.0
