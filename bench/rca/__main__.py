@@ -14,6 +14,7 @@ from typing import IO
 
 import msgspec
 from bench.rca.columns import given
+
 from latdoctor.errors import OperationError
 from latdoctor.text import clean
 from latdoctor.trials.contest import comparable, contest

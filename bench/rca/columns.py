@@ -35,7 +35,7 @@ def given(signals: Signals) -> Given:
     latency = target(signals)
     if latency is None:
         raise ValueError("no latency is known")
-    whole = {name: filled for name, both in signals.items() if (filled := _filled(both)) is not None}
+    whole = {name: filled for name, both in signals.items() if (filled := _filled(both, name == latency)) is not None}
     names = tuple(name for name in whole if name == latency or not is_latency(name))
     if latency not in names or len(names) < 2:
         raise ValueError("too few columns are known throughout")
@@ -45,12 +45,13 @@ def given(signals: Signals) -> Given:
     return Given(names, before, incident, tuple(_edges(names, before, latency)), latency)
 
 
-def _filled(both: tuple[Values, Values]) -> tuple[Values, Values] | None:
-    """Both sides without holes; None for a column that has too many, or that stands still before."""
-    if any(not len(side) or np.isfinite(side).mean() < 1 - HOLES for side in both):
+def _filled(both: tuple[Values, Values], wanted: bool) -> tuple[Values, Values] | None:
+    """Both sides without holes; None for a column that has too many, or that stands still before, unless it is wanted."""
+    known = min(float(np.isfinite(side).mean()) if len(side) else 0.0 for side in both)
+    if not known or (known < 1 - HOLES and not wanted):
         return None
     first, second = (_forward(side) for side in both)
-    return None if np.ptp(first) == 0 else (first, second)
+    return None if np.ptp(first) == 0 and not wanted else (first, second)
 
 
 def _forward(values: Values) -> Values:

@@ -39,6 +39,7 @@ def site() -> str:
 def test_a_site_threshold_stands_in_the_report_and_in_explain(site: str) -> None:
     said = run(["diagnose", str(INCIDENTS / "gpu-thermal"), "--rules", site, "-v"])
     assert re.search(r"limit\s+<\s+5\s+%\)\s+\[.*?;\s+site\s+threshold,\s+shipped\s+<\s+75\s+%\]", said.out, re.DOTALL)
+    assert "\nof the findings, 1 judged by site thresholds (-v)\n" in said.out
     assert "site threshold" not in run(["diagnose", str(INCIDENTS / "gpu-thermal"), "-v"]).out
     told = " ".join(run(["explain", "gpu-clocks-cut-by-heat", "--rules", site]).out.split())
     assert (

@@ -29,7 +29,7 @@ CHANGES = [
      "long", "when: now queue.depth > 1"),
     ("when: input.length.mean > 10", "when: {not: {not: input.length.mean > 10}}", "long", "when: combined otherwise"),
     ("when: input.length.mean > 10", "when: {is: input.length.mean > 10, sure: [1, 20]}",
-     "long", "when: input.length.mean > 10 → input.length.mean > 10 (sure from 1 to 20)"),
+     "long", "when: input.length.mean > 10 → input.length.mean > 10 (clear at 1, certain at 20)"),
     ("{id: long, says: long inputs", "{id: long, says: longer inputs",
      "long", "says: long inputs → longer inputs"),
     ("severity: critical,\n   usual: 50%", "severity: warning,\n   usual: 40%", "slow", "severity: critical → warning"),

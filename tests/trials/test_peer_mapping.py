@@ -74,6 +74,12 @@ def test_a_cause_that_was_played_often_is_no_likelier_for_it() -> None:
     assert named(fit("p", many, {}), made("sig.noise", "sig.b"))[0] == "app.b"
 
 
+def test_among_equals_nobody_is_taken_for_right() -> None:
+    """All runs look alike: whichever cause is told, it is right for one of the two only."""
+    alike = [Training(made("sig.a", "sig.b"), (cause,)) for cause in ("app.a", "app.b") for _ in range(4)]
+    assert fit("p", alike, {}).left_out <= 0.5
+
+
 def test_runs_without_a_cause_and_failed_ones() -> None:
     failed = Scored("p", failed="crashed")
     fitted = fit("p", [*runs(), Training(made("sig.noise"), ()), Training(failed, ("app.a",))], {})
@@ -127,7 +133,7 @@ def test_a_reading_is_kept_as_json() -> None:
 
 
 def test_the_page_shows_what_each_signal_speaks_for() -> None:
-    text = "\n".join(page.lines([fit("p", runs(), PRIOR)], {"p": "The peer"}))
-    assert "| The peer | " in text
+    text = "\n".join(page.lines([fit("p", runs(), PRIOR)], {"p": "The |peer|"}))
+    assert "| The \\|peer\\| | " in text
     assert "\n| `sig.a` | app.a " in text
     assert "| `sig.d` | infra.d 1.00 |" in text

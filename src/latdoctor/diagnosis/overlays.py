@@ -32,6 +32,9 @@ T = TypeVar("T")
 Findings = dict[str, Finding]
 Causes = dict[str, Cause]
 
+# How the report tells what an overlay did: in the remark of a comparison, and as the reason of a finding.
+SITE_THRESHOLD, DISABLED = "site threshold", "disabled by the site"
+
 _MISTAKEN = ("overlay", "overlay.yaml", "overlays.yaml", "overlay.yml", "overlays.yml")
 
 
@@ -144,7 +147,7 @@ def _changed_cause(cause: Cause, change: _Change, problems: list[Problem]) -> Ca
 
 
 def _says_why(change: _Change) -> str:
-    return f"disabled by the site: {change.why or 'no reason given'}"
+    return f"{DISABLED}: {change.why or 'no reason given'}"
 
 
 def _changed_finding(finding: Finding, change: _Change, problems: list[Problem]) -> Finding:
@@ -170,7 +173,7 @@ def _limited(finding: Finding, limit: _Limit, change: _Change, problems: list[Pr
     if shipped.remark:
         problems.append(Problem(limit.where, f"the limit of {limit.of} in {finding.id} is changed twice"))
         return finding
-    remark = f"site threshold, shipped {shipped.operator} {spaced(right_of(shipped))}"
+    remark = f"{SITE_THRESHOLD}, shipped {shipped.operator} {spaced(right_of(shipped))}"
 
     def changed(comparison: Comparison) -> Comparison:
         if comparison.text != text:

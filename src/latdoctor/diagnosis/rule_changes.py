@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from latdoctor.diagnosis.result import Contrast
 from latdoctor.diagnosis.rules import Cause, Finding, RuleSet
-from latdoctor.evidence.conditions import Condition, comparisons
+from latdoctor.evidence.conditions import Comparison, Condition, comparisons
+from latdoctor.evidence.judging import show
 from latdoctor.units import format_value
 
 SCHEMA_VERSION = "1"
@@ -116,11 +117,15 @@ def _texts(condition: Condition | None) -> Counter[str]:
     """Each comparison as it was written, with from where to where it speaks."""
     found: Iterable[str] = ()
     if condition is not None:
-        found = (
-            f"{one.text} (sure from {one.sure[0]:g} to {one.sure[1]:g})" if one.sure else one.text
-            for one in comparisons(condition)
-        )
+        found = (f"{one.text}{_sure(one)}" for one in comparisons(condition))
     return Counter(found)
+
+
+def _sure(comparison: Comparison) -> str:
+    if comparison.sure is None:
+        return ""
+    clear, certain = (show(comparison.left.signal, value) for value in comparison.sure)
+    return f" (clear at {clear}, certain at {certain})"
 
 
 def _expects(was: Mapping[str, float], now: Mapping[str, float]) -> Iterator[str]:

@@ -37,6 +37,8 @@ def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Renderable
     """The same, piece by piece."""
     yield Text(view.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
     yield Text(view.scope(diagnosis), style="dim")
+    if line := view.site_line(diagnosis):
+        yield Text(line, style="dim")
     for line in view.since_lines(diagnosis):
         yield Text(line, style="bold")
     for part in _body(diagnosis, verbose=verbose):

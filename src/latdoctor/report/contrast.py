@@ -44,6 +44,7 @@ def of_against(against: Against, *, every: bool = False) -> Iterator[str]:
     """What a person compares with: first what is said, then the values that moved most."""
     yield from lines(against.contrast, every=every)
     both = [one for one in against.values if one.before is not None and one.after is not None]
+    both.sort(key=lambda one: isinstance(one.after, str))  # another name or version of something tells least
     shown = both if every else both[:_VALUES]
     yield from (_value(one) for one in shown)
     if len(shown) < len(both):

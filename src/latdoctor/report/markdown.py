@@ -26,6 +26,9 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     yield f"## {escape(view.headline(diagnosis))}"
     yield ""
     yield escape(view.scope(diagnosis))
+    if line := view.site_line(diagnosis):
+        yield ""
+        yield escape(line)
     for line in view.since_lines(diagnosis):
         yield ""
         yield f"**{escape(line)}**"

@@ -188,5 +188,7 @@ def _left_out(world: _World, reading: str, strength: float, *, whole_causes: boo
         # What was taken away leaves rounding behind, which is no evidence.
         profiles = np.where(less > 1e-9, _per_cause(less, fewer), 0.0)
         points = weights @ _table(profiles, world.prior, reading, strength)
-        best = float(points[own].max())
-        yield 1 + int((points > best).sum()) if best > 0 else 0
+        first = int(own[points[own].argmax()])
+        # Among equals the one whose name comes first, as `named` has it.
+        before = (points > points[first]).sum() + (points[:first] == points[first]).sum()
+        yield 1 + int(before) if points[first] > 0 else 0

@@ -28,6 +28,7 @@ def page(fitted: Sequence[Fitted], titles: Mapping[str, str]) -> str:
 
 def lines(fitted: Sequence[Fitted], titles: Mapping[str, str]) -> Iterator[str]:
     """Markdown: how each peer is read, then every signal that speaks for some cause."""
+    titles = {name: title.replace("|", "\\|") for name, title in titles.items()}
     yield (
         "| peer | reading | metrics read | weight of the rules | training runs | AC@1 on them, each left out "
         "| with all runs of its cause left out |"
