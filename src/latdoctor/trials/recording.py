@@ -107,7 +107,8 @@ def _played(cell: Cell, say: Callable[[str], None]) -> Attempt:
         watch.request = None  # the server is gone
     taken = stages.others(scenario, processors)
     told = _told(scenario, stages, watch)
-    tried = confirm(scenario, report, Watcher(say=say)) if len(scenario.causes) > 1 else report
+    leaves = any(one.can_be_left_out for one in scenario.causes)
+    tried = confirm(scenario, report, Watcher(say=say)) if leaves else report
     causes = tuple(one.cause for one in tried.truth if one.moves is not False)
     incident = told.incident or Span(report.started, report.started)
     truth = Truth(
