@@ -37,7 +37,9 @@ def diagnosis(
     folder: Folder = Path("bench-recordings"),
     matrix: Annotated[str, typer.Option("--matrix", metavar="quick|hour|full", help="Which runs.")] = "hour",
     quick: Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")
+    ] = False,
     no_play: Annotated[bool, typer.Option("--no-play", help="Play nothing: score the recordings of DIR.")] = False,
     calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and say what it does.")] = False,
     page: Annotated[

@@ -78,9 +78,7 @@ def _fired(diagnosis: Diagnosis) -> frozenset[str]:
     return frozenset(check.id for check in diagnosis.checks if check.status == FIRED)
 
 
-def _answer(
-    view: View, run: str, causes: Sequence[str], fired_before: frozenset[str] | None, rules: RuleSet
-) -> Judged:
+def _answer(view: View, run: str, causes: Sequence[str], fired_before: frozenset[str] | None, rules: RuleSet) -> Judged:
     begun = time.perf_counter()
     started, found = _looked_at(view.bundle, rules)
     taken = time.perf_counter() - begun

@@ -48,8 +48,8 @@ _CALM_IN_AN_HOUR = ("dependency-slow", "network-jitter", "hot-replica", "session
 
 
 class Cell(Struct, frozen=True):
-    """One run. `beside`: another scenario whose fault is put in too. `calm`: the scenario without its fault. `long`: before
-    and incident take LONG seconds each.
+    """One run. `beside`: another scenario whose fault is put in too. `calm`: the scenario without its fault. `long`:
+    before and incident take LONG seconds each.
     """
 
     kind: str  # PLAYED | MADE

@@ -10,10 +10,10 @@ from latdoctor.trials.scores import Pair, Row, Scores
 
 _HEAD = """# How right the diagnosis is
 
-`latdoctor lab bench diagnosis --page docs/bench.md` writes this page, out of incidents that were really played against the
-reference server and out of made telemetry of GPU faults. What was wrong in a run lies where no diagnosis looks; whether a
-run was spoiled is decided before it is diagnosed. In brackets: the 95 % interval, Wilson's for shares, bootstrapped for
-means. Causes are ranked by the answer's own order; AC@k is the share of the true causes among the first k."""
+`latdoctor lab bench diagnosis --page docs/bench.md` writes this page, out of incidents that were really played against
+the reference server and out of made telemetry of GPU faults. What was wrong in a run lies where no diagnosis looks;
+whether a run was spoiled is decided before it is diagnosed. In brackets: the 95 % interval, Wilson's for shares,
+bootstrapped for means. AC@k is the share of the true causes among the first k of the answer's own order."""
 
 
 def page(scores: Scores, fit: Fit | None = None) -> str:
@@ -38,11 +38,11 @@ def page(scores: Scores, fit: Fit | None = None) -> str:
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-_PEERS = """Each method ranks signals by how they changed from before the incident to it; to name causes it gets a mapping
-from signals to causes that was fitted on the families that were looked at. A run at which it breaks counts as a failure.
-`latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before."""
-_LEFT_OUT = """The true causes of a run are taken out of the catalogue, and the same evidence is diagnosed again. Naming anything then
-is wrong, unless it is hard to tell from what was taken out or really there besides."""
+_PEERS = """Each method ranks signals by how they changed from before the incident to it; to name causes it gets a
+mapping from signals to causes that was fitted on the families that were looked at. A run at which it breaks counts as a
+failure. `latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before."""
+_LEFT_OUT = """The true causes of a run are taken out of the catalogue, and the same evidence is diagnosed again. Naming
+anything then is wrong, unless it is hard to tell from what was taken out or really there besides."""
 _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right", "sureness")
 _PEER_COLUMNS = ("method", "AC@1", "AC@3", "Avg@5", "both of two", "broke", "median time")
 
@@ -67,8 +67,8 @@ def told(fit: Fit) -> str:
 def _counted(scores: Scores) -> str:
     runs = scores.runs
     return (
-        f"{runs.wrong} played runs with something wrong, {runs.well} with nothing wrong, {runs.made} of made telemetry; "
-        f"{runs.spoiled_tries} spoiled tries, {runs.given_up} runs given up; latdoctor {scores.tool_version}."
+        f"{runs.wrong} played runs with something wrong, {runs.well} with nothing wrong, {runs.made} of made "
+        f"telemetry; {runs.spoiled_tries} spoiled tries, {runs.given_up} runs given up; latdoctor {scores.tool_version}."
     )
 
 
@@ -128,8 +128,8 @@ def _fitted(fit: Fit) -> str:
         for one in (fit.before, fit.after)
     )
     said = (
-        f"Fitted on {fit.fitted_on} looks at families that were looked at: {fit.temperature:g}. Judged on {fit.judged_on} runs "
-        "of the others and runs in which nothing is wrong:"
+        f"Fitted on {fit.fitted_on} looks at families that were looked at: {fit.temperature:g}. "
+        f"Judged on {fit.judged_on} runs of the others and runs in which nothing is wrong:"
     )
     return f"## The temperature\n\n{said}\n\n" + _table(("temperature", "log loss", "Brier", "ECE"), rows)
 

@@ -47,8 +47,8 @@ class Unknown(Struct, frozen=True):
 
 
 class FalseAlarms(Struct, frozen=True):
-    """Of runs in which nothing was wrong, those in which a cause was named. `bound`: the true rate is at most that (one-sided
-    95 %). `runs` are those in which it happened.
+    """Of runs in which nothing was wrong, those in which a cause was named. `bound`: the true rate is at most that
+    (one-sided 95 %). `runs` are those in which it happened.
     """
 
     share: Share
