@@ -11,7 +11,7 @@ from latdoctor.trials.recording import Attempt
 from latdoctor.trials.truth import PLAYED, Span, Told, Truth
 
 START = 1_000_000.0
-PAGE = """ref_requests_total{{replica="0"}} {count}
+PAGE = """ref_arrivals_total{{replica="0"}} {count}
 ref_queue_depth{{replica="0"}} {count}
 """
 

@@ -68,7 +68,7 @@ def _counted(scores: Scores) -> str:
     runs = scores.runs
     return (
         f"{runs.wrong} played runs with something wrong, {runs.well} with nothing wrong, {runs.made} of made "
-        f"telemetry; {runs.spoiled_tries} spoiled tries, {runs.given_up} runs given up; latdoctor {scores.tool_version}."
+        f"telemetry; {runs.spoiled_tries} spoiled tries, {runs.given_up} runs given up; version {scores.tool_version}."
     )
 
 
