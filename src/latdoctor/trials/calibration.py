@@ -19,8 +19,8 @@ from latdoctor.trials.reliability import Stated, brier, ece, log_loss
 from latdoctor.trials.truth import Truth
 from latdoctor.trials.views import PLAIN, SHIFTS
 
-# From half as doubtful to five times as doubtful, in steps of a tenth.
-GRID = tuple(round(0.5 * 1.1**step, 4) for step in range(25))
+# From twice as sure to more than four times as doubtful, in steps of a fifth: finer ones do not differ in log loss.
+GRID = tuple(round(0.5 * 1.2**step, 4) for step in range(13))
 
 
 class Reliability(Struct, frozen=True):

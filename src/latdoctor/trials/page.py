@@ -49,8 +49,8 @@ _PEER_COLUMNS = ("method", "AC@1", "AC@3", "Avg@5", "both of two", "broke", "med
 
 def summary(scores: Scores) -> str:
     """A few lines for a screen."""
-    lines = [_counted(scores), *(f"{name:<34} {value}" for name, value in _short(scores))]
-    lines += [f"{peer.name:<34} AC@1 {_share(peer.ac1)}" for peer in scores.peers]
+    lines = [_counted(scores), *(f"{name:<38} {value}" for name, value in _short(scores))]
+    lines += [f"{peer.name:<38} AC@1 {_share(peer.ac1)}" for peer in scores.peers]
     lines += [f"missed: {miss.run}: {miss.first or 'nothing'}" for miss in scores.misses]
     return "\n".join(lines) + "\n"
 
