@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from latdoctor.trials.calibration import Fit
 from latdoctor.trials.intervals import Estimate, Share
-from latdoctor.trials.scores import Pair, Row, Scores
+from latdoctor.trials.scores import FalseAlarms, Pair, Row, Scores
 
 _HEAD = """# How right the diagnosis is
 
@@ -73,23 +73,29 @@ def _counted(scores: Scores) -> str:
 
 
 def _short(scores: Scores) -> Iterator[tuple[str, str]]:
-    alarms = scores.false_alarms
-    bound = "" if alarms.bound is None else f"; the true rate is at most {alarms.bound:.1%} (one-sided 95 %)"
     yield "AC@1", _share(scores.ac1)
     yield "AC@3", _share(scores.ac3)
     yield "Avg@5", _estimate(scores.avg5)
     yield "both of two", _share(scores.both_of_two)
+    yield "AC@1, played runs alone", _share(scores.played.ac1)
+    yield "AC@3, played runs alone", _share(scores.played.ac3)
     yield "AC@1, families looked at", _share(scores.looked_at.ac1)
     yield "AC@1, families never looked at", _share(scores.never_looked_at.ac1)
     yield "named causes that are right", _share(scores.named_right)
     yield "runs in which nothing was named", _share(scores.abstained)
-    yield "false alarms", f"{_share(alarms.share)}{bound}"
+    yield "false alarms", _alarms(scores.false_alarms)
+    yield "false alarms, played runs alone", _alarms(scores.played_false_alarms)
     yield "wrongly named with the cause unknown", _share(scores.unknown_named)
     yield "Brier score of the top cause", _estimate(scores.brier, percent=False)
     yield "calibration error (ECE)", _estimate(scores.ece, percent=False)
     yield "cited findings that the fault moved", _estimate(scores.grounded)
     slowest = "" if scores.slowest is None else f", at most {scores.slowest:.2f} s"
     yield "from a bundle to its diagnosis", f"{_seconds(scores.seconds.value)} on average{slowest}"
+
+
+def _alarms(alarms: FalseAlarms) -> str:
+    bound = "" if alarms.bound is None else f"; the true rate is at most {alarms.bound:.1%} (one-sided 95 %)"
+    return f"{_counted_share(alarms.share)}{bound}"
 
 
 def _peers(scores: Scores) -> Iterator[tuple[str, ...]]:

@@ -98,7 +98,10 @@ class Counted(Struct, frozen=True):
 
 
 class Scores(Struct, frozen=True):
-    """Everything. Shares carry Wilson's 95 % interval, means a bootstrapped one."""
+    """Everything. Shares carry Wilson's 95 % interval, means a bootstrapped one.
+
+    What is pooled over played and made runs stands beside what the played ones give alone.
+    """
 
     schema_version: str
     tool_version: str
@@ -116,6 +119,8 @@ class Scores(Struct, frozen=True):
     grounded: Estimate
     seconds: Estimate
     slowest: float | None
+    played: Accuracy
+    played_false_alarms: FalseAlarms
     looked_at: Accuracy
     never_looked_at: Accuracy
     families: tuple[Row, ...]
