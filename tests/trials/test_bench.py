@@ -138,7 +138,9 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
     for key in ("ac1", "ac3", "both_of_two", "false_alarms", "ece", "brier", "peers", "calibration"):
         assert key in scores
     assert (tmp_path / "bench.md").read_text().startswith("# How right the diagnosis is")
-    assert "AC@1" in run(arguments).out
+    assert "AC@1" in run([*arguments, "--answers", str(tmp_path / "answers.jsonl")]).out
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert {line["run"] for line in lines} == set(Store(folder).runs())
     empty = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(tmp_path / "nothing")])
     assert empty.code == 2
     assert "nothing of this matrix is recorded" in empty.err
