@@ -11,7 +11,7 @@ from latdoctor.trials.recording import Attempt
 from latdoctor.trials.truth import PLAYED, Span, Told, Truth
 
 START = 1_000_000.0
-PAGE = """ref_requests_total{{replica="0"}} {count}
+PAGE = """ref_arrivals_total{{replica="0"}} {count}
 ref_queue_depth{{replica="0"}} {count}
 """
 
@@ -54,9 +54,7 @@ def page(number: int, at: float, port: int = 1, body: str = "") -> Artifact:
 
 def recording(seconds: int = 20, servers: int = 1) -> Bundle:
     """A page of each server every second from START on."""
-    pages = tuple(
-        page(number, START + number, port) for number in range(seconds + 1) for port in range(1, servers + 1)
-    )
+    pages = tuple(page(number, START + number, port) for number in range(seconds + 1) for port in range(1, servers + 1))
     return Bundle(Context("reference", 0.5), Window(START, START + seconds), pages)
 
 

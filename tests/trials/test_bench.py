@@ -65,9 +65,7 @@ def test_without_the_only_source_that_shows_it_nothing_is_named(found: Sequence[
     assert blind.named == ()
 
 
-def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(
-    folder: Path, found: Sequence[Judged]
-) -> None:
+def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: Path, found: Sequence[Judged]) -> None:
     store = Store(folder)
     store.keep_spoiled("made-x", ("late",))
     scores = bench.scores(whole(folder), found, store, print)
@@ -140,7 +138,9 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
     for key in ("ac1", "ac3", "both_of_two", "false_alarms", "ece", "brier", "peers", "calibration"):
         assert key in scores
     assert (tmp_path / "bench.md").read_text().startswith("# How right the diagnosis is")
-    assert "AC@1" in run(arguments).out
+    assert "AC@1" in run([*arguments, "--answers", str(tmp_path / "answers.jsonl")]).out
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert {line["run"] for line in lines} == set(Store(folder).runs())
     empty = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(tmp_path / "nothing")])
     assert empty.code == 2
     assert "nothing of this matrix is recorded" in empty.err
@@ -164,8 +164,10 @@ def test_groups_of_processes_get_other_names_wherever_they_stand() -> None:
     from latdoctor.evidence.bundle import Artifact
 
     text = (
-        '{"files":{"/proc/7/cgroup":"4:memory:/farm/0a1b\\n0::/\\n","/proc/self/mountinfo":"1 2 0:3 /farm/0a1b '
-        '/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\\n","/sys/fs/cgroup/memory/farm/0a1b/memory.stat":"x 1\\n"}}'
+        '{"files":{"/proc/7/cgroup":"4:memory:/farm/0a1b\\n0::/\\n",'
+        '"/proc/self/mountinfo":"1 2 0:3 /farm/0a1b '
+        '/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\\n",'
+        '"/sys/fs/cgroup/memory/farm/0a1b/memory.stat":"x 1\\n"}}'
     )
     sample = Artifact("host/000.json", "host", "host", "/proc", 1.0, text.encode())
     other = Artifact("logs/a", "logs", "a", "a", 1.0, b"/farm/0a1b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_a_look_holds_what_was_read_in_its_span_named_as_a_look_names_it() -> No
     look = cut(recording(20), Told(), Span(START + 3, START + 8))
     assert [one.name for one in look.artifacts] == [f"prometheus/1-s-{n:02d}.prom" for n in range(6)]
     assert (look.window.start, look.window.end) == (START + 3, START + 8)
-    assert values(seen(look)[0])["arrival.rate", "server/127.0.0.1:1"] == pytest.approx(10)
+    assert values(seen(look)[0])["arrival.rate", "replica/0@127.0.0.1:1"] == pytest.approx(10)
 
 
 def test_a_long_look_takes_no_more_than_a_live_one_its_ends_included() -> None:
@@ -28,7 +29,7 @@ def test_a_long_look_takes_no_more_than_a_live_one_its_ends_included() -> None:
     times = [one.taken_at for one in look.artifacts]
     assert len(times) == MOST["prometheus"]
     assert (times[0], times[-1]) == (START, START + 60)
-    assert max(late - early for early, late in zip(times, times[1:], strict=False)) <= 7
+    assert max(late - early for early, late in pairwise(times)) <= 7
 
 
 def sample(number: int, pid: int) -> Artifact:

@@ -199,7 +199,7 @@ def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest
     assert made.told.incident.start - made.told.before.start == pytest.approx(3.0, abs=0.5)
     Store(tmp_path).keep(made)
     (kept,) = recordings(tmp_path)
-    rates = {key: seen for key, seen in signals(kept).items() if key.startswith("arrival.rate server/")}
+    rates = {key: seen for key, seen in signals(kept).items() if key.startswith("arrival.rate replica/")}
     assert rates
     for before, incident in rates.values():
         assert len(before) >= 1

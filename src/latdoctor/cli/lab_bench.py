@@ -45,6 +45,9 @@ def diagnosis(
     page: Annotated[
         Path | None, typer.Option("--page", metavar="FILE", help="Write the scores as a page of Markdown, too.")
     ] = None,
+    answers: Annotated[
+        Path | None, typer.Option("--answers", metavar="FILE", help="Write every answer as a line of JSON, too.")
+    ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Diagnose in so many.")] = 1,
     output: Annotated[Output, typer.Option("--output", "-o", help="How the scores are printed.")] = Output.TEXT,
 ) -> None:
@@ -71,7 +74,8 @@ def diagnosis(
             left = record(store, cells, attempt, _say(), most=1 if once else None)
         if once:
             raise typer.Exit(MORE_IS_LEFT if left else 0)
-    scores, fit = _scored(store, frozenset(cell.run for cell in cells), processes, calibrate=calibrate)
+    runs = frozenset(cell.run for cell in cells)
+    scores, fit = _scored(store, runs, processes, answers, calibrate=calibrate)
     _print(scores, fit, output, page)
 
 
@@ -137,10 +141,13 @@ def promote(
     typer.echo(f"wrote {to}. Next: latdoctor diagnose {to}")
 
 
-def _scored(store: Store, runs: frozenset[str], processes: int, *, calibrate: bool) -> tuple[Scores, Fit | None]:
+def _scored(
+    store: Store, runs: frozenset[str], processes: int, answers: Path | None, *, calibrate: bool
+) -> tuple[Scores, Fit | None]:
     """The scores of those of `runs` that are recorded. Raises UsageError where none is."""
     from latdoctor.diagnosis.rule_files import shipped
     from latdoctor.errors import UsageError
+    from latdoctor.evidence.model import to_json
     from latdoctor.trials import bench
     from latdoctor.trials.calibration import calibrate as fitted
     from latdoctor.trials.entrants import ENTRANTS
@@ -153,6 +160,8 @@ def _scored(store: Store, runs: frozenset[str], processes: int, *, calibrate: bo
         raise UsageError("nothing of this matrix is recorded", where=str(store.folder), next_step="leave --no-play out")
     whole = bench.Bench(recorded, shipped(), split(), (*ENTRANTS, *contestants(store.folder)))
     found = bench.judged(whole, _say(), processes)
+    if answers is not None:
+        answers.write_bytes(b"".join(to_json(one.answered) + b"\n" for one in found))
     truths = {one.truth.run: one.truth for one in recorded}
     fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None
     return bench.scores(whole, found, store, _say()), fit

@@ -10,12 +10,15 @@ from dataclasses import replace as replaced
 from msgspec import Struct
 
 from latdoctor.answering import case, seen
+from latdoctor.collect import COLLECTORS
+from latdoctor.collect.source import Collector
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
 from latdoctor.diagnosis.judge import FIRED
 from latdoctor.diagnosis.result import Check, Diagnosis
 from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.evidence.bundle import Bundle
+from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.bundle_files import opened
+from latdoctor.evidence.model import Evidence
 from latdoctor.trials.record import Recorded
 from latdoctor.trials.views import BEFORE, PLAIN, View, views
 
@@ -44,7 +47,7 @@ class Answered(Struct, frozen=True):
     named: tuple[str, ...]
     ranked: tuple[Ranked, ...]
     verdict: str
-    seconds: float  # from the bundle to its diagnosis
+    seconds: float  # from the bundle to its diagnosis; only the plain look reads everything anew for it
     moved: tuple[str, ...] | None = None
     unknown: tuple[str, ...] | None = None
 
@@ -59,19 +62,44 @@ class Judged:
 
 def answers(recorded: Recorded, rules: RuleSet) -> tuple[Judged, ...]:
     """One for each look of the run, the plain one first. Raises BundleError."""
+    reading = _Reading(rules, _remembering(COLLECTORS))
     with opened(recorded.bundle) as whole:
-        looked = list(views(whole, recorded.told))
-        fired_before = next((_fired(_looked_at(view.bundle, rules)[1]) for view in looked if view.name == BEFORE), None)
+        looked = list(views(whole, recorded.told, reading.collectors))
+        fired_before = next((_fired(reading.of(view.bundle)[1]) for view in looked if view.name == BEFORE), None)
         return tuple(
-            _answer(view, recorded.truth.run, recorded.truth.causes, fired_before, rules)
+            _answer(view, recorded.truth.run, recorded.truth.causes, fired_before, reading)
             for view in looked
             if view.name != BEFORE
         )
 
 
-def _looked_at(bundle: Bundle, rules: RuleSet) -> tuple[Case, Diagnosis]:
-    started = case(bundle, *seen(bundle))
-    return started, diagnose(started, rules, _STAMP)
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """By what the looks of one run are read and diagnosed."""
+
+    rules: RuleSet
+    collectors: tuple[Collector, ...]
+
+    def of(self, bundle: Bundle) -> tuple[Case, Diagnosis]:
+        started = case(bundle, *seen(bundle, self.collectors))
+        return started, diagnose(started, self.rules, _STAMP)
+
+
+def _remembering(collectors: Sequence[Collector]) -> tuple[Collector, ...]:
+    """These collectors, each parsing the same artifacts once: the looks of a run share most of them."""
+
+    def remembering(collector: Collector) -> Collector:
+        known: dict[tuple[Artifact, ...], Evidence] = {}
+
+        def parse(artifacts: Sequence[Artifact]) -> Evidence:
+            key = tuple(artifacts)
+            if key not in known:
+                known[key] = collector.parse(artifacts)
+            return known[key]
+
+        return replaced(collector, parse=parse)
+
+    return tuple(remembering(collector) for collector in collectors)
 
 
 def _fired(diagnosis: Diagnosis) -> frozenset[str]:
@@ -79,10 +107,10 @@ def _fired(diagnosis: Diagnosis) -> frozenset[str]:
 
 
 def _answer(
-    view: View, run: str, causes: Sequence[str], fired_before: frozenset[str] | None, rules: RuleSet
+    view: View, run: str, causes: Sequence[str], fired_before: frozenset[str] | None, reading: _Reading
 ) -> Judged:
     begun = time.perf_counter()
-    started, found = _looked_at(view.bundle, rules)
+    started, found = reading.of(view.bundle)
     taken = time.perf_counter() - begun
     fired = _fired(found)
     answered = Answered(
@@ -90,11 +118,11 @@ def _answer(
         view=view.name,
         kind=found.answer.kind,
         named=found.answer.causes,
-        ranked=tuple(_ranked(found, rules, fired)),
+        ranked=tuple(_ranked(found, reading.rules, fired)),
         verdict=found.verdict.level,
         seconds=round(taken, 4),
         moved=None if fired_before is None else tuple(sorted(fired - fired_before)),
-        unknown=_without(started, causes, rules) if view.name == PLAIN and causes else None,
+        unknown=_without(started, causes, reading.rules) if view.name == PLAIN and causes else None,
     )
     return Judged(answered, found.checks)
 

@@ -19,8 +19,8 @@ from latdoctor.trials.reliability import Stated, brier, ece, log_loss
 from latdoctor.trials.truth import Truth
 from latdoctor.trials.views import PLAIN, SHIFTS
 
-# From half as doubtful to five times as doubtful, in steps of a tenth.
-GRID = tuple(round(0.5 * 1.1**step, 4) for step in range(25))
+# From twice as sure to more than four times as doubtful, in steps of a fifth: finer ones do not differ in log loss.
+GRID = tuple(round(0.5 * 1.2**step, 4) for step in range(13))
 
 
 class Reliability(Struct, frozen=True):
@@ -46,12 +46,14 @@ class Fit(Struct, frozen=True):
 def calibrate(truths: Mapping[str, Truth], found: Sequence[Judged], rules: RuleSet, split: Split) -> Fit:
     """The temperature of the least log loss of the top cause, on runs of families that were looked at.
 
-    Looks that lack a source belong to it: there sureness matters most. Looks at a wrong time do not. Runs in which nothing
-    is wrong are judged on, and not fitted on.
+    Looks that lack a source belong to it: there sureness matters most. Looks at a wrong time do not. Runs in which
+    nothing is wrong are judged on, and not fitted on.
     """
     used = [one for one in found if one.answered.view not in SHIFTS]
     mine = [one for one in used if _is_for_fitting(truths[one.answered.run], split)]
-    others = [one for one in used if one.answered.view == PLAIN and not _is_for_fitting(truths[one.answered.run], split)]
+    others = [
+        one for one in used if one.answered.view == PLAIN and not _is_for_fitting(truths[one.answered.run], split)
+    ]
     curve = tuple((t, log_loss(stated(truths, mine, rules, t))) for t in GRID) if mine else ()
     best = min(curve, key=lambda point: point[1])[0] if curve else 1.0
     return Fit(

@@ -7,6 +7,7 @@ then all at the next.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 
 from msgspec import Struct, structs
@@ -47,8 +48,8 @@ _CALM_IN_AN_HOUR = ("dependency-slow", "network-jitter", "hot-replica", "session
 
 
 class Cell(Struct, frozen=True):
-    """One run. `beside`: another scenario whose fault is put in too. `calm`: the scenario without its fault. `long`: before
-    and incident take LONG seconds each.
+    """One run. `beside`: another scenario whose fault is put in too. `calm`: the scenario without its fault. `long`:
+    before and incident take LONG seconds each.
     """
 
     kind: str  # PLAYED | MADE
@@ -64,6 +65,11 @@ class Cell(Struct, frozen=True):
         """Its name, and that of its files."""
         words = [self.kind, *(["calm"] if self.calm else []), self.scenario, *([self.beside] if self.beside else [])]
         return "-".join([*words, *(["long"] if self.long else []), self.severity, str(self.seed)])
+
+
+@cache
+def _found(name: str) -> Scenario:
+    return find(name)
 
 
 def cells(matrix: str) -> tuple[Cell, ...]:
@@ -118,19 +124,19 @@ def _made(seeds: tuple[int, ...], severities: tuple[float, ...]) -> Iterator[Cel
 
 def _faults(severity: str, seed: int) -> Iterator[Cell]:
     for name in names():
-        scenario = find(name)
+        scenario = _found(name)
         if scenario.truth and (severity == USUAL or severity in scenario.severities):
             yield Cell(PLAYED, name, severity, seed)
 
 
 def _well(seeds: tuple[int, ...]) -> Iterator[Cell]:
     for seed in seeds:
-        yield from (Cell(PLAYED, name, USUAL, seed) for name in names() if not find(name).truth)
+        yield from (Cell(PLAYED, name, USUAL, seed) for name in names() if not _found(name).truth)
 
 
 def _that_can_be_calm() -> Iterator[str]:
     for name in names():
-        scenario = find(name)
+        scenario = _found(name)
         before = next((phase for phase in scenario.phases if phase.name == BEFORE), scenario.phases[0])
         if scenario.truth and scenario.load.calibrate < _FAST and before.mix == scenario.incident.mix:
             yield name
@@ -149,9 +155,9 @@ def seconds(cell: Cell) -> float:
 
 def scenario_of(cell: Cell) -> Scenario:
     """What is played for `cell`. Raises UsageError, DefinitionError."""
-    scenario = graded(find(cell.scenario), cell.severity)
+    scenario = graded(_found(cell.scenario), cell.severity)
     if cell.beside:
-        scenario = together(scenario, find(cell.beside))
+        scenario = together(scenario, _found(cell.beside))
     if cell.calm:
         scenario = calm(scenario)
     return stretched(scenario, LONG) if cell.long else scenario

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from latdoctor.trials.calibration import Fit
 from latdoctor.trials.intervals import Estimate, Share
-from latdoctor.trials.scores import Pair, Row, Scores
+from latdoctor.trials.scores import FalseAlarms, Pair, Row, Scores
 
 _HEAD = """# How right the diagnosis is
 
-`latdoctor lab bench diagnosis --page docs/bench.md` writes this page, out of incidents that were really played against the
-reference server and out of made telemetry of GPU faults. What was wrong in a run lies where no diagnosis looks; whether a
-run was spoiled is decided before it is diagnosed. In brackets: the 95 % interval, Wilson's for shares, bootstrapped for
-means. Causes are ranked by the answer's own order; AC@k is the share of the true causes among the first k."""
+`latdoctor lab bench diagnosis --page docs/bench.md` writes this page, out of incidents that were really played against
+the reference server and out of made telemetry of GPU faults. What was wrong in a run lies where no diagnosis looks;
+whether a run was spoiled is decided before it is diagnosed. In brackets: the 95 % interval, Wilson's for shares,
+bootstrapped for means. AC@k is the share of the true causes among the first k of the answer's own order."""
 
 
 def page(scores: Scores, fit: Fit | None = None) -> str:
@@ -38,19 +38,19 @@ def page(scores: Scores, fit: Fit | None = None) -> str:
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-_PEERS = """Each method ranks signals by how they changed from before the incident to it; to name causes it gets a mapping
-from signals to causes that was fitted on the families that were looked at. A run at which it breaks counts as a failure.
-`latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before."""
-_LEFT_OUT = """The true causes of a run are taken out of the catalogue, and the same evidence is diagnosed again. Naming anything then
-is wrong, unless it is hard to tell from what was taken out or really there besides."""
+_PEERS = """Each method ranks signals by how they changed from before the incident to it; to name causes it gets a
+mapping from signals to causes that was fitted on the families that were looked at. A run at which it breaks counts as a
+failure. `latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before."""
+_LEFT_OUT = """The true causes of a run are taken out of the catalogue, and the same evidence is diagnosed again. Naming
+anything then is wrong, unless it is hard to tell from what was taken out or really there besides."""
 _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right", "sureness")
 _PEER_COLUMNS = ("method", "AC@1", "AC@3", "Avg@5", "both of two", "broke", "median time")
 
 
 def summary(scores: Scores) -> str:
     """A few lines for a screen."""
-    lines = [_counted(scores), *(f"{name:<34} {value}" for name, value in _short(scores))]
-    lines += [f"{peer.name:<34} AC@1 {_share(peer.ac1)}" for peer in scores.peers]
+    lines = [_counted(scores), *(f"{name:<38} {value}" for name, value in _short(scores))]
+    lines += [f"{peer.name:<38} AC@1 {_share(peer.ac1)}" for peer in scores.peers]
     lines += [f"missed: {miss.run}: {miss.first or 'nothing'}" for miss in scores.misses]
     return "\n".join(lines) + "\n"
 
@@ -67,29 +67,35 @@ def told(fit: Fit) -> str:
 def _counted(scores: Scores) -> str:
     runs = scores.runs
     return (
-        f"{runs.wrong} played runs with something wrong, {runs.well} with nothing wrong, {runs.made} of made telemetry; "
-        f"{runs.spoiled_tries} spoiled tries, {runs.given_up} runs given up; latdoctor {scores.tool_version}."
+        f"{runs.wrong} played runs with something wrong, {runs.well} with nothing wrong, {runs.made} of made "
+        f"telemetry; {runs.spoiled_tries} spoiled tries, {runs.given_up} runs given up; version {scores.tool_version}."
     )
 
 
 def _short(scores: Scores) -> Iterator[tuple[str, str]]:
-    alarms = scores.false_alarms
-    bound = "" if alarms.bound is None else f"; the true rate is at most {alarms.bound:.1%} (one-sided 95 %)"
     yield "AC@1", _share(scores.ac1)
     yield "AC@3", _share(scores.ac3)
     yield "Avg@5", _estimate(scores.avg5)
     yield "both of two", _share(scores.both_of_two)
+    yield "AC@1, played runs alone", _share(scores.played.ac1)
+    yield "AC@3, played runs alone", _share(scores.played.ac3)
     yield "AC@1, families looked at", _share(scores.looked_at.ac1)
     yield "AC@1, families never looked at", _share(scores.never_looked_at.ac1)
     yield "named causes that are right", _share(scores.named_right)
     yield "runs in which nothing was named", _share(scores.abstained)
-    yield "false alarms", f"{_share(alarms.share)}{bound}"
+    yield "false alarms", _alarms(scores.false_alarms)
+    yield "false alarms, played runs alone", _alarms(scores.played_false_alarms)
     yield "wrongly named with the cause unknown", _share(scores.unknown_named)
     yield "Brier score of the top cause", _estimate(scores.brier, percent=False)
     yield "calibration error (ECE)", _estimate(scores.ece, percent=False)
     yield "cited findings that the fault moved", _estimate(scores.grounded)
     slowest = "" if scores.slowest is None else f", at most {scores.slowest:.2f} s"
     yield "from a bundle to its diagnosis", f"{_seconds(scores.seconds.value)} on average{slowest}"
+
+
+def _alarms(alarms: FalseAlarms) -> str:
+    bound = "" if alarms.bound is None else f"; the true rate is at most {alarms.bound:.1%} (one-sided 95 %)"
+    return f"{_counted_share(alarms.share)}{bound}"
 
 
 def _peers(scores: Scores) -> Iterator[tuple[str, ...]]:
@@ -128,8 +134,8 @@ def _fitted(fit: Fit) -> str:
         for one in (fit.before, fit.after)
     )
     said = (
-        f"Fitted on {fit.fitted_on} looks at families that were looked at: {fit.temperature:g}. Judged on {fit.judged_on} runs "
-        "of the others and runs in which nothing is wrong:"
+        f"Fitted on {fit.fitted_on} looks at families that were looked at: {fit.temperature:g}. "
+        f"Judged on {fit.judged_on} runs of the others and runs in which nothing is wrong:"
     )
     return f"## The temperature\n\n{said}\n\n" + _table(("temperature", "log loss", "Brier", "ECE"), rows)
 

@@ -1,8 +1,8 @@
 """Plays one cell of the matrix and keeps what was seen of it, or says why the run was spoiled.
 
-Whether a run is spoiled is decided here, from the load generator's figures and the machine's, before anybody has diagnosed
-it: a generator that came late, no steady state before the incident, others on the processors, a fault that moved nothing,
-nothing wrong that went wrong all the same.
+Whether a run is spoiled is decided here, from the load generator's figures and the machine's, before anybody has
+diagnosed it: a generator that came late, no steady state before the incident, others on the processors, a fault that
+moved nothing, nothing wrong that went wrong all the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from latdoctor.trials.matrix import Cell, scenario_of
 from latdoctor.trials.snapshots import Watch, watching
 from latdoctor.trials.truth import MADE, PLAYED, Machine, Span, Told, Truth
 
-# The share of all processors that others may take: with more than this the machine's own state moves P99 as a mild fault
-# does. Two looks at an idle machine differ by 2 %.
+# The share of all processors that others may take: with more than this the machine's own state moves P99 as a mild
+# fault does. Two looks at an idle machine differ by 2 %.
 OTHERS = 0.15
 SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end
 TARGET = "reference"  # what the look is called: nothing of what is wrong
@@ -107,7 +107,8 @@ def _played(cell: Cell, say: Callable[[str], None]) -> Attempt:
         watch.request = None  # the server is gone
     taken = stages.others(scenario, processors)
     told = _told(scenario, stages, watch)
-    tried = confirm(scenario, report, Watcher(say=say)) if len(scenario.causes) > 1 else report
+    leaves = any(one.can_be_left_out for one in scenario.causes)
+    tried = confirm(scenario, report, Watcher(say=say)) if leaves else report
     causes = tuple(one.cause for one in tried.truth if one.moves is not False)
     incident = told.incident or Span(report.started, report.started)
     truth = Truth(
@@ -126,9 +127,7 @@ def _played(cell: Cell, say: Callable[[str], None]) -> Attempt:
         tool_version=__version__,
     )
     times = [artifact.taken_at for artifact in watch.artifacts] or [report.started]
-    bundle = Bundle(
-        Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(watch.artifacts)
-    )
+    bundle = Bundle(Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(watch.artifacts))
     return Attempt(bundle, told, truth, tuple(spoiled(tried, taken, watched=bool(watch.artifacts))))
 
 

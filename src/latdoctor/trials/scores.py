@@ -47,8 +47,8 @@ class Unknown(Struct, frozen=True):
 
 
 class FalseAlarms(Struct, frozen=True):
-    """Of runs in which nothing was wrong, those in which a cause was named. `bound`: the true rate is at most that (one-sided
-    95 %). `runs` are those in which it happened.
+    """Of runs in which nothing was wrong, those in which a cause was named. `bound`: the true rate is at most that
+    (one-sided 95 %). `runs` are those in which it happened.
     """
 
     share: Share
@@ -98,7 +98,10 @@ class Counted(Struct, frozen=True):
 
 
 class Scores(Struct, frozen=True):
-    """Everything. Shares carry Wilson's 95 % interval, means a bootstrapped one."""
+    """Everything. Shares carry Wilson's 95 % interval, means a bootstrapped one.
+
+    What is pooled over played and made runs stands beside what the played ones give alone.
+    """
 
     schema_version: str
     tool_version: str
@@ -116,6 +119,8 @@ class Scores(Struct, frozen=True):
     grounded: Estimate
     seconds: Estimate
     slowest: float | None
+    played: Accuracy
+    played_false_alarms: FalseAlarms
     looked_at: Accuracy
     never_looked_at: Accuracy
     families: tuple[Row, ...]

@@ -72,6 +72,8 @@ def score(truths: Mapping[str, Truth], answers: Iterable[Answered], split: Split
         grounded=estimate([found for case in wrong if (found := grounded(case)) is not None], mean),
         seconds=estimate([case.answer.seconds for case in plain], mean),
         slowest=max((case.answer.seconds for case in plain), default=None),
+        played=accuracy([case for case in wrong if case.truth.kind == PLAYED]),
+        played_false_alarms=_false_alarms([case for case in well if case.truth.kind == PLAYED]),
         looked_at=accuracy([case for case in wrong if not split.is_never(case.truth.causes)]),
         never_looked_at=accuracy([case for case in wrong if split.is_never(case.truth.causes)]),
         families=_rows(wrong, lambda case: {family(cause) for cause in case.truth.causes}),

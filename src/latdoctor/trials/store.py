@@ -1,9 +1,9 @@
 """The folder of recordings: what is there, what is missing, and how a run gets there; a run that is there stays.
 
-    bundles/RUN.tar.zst   everything that was read
-    told/RUN.json         what whoever looks knows
-    truths/RUN.json       what was really wrong; written last, so that a run with it is complete
-    spoiled/RUN.json      why each spoiled try of it did not count
+bundles/RUN.tar.zst   everything that was read
+told/RUN.json         what whoever looks knows
+truths/RUN.json       what was really wrong; written last, so that a run with it is complete
+spoiled/RUN.json      why each spoiled try of it did not count
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def _read(path: Path, form: type[T]) -> T:
     except OSError as error:
         raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except msgspec.MsgspecError as error:
-        raise BundleError(f"damaged: {error}", where=str(path), next_step="delete it, and record that run again") from error
+        raise BundleError(
+            f"damaged: {error}", where=str(path), next_step="delete it, and record that run again"
+        ) from error
 
 
 def record(

@@ -5,10 +5,12 @@ Nothing is played for them: each is cut out of the same recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from latdoctor.answering import seen
+from latdoctor.collect import COLLECTORS
+from latdoctor.collect.source import Collector
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.trials.cutting import PAGES, cut
@@ -27,12 +29,12 @@ class View:
     bundle: Bundle
 
 
-def views(whole: Bundle, told: Told) -> Iterator[View]:
+def views(whole: Bundle, told: Told, collectors: Sequence[Collector] = COLLECTORS) -> Iterator[View]:
     """The plain look first, then the look before the incident, then all others that differ from the plain one."""
     plain, before = at(whole, told, 0.0), None
     if told.before is not None:
         before = cut(whole, told, told.before)
-        remembered = baselines.record(seen(before)[0], whole.context.target, "")
+        remembered = baselines.record(seen(before, collectors)[0], whole.context.target, "")
         plain = replace(plain, baseline=remembered)
     yield View(PLAIN, plain)
     if before is not None:
