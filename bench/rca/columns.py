@@ -15,8 +15,9 @@ from latdoctor.trials.peers.scorers import correlation_of_ranks
 
 Values = NDArray[np.float64]
 PARENTS = 3
+PER_PARENT = 4  # seconds before the incident that a regression needs for each parent
 HOLES = 0.2  # of a column, at most
-LEAST = 8  # seconds before the incident: fewer teach no regression
+LEAST = 5  # seconds before the incident: fewer teach nothing
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def given(signals: Signals) -> Given:
 
 
 def _filled(both: tuple[Values, Values], wanted: bool) -> tuple[Values, Values] | None:
-    """Both sides without holes; None for a column that has too many, or that stands still before, unless it is wanted."""
+    """Both sides without holes. None for a column that has too many or stands still before, unless it is wanted."""
     known = min(float(np.isfinite(side).mean()) if len(side) else 0.0 for side in both)
     if not known or (known < 1 - HOLES and not wanted):
         return None
@@ -67,8 +68,13 @@ def _edges(names: Sequence[str], before: Values, latency: str) -> Iterator[tuple
     for column, name in enumerate(names):
         lower = [index for index, other in enumerate(names) if level[other] < level[name]]
         close = {index: abs(correlation_of_ranks(before[:, index], before[:, column])) for index in lower}
-        nearest = sorted(close, key=lambda index: (-close[index], names[index]))[:PARENTS]
+        nearest = sorted(close, key=lambda index: (-close[index], names[index]))[: _most(len(before))]
         yield from ((names[index], name) for index in nearest if close[index] > 0)
+
+
+def _most(seconds: int) -> int:
+    """How many parents so many seconds can teach a regression of."""
+    return min(PARENTS, seconds // PER_PARENT)
 
 
 def _tier(name: str) -> str:

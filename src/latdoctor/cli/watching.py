@@ -13,6 +13,7 @@ from typing import Protocol
 
 import typer
 from rich.live import Live
+from rich.text import Text
 
 from latdoctor.cli.answering import exit_code, the_diagnosis
 from latdoctor.cli.asking import Need, ask
@@ -50,8 +51,9 @@ def watch(given: Given, rules: RuleSet, *, every: str, as_json: bool, fail_on: s
     pause = _pause(every or EVERY)
     _can_be_repeated(given)
     clock = SystemClock()
-    with _screen(pause, as_json=as_json) as shown, ended_by_sigterm():
-        return follow(lambda: _diagnosis(given, rules, clock), shown, clock, pause, lambda one: exit_code(one, fail_on))
+    looks = _Looks(given, rules, clock)
+    with ended_by_sigterm(), _screen(pause, as_json=as_json) as shown:
+        return follow(looks, shown, clock, pause, lambda one: exit_code(one, fail_on))
 
 
 def follow(
@@ -103,25 +105,37 @@ def _can_be_repeated(given: Given) -> None:
         )
 
 
-def _diagnosis(given: Given, rules: RuleSet, clock: Clock) -> Diagnosis:
-    wanted = ask(given, Need.DUE)  # each time: what is configured, and what "now" is, may have changed
-    bundle = look(COLLECTORS, wanted.request, wanted.context, clock, baseline=wanted.baseline)
-    return the_diagnosis(bundle, rules, wanted.named)
+class _Looks:
+    """Looks and diagnoses at each call."""
+
+    def __init__(self, given: Given, rules: RuleSet, clock: Clock) -> None:
+        self._given = given
+        self._rules = rules
+        self._clock = clock
+        self._told = ""
+
+    def __call__(self) -> Diagnosis:
+        wanted = ask(self._given, Need.DUE)  # each time: what is configured, and what "now" is, may have changed
+        if wanted.notice != self._told and not sys.stdout.isatty():  # a screen that is redrawn names its target itself
+            notice_console().print(wanted.notice)
+        self._told = wanted.notice
+        bundle = look(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
+        return the_diagnosis(bundle, self._rules, wanted.named)
 
 
 @contextmanager
 def _screen(pause: float, *, as_json: bool) -> Iterator[Screen]:
     """The way to show it that fits where stdout goes."""
-    if as_json:
-        yield Documents()
-        return
     console = result_console()
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield Lines()
+    begun = f"one look every {format_value(pause, 'time')}; Ctrl-C ends"
+    if as_json or not console.is_terminal or console.is_dumb_terminal:
+        notice_console().print(begun)
+        yield Documents() if as_json else Lines()
         return
     # Redrawn by this thread alone, and only when there is something new: nothing flickers, and a pager may be used.
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
-        yield Redrawn(live, pause)
+        live.update(Text(f"{begun}; the first is not over yet"), refresh=True)
+        yield Redrawn(live, begun)
 
 
 class Documents:
@@ -155,9 +169,9 @@ class Lines:
 class Redrawn:
     """The newest report on a terminal, with what changed lately above it."""
 
-    def __init__(self, live: Live, pause: float) -> None:
+    def __init__(self, live: Live, ends: str) -> None:
         self._live = live
-        self._pause = pause
+        self._ends = ends
         self._looks = 0
         self._said = ""
         self._lately: Sequence[Told] = ()
@@ -175,7 +189,6 @@ class Redrawn:
         if said != self._said:
             self._lately = (*self._lately, Told(at, clean(says)))[-LATELY:]
         self._said = said
-        every = format_value(self._pause, "time")
-        heading = f"look {self._looks} at {moment(at)}, one every {every}; Ctrl-C ends"
+        heading = f"look {self._looks} at {moment(at)}, {self._ends}"
         if self._newest is not None:
             self._live.update(screen(self._newest, self._lately, heading), refresh=True)

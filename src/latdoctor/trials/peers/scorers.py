@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from latdoctor.errors import OperationError
-from latdoctor.trials.peers.columns import Column, columns, is_latency, target
+from latdoctor.trials.peers.columns import LEAST, Column, columns, is_latency, target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Values = NDArray[np.float64]
 
 STILL = 1e-3  # of a column's largest value: its least spread
-LEAST_PAIRS = 8  # seconds in which both are known, for a correlation
+LEAST_PAIRS = 2 * LEAST  # seconds in which both are known, for a correlation
 
 
 def random_order(signals: Signals, chance: np.random.Generator) -> Scores:
