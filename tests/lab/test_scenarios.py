@@ -29,6 +29,7 @@ from latdoctor.lab.scenario import (
     read,
     without,
 )
+from latdoctor.lab.server.config import patched
 
 
 @pytest.mark.parametrize("name", names())
@@ -94,6 +95,15 @@ def test_every_severity_makes_another_scenario_of_the_same_truth(name: str) -> N
         assert other.phases != usual.phases or other.load != usual.load
         assert [truth.cause for truth in other.causes] == [truth.cause for truth in usual.causes]
     assert set(usual.severities) == ({"mild", "severe"} if usual.truth else set())
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_a_severity_turns_can_be_turned(name: str) -> None:
+    for severity in find(name).severities:
+        scenario = graded(find(name), severity)
+        for fault in scenario.incident.faults:
+            if isinstance(fault, Configure):
+                assert patched(scenario.config(), fault.knobs, strict=False) != scenario.config()
 
 
 def test_a_severity_that_a_scenario_does_not_have_is_refused() -> None:

@@ -86,7 +86,8 @@ PHASE = PhaseReport(
 
 def report(*truth: Confirmed, spoiled: tuple[str, ...] = (), good: int = 100) -> PlayReport:
     phase = msgspec.structs.replace(PHASE, good=good)
-    return PlayReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase,), spoiled, None, truth)
+    draining = msgspec.structs.replace(PHASE, name="draining")
+    return PlayReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), spoiled, None, truth)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ def report(*truth: Confirmed, spoiled: tuple[str, ...] = (), good: int = 100) ->
         (report(Confirmed("a", 0.1, True), Confirmed("b", 0.3, False)), 0.0, []),
         (report(Confirmed("a", 0.3, False)), 0.0, ["moved nothing"]),
         (report(spoiled=("late",)), 0.0, ["late"]),
+        (report(spoiled=("draining: late", "incident: late")), 0.0, ["incident: late"]),
         (report(), 0.4, ["40%"]),
         (report(good=50), 0.0, ["only 50 of 100"]),
         (report(Confirmed("a", 0.1, True), good=50), 0.0, []),

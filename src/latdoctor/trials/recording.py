@@ -16,7 +16,7 @@ from latdoctor import __version__
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Window
-from latdoctor.lab.outcome import BEFORE, PlayReport, unsteady
+from latdoctor.lab.outcome import AFTER, BEFORE, PlayReport, unsteady
 from latdoctor.lab.playing import Stage, Watcher, confirm, play
 from latdoctor.lab.scenario import Scenario
 from latdoctor.lab.telemetry.making import make
@@ -151,8 +151,12 @@ def _p99(report: PlayReport, name: str) -> float | None:
 
 
 def spoiled(report: PlayReport, others: float | None, *, watched: bool = True) -> Iterator[str]:
-    """Why the run does not count. `report` has its truth tried as far as it can be."""
-    yield from report.spoiled
+    """Why the run does not count. `report` has its truth tried as far as it can be.
+
+    What a generator did in a phase that is neither looked at nor compared with (the queue drains) is of no account.
+    """
+    idle = tuple(f"{phase.name}: " for phase in report.phases if phase.name not in (BEFORE, report.incident, AFTER))
+    yield from (reason for reason in report.spoiled if not reason.startswith(idle))
     if not watched:
         yield "nothing of it was read"
     if others is not None and others > OTHERS:
