@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from latdoctor.diagnosis import rule_files
 from latdoctor.diagnosis.judge import Provider
@@ -166,3 +170,22 @@ def test_what_looks_like_an_overlay_and_is_not_read_is_a_problem(tmp_path: Path,
     with pytest.raises(DefinitionError) as caught:
         rule_files.read([base, site])
     assert "is not read" in caught.value.problems[0].what
+
+
+_WORD = st.sampled_from(
+    ["finding", "cause", "limits", "disable", "why", "long", "warm", "app.alone", "limit", "sure", "true", "9", "90%",
+     "queue.depth", "gpu.utilization >", "input.length.mean", "5GiB", "", "[20%, 80%]", "1e999", "slo.p99"]
+)  # fmt: skip
+_TREE = st.recursive(
+    _WORD, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORD, inner, max_size=4), max_leaves=12
+)
+
+
+@given(st.one_of(st.text(max_size=80), st.lists(_TREE, max_size=3).map(json.dumps)))
+def test_any_overlay_gives_rules_or_problems(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    tmp_path = tmp_path_factory.getbasetemp() / "any-overlay"
+    rules = None
+    # A half of a surrogate pair cannot be written as UTF-8.
+    with contextlib.suppress(DefinitionError, UnicodeEncodeError):
+        rules = overlaid(tmp_path, text)
+    assert rules is None or set(rules.finding) == set(rule_files.read([tmp_path / "base"]).finding)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from latdoctor.errors import BundleError
 from latdoctor.trials.contest import contest
@@ -119,3 +123,17 @@ def test_the_mapping_is_written_as_a_page(folder: Path, tmp_path: Path) -> None:
     empty = run(["lab", "bench", "mapping", "--folder", str(tmp_path / "none"), "--to", str(tmp_path / "x.md")])
     assert empty.code == 2
     assert "nothing to learn from" in empty.err
+
+
+@given(st.one_of(st.binary(max_size=200), st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["peer", "runs", "signals", "failed", "x"]), inner, max_size=4),
+    max_leaves=10,
+).map(lambda tree: json.dumps(tree).encode())))  # fmt: skip
+def test_any_kept_scores_are_contestants_or_an_error(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+    folder = tmp_path_factory.getbasetemp() / "any-scores"
+    (folder / "peers").mkdir(parents=True, exist_ok=True)
+    (folder / "peers" / "x.json").write_bytes(raw)
+    with contextlib.suppress(BundleError):
+        assert len(contestants(folder)) == 1
