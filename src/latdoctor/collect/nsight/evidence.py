@@ -40,6 +40,8 @@ _IN_GRAPHS = (
     "launch.time_per_kernel",
     "sync.count_per_kernel",
 )
+_STEPS = ("trace.steps", "kernel.per_step", "step.duration.mean")
+_MARK = "mark each pass, as with torch.cuda.nvtx.range_push and range_pop, and record with --trace=cuda,nvtx"
 _COPIES = ("copy.time_share", "copy.bytes", "copy.pageable_share", "copy.bandwidth")
 _MAX_EVENTS = 200
 # How libraries find out what a device, a pointer or a driver can do: they ask, and take an error for a "no".
@@ -66,6 +68,8 @@ def evidence(summary: TraceSummary, capture: Capture, subject: str, artifact: st
     seen = trace_evidence.evidence(summary, subject, artifact, capture.base)
     window = seen.readings[0].window if seen.readings else Window()
     gaps = [*(_ours(gap) for gap in seen.gaps), *_gaps(capture, subject, artifact)]
+    if summary.steps is None and summary.kernels is not None:
+        gaps.append(_no_steps(capture, subject, artifact))
     hidden = {signal for gap in gaps for signal in gap.signals} | _NAMED
     readings = [_counted(one, capture) for one in seen.readings if one.signal not in hidden]
     readings += _more(capture, subject, artifact, window)
@@ -103,6 +107,12 @@ def _gaps(capture: Capture, subject: str, artifact: str) -> Iterator[Gap]:
         yield gap("cannot tell: the export holds no return codes of calls", ("cuda.error_calls",), RECORD)
     if not capture.gpus:
         yield gap("the export does not name its GPU", (GPU,), "")
+
+
+def _no_steps(capture: Capture, subject: str, artifact: str) -> Gap:
+    told = "no NVTX ranges were recorded" if "ranges" in capture.absent else "no NVTX range repeats as steps do"
+    lost = tuple(signal for signal in _STEPS if signal not in _IN_GRAPHS or not capture.graphs)
+    return Gap(NAME, f"{subject}: cannot tell steps: {told}", lost, subject, _MARK, Origin(artifact))
 
 
 def _more(capture: Capture, subject: str, artifact: str, window: Window) -> Iterator[Reading]:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from latdoctor.collect.nsight.database import Export, Row
 from latdoctor.collect.torch_trace.events import Args, Damage, Event
@@ -30,6 +31,7 @@ _VERSION = re.compile(r"_v\d+(?:_ptsz|_ptds)?$")
 _BATCH = 4096
 _MAX_NAMES = 65_536
 _FURTHEST = 10**18
+_MOST_PROCESSES = 1 << 20
 
 
 def plain_name(name: str) -> str:
@@ -49,9 +51,11 @@ class Failure:
 
 def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
     """Every recorded activity, in batches. A launched CUDA graph counts as one kernel: its own are not recorded."""
+    link = _Links(told=export.has(KERNEL, "globalPid") and export.has(CALL, "globalTid"))
+    launched = ("start", "end", "deviceId", "correlationId", "globalPid")
     readers: tuple[tuple[str, tuple[str, ...], Callable[[Row], Event | None]], ...] = (
-        (KERNEL, ("start", "end", "deviceId"), _kernel),
-        (GRAPH, ("start", "end", "deviceId"), _kernel),
+        (KERNEL, launched, partial(_kernel, link=link)),
+        (GRAPH, launched, partial(_kernel, link=link)),
         (FILL, ("start", "end", "deviceId"), _fill),
         (COPY, ("start", "end", "deviceId", "copyKind", "srcKind", "dstKind", "bytes"), _copy),
     )
@@ -60,8 +64,8 @@ def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
             yield from _in_batches(map(read, export.rows(table, columns)), damage, table)
     if export.has(CALL, "start", "end", "nameId"):
         names = call_names(export)
-        rows = export.rows(CALL, ("start", "end", "nameId", "returnValue"))
-        yield from _in_batches((_call(row, names) for row in rows), damage, CALL)
+        rows = export.rows(CALL, ("start", "end", "nameId", "returnValue", "correlationId", "globalTid"))
+        yield from _in_batches((_call(row, names, link) for row in rows), damage, CALL)
 
 
 def _in_batches(events: Iterable[Event | None], damage: Damage, table: str) -> Iterator[list[Event]]:
@@ -106,8 +110,23 @@ def _device(row: Row) -> int | None:
     return row[2] if isinstance(row[2], int) else None
 
 
-def _kernel(row: Row) -> Event | None:
-    return _event("kernel", "", row, Args(device=_device(row)))
+class _Links:
+    """Numbers by which a call and what it put on the GPU belong together: ids are those of one process each."""
+
+    def __init__(self, told: bool) -> None:
+        self._told = told  # are the processes?
+        self._processes: dict[int, int] = {}
+
+    def __call__(self, number: object, process: object) -> int | None:
+        if not isinstance(number, int) or not 0 < number < 1 << 32:
+            return None
+        own = process >> 24 & 0xFFFFFF if self._told and isinstance(process, int) else 0
+        order = self._processes.setdefault(own, len(self._processes))
+        return order << 32 | number if order < _MOST_PROCESSES else None
+
+
+def _kernel(row: Row, link: _Links) -> Event | None:
+    return _event("kernel", "", row, Args(device=_device(row), correlation=link(row[3], row[4])))
 
 
 def _fill(row: Row) -> Event | None:
@@ -124,10 +143,11 @@ def _copy(row: Row) -> Event | None:
     return _event("gpu_memcpy", name, row, Args(device=_device(row), bytes=told))
 
 
-def _call(row: Row, names: Mapping[int, str]) -> Event | None:
+def _call(row: Row, names: Mapping[int, str], link: _Links) -> Event | None:
     number, result = row[2], row[3]
     name = names.get(number, "") if isinstance(number, int) else ""
-    return _event("cuda_runtime", name, row, Args(result=result if isinstance(result, int) else None))
+    told = Args(result=result if isinstance(result, int) else None, correlation=link(row[4], row[5]))
+    return _event("cuda_runtime", name, row, told)
 
 
 def failures(export: Export, limit: int) -> tuple[Failure, ...] | None:

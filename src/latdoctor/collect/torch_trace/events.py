@@ -32,7 +32,7 @@ class Args(
     },
 ):
     """The details of an event that are used. `result` is a call's return code, where the profiler noted it; `link` is
-    the same for an operator and what it put on the GPU.
+    the same for an operator and what it put on the GPU, `correlation` for a call of the API and what that put there.
     """
 
     device: int | str | None = None
@@ -42,6 +42,7 @@ class Args(
     old_result: int | str | None = None
     link: object = None
     old_link: object = None
+    correlation: object = None
 
 
 class Event(Struct, gc=False):
@@ -53,6 +54,7 @@ class Event(Struct, gc=False):
     ts: float | None = None
     dur: float | None = None
     args: Args | None = None
+    tid: int | str | float | None = None
 
 
 @dataclass(slots=True)

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int32]
     Rows = NDArray[np.void]
 
-# `start` orders the rows; what `label` and `place` number is the affair of whoever adds them. 24 bytes.
-ROW = np.dtype([("start", "f8"), ("dur", "f8"), ("label", "i4"), ("place", "i4")])
-BLOCK = 1 << 16  # rows: 1.5 MiB
+# `start` orders the rows; what `key`, `label` and `place` number is the affair of whoever adds them. 32 bytes.
+ROW = np.dtype([("start", "f8"), ("dur", "f8"), ("key", "f8"), ("label", "i4"), ("place", "i4")])
+NO_KEY = -1.0
+BLOCK = 1 << 16  # rows: 2 MiB
 STRIDE = 512
 # Rows of one window, about: what is concluded at once. It bounds memory; larger windows are not faster.
 SLICE = 1 << 16
@@ -101,10 +102,12 @@ class Spool:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, start: Floats, dur: Floats, label: Numbers | int, place: Numbers | int) -> None:
+    def add(
+        self, start: Floats, dur: Floats, label: Numbers | int, place: Numbers | int, key: Floats | float = NO_KEY
+    ) -> None:
         """Takes rows in. Raises SourceError where no temporary file can be written."""
         rows = np.empty(len(start), ROW)
-        rows["start"], rows["dur"], rows["label"], rows["place"] = start, dur, label, place
+        rows["start"], rows["dur"], rows["key"], rows["label"], rows["place"] = start, dur, key, label, place
         self._count += len(rows)
         while len(rows):
             taken = rows[: BLOCK - self._filled]
@@ -132,8 +135,9 @@ class Spool:
         parts = [part for block in self._sorted_blocks() if len(part := block.between(low, high))]
         if len(parts) < 2:
             return parts[0] if parts else np.empty(0, ROW)
+        # Blocks of a trace that is in order of time follow one another, and need no sorting here.
         rows = np.concatenate(parts)
-        return rows[np.argsort(rows["start"], kind="stable")]
+        return rows if _in_order(rows["start"]) else rows[np.argsort(rows["start"], kind="stable")]
 
     def together(self, start: float) -> Iterator[Rows]:
         """The rows that begin at `start`, a block's worth at a time."""
@@ -198,6 +202,8 @@ def swept(spools: Sequence[Spool]) -> Iterator[tuple[float, float, list[Rows]]]:
 
 def _sorted(rows: Rows) -> Rows:
     start = rows["start"]
-    if len(start) < 2 or bool((start[1:] >= start[:-1]).all()):
-        return rows.copy()
-    return rows[np.argsort(start, kind="stable")]
+    return rows.copy() if _in_order(start) else rows[np.argsort(start, kind="stable")]
+
+
+def _in_order(start: Floats) -> bool:
+    return bool((start[1:] >= start[:-1]).all())
