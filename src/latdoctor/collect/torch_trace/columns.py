@@ -91,7 +91,8 @@ class Columns:
         """Takes in the complete events (phase X) of `batch`; flows, counters and metadata are passed over."""
         groups: defaultdict[str | None, list[Event]] = defaultdict(list)
         # Events of a kind often follow one another. This loop and the lists below are most of what a trace costs.
-        last, take = "", groups[""].append
+        last: str | None = None
+        take = groups[None].append
         for event in batch:
             if event.ph == "X":
                 if event.cat != last:
@@ -102,14 +103,15 @@ class Columns:
             role = self._roles.get(category)
             if role is None:
                 role = self._role(category)
-            if role != _IGNORED:
+            if events and role != _IGNORED:
                 self._take(role, events)
 
     def _take(self, role: int, events: list[Event]) -> None:
         ts = np.array([event.ts for event in events], np.float64)  # None becomes NaN
         dur = np.array([event.dur for event in events], np.float64)
-        good = (dur >= 0) & (dur <= _LONGEST) & (np.abs(ts) <= _FURTHEST)
-        if not good.all():
+        # NaN is in no range, and makes both ends of this one NaN.
+        if not (dur.min() >= 0 and dur.max() <= _LONGEST and ts.min() >= -_FURTHEST and ts.max() <= _FURTHEST):
+            good = (dur >= 0) & (dur <= _LONGEST) & (np.abs(ts) <= _FURTHEST)
             for index in np.flatnonzero(~good):
                 self._refuse(events[index], role)
             events = [events[index] for index in np.flatnonzero(good)]
@@ -162,7 +164,7 @@ class Columns:
         marked = np.flatnonzero(codes & 1)
         if len(marked):
             self._take_host([events[at] for at in marked.tolist()], ts[marked], dur[marked])
-        threads = self.thread_names.of([event.tid for event in events])
+        threads = self.thread_names.of_few([event.tid for event in events])
         ids = _ids([event.args or _NO_ARGS for event in events])
         self.operators.add(ts, dur, codes >> 1, 2 * threads + OPERATOR, ids)
 
@@ -218,7 +220,7 @@ class Columns:
             known.take(1, None if size is None or not 0 <= size < inf else size, time)
 
     def _devices(self, args: Sequence[Args]) -> Numbers:
-        numbers = self.device_names.of([arg.device for arg in args])
+        numbers = self.device_names.of_few([arg.device for arg in args])
         return np.minimum(numbers, _MAX_DEVICES)
 
     def _note_devices(self, devices: Numbers, starts: Floats, ends: Floats, *, kernels: bool = False) -> None:

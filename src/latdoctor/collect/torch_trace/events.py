@@ -12,7 +12,8 @@ from latdoctor.text import clean
 
 _CANDIDATES = 4
 _LONGEST_TOKEN = 64  # bytes of a number, an escape or a word
-_NEAR = 64 << 10  # bytes before the end of a window in which a boundary is looked for first
+# Bytes before the end of a window in which a boundary is looked for first: most events take some hundred.
+_NEAREST, _NEAR = 4 << 10, 64 << 10
 BETWEEN_EVENTS = re.compile(rb"\}\s*(,)\s*\{")
 # Profilers write bare inf and nan for a bandwidth over no time; JSON has no such values.
 _NOT_A_NUMBER = re.compile(rb"(?<=:)(\s*)(-?(?:inf(?:inity)?|nan))(?=\s*[,}\]])", re.IGNORECASE)
@@ -69,8 +70,7 @@ class Damage:
         self.first = self.first or clean(what, 200)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Why the strict parser gave up, and at which byte of the window."""
 
     what: str
@@ -84,8 +84,11 @@ RAW = msgspec.json.Decoder(list[Raw])
 
 def last_boundary(window: bytearray, begin: int, end: int) -> int | None:
     """The last comma in window[begin:end] that may part two events, if there is one near the end."""
-    borders = [found.start(1) for found in BETWEEN_EVENTS.finditer(window, max(begin, end - _NEAR), end)]
-    return borders[-1] if borders else None
+    for near in (_NEAREST, _NEAR):
+        borders = [found.start(1) for found in BETWEEN_EVENTS.finditer(window, max(begin, end - near), end)]
+        if borders:
+            return borders[-1]
+    return None
 
 
 def boundaries(window: bytes) -> list[int]:

@@ -6,11 +6,11 @@ itself included: `aten::linear` for the `aten::addmm` that it calls.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from latdoctor.collect.torch_trace.columns import MODULE
 
@@ -45,8 +45,7 @@ class Layers:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Spans:
+class _Spans(Struct, frozen=True):
     """Intervals sorted by their starts, the longer ones first, and their labels."""
 
     starts: Floats

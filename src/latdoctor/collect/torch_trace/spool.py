@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
@@ -47,8 +46,7 @@ class Written(msgspec.Struct, frozen=True):
     marks: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(msgspec.Struct, frozen=True):
     """Sorted rows, held or in `file`. `labels` and `places` renumber those of another process."""
 
     marks: Floats
@@ -106,14 +104,15 @@ class Spool:
         self, start: Floats, dur: Floats, label: Numbers | int, place: Numbers | int, key: Floats | float = NO_KEY
     ) -> None:
         """Takes rows in. Raises SourceError where no temporary file can be written."""
-        rows = np.empty(len(start), ROW)
-        rows["start"], rows["dur"], rows["key"], rows["label"], rows["place"] = start, dur, key, label, place
-        self._count += len(rows)
-        while len(rows):
-            taken = rows[: BLOCK - self._filled]
-            self._open[self._filled : self._filled + len(taken)] = taken
-            self._filled += len(taken)
-            rows = rows[len(taken) :]
+        given = {"start": start, "dur": dur, "key": key, "label": label, "place": place}
+        self._count += len(start)
+        taken = 0
+        while taken < len(start):
+            count = min(BLOCK - self._filled, len(start) - taken)
+            rows = self._open[self._filled : self._filled + count]
+            for column, told in given.items():
+                rows[column] = told[taken : taken + count] if isinstance(told, np.ndarray) else told
+            self._filled, taken = self._filled + count, taken + count
             if self._filled == BLOCK:
                 self._write()
 
@@ -136,8 +135,7 @@ class Spool:
         if len(parts) < 2:
             return parts[0] if parts else np.empty(0, ROW)
         # Blocks of a trace that is in order of time follow one another, and need no sorting here.
-        rows = np.concatenate(parts)
-        return rows if _in_order(rows["start"]) else rows[np.argsort(rows["start"], kind="stable")]
+        return _sorted(np.concatenate(parts))
 
     def together(self, start: float) -> Iterator[Rows]:
         """The rows that begin at `start`, a block's worth at a time."""
@@ -162,7 +160,7 @@ class Spool:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="latdoctor-")  # noqa: SIM115 — closed by __exit__
-            self._file.write(rows.tobytes())
+            self._file.write(rows.view(np.uint8).data)
             self._file.flush()
         except OSError as error:
             raise SourceError(
@@ -202,7 +200,7 @@ def swept(spools: Sequence[Spool]) -> Iterator[tuple[float, float, list[Rows]]]:
 
 def _sorted(rows: Rows) -> Rows:
     start = rows["start"]
-    return rows.copy() if _in_order(start) else rows[np.argsort(start, kind="stable")]
+    return rows if _in_order(start) else rows[np.argsort(start, kind="stable")]
 
 
 def _in_order(start: Floats) -> bool:

@@ -7,10 +7,10 @@ stood idle at its beginning. So memory is bounded by the window, however long th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from latdoctor.collect.torch_trace.columns import COPY, KERNEL, Columns
 from latdoctor.collect.torch_trace.intervals import Cover, Intervals
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Rows of one window sorted by start; times in seconds since the trace began."""
 
     starts: Floats
@@ -44,8 +43,7 @@ class Rows:
         return Rows(*times, self.label[chosen], self.place[chosen], self.key[chosen])
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """One window: what starts in [low, high)."""
 
     low: float
