@@ -431,3 +431,11 @@ def test_compilations_after_the_warm_up_are_told_from_those_in_it() -> None:
 def test_ids_may_be_anything(links: list[object]) -> None:
     made = [kernel(at * 10.0, 5.0, **{"External id": link}) for at, link in enumerate(links)]
     assert values(evidence(made))["trace.kernels"] == 7
+
+
+def test_without_operators_nothing_is_said_about_compilations() -> None:
+    found = evidence(launched(100))
+    assert {"compile.trace_steady", "compile.trace_time_share"} <= hidden(found)
+    assert values(found)["code.loads_steady"] == 0
+    with_operators = values(evidence([*launched(100), event("cpu_op", "aten::mm", 0.0, 5.0)]))
+    assert with_operators["compile.trace_steady"] == 0

@@ -246,6 +246,7 @@ def _compiles(columns: Columns, host: Host, found: Phases) -> Compiles:
     whole = union(times[:, 0], times[:, 1])
     late = whole.starts >= found.steady
     return Compiles(
+        told=bool(len(columns.operators) or columns.counts.compiles),
         count=len(whole.starts),
         steady_count=int(late.sum()),
         steady_time=float((whole.ends - whole.starts)[late].sum()),

@@ -110,6 +110,9 @@ def _gaps(summary: TraceSummary, writer: Writer) -> Iterator[Gap]:
     if summary.phases is not None and summary.phases.why_not:
         reason = f"cannot tell a steady state: {summary.phases.why_not}; all of it counts as warm-up"
         yield writer.gap(reason, _STEADY, _RECORD_LONGER)
+    elif summary.compiles is not None and not summary.compiles.told:
+        reason = "cannot tell compilations: the trace holds no operators of the framework"
+        yield writer.gap(reason, _COMPILES[:2], _RECORD_GPU)
     if summary.copies is not None and summary.copies.host_device_count and summary.copies.host_device_bytes is None:
         yield writer.gap("cannot tell: copies without their sizes", ("copy.bytes", *_COPIES[2:]), _RECORD_LONGER)
     elif summary.copies is not None and summary.copies.host_device_count and summary.copies.pageable is None:

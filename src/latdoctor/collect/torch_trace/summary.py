@@ -138,8 +138,12 @@ class Steps(Struct, frozen=True):
 
 
 class Compiles(Struct, frozen=True):
-    """Compilations by torch.compile or Triton, and calls that load compiled code, once the warm-up is over."""
+    """Compilations by torch.compile or Triton, and calls that load compiled code, once the warm-up is over.
 
+    `told` is false where the trace holds nothing of the framework's side, so that none could be seen.
+    """
+
+    told: bool
     count: int  # in the whole trace
     steady_count: int
     steady_time: float
