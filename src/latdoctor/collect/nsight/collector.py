@@ -1,4 +1,4 @@
-"""Nsight Systems: SQLite exports of a report, the tables that `nsys stats` and nvprof print, and what they hide.
+"""Nsight Systems and nvprof: their SQLite databases, the tables that they print, and what these hide.
 
 An export is analysed as a profiler trace is, with the same signals, so that the same findings speak of both.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latdoctor.collect.files import Finder, Named, file_collector, safe_name, unique
-from latdoctor.collect.nsight import database, nvtx, printed, rows
+from latdoctor.collect.nsight import database, nvprof, nvtx, printed, rows
 from latdoctor.collect.nsight import evidence as nsight_evidence
 from latdoctor.collect.nsight.evidence import Capture
 from latdoctor.collect.source import Sight
@@ -27,7 +27,6 @@ MAX_DAMAGED = 0.01  # above this share of damaged rows the rest cannot be truste
 _MAX_FAILURES = 100_000
 _REPORT = b"NVIDIA Nsight Systems"
 _LAZY = {"copies": rows.COPY, "ranges": nvtx.NVTX}
-_NVPROF = ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "StringTable")
 
 
 def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
@@ -76,12 +75,14 @@ def _export(artifact: Artifact) -> Evidence:
     subject = f"trace/{artifact.group}"
     with Columns(damage) as columns:
         with database.opened(artifact.content, artifact.source) as export:
-            _must_be_an_export(export)
-            for batch in rows.batches(export, damage):
+            older = nvprof.is_one(export)
+            if not older:
+                _must_be_an_export(export)
+            for batch in (nvprof if older else rows).batches(export, damage):
                 columns.add(batch)
             for name, (start, end) in nvtx.steps(export).items():
                 columns.counts.note_step(name, start, end)
-            capture = _capture(export)
+            capture = _older_capture(export) if older else _capture(export)
         _must_hold_something(columns, artifact.source)
         seen = nsight_evidence.evidence(analyse(columns), capture, subject, artifact.name)
     return Evidence.merge([seen, Evidence(gaps=tuple(_damage(damage, subject, artifact)))])
@@ -98,13 +99,12 @@ def _capture(export: database.Export) -> Capture:
     )
 
 
+def _older_capture(export: database.Export) -> Capture:
+    known = nvprof.calls_are_known(export)
+    return Capture(failures=nvprof.failures(export, _MAX_FAILURES), calls_have_names=known)
+
+
 def _must_be_an_export(export: database.Export) -> None:
-    if any(table in export.tables for table in _NVPROF):
-        raise SourceError(
-            "is a database of nvprof, whose calls have numbers in place of names",
-            where=export.where,
-            next_step="print it as a table: nvprof --csv --print-gpu-summary --print-api-summary -i FILE",
-        )
     if any(table in export.tables for table in (*rows.ACTIVITIES, rows.STRINGS)):
         return
     held = f"it has {len(export.tables)} other tables" if export.tables else "it has no tables"
@@ -138,7 +138,7 @@ COLLECTOR = file_collector(
     lambda: Finder(
         NAME,
         nsight_evidence.SIGNALS,
-        (".sqlite", ".csv"),
+        (".sqlite", ".csv", ".nvvp", ".nvprof"),
         "give what `nsys export --type sqlite` or `nsys stats --format csv` wrote",
     ),
     title="Nsight Systems",

@@ -48,6 +48,7 @@ _IN_GRAPHS = (
 )
 _STEPS = ("trace.steps", "kernel.per_step", "step.duration.mean")
 _MARK = "mark each pass, as with torch.cuda.nvtx.range_push and range_pop, and record with --trace=cuda,nvtx"
+_PRINT = "print them as a table too: nvprof --csv --print-api-summary -i FILE"
 _COPIES = ("copy.time_share", "copy.bytes", "copy.pageable_share", "copy.bandwidth")
 _MAX_EVENTS = 200
 # How libraries find out what a device, a pointer or a driver can do: they ask, and take an error for a "no".
@@ -67,6 +68,7 @@ class Capture:
     overheads: Mapping[int, float] | None = None
     failures: Sequence[Failure] | None = None
     base: float | None = None  # unix seconds
+    calls_have_names: bool = True  # else they were left out
 
 
 def evidence(summary: TraceSummary, capture: Capture, subject: str, artifact: str) -> Evidence:
@@ -115,6 +117,9 @@ def _gaps(capture: Capture, subject: str, artifact: str) -> Iterator[Gap]:
         yield gap("cannot tell: the export has no table of overheads", OVERHEADS, RECORD)
     if capture.failures is None:
         yield gap("cannot tell: the export holds no return codes of calls", ("cuda.error_calls",), RECORD)
+    if not capture.calls_have_names:
+        told = "cannot tell: it names calls by numbers, some of which are not known here, so that none were read"
+        yield gap(told, (), _PRINT)
     if not capture.gpus:
         yield gap("the export does not name its GPU", (GPU,), "")
 

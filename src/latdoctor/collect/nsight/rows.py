@@ -51,7 +51,7 @@ class Failure:
 
 def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
     """Every recorded activity, in batches. A launched CUDA graph counts as one kernel: its own are not recorded."""
-    link = _Links(told=export.has(KERNEL, "globalPid") and export.has(CALL, "globalTid"))
+    link = Links(told=export.has(KERNEL, "globalPid") and export.has(CALL, "globalTid"))
     launched = ("start", "end", "deviceId", "correlationId", "globalPid")
     readers: tuple[tuple[str, tuple[str, ...], Callable[[Row], Event | None]], ...] = (
         (KERNEL, launched, partial(_kernel, link=link)),
@@ -61,20 +61,21 @@ def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
     )
     for table, columns, read in readers:
         if export.has(table, "start", "end"):
-            yield from _in_batches(map(read, export.rows(table, columns)), damage, table)
+            yield from in_batches(map(read, export.rows(table, columns)), damage, table)
     if export.has(CALL, "start", "end", "nameId"):
         names = call_names(export)
         rows = export.rows(CALL, ("start", "end", "nameId", "returnValue", "correlationId", "globalTid"))
-        yield from _in_batches((_call(row, names, link) for row in rows), damage, CALL)
+        yield from in_batches((_call(row, names, link) for row in rows), damage, CALL)
 
 
-def _in_batches(events: Iterable[Event | None], damage: Damage, table: str) -> Iterator[list[Event]]:
+def in_batches(events: Iterable[Event | None], damage: Damage, table: str) -> Iterator[list[Event]]:
+    """`events` of a table in batches; those that are none are damage."""
     batch: list[Event] = []
-    for event in events:
-        if event is None:
+    for one in events:
+        if one is None:
             damage.add(f"a row of {table} has no whole numbers as its times")
             continue
-        batch.append(event)
+        batch.append(one)
         if len(batch) == _BATCH:
             yield batch
             batch = []
@@ -101,7 +102,8 @@ def _span(row: Row) -> tuple[float, float] | None:
     return start / 1000, (end - start) / 1000
 
 
-def _event(category: str, name: str, row: Row, args: Args) -> Event | None:
+def event(category: str, name: str, row: Row, args: Args) -> Event | None:
+    """The activity that `row` begins to tell with its start and end (ns); None where these are no whole numbers."""
     span = _span(row)
     return None if span is None else Event("X", category, name, *span, args)
 
@@ -110,7 +112,7 @@ def _device(row: Row) -> int | None:
     return row[2] if isinstance(row[2], int) else None
 
 
-class _Links:
+class Links:
     """Numbers by which a call and what it put on the GPU belong together: ids are those of one process each."""
 
     def __init__(self, told: bool) -> None:
@@ -125,29 +127,34 @@ class _Links:
         return order << 32 | number if order < _MOST_PROCESSES else None
 
 
-def _kernel(row: Row, link: _Links) -> Event | None:
-    return _event("kernel", "", row, Args(device=_device(row), correlation=link(row[3], row[4])))
+def _kernel(row: Row, link: Links) -> Event | None:
+    return event("kernel", "", row, Args(device=_device(row), correlation=link(row[3], row[4])))
 
 
 def _fill(row: Row) -> Event | None:
-    return _event("gpu_memset", "", row, Args(device=_device(row)))
+    return event("gpu_memset", "", row, Args(device=_device(row)))
 
 
 def _copy(row: Row) -> Event | None:
     """Named as Kineto names copies, so that one reader understands both."""
-    kind, source, target, size = row[3:7]
-    way = _WAYS.get(kind, "other") if isinstance(kind, int) else "other"
-    memories = [_MEMORIES.get(memory, "") if isinstance(memory, int) else "" for memory in (source, target)]
-    name = f"Memcpy {way}" + (f" ({memories[0]} -> {memories[1]})" if all(memories) else "")
+    size = row[6]
     told = float(size) if isinstance(size, int | float) and size >= 0 else None
-    return _event("gpu_memcpy", name, row, Args(device=_device(row), bytes=told))
+    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, Args(device=_device(row), bytes=told))
 
 
-def _call(row: Row, names: Mapping[int, str], link: _Links) -> Event | None:
+def copy_name(told: Row, ways: Mapping[int, str], memories: Mapping[int, str]) -> str:
+    """`Memcpy HtoD (Pageable -> Device)`, from the numbers of the direction and of both memories."""
+    kind, *ends = told
+    way = ways.get(kind, "other") if isinstance(kind, int) else "other"
+    source, target = (memories.get(end, "") if isinstance(end, int) else "" for end in ends)
+    return f"Memcpy {way}" + (f" ({source} -> {target})" if source and target else "")
+
+
+def _call(row: Row, names: Mapping[int, str], link: Links) -> Event | None:
     number, result = row[2], row[3]
     name = names.get(number, "") if isinstance(number, int) else ""
     told = Args(result=result if isinstance(result, int) else None, correlation=link(row[4], row[5]))
-    return _event("cuda_runtime", name, row, told)
+    return event("cuda_runtime", name, row, told)
 
 
 def failures(export: Export, limit: int) -> tuple[Failure, ...] | None:
