@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latdoctor.collect.torch_trace import operators
 from latdoctor.collect.torch_trace.columns import COPY, KERNEL, MODULE, OPERATOR
 from latdoctor.collect.torch_trace.delays import Delays, Spread
 from latdoctor.collect.torch_trace.layers import Layers
@@ -64,6 +65,11 @@ def test_kernels_belong_to_the_innermost_module_else_to_the_outermost_operator(o
     found = evidence(made)
     assert by_labels(found, "layer.gpu_share") == pytest.approx(LAYERS)
     assert by_labels(found, "layer.operator_share") == pytest.approx(PAIRS)
+
+
+def test_very_many_names_are_added_up_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "_MOST_COUNTED", 0)
+    assert by_labels(evidence(NESTED), "layer.operator_share") == pytest.approx(PAIRS)
 
 
 def test_without_modules_the_layer_is_the_outermost_operator() -> None:

@@ -35,8 +35,10 @@ class Layers:
 
     def take(self, rows: Rows, high: float) -> Numbers:
         """For each row its layer's label; what is told for a module means nothing. `high` is where the window ends."""
-        found = np.empty(len(rows), np.int32)
         threads = rows["place"] >> 1
+        if len(rows) and (threads == threads[0]).all():
+            return self._threads.setdefault(int(threads[0]), _Thread()).take(rows, high)
+        found = np.empty(len(rows), np.int32)
         order = np.argsort(threads, kind="stable")
         for begin, end in pairwise(np.flatnonzero(np.diff(threads[order], prepend=-1, append=-1)).tolist()):
             own = order[begin:end]
@@ -70,14 +72,16 @@ class _Thread:
 
     def take(self, rows: Rows, high: float) -> Numbers:
         order = _outer_first(rows)
-        own = rows[order]
+        own = rows if order is None else rows[order]
         spans = _Spans(own["start"], own["start"] + own["dur"], own["label"])
         are_modules = own["place"] & 1 == MODULE
+        if order is None and not are_modules.any() and not len(self._open.starts):
+            return self._outer(spans)
         operators = spans.where(~are_modules)
         layers = self._outer(operators)
         self._inner(operators, spans.where(are_modules), layers, high)
         found = np.zeros(len(rows), np.int32)
-        found[order[~are_modules]] = layers
+        found[~are_modules if order is None else order[~are_modules]] = layers
         return found
 
     def _outer(self, operators: _Spans) -> Numbers:
@@ -114,10 +118,10 @@ class _Thread:
             modules = modules.where(~opens)
 
 
-def _outer_first(rows: Rows) -> NDArray[np.intp]:
-    """The order in which what contains another comes before it; `rows` are sorted by start already."""
+def _outer_first(rows: Rows) -> NDArray[np.intp] | None:
+    """The order in which what contains another comes before it, where `rows`, sorted by start, are not in it."""
     start, dur, place = rows["start"], rows["dur"], rows["place"]
     later = (dur[1:] > dur[:-1]) | ((dur[1:] == dur[:-1]) & (place[1:] > place[:-1]))
     if not ((start[1:] == start[:-1]) & later).any():
-        return np.arange(len(rows))
+        return None
     return np.lexsort((-place, -dur, start))
