@@ -72,7 +72,7 @@ Nsys = Annotated[
         "--nsys",
         metavar="FILE",
         readable=False,
-        help="An Nsight Systems export (.sqlite), or a CSV table of nsys stats or nvprof.",
+        help="An Nsight Systems export (.sqlite), a database of nvprof, or a CSV table of either.",
         rich_help_panel=_SOURCES,
     ),
 ]

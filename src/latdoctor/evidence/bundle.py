@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from latdoctor.errors import SourceError
-from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.model import Gap, Window
-from latdoctor.evidence.redact import Redaction
+
+if TYPE_CHECKING:  # every reader of an artifact would load them
+    from latdoctor.evidence.baseline import Baseline
+    from latdoctor.evidence.redact import Redaction
 
 # Nothing that is read whole may be larger than this; a trace has a limit of its own.
 MAX_ARTIFACT = 256 << 20

@@ -50,18 +50,23 @@ class Export:
     def name(self, text: str) -> int:
         return self.names.setdefault(text, len(self.names) + 1)
 
-    def kernel(self, start: int, end: int, device: int = 0) -> None:
+    def kernel(self, start: int, end: int, device: int = 0, link: int = 0, pid: int = GLOBAL_PID) -> None:
         name = self.name("gemm")
         self.add(
             "CUPTI_ACTIVITY_KIND_KERNEL", start=start, end=end, deviceId=device, shortName=name, demangledName=name,
-            globalPid=GLOBAL_PID,
+            globalPid=pid, correlationId=link,
         )  # fmt: skip
 
-    def call(self, name: str, start: int, end: int, result: int = 0, tid: int = GLOBAL_TID) -> None:
+    def call(self, name: str, start: int, end: int, result: int = 0, tid: int = GLOBAL_TID, link: int = 0) -> None:
         self.add(
             "CUPTI_ACTIVITY_KIND_RUNTIME", start=start, end=end, nameId=self.name(name), returnValue=result,
-            globalTid=tid, eventClass=0,
+            globalTid=tid, eventClass=0, correlationId=link,
         )  # fmt: skip
+
+    def marked(self, name: str, start: int, end: int, inline: bool = False, **more: object) -> None:
+        """An NVTX range; its name is inline or a registered string."""
+        told = {"text": name} if inline else {"textId": self.name(name)}
+        self.add("NVTX_EVENTS", **{"start": start, "end": end, "eventType": 59, "globalTid": GLOBAL_TID} | told | more)
 
     def copy(self, start: int, end: int, kind: int, size: int, source: int, target: int) -> None:
         self.add(

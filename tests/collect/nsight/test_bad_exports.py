@@ -43,11 +43,6 @@ def test_other_databases_are_no_exports(tmp_path: Path) -> None:
     assert "no Nsight Systems export" in refused(made(tmp_path, "CREATE TABLE t (a);")).what
 
 
-def test_nvprof_databases_say_what_to_do(tmp_path: Path) -> None:
-    script = "CREATE TABLE StringTable (_id_, value); CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (cbid, start, end);"
-    assert "nvprof --csv" in refused(made(tmp_path, script)).next_step
-
-
 def test_an_export_without_cuda_says_what_to_record(tmp_path: Path) -> None:
     assert "--trace=cuda" in refused(made(tmp_path, "CREATE TABLE StringIds (id, value);")).next_step
 

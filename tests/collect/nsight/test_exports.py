@@ -164,3 +164,63 @@ def test_a_folder_holds_exports_and_tables(samples: Path) -> None:
     found = COLLECTOR.collect(Request(nsight=(samples / "nsys" / "nsys-ai", samples / "absent")), Clock())
     assert [one.group for one in found.artifacts] == ["healthy_1pct", "healthy_judged_1pct", "mock"]
     assert ["does not exist" in gap.reason for gap in found.gaps] == [True]
+
+
+def real(samples: Path) -> str:
+    return (samples / "nsys" / SCHEMAS[0]).read_text()
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_ranges_that_repeat_are_steps(samples: Path, tmp_path: Path, inline: bool) -> None:
+    made = Export().launched(40)
+    made.marked("whole run", 0, 40 * MS)
+    for number in range(8):
+        begin = number * 5 * MS
+        made.marked(f"batch {number}", begin, begin + 5 * MS, inline)
+        made.marked("forward", begin + MS, begin + 3 * MS, inline)  # within it: takes less time
+    made.marked("aten::mm, seq = 4", 0, 39 * MS)
+    made.marked("cuBLAS", 0, MS, domainId=7)
+    made.add("NVTX_EVENTS", start=5, end=None, eventType=34, globalTid=1)
+    found = parsed(made.written(tmp_path / "a.sqlite", real(samples)))
+    seen = values(found)
+    assert (seen["trace.steps"], seen["kernel.per_step"]) == (8, 5)
+    assert seen["step.duration.mean"] == pytest.approx(5e-3)
+    assert "batch # (1)" in readings(found)["alloc.device_rate"].note
+    assert not {"trace.steps", "kernel.per_step"} & hidden(found)
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        [],
+        [("forward", 0, 20)],  # once
+        [("request", 0, 20), ("request", 10, 30)],  # they overlap
+        [("reload", 0, 1), ("reload", 38, 39)],  # seldom
+        [("aten::mm", 0, 20), ("aten::mm", 20, 40)],  # operators
+    ],
+)
+def test_ranges_that_are_no_steps_are_not_taken_for_some(
+    marked: list[tuple[str, int, int]], samples: Path, tmp_path: Path
+) -> None:
+    made = Export().launched(40)
+    for name, start, end in marked:
+        made.marked(name, start * MS, end * MS)
+    found = parsed(made.written(tmp_path / "a.sqlite", real(samples)))
+    assert {"trace.steps", "kernel.per_step", "step.duration.mean"} <= hidden(found)
+    [told] = [gap for gap in found.gaps if "trace.steps" in gap.signals]
+    assert ("no NVTX ranges were recorded" in told.reason) == (not marked)
+
+
+def test_calls_and_kernels_are_linked_within_one_process(samples: Path, tmp_path: Path) -> None:
+    made = Export()
+    for number in range(20):
+        start = number * MS
+        for pid in (7, 8):  # the same ids in both
+            begin = start + (pid - 7) * MS // 2
+            made.call("cudaLaunchKernel_v7000", begin, begin + 5000, tid=pid << 24 | 1, link=number + 1)
+            made.kernel(begin + 20_000, begin + 100_000, link=number + 1, pid=pid << 24)
+    found = parsed(made.written(tmp_path / "a.sqlite", real(samples)))
+    seen = values(found)
+    assert seen["launch.queued_share"] == 0
+    assert seen["launch.delay.median"] == pytest.approx(20e-6, rel=0.011)
+    assert "40 of 40" in readings(found)["launch.delay.median"].origin.place

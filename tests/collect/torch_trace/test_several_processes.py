@@ -44,7 +44,7 @@ class Clock:
 def processors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two processors, and every file counts as large."""
     monkeypatch.setattr(halves, "LARGE", 1)
-    monkeypatch.setattr(halves.likely_border, "__kwdefaults__", {"large": 1, "share": 0.515})
+    monkeypatch.setattr(halves.likely_border, "__kwdefaults__", {"large": 1, "share": 0.5})
     for module in (halves, reading):
         monkeypatch.setattr(module, "processors", lambda: 2)
     return None

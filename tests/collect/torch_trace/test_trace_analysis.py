@@ -343,8 +343,11 @@ def test_every_signal_is_catalogued_and_either_read_or_hidden() -> None:
     told = {reading.signal for reading in found.readings}
     # Nothing was recorded that could tell these, and nothing is missing where they are not told.
     only_where_told = {"cuda.error_calls", "trace.steps", "kernel.per_step", "step.duration.mean"}
-    of_operators = {"operator.gpu_share", "operator.host_time", "layer.host_time"}
-    assert COLLECTOR.provides - told - hidden(found) == only_where_told | of_operators
+    of_operators = {"operator.gpu_share", "operator.host_time"}
+    of_layers = {"layer.host_time", "layer.gpu_share", "layer.operator_share"}
+    of_linked_calls = {"launch.queued_share", "launch.queue_wait.median", "launch.delay.median", "launch.delay.p99"}
+    unseen = COLLECTOR.provides - told - hidden(found)
+    assert unseen == only_where_told | of_operators | of_layers | of_linked_calls
     assert not values(found).keys() & hidden(found)
     assert {reading.subject for reading in found.readings} == {"trace/made"}
 
@@ -428,3 +431,11 @@ def test_compilations_after_the_warm_up_are_told_from_those_in_it() -> None:
 def test_ids_may_be_anything(links: list[object]) -> None:
     made = [kernel(at * 10.0, 5.0, **{"External id": link}) for at, link in enumerate(links)]
     assert values(evidence(made))["trace.kernels"] == 7
+
+
+def test_without_operators_nothing_is_said_about_compilations() -> None:
+    found = evidence(launched(100))
+    assert {"compile.trace_steady", "compile.trace_time_share"} <= hidden(found)
+    assert values(found)["code.loads_steady"] == 0
+    with_operators = values(evidence([*launched(100), event("cpu_op", "aten::mm", 0.0, 5.0)]))
+    assert with_operators["compile.trace_steady"] == 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from latdoctor.collect import files
 from latdoctor.collect.source import Collected, Request
-from latdoctor.collect.torch_trace import collector as torch_trace
 from latdoctor.collect.torch_trace import reading
 from latdoctor.collect.torch_trace.collector import COLLECTOR
 from latdoctor.errors import SourceError
@@ -73,17 +73,17 @@ def test_what_is_no_trace_is_a_gap(tmp_path: Path) -> None:
     assert [artifact.group for artifact in found.artifacts] == ["good"]
     reasons = [gap.reason for gap in found.gaps]
     assert "does not exist" in reasons[0]
-    assert "holds no .json" in reasons[1]
+    assert "holds no file of this kind" in reasons[1]
     assert all(gap.next_step and set(gap.signals) == COLLECTOR.provides for gap in found.gaps)
 
 
 def test_a_folder_of_very_many_traces_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_trace, "MAX_FILES", 3)
+    monkeypatch.setattr(files, "MAX_FILES", 3)
     for number in range(5):
         put(tmp_path / f"{number}.json")
     found = collect(tmp_path)
     assert len(found.artifacts) == 3
-    assert "holds 5 traces; only the first 3" in found.gaps[0].reason
+    assert "holds 5 files; only the first 3" in found.gaps[0].reason
 
 
 def test_too_many_events_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

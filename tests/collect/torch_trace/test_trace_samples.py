@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 import time
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from latdoctor.collect.source import Request
-from latdoctor.collect.torch_trace import halves, reading, spool
+from latdoctor.collect.torch_trace import api_calls, halves, reading, spool
 from latdoctor.collect.torch_trace.collector import COLLECTOR
-from latdoctor.collect.torch_trace.events import Event
+from latdoctor.collect.torch_trace.events import Args, Event
 from latdoctor.collect.torch_trace.kineto import KinetoReader
+from latdoctor.collect.torch_trace.names import layer_class
 from latdoctor.evidence.model import Evidence
 from tests.collect.torch_trace.made_traces import artifact, hidden, readings, values
 
@@ -47,6 +49,59 @@ def test_qwen_is_bound_by_the_gpu(samples: Path) -> None:
     assert seen["sync.time_share"] > 0.3  # cudaDeviceSynchronize took 14 ms …
     assert seen["sync.idle_share"] < 0.05  # … and only waited for real work
     assert seen["alloc.device_rate"] == 0
+
+
+def test_launches_wait_behind_others_only_where_the_gpu_is_busy(samples: Path) -> None:
+    launch_bound, busy = (values(look(samples, name)) for name in (BERT, QWEN))
+    assert launch_bound["launch.queued_share"] == 0
+    assert launch_bound["launch.delay.median"] == pytest.approx(6.6e-6, rel=0.02)
+    assert busy["launch.queued_share"] == pytest.approx(0.98, abs=0.005)
+    assert busy["launch.queue_wait.median"] > 100 * busy["launch.delay.median"]
+
+
+@pytest.mark.parametrize("name", [BERT, QWEN, ALEXNET, OLD])
+def test_layers_are_those_that_a_search_through_all_events_finds(samples: Path, name: str) -> None:
+    content = (samples / "kineto" / name).read_bytes()
+    events = [one for batch in KinetoReader(content, name).batches() for one in batch if one.ph == "X"]
+    whole = sum(one.dur or 0.0 for one in events if (one.cat or "").lower() == "kernel")
+    shares = {layer: time / whole for layer, time in by_layer(events).items() if time >= 0.01 * whole}
+    seen = look(samples, name).readings
+    told = {one.labels[0][1]: one.value for one in seen if one.signal == "layer.gpu_share"}
+    assert told == {layer: pytest.approx(shares[layer]) for layer in told}
+    assert len(told) == min(5, len(shares))
+    assert sum(map(float, told.values())) == pytest.approx(sum(sorted(shares.values())[-5:]))
+
+
+def by_layer(events: list[Event]) -> Counter[str]:
+    """µs of kernels by the innermost module, else the outermost operator, around the operator with their id."""
+    operators = [one for one in events if (one.cat or "").lower() in api_calls.OPERATORS and one.dur is not None]
+    modules = [one for one in events if (one.name or "").startswith(api_calls.LAYER_PREFIX)]
+    by_id: dict[object, Event] = {}
+    for one in sorted(operators, key=lambda one: one.ts or 0.0):
+        by_id.setdefault(link(one), one)
+    found: Counter[str] = Counter()
+    for kernel in events:
+        owner = by_id.get(link(kernel)) if (kernel.cat or "").lower() == "kernel" else None
+        if owner is not None:
+            inner = max(around(owner, modules), key=lambda one: (one.ts or 0.0, -(one.dur or 0.0)), default=None)
+            outer = min(around(owner, operators), key=lambda one: (one.ts or 0.0, -(one.dur or 0.0)))
+            layer = outer.name if inner is None else layer_class(inner.name or "")
+            found[layer or ""] += kernel.dur or 0.0  # type: ignore[assignment]  # a Counter of times
+    return found
+
+
+def link(event: Event) -> object:
+    args = event.args or Args()
+    told = args.link if args.link is not None else args.old_link
+    return id(event) if told is None else told
+
+
+def around(inner: Event, events: list[Event]) -> list[Event]:
+    """Those on its thread that were going on when it began; of two that began together the longer one."""
+    at, until = inner.ts or 0.0, (inner.ts or 0.0) + (inner.dur or 0.0)
+    spans = [((one.ts or 0.0), (one.ts or 0.0) + (one.dur or 0.0), one) for one in events if one.tid == inner.tid]
+    inside = [one for start, end, one in spans if start <= at < end and (start < at or end >= until)]
+    return [*inside, *([inner] if inner in events and inner not in inside else [])]
 
 
 def test_alexnet_is_a_cold_start_and_no_storm(samples: Path) -> None:

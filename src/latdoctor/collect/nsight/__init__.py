@@ -1,1 +1,1 @@
-"""Nsight Systems exports, and the tables of `nsys stats` and nvprof."""
+"""Nsight Systems exports, databases of nvprof, and the tables that both print."""

@@ -1,23 +1,23 @@
-"""Nsight Systems: SQLite exports of a report, the tables that `nsys stats` and nvprof print, and what they hide.
+"""Nsight Systems and nvprof: their SQLite databases, the tables that they print, and what these hide.
 
 An export is analysed as a profiler trace is, with the same signals, so that the same findings speak of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latdoctor.collect.files import Finder, safe_name, unique
-from latdoctor.collect.nsight import database, printed, rows
+from latdoctor.collect.files import Finder, Named, file_collector, safe_name, unique
+from latdoctor.collect.nsight import database, nvprof, nvtx, printed, rows
 from latdoctor.collect.nsight import evidence as nsight_evidence
 from latdoctor.collect.nsight.evidence import Capture
-from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
+from latdoctor.collect.source import Sight
 from latdoctor.collect.torch_trace.events import Damage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
-from latdoctor.text import clean
 
 if TYPE_CHECKING:
     from latdoctor.collect.torch_trace.columns import Columns
@@ -26,43 +26,21 @@ NAME = nsight_evidence.NAME
 MAX_DAMAGED = 0.01  # above this share of damaged rows the rest cannot be trusted either
 _MAX_FAILURES = 100_000
 _REPORT = b"NVIDIA Nsight Systems"
-_ENDINGS = (".sqlite", ".csv")
-_NVPROF = ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "StringTable")
+_LAZY = {"copies": rows.COPY, "ranges": nvtx.NVTX}
 
 
-def collect(request: Request, clock: Clock) -> Collected:
-    """Finds the exports and tables of `request.nsight`, files or folders of them; what is none is a gap."""
-    finder = Finder(
-        NAME,
-        nsight_evidence.SIGNALS,
-        lambda path: path.name.endswith(_ENDINGS),
-        "give what `nsys export --type sqlite` or `nsys stats --format csv` wrote",
-    )
-    artifacts: list[Artifact] = []
-    for path in finder.files(request.nsight):
-        stem = safe_name(path.name.partition(".")[0], "export")
-        group = unique(stem, [artifact.group for artifact in artifacts])
-        with path.open("rb") as file:
-            ending = "sqlite" if file.read(len(database.MAGIC)) == database.MAGIC else "csv"
-        name = f"{NAME}/{group}.{ending}"
-        artifacts.append(Artifact(name, NAME, group, clean(str(path)), clock.now(), path))
-    return Collected(tuple(artifacts), tuple(finder.gaps))
+def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
+    """Each export, and each file of tables, is a group of its own."""
+    taken: set[str] = set()
+    for file in finder.files(given):
+        group = unique(safe_name(file.path.name.partition(".")[0], "export"), taken)
+        taken.add(group)
+        yield Named(file.path, group, f"{group}.{'sqlite' if file.head == database.MAGIC else 'csv'}")
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What each export shows. Raises SourceError where one cannot be read as a whole or holds no activity."""
     return Evidence.merge(_parse_one(artifact) for artifact in artifacts)
-
-
-def preflight() -> Sequence[Sight]:
-    return (
-        Sight(
-            "Nsight Systems exports",
-            "if given",
-            "GPU busy, launches, allocations, waits, copies and return codes of CUDA calls",
-            "nsys profile --trace=cuda,nvtx,osrt COMMAND; nsys export --type sqlite REPORT.nsys-rep; --nsys FILE",
-        ),
-    )
 
 
 def _parse_one(artifact: Artifact) -> Evidence:
@@ -97,10 +75,14 @@ def _export(artifact: Artifact) -> Evidence:
     subject = f"trace/{artifact.group}"
     with Columns(damage) as columns:
         with database.opened(artifact.content, artifact.source) as export:
-            _must_be_an_export(export)
-            for batch in rows.batches(export, damage):
+            older = nvprof.is_one(export)
+            if not older:
+                _must_be_an_export(export)
+            for batch in (nvprof if older else rows).batches(export, damage):
                 columns.add(batch)
-            capture = _capture(export)
+            for name, (start, end) in nvtx.steps(export).items():
+                columns.counts.note_step(name, start, end)
+            capture = _older_capture(export) if older else _capture(export)
         _must_hold_something(columns, artifact.source)
         seen = nsight_evidence.evidence(analyse(columns), capture, subject, artifact.name)
     return Evidence.merge([seen, Evidence(gaps=tuple(_damage(damage, subject, artifact)))])
@@ -110,20 +92,19 @@ def _capture(export: database.Export) -> Capture:
     return Capture(
         gpus=rows.gpu_names(export),
         graphs=rows.count(export, rows.GRAPH),
-        absent=frozenset() if rows.COPY in export.tables else frozenset({"copies"}),
+        absent=frozenset(what for what, table in _LAZY.items() if table not in export.tables),
         overheads=rows.overheads(export),
         failures=rows.failures(export, _MAX_FAILURES),
         base=rows.began(export),
     )
 
 
+def _older_capture(export: database.Export) -> Capture:
+    known = nvprof.calls_are_known(export)
+    return Capture(failures=nvprof.failures(export, _MAX_FAILURES), calls_have_names=known)
+
+
 def _must_be_an_export(export: database.Export) -> None:
-    if any(table in export.tables for table in _NVPROF):
-        raise SourceError(
-            "is a database of nvprof, whose calls have numbers in place of names",
-            where=export.where,
-            next_step="print it as a table: nvprof --csv --print-gpu-summary --print-api-summary -i FILE",
-        )
     if any(table in export.tables for table in (*rows.ACTIVITIES, rows.STRINGS)):
         return
     held = f"it has {len(export.tables)} other tables" if export.tables else "it has no tables"
@@ -153,14 +134,22 @@ def _damage(damage: Damage, subject: str, artifact: Artifact) -> Sequence[Gap]:
     return (Gap(NAME, reason, (), subject, "export again if the figures matter", Origin(artifact.name)),)
 
 
-COLLECTOR = Collector(
-    name=NAME,
+COLLECTOR = file_collector(
+    lambda: Finder(
+        NAME,
+        nsight_evidence.SIGNALS,
+        (".sqlite", ".csv", ".nvvp", ".nvprof"),
+        "give what `nsys export --type sqlite` or `nsys stats --format csv` wrote",
+    ),
     title="Nsight Systems",
-    provides=frozenset(nsight_evidence.SIGNALS),
-    asked=lambda request: bool(request.nsight),
-    collect=collect,
+    given=lambda request: request.nsight,
+    named=_named,
     parse=parse,
-    preflight=preflight,
+    sight=Sight(
+        "Nsight Systems exports",
+        "if given",
+        "GPU busy, launches, allocations, waits, copies and return codes of CUDA calls",
+        "nsys profile --trace=cuda,nvtx,osrt COMMAND; nsys export --type sqlite REPORT.nsys-rep; --nsys FILE",
+    ),
     ask="--nsys FILE",
-    cost="reads a file",
 )

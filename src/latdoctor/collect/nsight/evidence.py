@@ -26,9 +26,15 @@ CUDA_ERROR = "log.cuda_error"
 OVERHEADS = ("launch.buffer_full_time", "start.module_time", "start.jit_time")
 GPU = "trace.gpu"
 
-_NAMED = frozenset({"kernel.time_share", "kernel.kind_share"})  # what each kernel is called is not read
+# What each kernel is called is not read, and nothing is recorded of the framework's operators.
+_UNREAD = frozenset(
+    {
+        "kernel.time_share", "kernel.kind_share", "operator.gpu_share", "operator.host_time", "layer.host_time",
+        "layer.gpu_share", "layer.operator_share", "compile.trace_steady", "compile.trace_time_share",
+    }
+)  # fmt: skip
 # Failed calls (CUDA_ERROR) are told where they are met, but an export is not what one takes to look for them.
-SIGNALS = (*(name for name in trace_evidence.SIGNALS if name not in _NAMED), *OVERHEADS, GPU, "alloc.api_share")
+SIGNALS = (*(name for name in trace_evidence.SIGNALS if name not in _UNREAD), *OVERHEADS, GPU, "alloc.api_share")
 
 RECORD = "record with: nsys profile --trace=cuda,nvtx,osrt COMMAND, 3 s under load; then nsys export --type sqlite"
 _BY_NODE = "record again with --cuda-graph-trace=node; it costs more while it records"
@@ -40,6 +46,9 @@ _IN_GRAPHS = (
     "launch.time_per_kernel",
     "sync.count_per_kernel",
 )
+_STEPS = ("trace.steps", "kernel.per_step", "step.duration.mean")
+_MARK = "mark each pass, as with torch.cuda.nvtx.range_push and range_pop, and record with --trace=cuda,nvtx"
+_PRINT = "print them as a table too: nvprof --csv --print-api-summary -i FILE"
 _COPIES = ("copy.time_share", "copy.bytes", "copy.pageable_share", "copy.bandwidth")
 _MAX_EVENTS = 200
 # How libraries find out what a device, a pointer or a driver can do: they ask, and take an error for a "no".
@@ -59,14 +68,17 @@ class Capture:
     overheads: Mapping[int, float] | None = None
     failures: Sequence[Failure] | None = None
     base: float | None = None  # unix seconds
+    calls_have_names: bool = True  # else they were left out
 
 
 def evidence(summary: TraceSummary, capture: Capture, subject: str, artifact: str) -> Evidence:
     """What the export in `artifact` says of `subject` (`trace/NAME`)."""
     seen = trace_evidence.evidence(summary, subject, artifact, capture.base)
     window = seen.readings[0].window if seen.readings else Window()
-    gaps = [*(_ours(gap) for gap in seen.gaps), *_gaps(capture, subject, artifact)]
-    hidden = {signal for gap in gaps for signal in gap.signals} | _NAMED
+    gaps = [*(_ours(gap) for gap in seen.gaps if not gap.signals or _read(gap)), *_gaps(capture, subject, artifact)]
+    if summary.steps is None and summary.kernels is not None:
+        gaps.append(_no_steps(capture, subject, artifact))
+    hidden = {signal for gap in gaps for signal in gap.signals} | _UNREAD
     readings = [_counted(one, capture) for one in seen.readings if one.signal not in hidden]
     readings += _more(capture, subject, artifact, window)
     events = tuple(_errors(capture, subject, artifact))
@@ -76,7 +88,11 @@ def evidence(summary: TraceSummary, capture: Capture, subject: str, artifact: st
 
 def _ours(gap: Gap) -> Gap:
     """The analysis speaks of traces of the PyTorch profiler where it says what to record."""
-    return structs.replace(gap, source=NAME, next_step=RECORD if gap.next_step else "")
+    return structs.replace(gap, source=NAME, signals=_read(gap), next_step=RECORD if gap.next_step else "")
+
+
+def _read(gap: Gap) -> tuple[str, ...]:
+    return tuple(signal for signal in gap.signals if signal not in _UNREAD)
 
 
 def _counted(reading: Reading, capture: Capture) -> Reading:
@@ -101,8 +117,17 @@ def _gaps(capture: Capture, subject: str, artifact: str) -> Iterator[Gap]:
         yield gap("cannot tell: the export has no table of overheads", OVERHEADS, RECORD)
     if capture.failures is None:
         yield gap("cannot tell: the export holds no return codes of calls", ("cuda.error_calls",), RECORD)
+    if not capture.calls_have_names:
+        told = "cannot tell: it names calls by numbers, some of which are not known here, so that none were read"
+        yield gap(told, (), _PRINT)
     if not capture.gpus:
         yield gap("the export does not name its GPU", (GPU,), "")
+
+
+def _no_steps(capture: Capture, subject: str, artifact: str) -> Gap:
+    told = "no NVTX ranges were recorded" if "ranges" in capture.absent else "no NVTX range repeats as steps do"
+    lost = tuple(signal for signal in _STEPS if signal not in _IN_GRAPHS or not capture.graphs)
+    return Gap(NAME, f"{subject}: cannot tell steps: {told}", lost, subject, _MARK, Origin(artifact))
 
 
 def _more(capture: Capture, subject: str, artifact: str, window: Window) -> Iterator[Reading]:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from latdoctor.collect.nsight.database import Export, Row
 from latdoctor.collect.torch_trace.events import Args, Damage, Event
@@ -30,6 +31,7 @@ _VERSION = re.compile(r"_v\d+(?:_ptsz|_ptds)?$")
 _BATCH = 4096
 _MAX_NAMES = 65_536
 _FURTHEST = 10**18
+_MOST_PROCESSES = 1 << 20
 
 
 def plain_name(name: str) -> str:
@@ -49,28 +51,31 @@ class Failure:
 
 def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
     """Every recorded activity, in batches. A launched CUDA graph counts as one kernel: its own are not recorded."""
+    link = Links(told=export.has(KERNEL, "globalPid") and export.has(CALL, "globalTid"))
+    launched = ("start", "end", "deviceId", "correlationId", "globalPid")
     readers: tuple[tuple[str, tuple[str, ...], Callable[[Row], Event | None]], ...] = (
-        (KERNEL, ("start", "end", "deviceId"), _kernel),
-        (GRAPH, ("start", "end", "deviceId"), _kernel),
+        (KERNEL, launched, partial(_kernel, link=link)),
+        (GRAPH, launched, partial(_kernel, link=link)),
         (FILL, ("start", "end", "deviceId"), _fill),
         (COPY, ("start", "end", "deviceId", "copyKind", "srcKind", "dstKind", "bytes"), _copy),
     )
     for table, columns, read in readers:
         if export.has(table, "start", "end"):
-            yield from _in_batches(map(read, export.rows(table, columns)), damage, table)
+            yield from in_batches(map(read, export.rows(table, columns)), damage, table)
     if export.has(CALL, "start", "end", "nameId"):
         names = call_names(export)
-        rows = export.rows(CALL, ("start", "end", "nameId", "returnValue"))
-        yield from _in_batches((_call(row, names) for row in rows), damage, CALL)
+        rows = export.rows(CALL, ("start", "end", "nameId", "returnValue", "correlationId", "globalTid"))
+        yield from in_batches((_call(row, names, link) for row in rows), damage, CALL)
 
 
-def _in_batches(events: Iterable[Event | None], damage: Damage, table: str) -> Iterator[list[Event]]:
+def in_batches(events: Iterable[Event | None], damage: Damage, table: str) -> Iterator[list[Event]]:
+    """`events` of a table in batches; those that are none are damage."""
     batch: list[Event] = []
-    for event in events:
-        if event is None:
+    for one in events:
+        if one is None:
             damage.add(f"a row of {table} has no whole numbers as its times")
             continue
-        batch.append(event)
+        batch.append(one)
         if len(batch) == _BATCH:
             yield batch
             batch = []
@@ -97,7 +102,8 @@ def _span(row: Row) -> tuple[float, float] | None:
     return start / 1000, (end - start) / 1000
 
 
-def _event(category: str, name: str, row: Row, args: Args) -> Event | None:
+def event(category: str, name: str, row: Row, args: Args) -> Event | None:
+    """The activity that `row` begins to tell with its start and end (ns); None where these are no whole numbers."""
     span = _span(row)
     return None if span is None else Event("X", category, name, *span, args)
 
@@ -106,28 +112,49 @@ def _device(row: Row) -> int | None:
     return row[2] if isinstance(row[2], int) else None
 
 
-def _kernel(row: Row) -> Event | None:
-    return _event("kernel", "", row, Args(device=_device(row)))
+class Links:
+    """Numbers by which a call and what it put on the GPU belong together: ids are those of one process each."""
+
+    def __init__(self, told: bool) -> None:
+        self._told = told  # are the processes?
+        self._processes: dict[int, int] = {}
+
+    def __call__(self, number: object, process: object) -> int | None:
+        if not isinstance(number, int) or not 0 < number < 1 << 32:
+            return None
+        own = process >> 24 & 0xFFFFFF if self._told and isinstance(process, int) else 0
+        order = self._processes.setdefault(own, len(self._processes))
+        return order << 32 | number if order < _MOST_PROCESSES else None
+
+
+def _kernel(row: Row, link: Links) -> Event | None:
+    return event("kernel", "", row, Args(device=_device(row), correlation=link(row[3], row[4])))
 
 
 def _fill(row: Row) -> Event | None:
-    return _event("gpu_memset", "", row, Args(device=_device(row)))
+    return event("gpu_memset", "", row, Args(device=_device(row)))
 
 
 def _copy(row: Row) -> Event | None:
     """Named as Kineto names copies, so that one reader understands both."""
-    kind, source, target, size = row[3:7]
-    way = _WAYS.get(kind, "other") if isinstance(kind, int) else "other"
-    memories = [_MEMORIES.get(memory, "") if isinstance(memory, int) else "" for memory in (source, target)]
-    name = f"Memcpy {way}" + (f" ({memories[0]} -> {memories[1]})" if all(memories) else "")
+    size = row[6]
     told = float(size) if isinstance(size, int | float) and size >= 0 else None
-    return _event("gpu_memcpy", name, row, Args(device=_device(row), bytes=told))
+    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, Args(device=_device(row), bytes=told))
 
 
-def _call(row: Row, names: Mapping[int, str]) -> Event | None:
+def copy_name(told: Row, ways: Mapping[int, str], memories: Mapping[int, str]) -> str:
+    """`Memcpy HtoD (Pageable -> Device)`, from the numbers of the direction and of both memories."""
+    kind, *ends = told
+    way = ways.get(kind, "other") if isinstance(kind, int) else "other"
+    source, target = (memories.get(end, "") if isinstance(end, int) else "" for end in ends)
+    return f"Memcpy {way}" + (f" ({source} -> {target})" if source and target else "")
+
+
+def _call(row: Row, names: Mapping[int, str], link: Links) -> Event | None:
     number, result = row[2], row[3]
     name = names.get(number, "") if isinstance(number, int) else ""
-    return _event("cuda_runtime", name, row, Args(result=result if isinstance(result, int) else None))
+    told = Args(result=result if isinstance(result, int) else None, correlation=link(row[4], row[5]))
+    return event("cuda_runtime", name, row, told)
 
 
 def failures(export: Export, limit: int) -> tuple[Failure, ...] | None:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collect.files import MAX_FILES, Finder, safe_name, unique
-from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
+from latdoctor.collect.files import MAX_FILES, Finder, Named, file_collector, safe_name, unique
+from latdoctor.collect.source import Sight
 from latdoctor.collect.tensorrt import build_log, documents
 from latdoctor.collect.tensorrt import evidence as engine_evidence
 from latdoctor.collect.tensorrt.build_log import Log
@@ -20,7 +20,6 @@ from latdoctor.collect.tensorrt.engine import Files
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
-from latdoctor.text import clean
 
 NAME = engine_evidence.NAME
 # How the files of one engine end, longest first; trt-engine-explorer's names, and those that people give.
@@ -32,11 +31,10 @@ _ENDINGS = (
 _HOW = "give a file that trtexec wrote: --exportLayerInfo, --exportProfile, --exportTimes, or its log"
 
 
-def collect(request: Request, clock: Clock) -> Collected:
-    """Finds the files of `request.tensorrt`, folders of them, and their neighbours of the same engine."""
-    finder = Finder(NAME, engine_evidence.SIGNALS, lambda path: path.name.endswith(_ENDINGS), _HOW)
-    given = finder.files(request.tensorrt)
-    files = finder.files(path for one in given for path in (one, *_neighbours(one)))
+def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
+    """The files given and their neighbours of the same engine; the files of one engine are read together."""
+    first = [file.path for file in finder.files(given)]
+    files = [file.path for file in finder.files(path for one in first for path in (one, *_neighbours(one)))]
     engines = dict.fromkeys(_engine(path) for path in files)
     stems = Counter(stem for _, stem in engines)
     groups: dict[tuple[Path, str], str] = {}
@@ -44,13 +42,12 @@ def collect(request: Request, clock: Clock) -> Collected:
         # Engines of one name in several folders (fp16/model, int8/model) are told apart by their folders.
         shown = f"{folder.name}-{stem}" if stems[stem] > 1 else stem
         groups[folder, stem] = unique(safe_name(shown, "engine"), groups.values())
-    artifacts: list[Artifact] = []
+    taken: set[str] = set()
     for path in files:
         group = groups[_engine(path)]
-        form = safe_name(_ending(path).strip(".") or "file", "file")
-        name = unique(f"{NAME}/{group}.{form}", [artifact.name for artifact in artifacts])
-        artifacts.append(Artifact(name, NAME, group, clean(str(path)), clock.now(), path))
-    return Collected(tuple(artifacts), tuple(finder.gaps))
+        name = unique(f"{group}.{safe_name(_ending(path).strip('.') or 'file', 'file')}", taken)
+        taken.add(name)
+        yield Named(path, group, name)
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -123,25 +120,17 @@ def _neighbours(path: Path) -> Iterator[Path]:
             yield other
 
 
-def preflight() -> Sequence[Sight]:
-    return (
-        Sight(
-            "TensorRT engines",
-            "if given",
-            "fusion, number types, tensor cores, conversions and the host's share of an engine",
-            "trtexec --exportLayerInfo=m.graph.json --exportProfile=m.profile.json; --tensorrt FILE",
-        ),
-    )
-
-
-COLLECTOR = Collector(
-    name=NAME,
+COLLECTOR = file_collector(
+    lambda: Finder(NAME, engine_evidence.SIGNALS, _ENDINGS, _HOW),
     title="TensorRT engines",
-    provides=frozenset(engine_evidence.SIGNALS),
-    asked=lambda request: bool(request.tensorrt),
-    collect=collect,
+    given=lambda request: request.tensorrt,
+    named=_named,
     parse=parse,
-    preflight=preflight,
+    sight=Sight(
+        "TensorRT engines",
+        "if given",
+        "fusion, number types, tensor cores, conversions and the host's share of an engine",
+        "trtexec --exportLayerInfo=m.graph.json --exportProfile=m.profile.json; --tensorrt FILE",
+    ),
     ask="--tensorrt FILE",
-    cost="reads a file",
 )

@@ -6,10 +6,11 @@ Both see only what PyTorch allocates, not what NCCL or libraries with allocators
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from latdoctor.collect.files import Finder, safe_name, unique
-from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
+from latdoctor.collect.files import Finder, Named, file_collector, safe_name, unique
+from latdoctor.collect.source import Sight
 from latdoctor.collect.torch_memory import evidence as memory_evidence
 from latdoctor.collect.torch_memory import plain_pickle
 from latdoctor.collect.torch_memory.snapshot import snapshot
@@ -17,10 +18,8 @@ from latdoctor.collect.torch_memory.stats import MAX_BYTES, Stats, looks_like, s
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
-from latdoctor.text import clean
 
 NAME = memory_evidence.NAME
-_ENDINGS = (".json", ".pickle", ".pkl")
 # Files of one process are named alike: server.snapshot.pickle, server.stats-1.json, server.stats-2.json.
 _FORMS = re.compile(
     r"[._-]*(?:memory|mem|cuda|torch)?[._-]*(?:snapshot|stats|history)[._-]*(?:first|last|before|after|\d+)?$",
@@ -28,21 +27,15 @@ _FORMS = re.compile(
 )
 
 
-def collect(request: Request, clock: Clock) -> Collected:
-    """Finds the files of `request.torch_memory`; those of one process, named alike, are read together."""
-    finder = Finder(
-        NAME,
-        memory_evidence.SIGNALS,
-        lambda path: path.name.endswith(_ENDINGS),
-        "give what torch.cuda.memory._dump_snapshot wrote, or torch.cuda.memory_stats() as JSON",
-    )
-    artifacts: list[Artifact] = []
-    for path in finder.files(request.torch_memory):
-        stem, _, ending = path.name.rpartition(".")
+def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
+    """The files of one process are named alike, and read together."""
+    taken: set[str] = set()
+    for file in finder.files(given):
+        stem, _, ending = file.path.name.rpartition(".")
         group = safe_name(_FORMS.sub("", stem), "process")
-        name = unique(f"{NAME}/{group}.{ending.lower()}", [artifact.name for artifact in artifacts])
-        artifacts.append(Artifact(name, NAME, group, clean(str(path)), clock.now(), path))
-    return Collected(tuple(artifacts), tuple(finder.gaps))
+        name = unique(f"{group}.{ending.lower()}", taken)
+        taken.add(name)
+        yield Named(file.path, group, name)
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -97,25 +90,22 @@ def _without_told(found: Evidence, *, has_snapshot: bool) -> Evidence:
     return Evidence(found.subjects, found.readings, gaps=tuple(gaps))
 
 
-def preflight() -> Sequence[Sight]:
-    return (
-        Sight(
-            "memory of PyTorch's allocator",
-            "if given",
-            "fragmentation, retries, failures and segments taken while serving",
-            "torch.cuda.memory._dump_snapshot(FILE), torch.cuda.memory_stats() as JSON; --torch-memory FILE",
-        ),
-    )
-
-
-COLLECTOR = Collector(
-    name=NAME,
+COLLECTOR = file_collector(
+    lambda: Finder(
+        NAME,
+        memory_evidence.SIGNALS,
+        (".json", ".pickle", ".pkl"),
+        "give what torch.cuda.memory._dump_snapshot wrote, or torch.cuda.memory_stats() as JSON",
+    ),
     title="PyTorch's allocator",
-    provides=frozenset(memory_evidence.SIGNALS),
-    asked=lambda request: bool(request.torch_memory),
-    collect=collect,
+    given=lambda request: request.torch_memory,
+    named=_named,
     parse=parse,
-    preflight=preflight,
+    sight=Sight(
+        "memory of PyTorch's allocator",
+        "if given",
+        "fragmentation, retries, failures and segments taken while serving",
+        "torch.cuda.memory._dump_snapshot(FILE), torch.cuda.memory_stats() as JSON; --torch-memory FILE",
+    ),
     ask="--torch-memory FILE",
-    cost="reads a file",
 )

@@ -7,15 +7,21 @@ meant; it is no kernel where kernels are counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
+import msgspec
 import numpy as np
+from msgspec import structs
 
 from latdoctor.collect.torch_trace.api_calls import ALLOCATE, LAUNCH, LOAD
-from latdoctor.collect.torch_trace.columns import Columns, Copied, CopyLabel, Device
+from latdoctor.collect.torch_trace.children import Child
+from latdoctor.collect.torch_trace.columns import Columns
+from latdoctor.collect.torch_trace.counts import Copied, CopyLabel, Device
+from latdoctor.collect.torch_trace.delays import Delays
 from latdoctor.collect.torch_trace.host_calls import Host
 from latdoctor.collect.torch_trace.intervals import union
-from latdoctor.collect.torch_trace.operators import operators, time_by_kind
+from latdoctor.collect.torch_trace.operators import TOP, owners, time_by_kind
 from latdoctor.collect.torch_trace.phases import Call, Phases, phases
 from latdoctor.collect.torch_trace.summary import (
     Allocations,
@@ -26,6 +32,7 @@ from latdoctor.collect.torch_trace.summary import (
     Gaps,
     Kernels,
     Launches,
+    Owners,
     Steps,
     Syncs,
     TraceSummary,
@@ -36,24 +43,47 @@ from latdoctor.collect.torch_trace.sweep import Kernels as KernelSums
 # A launch costs the host about 5 µs, so kernels shorter than 10 µs cannot hide the next launch.
 TINY = 10e-6
 _NAMED = 4
-_TOP = 10
+_OWNERS = msgspec.msgpack.Decoder(Owners)
 
 
-def analyse(columns: Columns) -> TraceSummary:
-    """Everything that one trace shows. Needs at least one timed event."""
-    counts = columns.counts
-    devices = _devices(counts.devices)
-    device = counts.devices[devices[0]] if devices else Device()
+def analyse(columns: Columns, *, beside: bool = False) -> TraceSummary:
+    """Everything that one trace shows. Needs at least one timed event.
+
+    With `beside` a second process finds out whose the GPU's time was, while this one does the rest.
+    """
+    devices = _devices(columns.counts.devices)
     number = columns.device_names.number(devices[0]) if devices else -1
+    with ExitStack() as opened:
+        other = _started(lambda: msgspec.msgpack.encode(owners(columns, number)), opened) if beside else None
+        found = _analysed(columns, devices, number)
+        answer = other.answer() if other else None
+        whose = owners(columns, number) if answer is None else _OWNERS.decode(answer)
+    return structs.replace(found, owners=whose)
+
+
+def _started(work: Callable[[], bytes], opened: ExitStack) -> Child | None:
+    try:
+        return opened.enter_context(Child(work))
+    except OSError:  # no room or no process for it: this one does all
+        return None
+
+
+def _analysed(columns: Columns, devices: tuple[str, ...], number: int) -> TraceSummary:
+    """All but whose the GPU's time was."""
+    counts = columns.counts
+    device = counts.devices[devices[0]] if devices else Device()
     ran = device.kernels.count > 0
     found = _phases(columns, device, number) if ran and counts.called.count else None
     first, last = _seconds(columns, device.kernels.first), _seconds(columns, device.kernels.last)
-    gpu = KernelSums(number, max(1, len(columns.kernel_names.listed)), first, last, TINY)
+    gpu = KernelSums(max(1, len(columns.kernel_names.listed)), first, last, TINY, _bounds(columns))
     host = Host(tuple(columns.call_names.listed), found, first, last)
-    idle = Idle(first, last)
+    idle, delays = Idle(first, last), Delays()
     for view in views(columns):
-        compute, active = gpu.take(view)
+        own = view.work_of(number)
+        compute, active = gpu.take(view, own)
         waiting = host.take(view, compute, active)
+        if found:
+            delays.take(own, host.launches)
         if ran:
             host.take_idle(idle.take(view, active, waiting))
     return TraceSummary(
@@ -67,9 +97,10 @@ def analyse(columns: Columns) -> TraceSummary:
         allocations=_allocations(host, found) if found else None,
         start=_start(host, found) if found else None,
         syncs=_syncs(host, idle) if found else None,
-        steps=_steps(columns, number) if ran else None,
+        steps=_steps(columns, gpu) if ran else None,
         compiles=_compiles(columns, host, found) if found else None,
-        operators=operators(columns, number)[:_TOP],
+        delays=delays.found() if found else None,
+        owners=Owners((), ()),
         layers=_layers(counts.layers),
         phases=found,
         calls=counts.called.count,
@@ -108,7 +139,7 @@ def _kernels(gpu: KernelSums, columns: Columns) -> Kernels:
     span = gpu.last - gpu.first
     times = dict(zip(columns.kernel_names.listed, gpu.by_name.tolist(), strict=False))
     counts = dict(zip(columns.kernel_names.listed, gpu.counts_by_name.tolist(), strict=False))
-    longest = sorted(times, key=lambda name: -times[name])[:_TOP]
+    longest = sorted(times, key=lambda name: -times[name])[:TOP]
     return Kernels(
         count=gpu.count,
         busy=gpu.busy,
@@ -195,14 +226,17 @@ def _copies(
     )
 
 
-def _steps(columns: Columns, number: int) -> Steps | None:
+def _bounds(columns: Columns) -> tuple[float, float]:
+    """From the first marked step's start to the last one's end; an empty interval where none was marked."""
+    steps = columns.counts.steps.values()
+    first, last = min((start for start, _ in steps), default=0.0), max((end for _, end in steps), default=0.0)
+    return _seconds(columns, first), _seconds(columns, last)
+
+
+def _steps(columns: Columns, gpu: KernelSums) -> Steps | None:
     steps = columns.counts.steps
-    if not steps:
-        return None
-    starts = Starts(columns, number, 0)
-    first = _seconds(columns, min(start for start, _ in steps.values()))
-    last = _seconds(columns, max(end for _, end in steps.values()))
-    return Steps(len(steps), starts.count_from(first) - starts.count_from(last), last - first)
+    spent = sum(end - start for start, end in steps.values()) * 1e-6
+    return Steps(len(steps), gpu.in_steps, spent) if steps else None
 
 
 def _compiles(columns: Columns, host: Host, found: Phases) -> Compiles:
@@ -212,6 +246,7 @@ def _compiles(columns: Columns, host: Host, found: Phases) -> Compiles:
     whole = union(times[:, 0], times[:, 1])
     late = whole.starts >= found.steady
     return Compiles(
+        told=bool(len(columns.operators) or columns.counts.compiles),
         count=len(whole.starts),
         steady_count=int(late.sum()),
         steady_time=float((whole.ends - whole.starts)[late].sum()),
@@ -220,5 +255,5 @@ def _compiles(columns: Columns, host: Host, found: Phases) -> Compiles:
 
 
 def _layers(found: Mapping[str, tuple[int, float]]) -> tuple[tuple[str, int, float], ...]:
-    longest = sorted(found, key=lambda name: -found[name][1])[:_TOP]
+    longest = sorted(found, key=lambda name: -found[name][1])[:TOP]
     return tuple((name, found[name][0], found[name][1] * 1e-6) for name in longest)

@@ -21,7 +21,7 @@ LOAD, OTHER = "load", "other"
 
 # What the name of an event on the host's side may tell.
 STEP, COMPILES, LAYER = "step", "compiles", "layer"
-_STEP, _LAYER = "ProfilerStep#", "nn.Module: "
+_STEP, LAYER_PREFIX = "ProfilerStep#", "nn.Module: "
 # torch.compile and Triton at work, as record_function marks, operators and Python frames name them. Compilations lie
 # inside one another, so only the time that they cover means anything.
 _COMPILES = re.compile(
@@ -64,7 +64,7 @@ def meaning_of(name: str) -> str:
     """STEP, COMPILES, LAYER, or `` for a name on the host's side that tells nothing of the kind."""
     if name.startswith(_STEP):
         return STEP
-    if name.startswith(_LAYER):
+    if name.startswith(LAYER_PREFIX):
         return LAYER
     return COMPILES if _COMPILES.search(name[:400]) else ""
 

@@ -10,20 +10,19 @@ from math import inf, nan
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
-import msgspec
 import numpy as np
 
 from latdoctor.collect.torch_trace import api_calls
+from latdoctor.collect.torch_trace.counts import Copied, CopyLabel, Counts, Device
 from latdoctor.collect.torch_trace.events import Args, Damage, Event
-from latdoctor.collect.torch_trace.names import FURTHER, MAX_NAMES, Marks, Names
-from latdoctor.collect.torch_trace.spool import Spool
+from latdoctor.collect.torch_trace.names import MAX_NAMES, MarkedNames, Marks, Names, layer_class
+from latdoctor.collect.torch_trace.spool import NO_KEY, Spool
 from latdoctor.text import clean
 
 if TYPE_CHECKING:
     from latdoctor.collect.torch_trace.intervals import Floats
     from latdoctor.collect.torch_trace.spool import Numbers
 
-_MAX_STEPS = 100_000
 _MAX_MARKED = 100_000
 _MAX_DEVICES = 64
 _LONGEST = 1e15  # µs; a longer event is damage, and so is a time further out than the next
@@ -41,125 +40,27 @@ _ROLES = (
     (api_calls.ENVELOPES | api_calls.ECHOES, _IGNORED),
 )
 _NO_ARGS = Args()
-_NO_LINK = -1
 
-# A row of GPU work is at `place` 4 · device + one of these; a row of an operator's link, 0 or 1 + device.
+# A row of GPU work is at `place` 4 · device + one of these.
 KERNEL, FILL, COPY = range(3)
-
-
-class Extent(msgspec.Struct):
-    """How much there is of something, and from when to when (µs)."""
-
-    count: int = 0
-    first: float = inf
-    last: float = -inf
-
-    def take(self, count: int, first: float, last: float) -> None:
-        self.count += count
-        self.first, self.last = min(self.first, first), max(self.last, last)
-
-
-class Device(msgspec.Struct):
-    kernels: Extent = msgspec.field(default_factory=Extent)
-    work: Extent = msgspec.field(default_factory=Extent)  # kernels, fills and copies
-
-
-class Copied(msgspec.Struct):
-    """Copies of one kind: how many, the bytes they tell (NaN where one does not), the sum of their times (µs)."""
-
-    count: int = 0
-    bytes: float | None = 0.0
-    time: float = 0.0
-
-    def take(self, count: int, size: float | None, time: float) -> None:
-        self.count += count
-        self.bytes = None if self.bytes is None or size is None else self.bytes + size
-        self.time += time
-
-
-class Counts(msgspec.Struct):
-    """Everything of a trace that is not a row. By name, so that the parts of two processes can be added up."""
-
-    timed: int = 0
-    span: Extent = msgspec.field(default_factory=Extent)  # of all timed events
-    called: Extent = msgspec.field(default_factory=Extent)  # of the calls
-    ranges: int = 0  # events of the range profiler, which records no single kernels
-    results: int = 0  # calls that tell a return code
-    failures: dict[str, int] = {}  # "cudaMemcpyAsync: 700" → calls
-    steps: dict[str, tuple[float, float]] = {}  # ProfilerStep#N → start, end (µs)
-    devices: dict[str, Device] = {}
-    copies: dict[str, Copied] = {}  # by CopyLabel
-    layers: dict[str, tuple[int, float]] = {}  # nn.Module → calls, time (µs)
-    compiles: list[tuple[float, float]] = []  # start, end (µs)
-    long_calls: list[tuple[float, float, str]] = []  # start, end (µs), name
-    clipped: int = 0  # long calls and compilations that were not kept
-
-    def merge(self, other: Counts) -> None:
-        """Adds what the same trace holds further on."""
-        self.timed, self.ranges = self.timed + other.timed, self.ranges + other.ranges
-        self.results, self.clipped = self.results + other.results, self.clipped + other.clipped
-        for own, further in ((self.span, other.span), (self.called, other.called)):
-            own.take(further.count, further.first, further.last)
-        for what, count in other.failures.items():
-            self.note_failure(what, count)
-        for name, bounds in other.steps.items():
-            self.note_step(name, *bounds)
-        for name, (count, time) in other.layers.items():
-            self.note_layer(name, count, time)
-        for device, seen in other.devices.items():
-            known = self.devices.setdefault(device, Device())
-            known.kernels.take(seen.kernels.count, seen.kernels.first, seen.kernels.last)
-            known.work.take(seen.work.count, seen.work.first, seen.work.last)
-        for label, copied in other.copies.items():
-            self.copies.setdefault(label, Copied()).take(copied.count, copied.bytes, copied.time)
-        self.compiles += other.compiles
-        self.long_calls += other.long_calls
-
-    def note_failure(self, what: str, count: int = 1) -> None:
-        if what not in self.failures and len(self.failures) >= MAX_NAMES:
-            what = FURTHER
-        self.failures[what] = self.failures.get(what, 0) + count
-
-    def note_step(self, name: str, start: float, end: float) -> None:
-        if len(self.steps) < _MAX_STEPS:
-            self.steps.setdefault(clean(name, 120), (start, end))
-
-    def note_layer(self, name: str, count: int, time: float) -> None:
-        if name not in self.layers and len(self.layers) >= MAX_NAMES:
-            name = FURTHER
-        known = self.layers.get(name, (0, 0.0))
-        self.layers[name] = (known[0] + count, known[1] + time)
-
-
-class CopyLabel(msgspec.Struct, frozen=True):
-    """What is told of a copy: its device, its direction, and the host memory (`` where not told)."""
-
-    device: str
-    direction: str
-    memory: str
-
-    def __str__(self) -> str:
-        return f"{self.direction}/{self.memory}/{self.device}"
-
-    @classmethod
-    def parse(cls, text: str) -> CopyLabel:
-        direction, _, rest = text.partition("/")
-        memory, _, device = rest.partition("/")
-        return cls(device, direction, memory)
+# A row of the host at 2 · thread + one of these.
+OPERATOR, MODULE = range(2)
 
 
 class Columns:
     """Gathers a trace, batch by batch; to be used as a context, since rows may lie in temporary files.
 
-    `work` are kernels, fills and copies, `calls` those of the CUDA or HIP API; `links` tell which kernels (place
-    1 + device) an operator (place 0, labelled by its name) started: rows with the same `start`, an id.
+    `work` are kernels, fills and copies, `calls` those of the CUDA or HIP API; a call and what it put on the GPU have
+    the same `key`. `operators` are those of the framework and the modules around them. `links` are the kernels (place:
+    their device) by the id of the operator that started them, which is that operator's `key`.
     """
 
-    def __init__(self, damage: Damage, files: Sequence[IO[bytes] | None] = (None, None, None)) -> None:
+    def __init__(self, damage: Damage, files: Sequence[IO[bytes] | None] = (None, None, None, None)) -> None:
         self.damage = damage
         self.counts = Counts()
-        self.work, self.calls, self.links = (Spool(file) for file in files)
-        self.kernel_names, self.call_names, self.operator_names, self.device_names = (Names() for _ in range(4))
+        self.work, self.calls, self.operators, self.links = (Spool(file) for file in files)
+        self.kernel_names, self.call_names, self.device_names, self.thread_names = (Names() for _ in range(4))
+        self.operator_names = MarkedNames()
         self._roles: dict[str | None, int] = {}
         self._marks = Marks()
         self._open = ExitStack()
@@ -173,7 +74,7 @@ class Columns:
         }
 
     def __enter__(self) -> Self:
-        for spool in (self.work, self.calls, self.links):
+        for spool in (self.work, self.calls, self.operators, self.links):
             self._open.enter_context(spool)
         return self
 
@@ -184,26 +85,33 @@ class Columns:
 
     @property
     def kept(self) -> int:
-        return len(self.work) + len(self.calls) + len(self.links)
+        return len(self.work) + len(self.calls) + len(self.operators) + len(self.links)
 
     def add(self, batch: Iterable[Event]) -> None:
         """Takes in the complete events (phase X) of `batch`; flows, counters and metadata are passed over."""
         groups: defaultdict[str | None, list[Event]] = defaultdict(list)
+        # Events of a kind often follow one another. This loop and the lists below are most of what a trace costs.
+        last: str | None = None
+        take = groups[None].append
         for event in batch:
             if event.ph == "X":
-                groups[event.cat].append(event)
+                if event.cat != last:
+                    last = event.cat
+                    take = groups[last].append
+                take(event)
         for category, events in groups.items():
             role = self._roles.get(category)
             if role is None:
                 role = self._role(category)
-            if role != _IGNORED:
+            if events and role != _IGNORED:
                 self._take(role, events)
 
     def _take(self, role: int, events: list[Event]) -> None:
         ts = np.array([event.ts for event in events], np.float64)  # None becomes NaN
         dur = np.array([event.dur for event in events], np.float64)
-        good = (dur >= 0) & (dur <= _LONGEST) & (np.abs(ts) <= _FURTHEST)
-        if not good.all():
+        # NaN is in no range, and makes both ends of this one NaN.
+        if not (dur.min() >= 0 and dur.max() <= _LONGEST and ts.min() >= -_FURTHEST and ts.max() <= _FURTHEST):
+            good = (dur >= 0) & (dur <= _LONGEST) & (np.abs(ts) <= _FURTHEST)
             for index in np.flatnonzero(~good):
                 self._refuse(events[index], role)
             events = [events[index] for index in np.flatnonzero(good)]
@@ -232,8 +140,14 @@ class Columns:
 
     def _take_host(self, events: list[Event], ts: Floats, dur: Floats) -> None:
         told = map(self._marks.__getitem__, [event.name for event in events])
-        for index, mark in [(index, mark) for index, mark in enumerate(told) if mark]:
+        marked = [(index, mark) for index, mark in enumerate(told) if mark]
+        for index, mark in marked:
             self._note(mark, events[index].name or "", float(ts[index]), float(dur[index]))
+        modules = [index for index, mark in marked if mark == api_calls.LAYER]
+        if modules:
+            labels = [self.operator_names.number(layer_class(events[index].name or "")) for index in modules]
+            threads = self.thread_names.of([events[index].tid for index in modules])
+            self.operators.add(ts[modules], dur[modules], np.array(labels, np.int32), 2 * threads + MODULE)
 
     def _note(self, mark: str, name: str, ts: float, dur: float) -> None:
         if mark == api_calls.STEP:
@@ -246,12 +160,18 @@ class Columns:
             self.counts.clipped += 1
 
     def _take_operators(self, events: list[Event], ts: Floats, dur: Floats) -> None:
-        self._take_host(events, ts, dur)
-        labels = self.operator_names.of([event.name for event in events])
-        self.links.add(_links([event.args or _NO_ARGS for event in events]), dur, labels, 0)
+        codes = self.operator_names.of([event.name for event in events])
+        marked = np.flatnonzero(codes & 1)
+        if len(marked):
+            self._take_host([events[at] for at in marked.tolist()], ts[marked], dur[marked])
+        threads = self.thread_names.of_few([event.tid for event in events])
+        ids = _ids([event.args or _NO_ARGS for event in events])
+        self.operators.add(ts, dur, codes >> 1, 2 * threads + OPERATOR, ids)
 
     def _take_calls(self, events: list[Event], ts: Floats, dur: Floats) -> None:
-        self.calls.add(ts, dur, self.call_names.of([event.name for event in events]), 0)
+        args = [event.args or _NO_ARGS for event in events]
+        labels = self.call_names.of([event.name for event in events])
+        self.calls.add(ts, dur, labels, 0, _numbers([arg.correlation for arg in args]))
         self.counts.called.take(len(events), float(ts.min()), float((ts + dur).max()))
         for index in np.flatnonzero(dur >= LONG_CALL):
             if len(self.counts.long_calls) < _MAX_MARKED:
@@ -260,10 +180,10 @@ class Columns:
                 self.counts.long_calls.append(long)
             else:
                 self.counts.clipped += 1
-        for event in events:
-            args = event.args
-            if args is not None and (args.result is not None or args.old_result is not None):
-                self._note_result(event.name or "", args.old_result if args.result is None else args.result)
+        for at in [at for at, arg in enumerate(args) if arg.result is not None or arg.old_result is not None]:
+            self._note_result(
+                events[at].name or "", args[at].old_result if args[at].result is None else args[at].result
+            )
 
     def _note_result(self, name: str, result: int | str | None) -> None:
         self.counts.results += 1
@@ -274,8 +194,13 @@ class Columns:
         args = [event.args or _NO_ARGS for event in events]
         devices = self._devices(args)
         labels = self.kernel_names.of([event.name for event in events])
-        self.work.add(ts, dur, labels, 4 * devices + KERNEL)
-        self.links.add(_links(args), dur, 0, 1 + devices)
+        self.work.add(ts, dur, labels, 4 * devices + KERNEL, _numbers([arg.correlation for arg in args]))
+        ids = _ids(args)
+        told = ids != NO_KEY
+        if told.all():
+            self.links.add(ids, dur, 0, devices)
+        else:
+            self.links.add(ids[told], dur[told], 0, devices[told])
         self._note_devices(devices, ts, ts + dur, kernels=True)
 
     def _take_fills(self, events: list[Event], ts: Floats, dur: Floats) -> None:
@@ -295,7 +220,7 @@ class Columns:
             known.take(1, None if size is None or not 0 <= size < inf else size, time)
 
     def _devices(self, args: Sequence[Args]) -> Numbers:
-        numbers = self.device_names.of([arg.device for arg in args])
+        numbers = self.device_names.of_few([arg.device for arg in args])
         return np.minimum(numbers, _MAX_DEVICES)
 
     def _note_devices(self, devices: Numbers, starts: Floats, ends: Floats, *, kernels: bool = False) -> None:
@@ -308,16 +233,19 @@ class Columns:
                 known.kernels.take(*extent)
 
 
-def _links(args: Sequence[Args]) -> Floats:
-    """The ids by which operators and kernels belong together; -1 where none is told."""
-    links = [arg.link if arg.link is not None else arg.old_link for arg in args]
+def _ids(args: Sequence[Args]) -> Floats:
+    """The ids by which operators and kernels belong together; NO_KEY where none is told."""
+    return _numbers([arg.link if arg.link is not None else arg.old_link for arg in args])
+
+
+def _numbers(told: Sequence[object]) -> Floats:
+    """`told` as keys; NO_KEY for what is no number of zero or more."""
     try:
-        found = np.array(links, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        found = np.empty(0)
-    if found.shape != (len(links),):  # something else than numbers
-        found = np.array([float(link) if isinstance(link, int) and abs(link) < 2**53 else nan for link in links])
-    return np.nan_to_num(found, copy=False, nan=_NO_LINK, posinf=_NO_LINK, neginf=_NO_LINK)
+        found = np.fromiter(told, np.float64, len(told))
+    except (TypeError, ValueError, OverflowError):  # something else than numbers
+        found = np.array([float(one) if isinstance(one, int) and abs(one) < 2**53 else nan for one in told])
+    found[~(found >= 0) | (found == inf)] = NO_KEY
+    return found
 
 
 @lru_cache(maxsize=MAX_NAMES)

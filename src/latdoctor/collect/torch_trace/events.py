@@ -12,7 +12,8 @@ from latdoctor.text import clean
 
 _CANDIDATES = 4
 _LONGEST_TOKEN = 64  # bytes of a number, an escape or a word
-_NEAR = 64 << 10  # bytes before the end of a window in which a boundary is looked for first
+# Bytes before the end of a window in which a boundary is looked for first: most events take some hundred.
+_NEAREST, _NEAR = 4 << 10, 64 << 10
 BETWEEN_EVENTS = re.compile(rb"\}\s*(,)\s*\{")
 # Profilers write bare inf and nan for a bandwidth over no time; JSON has no such values.
 _NOT_A_NUMBER = re.compile(rb"(?<=:)(\s*)(-?(?:inf(?:inity)?|nan))(?=\s*[,}\]])", re.IGNORECASE)
@@ -32,7 +33,7 @@ class Args(
     },
 ):
     """The details of an event that are used. `result` is a call's return code, where the profiler noted it; `link` is
-    the same for an operator and what it put on the GPU.
+    the same for an operator and what it put on the GPU, `correlation` for a call of the API and what that put there.
     """
 
     device: int | str | None = None
@@ -42,6 +43,7 @@ class Args(
     old_result: int | str | None = None
     link: object = None
     old_link: object = None
+    correlation: object = None
 
 
 class Event(Struct, gc=False):
@@ -53,6 +55,7 @@ class Event(Struct, gc=False):
     ts: float | None = None
     dur: float | None = None
     args: Args | None = None
+    tid: int | str | float | None = None
 
 
 @dataclass(slots=True)
@@ -67,8 +70,7 @@ class Damage:
         self.first = self.first or clean(what, 200)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Why the strict parser gave up, and at which byte of the window."""
 
     what: str
@@ -82,8 +84,11 @@ RAW = msgspec.json.Decoder(list[Raw])
 
 def last_boundary(window: bytearray, begin: int, end: int) -> int | None:
     """The last comma in window[begin:end] that may part two events, if there is one near the end."""
-    borders = [found.start(1) for found in BETWEEN_EVENTS.finditer(window, max(begin, end - _NEAR), end)]
-    return borders[-1] if borders else None
+    for near in (_NEAREST, _NEAR):
+        borders = [found.start(1) for found in BETWEEN_EVENTS.finditer(window, max(begin, end - near), end)]
+        if borders:
+            return borders[-1]
+    return None
 
 
 def boundaries(window: bytes) -> list[int]:

@@ -29,7 +29,7 @@ _COMPILES = ("compile.trace_steady", "compile.trace_time_share", "code.loads_ste
 _STEADY = ("alloc.device_calls_steady", "alloc.device_rate", "alloc.device_time_share", *_COMPILES)
 _WARM_UP = ("alloc.warmup_calls", "alloc.warmup_time", "start.context_init", "start.cold_time", "start.cold_share")
 _CALLS = (*_LAUNCHES, *_SYNCS, *_STEADY, *_WARM_UP, *_COPY_CALLS, "gap.host_share")
-# What only some traces hold: steps that were marked, operators with ids, modules.
+# What only some traces hold: steps that were marked, operators with ids, modules, calls with those of their kernels.
 _WHERE_TOLD = (
     "trace.steps",
     "kernel.per_step",
@@ -39,6 +39,12 @@ _WHERE_TOLD = (
     "operator.gpu_share",
     "operator.host_time",
     "layer.host_time",
+    "layer.gpu_share",
+    "layer.operator_share",
+    "launch.delay.median",
+    "launch.delay.p99",
+    "launch.queued_share",
+    "launch.queue_wait.median",
 )
 _ALLOCATIONS = ("alloc.device_calls",)
 SIGNALS = (
@@ -63,6 +69,7 @@ _PARTS = (
     gpu_readings.kernels,
     gpu_readings.gaps,
     gpu_readings.launches,
+    gpu_readings.delays,
     gpu_readings.steps,
     host_readings.allocations,
     host_readings.start,
@@ -103,6 +110,9 @@ def _gaps(summary: TraceSummary, writer: Writer) -> Iterator[Gap]:
     if summary.phases is not None and summary.phases.why_not:
         reason = f"cannot tell a steady state: {summary.phases.why_not}; all of it counts as warm-up"
         yield writer.gap(reason, _STEADY, _RECORD_LONGER)
+    elif summary.compiles is not None and not summary.compiles.told:
+        reason = "cannot tell compilations: the trace holds no operators of the framework"
+        yield writer.gap(reason, _COMPILES[:2], _RECORD_GPU)
     if summary.copies is not None and summary.copies.host_device_count and summary.copies.host_device_bytes is None:
         yield writer.gap("cannot tell: copies without their sizes", ("copy.bytes", *_COPIES[2:]), _RECORD_LONGER)
     elif summary.copies is not None and summary.copies.host_device_count and summary.copies.pageable is None:

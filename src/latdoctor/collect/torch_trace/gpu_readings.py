@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from latdoctor.collect.torch_trace.summary import Copies, TraceSummary
+from latdoctor.collect.torch_trace.summary import Copies, Kernels, Layer, TraceSummary
 from latdoctor.collect.torch_trace.writer import Writer, listed, shown
 from latdoctor.evidence.model import Reading
 from latdoctor.units import format_value
@@ -110,26 +110,61 @@ def steps(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
     yield writer.reading("step.duration.mean", found.time / found.count, place)
 
 
+def delays(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+    """From launch to kernel, where the GPU was idle and where it was not."""
+    found = summary.delays
+    if found is None:
+        return
+    behind = found.launches - found.idle
+    place = f"{found.idle} of {found.launches} launches found the GPU without work"
+    yield writer.reading("launch.queued_share", behind / found.launches, place)
+    if found.median is not None:
+        yield writer.reading("launch.delay.median", found.median, place)
+    if found.p99 is not None:
+        yield writer.reading("launch.delay.p99", found.p99, place)
+    if found.wait is not None:
+        note = "they wait for the work before them"
+        yield writer.reading("launch.queue_wait.median", found.wait, f"{behind} of {found.launches} launches", note)
+
+
 def whose_time(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
-    """The largest parts of the kernels' time: by kernel, by what kernels do, by the operator that started them."""
+    """The largest parts of the kernels' time: by kernel, by what kernels do, by operators and layers."""
     ran = summary.kernels
     if ran is not None and ran.total > 0:
-        for name, count, time in ran.longest[:_TOP]:
-            if time >= _LITTLE * ran.total:
-                place = f"{count} times, {shown(time)}"
-                yield writer.reading("kernel.time_share", time / ran.total, place, labels=(("kernel", name),))
-        for kind, time in sorted(ran.by_kind.items(), key=lambda pair: -pair[1]):
-            if time >= _LITTLE * ran.total:
-                share = time / ran.total
-                yield writer.reading("kernel.kind_share", share, f"{shown(time)}, by name", labels=(("kind", kind),))
-        for top in summary.operators[:_TOP]:
+        yield from _by_kernel(ran, writer)
+        for top in summary.owners.operators[:_TOP]:
             if top.gpu >= _LITTLE * ran.total:
                 place = f"{top.calls} calls, {shown(top.gpu)} of kernels"
                 labels = (("operator", top.name),)
                 yield writer.reading("operator.gpu_share", top.gpu / ran.total, place, labels=labels)
-    for top in sorted(summary.operators, key=lambda one: -one.host)[:_TOP]:
+        yield from _by_layer(summary.owners.layers, ran.total, writer)
+    for top in sorted(summary.owners.operators, key=lambda one: -one.host)[:_TOP]:
         place = f"{top.calls} calls, what they call included"
         yield writer.reading("operator.host_time", top.host, place, labels=(("operator", top.name),))
     for name, count, time in summary.layers[:_TOP]:
         place = f"{count} calls, inner layers included"
         yield writer.reading("layer.host_time", time, place, labels=(("layer", name),))
+
+
+def _by_kernel(ran: Kernels, writer: Writer) -> Iterator[Reading]:
+    for name, count, time in ran.longest[:_TOP]:
+        if time >= _LITTLE * ran.total:
+            place = f"{count} times, {shown(time)}"
+            yield writer.reading("kernel.time_share", time / ran.total, place, labels=(("kernel", name),))
+    for kind, time in sorted(ran.by_kind.items(), key=lambda pair: -pair[1]):
+        if time >= _LITTLE * ran.total:
+            share = time / ran.total
+            yield writer.reading("kernel.kind_share", share, f"{shown(time)}, by name", labels=(("kind", kind),))
+
+
+def _by_layer(layers: Sequence[Layer], total: float, writer: Writer) -> Iterator[Reading]:
+    """Layers, and the operators in each of them that matter."""
+    for layer in layers[:_TOP]:
+        if layer.gpu < _LITTLE * total:
+            continue
+        labels, place = (("layer", layer.name),), f"{shown(layer.gpu)} of kernels"
+        yield writer.reading("layer.gpu_share", layer.gpu / total, place, labels=labels)
+        for operator, time in layer.operators[:_TOP]:
+            if time >= _LITTLE * total:
+                both = (*labels, ("operator", operator))
+                yield writer.reading("layer.operator_share", time / total, f"{shown(time)} of kernels", labels=both)

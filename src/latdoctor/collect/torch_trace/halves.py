@@ -11,22 +11,26 @@ import re
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from latdoctor.collect.torch_trace import raw as trace_bytes
 from latdoctor.collect.torch_trace.children import Child, processors
-from latdoctor.collect.torch_trace.columns import Columns, Counts
+from latdoctor.collect.torch_trace.columns import Columns
+from latdoctor.collect.torch_trace.counts import Counts
 from latdoctor.collect.torch_trace.kineto import KinetoReader
 from latdoctor.collect.torch_trace.names import Names
-from latdoctor.collect.torch_trace.spool import Written
+from latdoctor.collect.torch_trace.spool import Spool, Written
+
+if TYPE_CHECKING:
+    from latdoctor.collect.torch_trace.spool import Numbers
 
 LARGE = 64 << 20  # bytes; below, a second process costs more than it saves
 _LOOKED_AT = 1 << 20  # bytes in which the border is looked for
-# The parent takes a little more than half: the child is started first, and writes its rows out before it ends.
-_SHARE = 0.515
+# Measured: the child writes all its rows out before it ends, and the parent loads the analysis meanwhile.
+_SHARE = 0.5
 _BORDER = re.compile(rb'\}\s*,(?=\s*\{\s*"(?:ph|cat|name|pid|tid|ts|args)"\s*:)')
 
 
@@ -34,8 +38,8 @@ class _Part(msgspec.Struct):
     """What was read of a part of a trace; the rows lie in files."""
 
     counts: Counts
-    names: tuple[list[str], list[str], list[str], list[str]]  # kernels, calls, operators, devices
-    rows: tuple[list[Written], list[Written], list[Written]]  # work, calls, links
+    names: tuple[list[str], ...]  # see _names
+    rows: tuple[list[Written], ...]  # see _spools
     events: int
     damaged: int
     base_time: float | None
@@ -52,7 +56,7 @@ class SecondHalf:
         self.start = start
         self._files: list[IO[bytes]] = [
             opened.enter_context(tempfile.TemporaryFile(prefix="latdoctor-"))  # noqa: SIM115 — closed with `opened`
-            for _ in range(3)
+            for _ in range(4)
         ]
         self._child = opened.enter_context(Child(lambda: _read(path, where, start, self._files)))
 
@@ -66,14 +70,18 @@ class SecondHalf:
         part = _DECODER.decode(answer)
         if part.damaged:  # what it says of damage counts events from its own beginning
             return False
-        kernels, calls, operators, devices = (
+        kernels, calls, operators, devices, threads = (
             names.renumbered(listed) for names, listed in zip(_names(columns), part.names, strict=True)
         )
-        work_places = (4 * devices[:, None] + np.arange(4)).ravel().astype(np.int32)
-        link_places = np.concatenate(([0], 1 + devices)).astype(np.int32)
-        columns.work.adopt(part.rows[0], self._files[0], kernels, work_places)
-        columns.calls.adopt(part.rows[1], self._files[1], calls, np.zeros(1, np.int32))
-        columns.links.adopt(part.rows[2], self._files[2], operators, link_places)
+        nothing = np.zeros(1, np.int32)
+        numbers = (
+            (kernels, _places(devices, 4)),
+            (calls, nothing),
+            (operators, _places(threads, 2)),
+            (nothing, devices),
+        )
+        for spool, rows, file, renumbered in zip(_spools(columns), part.rows, self._files, numbers, strict=True):
+            spool.adopt(rows, file, *renumbered)
         columns.counts.merge(part.counts)
         reader.events += part.events
         reader.base_time = part.base_time if reader.base_time is None else reader.base_time
@@ -112,11 +120,10 @@ def _read(path: Path, where: str, start: int, files: list[IO[bytes]]) -> bytes:
     columns = Columns(reader.damage, files)
     for batch in reader.batches():
         columns.add(batch)
-    kernels, calls, operators, devices = (names.listed for names in _names(columns))
     part = _Part(
         counts=columns.counts,
-        names=(kernels, calls, operators, devices),
-        rows=(columns.work.finished(), columns.calls.finished(), columns.links.finished()),
+        names=tuple(names.listed for names in _names(columns)),
+        rows=tuple(spool.finished() for spool in _spools(columns)),
         events=reader.events,
         damaged=reader.damage.count,
         base_time=reader.base_time,
@@ -125,5 +132,15 @@ def _read(path: Path, where: str, start: int, files: list[IO[bytes]]) -> bytes:
     return msgspec.msgpack.encode(part)
 
 
-def _names(columns: Columns) -> tuple[Names, Names, Names, Names]:
-    return columns.kernel_names, columns.call_names, columns.operator_names, columns.device_names
+def _names(columns: Columns) -> tuple[Names, ...]:
+    names = (columns.kernel_names, columns.call_names, columns.operator_names)
+    return (*names, columns.device_names, columns.thread_names)
+
+
+def _spools(columns: Columns) -> tuple[Spool, ...]:
+    return columns.work, columns.calls, columns.operators, columns.links
+
+
+def _places(numbers: Numbers, kinds: int) -> Numbers:
+    """The places of rows that are at kinds · number + kind."""
+    return (kinds * numbers[:, None] + np.arange(kinds)).ravel().astype(np.int32)

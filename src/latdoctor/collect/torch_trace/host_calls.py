@@ -79,7 +79,7 @@ class Host:
         if self._when is None:
             return Intervals(np.zeros(0), np.zeros(0))
         self._take_phases(calls, view, self._when)
-        self._take_launches(calls)
+        self._take_launches(calls.where(self._groups["launch"][0][calls.label]))
         syncs = calls.where(self._groups["synchronise"][0][calls.label])
         within = syncs.where((syncs.starts < self._last) & (syncs.ends > self._first))
         self.sync_counts += np.bincount(within.label, minlength=len(self.counts))
@@ -103,8 +103,8 @@ class Host:
             self.idle[name] += calls.shared_with(idle)
         self.idle[NO_CALL] += idle.length - every.shared_with(idle)
 
-    def _take_launches(self, calls: Rows) -> None:
-        launches = calls.where(self._groups["launch"][0][calls.label])
+    def _take_launches(self, launches: Rows) -> None:
+        self.launches = launches
         self.launch_time += float((launches.ends - launches.starts).sum())
         if self._launches < FIRST_LAUNCHES and len(launches):
             first = slice(FIRST_LAUNCHES - self._launches)

@@ -64,9 +64,10 @@ def compiles(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
     found, when = summary.compiles, summary.phases
     if found is None or when is None or when.why_not:
         return
-    place = f"{found.steady_count} of {found.count} after the warm-up" if found.count else "no compilation"
-    yield writer.reading("compile.trace_steady", float(found.steady_count), place, when.rule)
-    yield writer.reading("compile.trace_time_share", found.steady_time / when.seconds, place, when.rule)
+    if found.told:
+        place = f"{found.steady_count} of {found.count} after the warm-up" if found.count else "no compilation"
+        yield writer.reading("compile.trace_steady", float(found.steady_count), place, when.rule)
+        yield writer.reading("compile.trace_time_share", found.steady_time / when.seconds, place, when.rule)
     loads = listed(found.loads) or "no call that loads code"
     yield writer.reading("code.loads_steady", float(sum(found.loads.values())), loads, when.rule)
 

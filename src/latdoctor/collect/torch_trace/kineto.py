@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -50,8 +49,7 @@ class _Surroundings(Struct, rename={"base": "baseTimeNanoseconds"}):
     base: float | int | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """The events at the front of a window and the bytes after them; `ended` where the list of events closed."""
 
     events: list[Event]

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from latdoctor.collect.torch_trace.api_calls import FREE, LAUNCH, LOAD, OTHER, kind_of_call
 from latdoctor.units import format_value
@@ -48,8 +48,7 @@ class KernelStarts(Protocol):
     def count_from(self, time: float) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call of the CUDA or HIP API; times in seconds since the trace began."""
 
     start: float
@@ -61,8 +60,7 @@ class Call:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Phases:
+class Phases(Struct, frozen=True):
     """`steady` and `end` bound the steady state, seconds since the trace began. `why_not` is empty where enough of it
     is left to speak of; `rule` says by what the warm-up ended. `cold` are the calls that are the cold start.
     """

@@ -9,8 +9,6 @@ from time import monotonic
 import msgspec
 
 from latdoctor.collect.source import heard_by, tell
-from latdoctor.collect.torch_trace import evidence as trace_evidence
-from latdoctor.collect.torch_trace.analysis import analyse
 from latdoctor.collect.torch_trace.children import Child, first_done, processors
 from latdoctor.collect.torch_trace.columns import Columns
 from latdoctor.collect.torch_trace.halves import second_half
@@ -97,6 +95,10 @@ def read_trace(artifact: Artifact, *, halves: bool = True) -> Evidence:
     content, where, subject = artifact.content, artifact.source, subject_of(artifact)
     with ExitStack() as opened:
         rest = second_half(content, where, opened) if halves else None
+        # Imported here: the second process is reading already while they are loaded.
+        from latdoctor.collect.torch_trace.analysis import analyse
+        from latdoctor.collect.torch_trace.evidence import evidence
+
         reader = KinetoReader(content, where, stop=rest.start if rest else None)
         columns = opened.enter_context(Columns(reader.damage))
         _read(reader, columns, where)
@@ -104,8 +106,8 @@ def read_trace(artifact: Artifact, *, halves: bool = True) -> Evidence:
             reader = reader.resumed(rest.start)
             _read(reader, columns, where)
         _check(reader, columns, where)
-        summary = analyse(columns)
-    seen = trace_evidence.evidence(summary, subject, artifact.name, reader.base_time)
+        summary = analyse(columns, beside=rest is not None)
+    seen = evidence(summary, subject, artifact.name, reader.base_time)
     return Evidence.merge((seen, Evidence(gaps=tuple(_flaws(reader, subject, Origin(artifact.name))))))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int32]
     Rows = NDArray[np.void]
 
-# `start` orders the rows; what `label` and `place` number is the affair of whoever adds them. 24 bytes.
-ROW = np.dtype([("start", "f8"), ("dur", "f8"), ("label", "i4"), ("place", "i4")])
-BLOCK = 1 << 16  # rows: 1.5 MiB
+# `start` orders the rows; what `key`, `label` and `place` number is the affair of whoever adds them. 32 bytes.
+ROW = np.dtype([("start", "f8"), ("dur", "f8"), ("key", "f8"), ("label", "i4"), ("place", "i4")])
+NO_KEY = -1.0
+BLOCK = 1 << 16  # rows: 2 MiB
 STRIDE = 512
 # Rows of one window, about: what is concluded at once. It bounds memory; larger windows are not faster.
 SLICE = 1 << 16
@@ -46,8 +46,7 @@ class Written(msgspec.Struct, frozen=True):
     marks: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(msgspec.Struct, frozen=True):
     """Sorted rows, held or in `file`. `labels` and `places` renumber those of another process."""
 
     marks: Floats
@@ -101,16 +100,19 @@ class Spool:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, start: Floats, dur: Floats, label: Numbers | int, place: Numbers | int) -> None:
+    def add(
+        self, start: Floats, dur: Floats, label: Numbers | int, place: Numbers | int, key: Floats | float = NO_KEY
+    ) -> None:
         """Takes rows in. Raises SourceError where no temporary file can be written."""
-        rows = np.empty(len(start), ROW)
-        rows["start"], rows["dur"], rows["label"], rows["place"] = start, dur, label, place
-        self._count += len(rows)
-        while len(rows):
-            taken = rows[: BLOCK - self._filled]
-            self._open[self._filled : self._filled + len(taken)] = taken
-            self._filled += len(taken)
-            rows = rows[len(taken) :]
+        given = {"start": start, "dur": dur, "key": key, "label": label, "place": place}
+        self._count += len(start)
+        taken = 0
+        while taken < len(start):
+            count = min(BLOCK - self._filled, len(start) - taken)
+            rows = self._open[self._filled : self._filled + count]
+            for column, told in given.items():
+                rows[column] = told[taken : taken + count] if isinstance(told, np.ndarray) else told
+            self._filled, taken = self._filled + count, taken + count
             if self._filled == BLOCK:
                 self._write()
 
@@ -132,8 +134,8 @@ class Spool:
         parts = [part for block in self._sorted_blocks() if len(part := block.between(low, high))]
         if len(parts) < 2:
             return parts[0] if parts else np.empty(0, ROW)
-        rows = np.concatenate(parts)
-        return rows[np.argsort(rows["start"], kind="stable")]
+        # Blocks of a trace that is in order of time follow one another, and need no sorting here.
+        return _sorted(np.concatenate(parts))
 
     def together(self, start: float) -> Iterator[Rows]:
         """The rows that begin at `start`, a block's worth at a time."""
@@ -158,7 +160,7 @@ class Spool:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="latdoctor-")  # noqa: SIM115 — closed by __exit__
-            self._file.write(rows.tobytes())
+            self._file.write(rows.view(np.uint8).data)
             self._file.flush()
         except OSError as error:
             raise SourceError(
@@ -198,6 +200,8 @@ def swept(spools: Sequence[Spool]) -> Iterator[tuple[float, float, list[Rows]]]:
 
 def _sorted(rows: Rows) -> Rows:
     start = rows["start"]
-    if len(start) < 2 or bool((start[1:] >= start[:-1]).all()):
-        return rows.copy()
-    return rows[np.argsort(start, kind="stable")]
+    return rows if _in_order(start) else rows[np.argsort(start, kind="stable")]
+
+
+def _in_order(start: Floats) -> bool:
+    return bool((start[1:] >= start[:-1]).all())

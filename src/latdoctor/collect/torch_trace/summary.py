@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:  # it loads numpy, which the signals of this collector do not need
     from latdoctor.collect.torch_trace.phases import Phases
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
+class Kernels(Struct, frozen=True):
     count: int
     busy: float
     span: float  # first kernel start to last kernel end
@@ -23,8 +23,7 @@ class Kernels:
     by_kind: Mapping[str, float]  # time by what a kernel does
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """The GPU with nothing to do, within the kernels' span. `by_host` is the part of it in which the host sat in calls
     of a kind (`none`: in no call at all); empty where no calls were recorded.
     """
@@ -35,8 +34,7 @@ class Gaps:
     by_host: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Launches:
+class Launches(Struct, frozen=True):
     by_name: Mapping[str, int]
     count: int
     api_share: float
@@ -46,8 +44,19 @@ class Launches:
     first_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allocations:
+class Delays(Struct, frozen=True):
+    """From the beginning of a launch call to that of its kernel. `idle` are the launches that found the GPU without
+    work, of which `median` and `p99` are; `wait` is the median of the others. None: too few of them.
+    """
+
+    launches: int
+    idle: int
+    median: float | None
+    p99: float | None
+    wait: float | None
+
+
+class Allocations(Struct, frozen=True):
     """`by_name` counts the whole trace; `time` is inside allocation and free calls."""
 
     by_name: Mapping[str, int]
@@ -58,8 +67,7 @@ class Allocations:
     steady_time: float
 
 
-@dataclass(frozen=True, slots=True)
-class ColdStart:
+class ColdStart(Struct, frozen=True):
     """`longest` names the slowest of the cold calls, with their durations."""
 
     context: float
@@ -68,8 +76,7 @@ class ColdStart:
     longest: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Syncs:
+class Syncs(Struct, frozen=True):
     """`waiting` is inside blocking synchronisation calls, `idle` the part of it in which the GPU had nothing to do;
     `drained` is the time that the GPU then stood idle because it had run dry during such a call. All within the
     kernels' span.
@@ -82,8 +89,7 @@ class Syncs:
     drained: float
 
 
-@dataclass(frozen=True, slots=True)
-class Direction:
+class Direction(Struct, frozen=True):
     """Copies of one direction; `size` in bytes is None where one of them does not tell, `time` is their sum."""
 
     count: int
@@ -91,8 +97,7 @@ class Direction:
     time: float
 
 
-@dataclass(frozen=True, slots=True)
-class Copies:
+class Copies(Struct, frozen=True):
     """`alone` is the time with a copy and no kernel, of `span`, that of all GPU work. None: not told.
 
     `inside` is the host in copy calls within the kernels' span, `waiting` the part in which kernels ran: such a call
@@ -124,8 +129,7 @@ class Copies:
         return sum((way.time for way in self._between), 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Steps that were marked, and the kernels that began between the first one's start and the last one's end."""
 
     count: int
@@ -133,18 +137,20 @@ class Steps:
     time: float
 
 
-@dataclass(frozen=True, slots=True)
-class Compiles:
-    """Compilations by torch.compile or Triton, and calls that load compiled code, once the warm-up is over."""
+class Compiles(Struct, frozen=True):
+    """Compilations by torch.compile or Triton, and calls that load compiled code, once the warm-up is over.
 
+    `told` is false where the trace holds nothing of the framework's side, so that none could be seen.
+    """
+
+    told: bool
     count: int  # in the whole trace
     steady_count: int
     steady_time: float
     loads: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Struct, frozen=True):
     """An operator of the framework: its calls, their time on the host, and that of the kernels that it started."""
 
     name: str
@@ -153,8 +159,22 @@ class Operator:
     gpu: float
 
 
-@dataclass(frozen=True, slots=True)
-class TraceSummary:
+class Layer(Struct, frozen=True):
+    """A kind of layer: the time of the kernels that operators in it started, and which of these took how long."""
+
+    name: str
+    gpu: float
+    operators: tuple[tuple[str, float], ...]
+
+
+class Owners(Struct, frozen=True):
+    """Whose the GPU's time is, those with the most of it first."""
+
+    operators: tuple[Operator, ...]
+    layers: tuple[Layer, ...]
+
+
+class TraceSummary(Struct, frozen=True):
     """Everything read out of one trace. `hip` tells an AMD trace, of which nothing is said about CUDA."""
 
     span: float
@@ -169,7 +189,8 @@ class TraceSummary:
     syncs: Syncs | None
     steps: Steps | None
     compiles: Compiles | None
-    operators: tuple[Operator, ...]  # those with the most GPU time first
+    delays: Delays | None
+    owners: Owners
     layers: tuple[tuple[str, int, float], ...]  # nn.Modules: calls, time on the host
     phases: Phases | None
     calls: int

@@ -7,10 +7,10 @@ stood idle at its beginning. So memory is bounded by the window, however long th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from latdoctor.collect.torch_trace.columns import COPY, KERNEL, Columns
 from latdoctor.collect.torch_trace.intervals import Cover, Intervals
@@ -26,30 +26,34 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Rows of one window sorted by start; times in seconds since the trace began."""
 
     starts: Floats
     ends: Floats
     label: Numbers
     place: Numbers
+    key: Floats
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def where(self, chosen: Mask) -> Rows:
-        return Rows(self.starts[chosen], self.ends[chosen], self.label[chosen], self.place[chosen])
+        times = self.starts[chosen], self.ends[chosen]
+        return Rows(*times, self.label[chosen], self.place[chosen], self.key[chosen])
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """One window: what starts in [low, high)."""
 
     low: float
     high: float
     work: Rows
     calls: Rows
+
+    def work_of(self, device: int) -> Rows:
+        own = self.work.place >> 2 == device
+        return self.work if own.all() else self.work.where(own)
 
 
 def views(columns: Columns, *, calls: bool = True) -> Iterator[View]:
@@ -63,30 +67,30 @@ def views(columns: Columns, *, calls: bool = True) -> Iterator[View]:
 
 def _seconds(rows: SpoolRows, origin: float) -> Rows:
     starts = (rows["start"] - origin) * 1e-6
-    return Rows(starts, starts + rows["dur"] * 1e-6, rows["label"], rows["place"])
+    return Rows(starts, starts + rows["dur"] * 1e-6, rows["label"], rows["place"], rows["key"])
 
 
 class Kernels:
     """Of one device: its kernels counted, `compute` the time with a kernel or a fill, `active` with a copy as well."""
 
-    def __init__(self, device: int, names: int, first: float, last: float, tiny: float) -> None:
+    def __init__(self, names: int, first: float, last: float, tiny: float, steps: tuple[float, float]) -> None:
         self.first, self.last = first, last  # of the kernels
-        self.count = self.tiny = 0
+        self.count = self.tiny = self.in_steps = 0
         self.duration = 0.0
         self.by_name = np.zeros(names)  # seconds
         self.counts_by_name = np.zeros(names, np.int64)
         self.busy = 0.0  # of `compute`, within first to last
         self.compute, self.active = Cover(), Cover()
-        self._device, self._tiny = device, tiny
+        self._tiny, self._steps = tiny, steps
 
-    def take(self, view: View) -> tuple[Intervals, Intervals]:
-        """What is covered in this window by kernels and fills, and by all work."""
-        own = view.work.where(view.work.place >> 2 == self._device)
+    def take(self, view: View, own: Rows) -> tuple[Intervals, Intervals]:
+        """What is covered in this window by kernels and fills, and by all work; `own` is the device's work in it."""
         kernels = own.where(own.place & 3 == KERNEL)
         durations = kernels.ends - kernels.starts
         self.count += len(kernels)
         self.tiny += int((durations < self._tiny).sum())
         self.duration += float(durations.sum())
+        self.in_steps += int(((kernels.starts >= self._steps[0]) & (kernels.starts < self._steps[1])).sum())
         self.by_name += np.bincount(kernels.label, durations, len(self.by_name))
         self.counts_by_name += np.bincount(kernels.label, minlength=len(self.by_name))
         copies = own.place & 3 == COPY
@@ -174,7 +178,7 @@ def busy_in(columns: Columns, device: int, starts: Floats, ends: Floats) -> Floa
     found = np.zeros(len(starts))
     active = Cover()
     for view in views(columns, calls=False):
-        own = view.work.where(view.work.place >> 2 == device)
+        own = view.work_of(device)
         covered = active.take(own.starts, own.ends, view.low, view.high)
         found += covered.within(np.clip(starts, view.low, view.high), np.clip(ends, view.low, view.high))
     return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from latdoctor.evidence.model import Gap, Labels, Origin, Reading, Value, Window
 from latdoctor.units import format_value
@@ -12,8 +13,7 @@ NAME = "torch_trace"
 SHOWN = 4  # names in one place
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """Makes readings and gaps of one trace."""
 
     subject: str
