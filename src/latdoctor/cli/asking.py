@@ -111,8 +111,10 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Req
     servers = given.server or settings.server
     for url in servers:
         server(url, "--server" if given.server else f"target {settings.name}")
+    asked = past.past_of(given, settings)
     request = Request(
-        prometheus=past.server_of(given, settings),
+        prometheus=past.server_of(given, settings, asked),
+        past=asked if given.since or given.until else None,
         servers=servers,
         metrics=given.metrics or settings.metrics,
         traces=given.trace or settings.trace,

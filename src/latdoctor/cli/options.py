@@ -44,7 +44,10 @@ Select = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since", metavar="TIME", help="Its history from then on: 2h, 02:30 (default 1h).", rich_help_panel=_SOURCES
+        "--since",
+        metavar="TIME",
+        help="What it and the logs kept from then on: 2h, 02:30 (default 1h).",
+        rich_help_panel=_SOURCES,
     ),
 ]
 Until = Annotated[
@@ -52,7 +55,7 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="TIME",
-        help="The end of what is judged: 10min, 03:10 (default now).",
+        help="The end of what is judged of that: 10min, 03:10 (default now).",
         rich_help_panel=_SOURCES,
     ),
 ]

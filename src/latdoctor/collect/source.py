@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from latdoctor.collect.past import Past
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 
@@ -68,6 +69,7 @@ class Request:
     logs: tuple[Path, ...] = ()
     prometheus: PrometheusServer | None = None
     log_pattern: str = ""  # how the lines of an access log among `logs` are written; empty: a common form
+    past: Past | None = None  # the part of the logs' time that is asked for; None: all of it
     changes: tuple[Path, ...] = ()  # what was changed and when, as people or machines noted it
     pid: int | None = None
     nvml: bool = False

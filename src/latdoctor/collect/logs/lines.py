@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from latdoctor.collect.logs import cuda_errors, marks
 from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import BARE, KERNEL, Line
+from latdoctor.evidence.gpus import normalise_pci
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,6 @@ WORTH_A_LOOK = re.compile(
 )
 
 _PCI = r"(?:PCI:)?((?:[0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,4}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
-_PCI_PARTS = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,4}):([0-9a-fA-F]{2})(?:\.[0-9a-fA-F])?")
 _XID = re.compile(rf"NVRM: Xid \({_PCI}[^)]{{0,40}}\): (\d{{1,4}})\b(.*)")
 _XID_PID = re.compile(r"\bpid='?(\d{1,10}|<unknown>)'?")
 _XID_NAME = re.compile(r"\bname='?([^,']{1,64})")
@@ -129,20 +129,6 @@ _UNKNOWN_WORDS = re.compile(r": (?!no error|success|none)[A-Za-z]", re.I)
 # PyTorch points to the documentation with the error's name in a line of its own: the same error, not another.
 _HINT = re.compile(r"Search for [`'\"]?cudaError")
 _NO_ERRORS = frozenset({"cudaErrorNotReady", "CUDA_ERROR_NOT_READY"})  # the answer "not yet" to a query
-
-
-def normalise_pci(text: str) -> str:
-    """`00000000:9B:00.0`, `PCI:0000:9b:00` or `9b:00` → `0000:9b:00`: what the kernel and NVML name alike.
-
-    Raises ValueError where `text` is no PCI address.
-    """
-    found = _PCI_PARTS.fullmatch(text.removeprefix("PCI:"))
-    if not found:
-        raise ValueError(f"{text!r} is not a PCI address")
-    domain, bus, device = found.groups()
-    if domain is None and len(bus) > 2:  # very old drivers: domain and bus, no device
-        domain, bus, device = bus, device, "00"
-    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{device.lower()}"
 
 
 def facts(line: Line) -> tuple[Fact, ...]:
