@@ -1,7 +1,7 @@
 """The part of its time that was asked for of a log (`--since`, `--until`, `--window`).
 
-It is kept beside the log, so that a replay counts the same lines. A log that does not reach the judged time tells nothing
-of it: that is a gap with the time at which the log ends, and no "none".
+It is kept beside the log, so that a replay counts the same lines. A log that does not reach the judged time tells
+nothing of it: that is a gap with the time at which the log ends, and no "none".
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One GPU that several sources speak of, by different names, is one subject.
 
-NVML calls it `gpu/0`, an exporter `gpu/0@gpus:9400`, a driver log `gpu/0000:9b:00`. Where two of them tell one UUID, they
-are one card. A driver log tells the PCI address alone, which every machine gives to a card of its own: the log's GPU is
-taken for the one card that has that address among all that were seen. Where several have it, or none tells its
-address, it stays apart and a gap says so.
+NVML calls it `gpu/0`, an exporter `gpu/0@gpus:9400`, a driver log `gpu/0000:9b:00`. Where two of them tell one UUID,
+they are one card. A driver log tells the PCI address alone, which every machine gives to a card of its own: the
+log's GPU is taken for the one card that has that address among all that were seen. Where several have it, or none
+tells its address, it stays apart and a gap says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Card:
 
 
 def joined(evidence: Evidence) -> Evidence:
-    """`evidence` with one name for each card: NVML's where it has one, else an exporter's. Joining twice adds nothing."""
+    """`evidence` with one name for each card: NVML's, else an exporter's. Joining twice adds nothing."""
     cards = tuple(_cards(evidence))
     names = _one_name_each(cards)
     logged = [one.id for one in evidence.subjects if pci_of(one.id.removeprefix(GPU)) and OF_SERVER not in one.id]
@@ -82,7 +82,7 @@ def _one_name_each(cards: tuple[Card, ...]) -> dict[str, str]:
 def _put_beneath(parents: dict[str, str | None], card: str, node: str | None) -> None:
     """The log's machine between a card and what it was part of, so that what the log says of it still counts."""
     above = parents.get(card)
-    if node is None or node == above or node == card:
+    if node is None or node in (above, card):
         return
     if parents.get(node) is None and node not in _lineage(parents, card):
         parents[node] = above

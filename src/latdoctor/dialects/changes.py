@@ -45,7 +45,7 @@ class Mark(Struct, frozen=True):
     of_server: bool = False
 
     def text(self, labels: Mapping[str, str]) -> str:
-        return next((clean(value, 200) for name in self.labels if (value := labels.get(name, ""))), "")
+        return next((text for name in self.labels if (text := clean(labels.get(name, ""), 200).strip())), "")
 
 
 def marks(dialect: Dialect) -> tuple[Mark, ...]:

@@ -1,4 +1,4 @@
-"""A part of an access log's time: series of all of it, single values of its judged end, and nothing of what it lacks."""
+"""A part of an access log's time: series of all of it, single values of its judged end, nothing of what it lacks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def span(first: int, last: int, took: str, each: int = 1) -> list[str]:
 
 
 def test_readings_are_of_the_judged_end_and_series_of_all_that_was_asked_for() -> None:
-    rows = [*span(4000, 1800, "9.000"), *span(1800, 300, "0.100"), *span(300, 0, "2.000"), *span(0, -600, "5.000")]
+    rows = [*span(4000, 1800, "9.000"), *span(1800, 300, "0.100"), *span(300, 0, "2.000"), *span(-1, -600, "5.000")]
     found = parsed(*rows)
     assert value(found, "latency.p50") == 2.0
     assert value(found, "latency.p99") == 2.0
@@ -65,7 +65,7 @@ def test_few_requests_in_the_judged_time_do_not_reach_back() -> None:
 )
 def test_a_log_that_does_not_reach_gives_nothing(rows: list[str], said: str) -> None:
     found = parsed(*rows)
-    assert not (found.readings or found.series or found.distributions)
+    assert (found.readings, found.series, found.distributions) == ((), (), ())
     (gap,) = found.gaps
     assert said in gap.reason
     assert set(gap.signals) == set(SIGNALS)
@@ -86,7 +86,7 @@ def test_probes_alone_show_that_a_log_goes_on_but_not_how_long_requests_take() -
 
 
 def test_requests_without_a_time_are_not_counted() -> None:
-    found = parsed(*(f"- 200 {n}" for n in range(300)), own="{time} {status} {ms}")
+    found = parsed(*(f"200 {n}" for n in range(300)), own="{status} {ms}")
     assert not found.readings
     (gap,) = found.gaps_by_signal["latency.p99"]
     assert "tell no time of day" in gap.reason
@@ -111,7 +111,7 @@ def test_a_pattern_and_a_time_travel_together() -> None:
     st.floats(0.01, 1),
 )
 def test_nothing_from_outside_comes_in(rows: list[tuple[float, float]], length: float, share: float) -> None:
-    asked = Past(NIGHT - length, NIGHT, length * share)
+    asked = Past(NIGHT - length, NIGHT, 0.999 * length * share)
     found = parsed(*(line(at, f"{took:.3f}") for at, took in rows), asked=asked)
     for one in found.readings:
         assert one.window.start is None or asked.judged - 1 <= one.window.start <= asked.until

@@ -57,12 +57,12 @@ def _latencies(name: str) -> Iterator[str]:
         else:
             quick += 8 * EVERY
         labels = f'{_target(name)},replica="0"'
-        for bound in rows:
+        for bound, lines in rows.items():
             if bound in ("sum", "count"):
                 value = 0.1 * quick + 0.9 * slow if bound == "sum" else quick + slow
-                rows[bound].append(f"ref_request_seconds_{bound}{{{labels}}} {value:.9g} {time}")
+                lines.append(f"ref_request_seconds_{bound}{{{labels}}} {value:.9g} {time}")
             else:
                 seen = (quick if float(bound) >= 0.1 else 0) + (slow if float(bound) >= 0.9 else 0)
-                rows[bound].append(f'ref_request_seconds_bucket{{{labels},le="{bound}"}} {seen} {time}')
+                lines.append(f'ref_request_seconds_bucket{{{labels},le="{bound}"}} {seen} {time}')
     for lines in rows.values():
         yield from lines

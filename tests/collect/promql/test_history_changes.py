@@ -58,14 +58,13 @@ def test_a_rollout_by_new_pods_is_an_event_of_the_service() -> None:
     [
         ("triton", "model.version", {"model": "m", "version": "1"}, {"model": "m", "version": "2"}, "1 → 2"),
         ("vllm", "model", {"model_name": "llama-2"}, {"model_name": "llama-3"}, "llama-2 → llama-3"),
-        ("reference", "model.dtype", {"dtype": "int8", "replica": "0"}, {"dtype": "fp32", "replica": "0"}, "int8 → fp32"),
+        ("reference", "model.dtype", {"dtype": "int8", "replica": "0"}, {"dtype": "fp32", "replica": "0"},
+         "int8 → fp32"),
         ("dcgm", "gpu.driver_version", {"gpu": "0", "DCGM_FI_DRIVER_VERSION": "550"},
          {"gpu": "0", "DCGM_FI_DRIVER_VERSION": "560"}, "550 → 560"),
     ],
 )  # fmt: skip
-def test_labels_of_servers(
-    dialect: str, signal: str, before: dict[str, str], after: dict[str, str], says: str
-) -> None:
+def test_labels_of_servers(dialect: str, signal: str, before: dict[str, str], after: dict[str, str], says: str) -> None:
     (event,) = told(changes.LABEL, line(until=99, **before), line(since=100, **after), dialect=dialect, signal=signal)
     assert f"{event.fields['from']} → {event.fields['to']}" == says
 
@@ -77,7 +76,7 @@ def test_every_mark_is_asked_for_and_tells_a_catalogued_event() -> None:
     assert all(one.start == END - 5400 and one.step == STEP for one in asked)
     marks = {(one.dialect, one.signal) for one in asked if one.role == changes.LABEL}
     assert {("reference", "model.version"), ("triton", "model.version"), ("vllm", "model")} <= marks
-    assert changes.TOLD <= catalogue().keys()
+    assert catalogue().keys() >= changes.TOLD
 
 
 def test_each_start_of_a_process_is_told_with_its_own_time() -> None:
@@ -126,7 +125,8 @@ def test_replicas_that_come_and_go() -> None:
 
 def test_hostile_texts_are_harmless_and_events_are_bounded() -> None:
     lines = [
-        line(model_version=f"\x1b[31mv{index}\n", replica="0", since=index, until=index) for index in range(changes.STEPS)
+        line(model_version=f"\x1b[31mv{index}\n", replica="0", since=index, until=index)
+        for index in range(changes.STEPS)
     ]
     events = told(changes.LABEL, *lines, dialect="reference", signal="model.version")
     assert len(events) == 50

@@ -225,7 +225,9 @@ _JSON = st.recursive(
 _NUMBER = st.sampled_from(["1", "0.5", "NaN", "+Inf", "-Inf", "1e300", "-3", "9223372036854775794", "x", ""])
 _TIME = st.floats(allow_nan=False) | st.sampled_from([1000.0, 4300.0, 4330.0, 4600.0])
 _LABELS = st.dictionaries(
-    st.sampled_from(["__name__", "instance", "job", "le", "latdoctor_sample", "model_name", "quantile", "gpu", "version"]),
+    st.sampled_from(
+        ["__name__", "instance", "job", "le", "latdoctor_sample", "model_name", "quantile", "gpu", "version"]
+    ),
     st.sampled_from(
         [
             *("a", "b", "+Inf", "0.5", "x", "", "vllm:num_requests_waiting", "DCGM_FI_DEV_SM_CLOCK"),
@@ -260,7 +262,11 @@ def test_any_answers_in_a_bundle_give_evidence_or_a_typed_error(said: list[tuple
     kept = [known]
     for number, (role, raw) in enumerate(said):
         name = f"promql/1-x/{number:02d}.json"
-        asked.append(plan.Asked(role, "x", 4600.0, 1000.0, 60.0, ("x",), "vllm", "model" if role in ROLES else "queue.depth", 1.0, name))
+        asked.append(
+            plan.Asked(
+                role, "x", 4600.0, 1000.0, 60.0, ("x",), "vllm", "model" if role in ROLES else "queue.depth", 1.0, name
+            )
+        )
         kept.append(Artifact(name, "promql", "1-x", "http://x", 4600.0, raw))
     stated = json.dumps(
         {"since": 1000.0, "until": 4600.0, "window": 300.0, "asked": [_as_dict(one) for one in asked]}

@@ -7,8 +7,8 @@ replica, else `server/FILE`.
 Left out of latency are probes (health, metrics) and requests that were refused or failed, but for those that timed out:
 how long a refusal takes tells nothing of how long an answer takes. What was left out is told.
 
-Where a part of its time is asked for (`--since`, `--until`), only requests that ended within it are read, the readings are
-of its judged end, and a log that does not reach that gives nothing but a gap.
+Where a part of its time is asked for (`--since`, `--until`), only requests that ended within it are read, the readings
+are of its judged end, and a log that does not reach that gives nothing but a gap.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def recognise(content: bytes, own: str = "") -> tuple[bool, bool]:
 def artifacts_of(
     group: str, source: str, now: float, content: bytes, own: str, asked: past.Past | None = None
 ) -> Sequence[Artifact]:
-    """An access log as it is kept: with the pattern and the time by which it is read, so that a replay reads it alike."""
+    """An access log as it is kept: with the pattern and the time that a replay reads it by."""
     kept = past.kept_beside(Artifact(f"{NAME}/{group}", NAME, group, source, now, content), asked)
     return (*kept, Artifact(f"{NAME}/{group}{PATTERN}", NAME, group, source, now, own.encode())) if own else kept
 

@@ -78,7 +78,7 @@ class Stretch:
 
 
 class Gathering:
-    """Takes the entries of one log, or those of the time `past` that was asked for. Mutable, and used by `parse` alone."""
+    """Takes the entries of one log, or of the time `past` that was asked for. Mutable, and used by `parse` alone."""
 
     def __init__(self, past: Past | None = None) -> None:
         self.past = past

@@ -11,8 +11,8 @@ What counts as searched (Evidence.looked), so that no finding is a count of zero
 
 Times without a zone (dmesg -T, syslog) are read as UTC, and the event's field `zone` says so.
 
-Where a part of its time is asked for (`--since`, `--until`), events outside it do not count, and a log that does not reach
-the judged time has searched for nothing (`spoken.py`). Changes count although they are older: they may explain it.
+Where a part of its time is asked for (`--since`, `--until`), events outside it do not count, and a log that does not
+reach the judged time has searched for nothing (`spoken.py`). Changes count although they are older.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class Spoken:
     def missed(self) -> str:
         """Why the log says nothing of the judged time; empty where it does."""
         why = self.past.missed_by(self.first, self.last) or self.past.late(self.first)
-        return f"{why} (the log tells no zone: read as UTC)" if why and self.first is not None and not self.zoned else why
+        return f"{why} (the log tells no zone: read as UTC)" if why and not self.zoned else why
 
     def leaves_out(self, time: float, *, earlier_too: bool) -> bool:
-        """Whether what happened then is not asked for; `earlier_too`: what lay before may explain what is judged."""
+        """Whether that moment is not asked for; `earlier_too`: what lay before may explain what is judged."""
         return time > self.past.until or (time < self.past.since and not earlier_too)

@@ -131,7 +131,7 @@ class _Reader:
             view = views.setdefault(server, View(dialect, (), server))
             subject = server if mark.of_server else view.subject(own_labels(line.labels))
             if text and subject is not None:
-                self._note(found, subject, line, lambda _line, _value, text=text: text)
+                self._note(found, subject, line, _always(text))
         return found
 
     def _shown(self, lines: Sequence[Line], text: Callable[[Line, float], str]) -> dict[str, Shown]:
@@ -204,6 +204,10 @@ class _Reader:
             for index, before, after in levels(values):
                 turn = Turn(subject, index, f"{before:g}", f"{after:g}")
                 yield self._event("change.replicas", "replicas", turn)
+
+
+def _always(text: str) -> Callable[[Line, float], str]:
+    return lambda *_: text
 
 
 def _stem(name: str) -> str:

@@ -78,7 +78,7 @@ def _latest(members: Sequence[Shown], before: int) -> set[str]:
 
 
 def levels(values: Mapping[int, float]) -> Iterator[tuple[int, float, float]]:
-    """(step, before, from then on) for each change of a number that lasts HOLD steps, or two where it ends with them."""
+    """(step, before, from then on) for each change of a number that lasts HOLD steps, or two at the end."""
     runs: list[tuple[int, float, int]] = []  # first step, value, how many steps
     for index in sorted(values):
         if runs and runs[-1][1] == values[index]:
