@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from latdoctor.collect.logs import dcgm_errors, xid
+from latdoctor.collect.logs import dcgm_errors, xid, xid_nvlink
 from latdoctor.collect.logs import lines as log_lines
 from latdoctor.collect.logs.lines import (
     CudaError,
@@ -280,6 +280,17 @@ def _xid_fields(fact: Xid) -> dict[str, Value]:
         "secondary": float(row.secondary),
         "fatal": float(row.fatal),
     }
+    decoded = xid_nvlink.decode(fact.code, fact.detail)
+    if decoded is not None:
+        fields |= {
+            "unit": " or ".join(decoded.units),
+            "severity": decoded.severity,
+            "bucket": decoded.action.name,
+            "action": decoded.action.does,
+            "follow_up": decoded.follow_up.does,
+            "needs": decoded.action.needs,
+            "fatal": float(decoded.action.needs in ("gpu", "node")),
+        }
     spoken = {"pid": fact.pid, "process": fact.process}
     return fields | {key: text for key, text in spoken.items() if text}
 
