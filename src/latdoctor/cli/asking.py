@@ -90,7 +90,7 @@ def with_given_slo(context: Context, given: Given) -> Context:
 
 def _settings(given: Given) -> TargetSettings:
     if given.any_source:
-        return TargetSettings(given.target)
+        return TargetSettings(name=given.target)
     configured = targets()
     if given.target:
         if given.target not in configured:
@@ -104,7 +104,7 @@ def _settings(given: Given) -> TargetSettings:
         raise UsageError(
             f"several targets are configured: {', '.join(sorted(configured))}", next_step="choose one with --target"
         )
-    return next(iter(configured.values()), TargetSettings(""))
+    return next(iter(configured.values()), TargetSettings())
 
 
 def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Request, str]:

@@ -58,7 +58,9 @@ def test_the_table_has_nothing_that_the_sheet_has_not() -> None:
         149: 31,
         150: 3,
     }
-    assert sum(len(found) for found in rows.values()) == 95 + 3 + 1  # three errors have a fatal form too, one row two statuses
+    assert (
+        sum(len(found) for found in rows.values()) == 95 + 3 + 1
+    )  # three errors have a fatal form too, one row two statuses
     assert all(row.action.does and row.follow_up.does and row.units for found in rows.values() for row in found)
 
 

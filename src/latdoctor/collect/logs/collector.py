@@ -256,7 +256,7 @@ def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> 
 COLLECTOR = Collector(
     name=NAME,
     title="driver and application logs",
-    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, log_events.DCGM_ERROR)),
+    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, log_events.DCGM_ERROR, log_events.ENGINE_SHAPE)),
     asked=lambda request: bool(request.logs),
     collect=collect,
     parse=parse,

@@ -17,6 +17,7 @@ from latdoctor.collect.logs.lines import (
     GpuNamed,
     OomKill,
     ProcessStarted,
+    ShapeRefused,
     SXid,
     Xid,
 )
@@ -31,7 +32,8 @@ XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
 CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
 SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
 
-DCGM_ERROR = "log.dcgm_error"
+# Found where they stand, but no log that is silent of them says that there were none.
+DCGM_ERROR, ENGINE_SHAPE = "log.dcgm_error", "log.engine_shape"
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 
 MAX_EVENTS = 1000  # of one signal in one log
@@ -130,6 +132,8 @@ class Scan:
                 self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
             case DcgmFound():
                 self._add(DCGM_ERROR, at, _dcgm_fields(fact))
+            case ShapeRefused():
+                self._add(ENGINE_SHAPE, at, {})
             case Mark():
                 self._add(fact.signal, at, _told({"what": fact.what, "to": fact.to}))
             case ProcessStarted():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from latdoctor.collect.logs import cuda_errors, marks
 from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import BARE, KERNEL, Line
+from latdoctor.collect.tensorrt.build_log import OUTSIDE
 from latdoctor.evidence.gpus import normalise_pci
 
 
@@ -76,6 +77,11 @@ class DcgmFound:
 
 
 @dataclass(frozen=True, slots=True)
+class ShapeRefused:
+    """An input had a shape outside of what a TensorRT engine was built for."""
+
+
+@dataclass(frozen=True, slots=True)
 class OomKill:
     pid: str
     process: str
@@ -86,11 +92,24 @@ class ProcessStarted:
     """A server process began: what an earlier process left behind no longer counts."""
 
 
-Fact = Xid | SXid | GpuLost | GpuNamed | CudaError | DriverMismatch | OomKill | ProcessStarted | Mark | DcgmFound
+Fact = (
+    Xid
+    | SXid
+    | GpuLost
+    | GpuNamed
+    | CudaError
+    | DriverMismatch
+    | OomKill
+    | ProcessStarted
+    | Mark
+    | DcgmFound
+    | ShapeRefused
+)
 
 # Lines without any of these say nothing to us. On bytes, so that most lines are never decoded.
 WORTH_A_LOOK = re.compile(
-    rb"NVRM|SXid|DCGM_FR_|[Kk]ill(?:ed)? process|"
+    rb"NVRM|SXid|DCGM_FR_|[Kk]ill(?:ed)? process|exceed min ~ max|any optimization profile|expected the shape of|"
+    rb"set binding dimension|"
     rb"(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)|" + marks.WORTH_A_LOOK.pattern
 )
 
@@ -174,6 +193,8 @@ def _application_facts(line: Line) -> tuple[Fact, ...]:
         return (DriverMismatch(),)
     if named := _DCGM.search(message):
         return (DcgmFound(named[1]),)
+    if OUTSIDE.search(message):
+        return (ShapeRefused(),)
     error = _cuda_error(message)
     if error is None:
         return (mark,) if mark else ()
