@@ -118,3 +118,5 @@ class Collector:
     preflight: Callable[[], Sequence[Sight]]
     ask: str  # the flag that brings it in, for "next look": `--trace FILE`; empty where another source stands for it
     cost: str  # what a look costs: "reads a file", "watches for the window"
+    # Of `provides`, what it tells where it happened and never that it did not: no reason to look.
+    by_chance: frozenset[str] = frozenset()

@@ -34,6 +34,7 @@ SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
 
 # Found where they stand, but no log that is silent of them says that there were none.
 DCGM_ERROR, ENGINE_SHAPE = "log.dcgm_error", "log.engine_shape"
+BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE)
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 
 MAX_EVENTS = 1000  # of one signal in one log
