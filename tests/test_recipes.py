@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from latdoctor import packaged
 from latdoctor.collect.prometheus.exposition import parse
 from latdoctor.diagnosis import rule_files
 from latdoctor.dialects.loader import read_dialects
@@ -105,3 +106,12 @@ def test_dialect_and_its_pages(tmp_path: Path) -> None:
             if (one.signal, one.subject) == (signal, subject)
         ]
         assert (found or ["none"]) in ([value], [f"{value}.0"]), line
+
+
+def test_limits_of_a_site(tmp_path: Path) -> None:
+    (tmp_path / "overlays").mkdir()
+    (tmp_path / "overlays" / "hall.yaml").write_text(example("Limits of your site"), encoding="utf-8")
+    rules = rule_files.read([packaged.folder("rules"), tmp_path])
+    assert [limit.text for limit in rules.finding["gpu-hot"].site] == ["gpu.temperature > 80C"]
+    assert rules.finding["kernels-tiny"].disabled
+    assert rules.cause["app.load.burst"].disabled

@@ -16,7 +16,7 @@ from bench.peers.machine import machine, ticks
 from bench.peers.servers import BENTOML, LITSERVE, OURS
 from bench.peers.table import Report, lines, ratios
 
-QUICK_SECONDS, FULL_SECONDS = 280.0, 1200.0  # measured; for the first estimates of the time left
+QUICK_SECONDS, FULL_SECONDS = 280.0, 1900.0  # measured; for the first estimates of the time left
 
 
 class Progress:

@@ -16,8 +16,11 @@ from msgspec import Struct
 
 REPEATED = 20  # the first seed of the repetitions
 LEAST_SHARE = 0.4  # the score of a setting that fails at all of them
-# Of the saturated rate: where the search by halves begins. That rate is of a short run, and may be low.
+# Of the saturated rate: between which the search by halves begins. That rate is of a short run, and may be low: the
+# upper end is raised until it is not good.
 LOWER, UPPER = 0.6, 1.2
+RAISE = 1.25
+MOST_RAISES = 5
 DOWN = 0.96  # a rate that its repetitions do not confirm is tried again, so much lower
 
 
@@ -76,7 +79,7 @@ def full() -> Effort:
         *(Setting(LITSERVE, n, wait, grouped=True) for n in (8, 32) for wait in (0, 5)),
         *(Setting(BENTOML, n, grouped=True) for n in (8, 32)),
     ]
-    return Effort((*PLAIN, *lit, *bento, *grouped), (0.9, 0.75), 3.0, 4.0, 15.0, 4, 2, 1, 6.0)
+    return Effort((*PLAIN, *lit, *bento, *grouped), (UPPER, 0.9, 0.75), 3.0, 4.0, 15.0, 4, 2, 1, 6.0)
 
 
 def quick() -> Effort:
@@ -158,9 +161,15 @@ def search(
 def _halved(
     chosen: Mapping[str, Finalist], halvings: int, slo: float, run: Callable[[str, float, int], Trial]
 ) -> dict[str, float]:
-    """The highest good rate of each that as many halvings find."""
+    """The highest good rate of each that as many halvings find below a rate that was tried and is not good."""
     low = {name: LOWER * each.screening.capacity for name, each in chosen.items()}
     high = {name: UPPER * each.screening.capacity for name, each in chosen.items()}
+    for name in chosen:
+        for number in range(MOST_RAISES):
+            if run(name, high[name], 2 + number).worst() > slo:
+                break
+            low[name] = high[name]
+            high[name] *= RAISE
     for number in range(halvings):
         for name in chosen:
             rate = (low[name] + high[name]) / 2
@@ -188,4 +197,4 @@ def expected_steps(effort: Effort) -> int:
     """How many times `say` is called, about: for the estimate of the time left."""
     grouped = len({each.server for each in effort.settings if each.grouped})
     others = sum(each.plain for each in effort.settings) + grouped
-    return 1 + len(effort.settings) + (3 + others) * effort.halvings + 3 * (effort.repeats + 1) + 3 + others
+    return 1 + len(effort.settings) + (3 + others) * (effort.halvings + 2) + 3 * (effort.repeats + 1) + 3 + others

@@ -203,7 +203,7 @@ def test_interrupting_the_writing_leaves_no_half_bundle(name: str, monkeypatch: 
 
 
 def test_interrupting_after_the_writing_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latdoctor.cli.answering.the_diagnosis", _interrupted)
+    monkeypatch.setattr("latdoctor.cli.answering.the_case", _interrupted)
     outcome = run(["diagnose", "--keep", "look", "--log", "quiet.log"])
     assert (outcome.code, outcome.err) == (130, "latdoctor: interrupted; look was written and is kept\n")
     assert run(["bundle", "inspect", "look"]).code == 0

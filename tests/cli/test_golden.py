@@ -27,6 +27,13 @@ def test_there_are_golden_answers() -> None:
     assert FILES
 
 
+def test_every_recorded_incident_has_its_whole_answer() -> None:
+    """Here or, of the demonstration, in the README."""
+    told = "".join(path.read_text() for path in (*FILES, ROOT / "README.md"))
+    recorded = {path.name for path in (ROOT / "fixtures" / "incidents").iterdir()}
+    assert {name for name in recorded if f"diagnose fixtures/incidents/{name}" not in told} == set()
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_golden(path: Path, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head, _, expected = path.read_text().partition("\n")

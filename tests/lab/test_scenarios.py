@@ -16,17 +16,20 @@ from latdoctor.lab.pages import Between, Look, Page
 from latdoctor.lab.playing import Stage, Watcher, confirm, play
 from latdoctor.lab.scenario import (
     INCIDENT,
+    USUAL,
     Change,
     Load,
     Phase,
     Scenario,
     Truth,
     find,
+    graded,
     names,
     overridden,
     read,
     without,
 )
+from latdoctor.lab.server.config import patched
 
 
 @pytest.mark.parametrize("name", names())
@@ -81,6 +84,42 @@ def test_settings_take_the_place_of_a_scenarios_own() -> None:
     assert changed.config().batching.max_batch_requests == 7
     with pytest.raises(UsageError):
         overridden(find("promo-rush"), iter([("load.rate", "much")]))
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_severity_makes_another_scenario_of_the_same_truth(name: str) -> None:
+    usual = find(name)
+    assert graded(usual, USUAL) == usual
+    for severity in usual.severities:
+        other = graded(usual, severity)
+        assert other.phases != usual.phases or other.load != usual.load
+        assert [truth.cause for truth in other.causes] == [truth.cause for truth in usual.causes]
+    assert set(usual.severities) == ({"mild", "severe"} if usual.truth else set())
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_a_severity_turns_can_be_turned(name: str) -> None:
+    for severity in find(name).severities:
+        scenario = graded(find(name), severity)
+        for fault in scenario.incident.faults:
+            if isinstance(fault, Configure):
+                assert patched(scenario.config(), fault.knobs, strict=False) != scenario.config()
+
+
+def test_a_severity_that_a_scenario_does_not_have_is_refused() -> None:
+    with pytest.raises(UsageError) as refused:
+        graded(find("burst"), "deadly")
+    assert "mild" in refused.value.next_step
+
+
+def test_a_setting_reaches_into_a_phase_by_its_name_and_into_a_fault_by_its_number() -> None:
+    changed = overridden(find("gc-pauses"), iter([("phases.incident.faults.0.strength", "7")]))
+    (fault,) = changed.incident.faults
+    assert isinstance(fault, Agent)
+    assert fault.strength == 7
+    for path in ("phases.nowhere.rate", "phases.incident.faults.5.strength", "phases.incident"):
+        with pytest.raises(UsageError):
+            overridden(find("gc-pauses"), iter([(path, "7")]))
 
 
 def test_knobs_are_typed_for_the_admin_interface() -> None:

@@ -7,23 +7,21 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from latdoctor import answering
 from latdoctor.cli.asking import Need, ask
 from latdoctor.cli.options import Given
 from latdoctor.cli.screen import notice_console, progress, telling
 from latdoctor.cli.sources import Looked, Source, must_have_read
 from latdoctor.collect import COLLECTORS
-from latdoctor.collect.look import SystemClock, evidence_of, look
-from latdoctor.collect.source import Collector, heard_by
-from latdoctor.detect import derive
+from latdoctor.collect.look import SystemClock, look
+from latdoctor.collect.source import heard_by
 from latdoctor.diagnosis import rule_files
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
-from latdoctor.diagnosis.judge import Provider
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import SEVERITIES, RuleSet
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.conditions import Reference, comparisons
 from latdoctor.evidence.model import Coverage, Evidence
-from latdoctor.evidence.signals import catalogue
 from latdoctor.packaged import folder
 
 OK, FOUND, INCONCLUSIVE = 0, 3, 4
@@ -54,10 +52,9 @@ def look_for(given: Given, need: Need = Need.DUE) -> Looked:
 
 
 def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
-    """Everything a bundle says, derived readings included."""
+    """Everything a bundle says, derived readings included, with its progress on stderr."""
     with telling() as tell, heard_by(tell):
-        evidence, coverage = evidence_of(COLLECTORS, bundle)
-    return derive(evidence), coverage
+        return answering.seen(bundle)
 
 
 def compared() -> frozenset[str]:
@@ -72,23 +69,19 @@ def compared() -> frozenset[str]:
 
 def the_diagnosis(bundle: Bundle, rules: RuleSet, asked: tuple[Source, ...] = ()) -> Diagnosis:
     """The diagnosis of `bundle` by `rules`. Raises OperationError where none of `asked` could be read."""
+    return diagnose(the_case(bundle, asked), rules, stamp())
+
+
+def the_case(bundle: Bundle, asked: tuple[Source, ...] = ()) -> Case:
+    """All that a diagnosis of `bundle` starts from. Raises OperationError where none of `asked` could be read."""
     evidence, coverage = seen(bundle)
     must_have_read(Looked(bundle, asked), evidence, otherwise="so there is nothing to diagnose")
-    case = Case(
-        context=bundle.context,
-        window=bundle.window,
-        evidence=evidence,
-        baseline=bundle.baseline.lookup if bundle.baseline else {},
-        coverage=coverage,
-        providers=tuple(Provider(c.name, c.ask, c.cost, _shown(c)) for c in COLLECTORS if c.ask),
-    )
-    return diagnose(case, rules, Stamp(uuid.uuid4().hex[:12], now()))
+    return answering.case(bundle, evidence, coverage)
 
 
-def _shown(collector: Collector) -> frozenset[str]:
-    """What a collector shows, with what is derived from its distributions (`latency` gives `latency.p99`)."""
-    spread = tuple(f"{name}." for name in collector.provides if catalogue()[name].kind == "distribution")
-    return collector.provides | {name for name in catalogue() if name.startswith(spread)}
+def stamp() -> Stamp:
+    """A new run's id and its moment."""
+    return Stamp(uuid.uuid4().hex[:12], now())
 
 
 def now() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,6 +41,18 @@ Keep = Annotated[
     Path | None,
     typer.Option("--keep", metavar="PATH", readable=False, help="Keep the bundle: a folder or a .tar.zst."),
 ]
+Watch = Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")]
+Every = Annotated[str | None, typer.Option("--every", metavar="TIME", help="How often --watch looks (default 10s).")]
+AgainstOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--against", metavar="BUNDLE", readable=False, help="Tell also what differs from this look of another time."
+    ),
+]
+Between = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--between", metavar="A B", help="Tell also how replica B differs from replica A (any two subjects)."),
+]
 
 
 def diagnose(
@@ -72,32 +85,96 @@ def diagnose(
     output: Annotated[Output, typer.Option("--output", "-o", help="How the answer is printed.")] = Output.TEXT,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 3 from this level on.")] = FailOn.CRITICAL,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every check, account and gap.")] = False,
+    watch: Watch = False,
+    every: Every = None,
+    against: AgainstOption = None,
+    between: Between = None,
 ) -> None:
     """Say why the service is slow, with the evidence.
 
     From live sources, files, or a saved bundle. With no source given: the configured target, else this machine.
+    With --watch until Ctrl-C: redrawn on a terminal, a line for each change in a pipe, a line for each look as JSON.
 
     Exit codes: 0 nothing at or above --fail-on · 1 operational error · 2 usage or an invalid file ·
-    3 verdict or cause at or above --fail-on · 4 inconclusive.
+    3 verdict or cause at or above --fail-on · 4 inconclusive. With --watch they are those of the last look.
     """
     asked = options.given(
         server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    from latdoctor.cli.answering import exit_code, rule_set, the_diagnosis
+    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between)
+    if watch:
+        raise typer.Exit(_watch(bundle, asked, rules or [], how))
+    raise typer.Exit(_once(bundle, asked, rules or [], how))
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What is done with a look."""
+
+    output: Output
+    fail_on: FailOn
+    verbose: bool
+    keep: Path | None
+    redact: bool
+    every: str
+    against: Path | None
+    between: tuple[str, str] | None
+
+
+def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
+    """One look and its answer; the exit code."""
+    from msgspec import structs
+
+    from latdoctor.cli.against import another_moment, two_subjects
+    from latdoctor.cli.answering import exit_code, rule_set, stamp, the_case
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
+    from latdoctor.diagnosis.diagnose import diagnose as judged
+    from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
 
-    if keep is not None:
-        must_be_new(keep)
-    chosen = rule_set(rules or [])
-    with interruptible(keep), _looked(bundle, asked, Need.DUE) as looked:
-        kept = looked if keep is None else _save(looked, keep, redact=not no_redact)
-        diagnosis = the_diagnosis(kept.bundle, chosen, kept.asked)
-    _print(diagnosis, output, verbose=verbose)
-    raise typer.Exit(exit_code(diagnosis, fail_on.value))
+    if how.every:
+        raise UsageError("--every is for --watch", next_step="add --watch, or leave it out")
+    if how.against and how.between:
+        raise UsageError("--against and --between were both given", next_step="give one of them")
+    if how.keep is not None:
+        must_be_new(how.keep)
+    chosen = rule_set(rules)
+    with interruptible(how.keep), _looked(bundle, asked, Need.DUE) as looked:
+        kept = looked if how.keep is None else _save(looked, how.keep, redact=how.redact)
+        case = the_case(kept.bundle, kept.asked)
+        diagnosis = judged(case, chosen, stamp())
+        if how.against:
+            compared = another_moment(case, diagnosis, how.against, chosen, asked)
+            diagnosis = structs.replace(diagnosis, against=compared)
+        elif how.between:
+            diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
+    _print(diagnosis, how.output, verbose=how.verbose)
+    return exit_code(diagnosis, how.fail_on.value)
+
+
+def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
+    """Look after look; the exit code of the last. Raises UsageError for what goes with one look only."""
+    from latdoctor.cli.answering import rule_set
+    from latdoctor.cli.watching import watch
+    from latdoctor.errors import UsageError
+
+    for_one_look = {
+        "a bundle": bundle is not None,
+        "--keep": how.keep is not None,
+        "--against": how.against is not None,
+        "--between": how.between is not None,
+        "-v": how.verbose,
+        "-o markdown": how.output is Output.MARKDOWN,
+    }
+    for name in (name for name, given in for_one_look.items() if given):
+        raise UsageError(
+            f"--watch looks again and again, and {name} is for one look", next_step="leave one of them out"
+        )
+    as_json = how.output is Output.JSON
+    return watch(asked, rule_set(rules), every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 
 
 def collect(

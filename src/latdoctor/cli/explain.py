@@ -13,7 +13,7 @@ from latdoctor.cli import options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from latdoctor.diagnosis.rules import Cause, Finding, RuleSet
+    from latdoctor.diagnosis.rules import Cause, Finding, RuleSet, SiteLimit
 
 
 def explain(
@@ -48,6 +48,7 @@ def _cause(cause: Cause, rules: RuleSet, console: Console) -> None:
 
     console.print(cause.title, style="bold")
     console.print(f"{cause.id} · {cause.tier} · {cause.severity} · {cause.status}", style="dim")
+    _paragraph(console, "Not ranked", cause.disabled)
     _paragraph(console, "What happens", cause.explanation)
     _paragraph(console, "How to confirm", cause.confirm)
     _paragraph(console, "How to mend", cause.mend)
@@ -80,13 +81,25 @@ def _finding(finding: Finding, rules: RuleSet, console: Console) -> None:
     facts = (finding.id, finding.tier, finding.kind, finding.severity, f"{place.parent.name}/{place.name}")
     console.print(_sentence(finding), style="bold")
     console.print(" · ".join(fact for fact in facts if fact), style="dim")
+    _paragraph(console, "Not judged", finding.disabled)
     _paragraph(console, "Why this limit", finding.why)
+    _list(console, "Site thresholds", [_site_limit(limit) for limit in finding.site])
     told = [f"{listed(c.text)}  ({catalogue()[c.left.signal].says})" for c in comparisons(finding.when)]
     _list(console, "Judged by", told)
     console.print(f"\nWithout any of its causes it holds in {finding.leak * 100:g} % of looks.")
     expecting = sorted((c for c in rules.causes if finding.id in c.expects), key=lambda c: -c.expects[finding.id])
     _list(console, "Causes that expect it", [f"{percent(c.expects[finding.id])} {c.id}: {c.title}" for c in expecting])
     console.print(f"\nNext: latdoctor {f'explain {expecting[0].id}' if expecting else 'rules list'}")
+
+
+def _site_limit(limit: SiteLimit) -> str:
+    from latdoctor.report.view import listed
+
+    place = Path(limit.where)
+    return (
+        f"{listed(limit.text)}, shipped as {listed(limit.shipped)}: {limit.why} "
+        f"({place.parent.parent.name}/{place.parent.name}/{place.name})"
+    )
 
 
 def _paragraph(console: Console, title: str, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli import lab_inject, lab_load, lab_proxy, lab_run, lab_telemetry
+from latdoctor.cli import lab_bench, lab_inject, lab_load, lab_proxy, lab_run, lab_telemetry
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import routing
@@ -20,6 +20,7 @@ app.command("load")(lab_load.load)
 app.command("run")(lab_run.run)
 app.command("telemetry")(lab_telemetry.telemetry)
 app.command("proxy")(lab_proxy.proxy)
+app.add_typer(lab_bench.app, name="bench")
 
 # What the extra brings; each is looked for before anything is started.
 _NEEDED = ("aiohttp", "httptools", "starlette", "torch", "uvicorn", "uvloop")

@@ -20,6 +20,9 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as load.rate=60.")
     ] = None,
+    severity: Annotated[
+        str, typer.Option("--severity", metavar="NAME", help="As severe as the scenario says: mild, usual, severe.")
+    ] = "usual",
     output: Annotated[str, typer.Option("--output", "-o", metavar="text|json", help="How it is printed.")] = "text",
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Play it again without each cause, where the scenario says how.")
@@ -41,7 +44,7 @@ def run(
     from latdoctor.errors import UsageError
     from latdoctor.lab import playing
     from latdoctor.lab.outcome import truth_file
-    from latdoctor.lab.scenario import find, overridden
+    from latdoctor.lab.scenario import find, graded, overridden
 
     if output not in ("text", "json"):
         raise UsageError(f"{output!r} is neither text nor json", where="--output")
@@ -50,7 +53,7 @@ def run(
         raise UsageError("a setting reads KEY=VALUE", where="--set")
     if truth is not None and not truth.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {truth.parent}", where="--truth", next_step="make it first")
-    chosen = overridden(find(scenario), iter([(key, value) for key, _, value in pairs]))
+    chosen = overridden(graded(find(scenario), severity), iter([(key, value) for key, _, value in pairs]))
     notices = notice_console()
     watcher = playing.Watcher(on_stage=lambda stage: _tell(stage, notices), say=notices.print)
     with ended_by_sigterm():

@@ -26,6 +26,11 @@ class Output(io.TextIOBase):
     def encoding(self) -> str:  # type: ignore[override]  # TextIOBase has a writable attribute of this name
         return self._stream.encoding or "utf-8"
 
+    @property
+    def gone(self) -> bool:
+        """Whether nobody reads any more: what goes on for ever ends then."""
+        return self._gone
+
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError("only text is printed")  # as of any text stream: click tries it out with bytes

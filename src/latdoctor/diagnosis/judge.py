@@ -53,6 +53,8 @@ def judge(rules: RuleSet, facts: Facts, providers: tuple[Provider, ...]) -> tupl
 
 
 def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> Check:
+    if finding.disabled:
+        return _made(finding, NOT_EVALUATED, {}, reason=finding.disabled)
     inner, outer = candidates(finding.when, facts)
     truths = {subject: evaluate(finding.when, subject, facts) for subject in inner}
     # A server may be slow as a whole while the one model that tells its own latency is not.

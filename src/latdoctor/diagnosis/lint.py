@@ -19,7 +19,7 @@ _MOST_MISSING = 3
 def lint(rules: RuleSet) -> tuple[Problem, ...]:
     """Everything unsound about `rules`, with its place."""
     problems = []
-    for cause in rules.causes:
+    for cause in (one for one in rules.causes if not one.disabled):
         reached = confidence_alone(cause, rules)
         if reached < CONFIRMED:
             what = f"{cause.id} reaches only {reached:.0%} on its specific findings alone, {CONFIRMED:.0%} is due"

@@ -61,6 +61,7 @@ class Network:
             cause.id: cause
             for cause in rules.causes
             if cause.status != "deprecated"
+            and not cause.disabled
             and any(rules.finding[f].specific and status.get(f) != NOT_APPLICABLE for f in cause.expects)
         }
         ruled_out = frozenset(

@@ -22,7 +22,8 @@ def next_looks(
 
     The information of several findings of one source is summed, an upper bound where they overlap.
     """
-    unknown = [check.id for check in checks if check.status == NOT_EVALUATED]
+    # What the site disabled no look would show.
+    unknown = [c.id for c in checks if c.status == NOT_EVALUATED and not rules.finding[c.id].disabled]
     bits = {name: _information(rules, network, name) for name in unknown}
     looks = []
     for provider in providers:

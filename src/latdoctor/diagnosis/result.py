@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from latdoctor.evidence.differences import Difference
 from latdoctor.evidence.judging import Atom
 from latdoctor.evidence.model import Coverage, Gap, Origin, Window
 
@@ -127,6 +128,70 @@ class Change(Struct, frozen=True):
     origin: Origin
 
 
+class Place(Struct, frozen=True):
+    """Where a cause stands in one diagnosis; `rank` counts from one."""
+
+    rank: int
+    probability: float
+    named: bool
+
+
+class CauseShift(Struct, frozen=True):
+    """A cause that stands otherwise; None where that diagnosis does not list it."""
+
+    id: str
+    title: str
+    before: Place | None
+    after: Place | None
+
+
+class CheckShift(Struct, frozen=True):
+    """A finding whose status differs; None where those rules do not have it."""
+
+    id: str
+    kind: str
+    before: str | None
+    after: str | None
+    says: str  # where it stands last
+
+    @property
+    def appeared(self) -> bool:
+        return self.after == "fired"
+
+    @property
+    def went(self) -> bool:
+        return self.before == "fired"
+
+
+class Contrast(Struct, frozen=True):
+    """The first diagnosis against the second."""
+
+    verdicts: tuple[Verdict, Verdict]
+    answers: tuple[Answer, Answer]
+    causes: tuple[CauseShift, ...]  # in the order of the second, then what only the first lists
+    checks: tuple[CheckShift, ...]
+
+    @property
+    def answer_changed(self) -> bool:
+        """Whether a person would be told another thing: the level, or what is named."""
+        levels = {verdict.level for verdict in self.verdicts}
+        first, second = self.answers
+        return len(levels) > 1 or first.kind != second.kind or set(first.causes) != set(second.causes)
+
+    @property
+    def any(self) -> bool:
+        return self.answer_changed or bool(self.causes or self.checks)
+
+
+class Against(Struct, frozen=True):
+    """What was looked at (`name`) against another moment or another replica (`than`), as somebody asked for it."""
+
+    name: str
+    than: str
+    contrast: Contrast
+    values: tuple[Difference, ...]  # values that differ by more than a fifth or are seen on one side only
+
+
 class Diagnosis(Struct, frozen=True):
     """Ranked causes with evidence for and against, the tier walk, and the gaps."""
 
@@ -147,3 +212,4 @@ class Diagnosis(Struct, frozen=True):
     next_looks: tuple[NextLook, ...]
     coverage: tuple[Coverage, ...]
     gaps: tuple[Gap, ...]
+    against: Against | None = None  # null where nobody asked to compare

@@ -1,4 +1,7 @@
-"""Reading rules: `findings/<area>.yaml` and `causes/<id>.yaml` of each given folder, all problems at once."""
+"""Reading rules: `findings/<area>.yaml` and `causes/<id>.yaml` of each given folder, all problems at once.
+
+What a site changes in rules of others stands in `overlays/<name>.yaml`, see `overlays.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from latdoctor.diagnosis.judge import PLACE
+from latdoctor.diagnosis.overlays import apply, overlay_files
 from latdoctor.diagnosis.rules import FINDING_KINDS, SEVERITIES, STATUSES, Cause, Finding, RuleSet
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.condition_text import parse_condition
@@ -32,9 +36,13 @@ def shipped() -> RuleSet:
     return read([folder("rules")])
 
 
-def read(folders: Iterable[Path]) -> RuleSet:
-    """The rules of all `folders` together. Raises DefinitionError with every problem of every file."""
+def read(folders: Iterable[Path], *, overlaid: bool = True) -> RuleSet:
+    """The rules of all `folders` together, with their overlays or (not `overlaid`) as they were shipped.
+
+    Raises DefinitionError with every problem of every file.
+    """
     problems: list[Problem] = []
+    overlays: list[Path] = []
     findings: dict[str, Finding] = {}
     causes: dict[str, Cause] = {}
     for base in folders:
@@ -50,9 +58,13 @@ def read(folders: Iterable[Path]) -> RuleSet:
             cause = _cause(path, problems)
             if cause:
                 _add(causes, cause.id, cause, cause.where, problems)
+        overlays.extend(overlay_files(base, problems))
     _check_references(findings, causes, problems)
+    changed = apply(overlays, findings, causes, problems)
     if problems:
         raise DefinitionError(problems, next_step="see docs/contributing.md for the format of rules")
+    if overlaid:
+        findings, causes = changed
     return RuleSet(tuple(findings[name] for name in sorted(findings)), tuple(causes[name] for name in sorted(causes)))
 
 

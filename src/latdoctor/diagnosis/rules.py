@@ -22,6 +22,16 @@ GROUNDING = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class SiteLimit:
+    """A comparison of a finding whose limit an overlay replaced: as it stands now, and as it was shipped."""
+
+    text: str
+    shipped: str
+    why: str
+    where: str  # file:line of the overlay
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A named statement about a departure from normal."""
 
@@ -39,6 +49,8 @@ class Finding:
     group: str = ""
     not_applicable_when: Condition | None = None
     why: str = ""  # where the threshold comes from
+    site: tuple[SiteLimit, ...] = ()  # limits that an overlay replaced
+    disabled: str = ""  # why the site does not want it judged; empty where it is judged
 
     @property
     def specific(self) -> bool:
@@ -73,6 +85,7 @@ class Cause:
     keep_evidence: bool = False  # a restart would destroy what proves it
     false_positives: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    disabled: str = ""  # why the site does not want it ranked; empty where it is ranked
 
     def weight(self, finding: Finding) -> float:
         """How often this cause makes `finding` hold."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from latdoctor.errors import Problem
 from latdoctor.evidence.conditions import (
@@ -80,24 +81,63 @@ def _sure(fields: Fields, problems: list[Problem]) -> Condition | None:
     inner = _comparison(node.text or "", node.where, problems) if node else None
     if inner is None:
         return None
+    try:
+        return _between(inner, bounds)
+    except ValueError as error:
+        problems.append(Problem(fields.where, str(error)))
+        return None
+
+
+def _between(inner: Comparison, bounds: tuple[str, ...]) -> Comparison:
+    """`inner` with `bounds` as its [clear, certain]. Raises ValueError."""
     signal = catalogue()[inner.left.signal]
     if signal.kind in ("flag", "p-value"):
-        problems.append(Problem(fields.where, f"sure does not go with a {signal.kind} ({signal.id})"))
-        return None
+        raise ValueError(f"sure does not go with a {signal.kind} ({signal.id})")
     try:
         clear, certain = (_constant_number(text, signal) for text in bounds)
     except ValueError as error:
-        problems.append(Problem(fields.where, f"sure takes two quantities, [clear, certain]: {error}"))
-        return None
+        raise ValueError(f"sure takes two quantities, [clear, certain]: {error}") from error
     rising = inner.operator in (">", ">=")
     limit = inner.right.values[0] if isinstance(inner.right, Constant) else None
     if inner.operator not in ("<", "<=", ">", ">=") or not isinstance(limit, float):
-        problems.append(Problem(fields.where, "sure goes with < <= > >= and a constant limit"))
-        return None
+        raise ValueError("sure goes with < <= > >= and a constant limit")
     if not (clear < limit < certain if rising else certain < limit < clear):
-        problems.append(Problem(fields.where, f"sure: the limit of {inner.text!r} must lie between clear and certain"))
-        return None
-    return Comparison(inner.left, inner.operator, inner.right, inner.text, sure=(clear, certain))
+        raise ValueError(f"sure: the limit of {inner.text!r} must lie between clear and certain")
+    return replace(inner, sure=(clear, certain))
+
+
+def right_of(comparison: Comparison) -> str:
+    """What stands behind the operator, as its author wrote it."""
+    return comparison.text[_head(comparison.text) :]
+
+
+def with_limit(comparison: Comparison, limit: str, sure: tuple[str, ...] = ()) -> Comparison:
+    """`comparison` with `limit` in the place of its right side; `sure` replaces its bounds. Raises ValueError.
+
+    Bounds that are kept must still have the limit between them.
+    """
+    changed = _parse_comparison(comparison.text[: _head(comparison.text)] + limit.strip())
+    if sure:
+        return _between(changed, sure)
+    if comparison.sure is None:
+        return changed
+    number = changed.right.values[0] if isinstance(changed.right, Constant) else None
+    low, high = sorted(comparison.sure)
+    if not isinstance(number, float) or not low < number < high:
+        raise ValueError(
+            f"{limit.strip()!r} leaves the bounds between which {comparison.text!r} speaks: give them too, "
+            "as {limit: …, sure: [clear, certain]}"
+        )
+    return replace(changed, sure=comparison.sure)
+
+
+def _head(text: str) -> int:
+    """Where the right side of a comparison begins that was parsed from `text`."""
+    _, _, end = _parse_left(text)
+    match = _OPERATOR.match(text, end)
+    if not match:
+        raise ValueError(f"{text!r} is no comparison")
+    return match.end()
 
 
 _COUNT = re.compile(r"count\(\s*([\w.]+)\s*(?:,\s*(\w+)\s+(in|not in)\s*(\[[^\]]*\])\s*)?\)")

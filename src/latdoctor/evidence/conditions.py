@@ -14,7 +14,7 @@ This module holds the types; `condition_text.py` parses them and `judging.py` ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from latdoctor.evidence.model import Labels, Value
@@ -77,6 +77,7 @@ class Comparison:
     text: str
     tolerance: float = 0.0  # of `within`
     sure: tuple[float, float] | None = None  # (clear, certain) in base units
+    remark: str = ""  # what a reader of its outcome must know: "site threshold, shipped > 87 °C"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,23 @@ def comparisons(condition: Condition) -> Iterator[Comparison]:
         case Prefer(first, otherwise):
             yield from comparisons(first)
             yield from comparisons(otherwise)
+
+
+def mapped(condition: Condition, change: Callable[[Comparison], Comparison]) -> Condition:
+    """`condition` with every comparison in it put through `change`."""
+    match condition:
+        case Comparison():
+            return change(condition)
+        case AllOf(parts):
+            return AllOf(tuple(mapped(part, change) for part in parts))
+        case AnyOf(parts):
+            return AnyOf(tuple(mapped(part, change) for part in parts))
+        case Not(part):
+            return Not(mapped(part, change))
+        case Given(part, given):
+            return Given(mapped(part, change), mapped(given, change))
+        case Prefer(first, otherwise):
+            return Prefer(mapped(first, change), mapped(otherwise, change))
 
 
 def signals_of(condition: Condition) -> tuple[str, ...]:

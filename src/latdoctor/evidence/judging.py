@@ -167,7 +167,7 @@ def _compare(comparison: Comparison, subject: str, facts: Facts) -> Truth:
         limit=limit_text,
         status=UNKNOWN,
         origin=found.origin,
-        note=found.note,
+        note="; ".join(part for part in (found.note, comparison.remark) if part),
         bound=found.bound,
     )
     if limit is None:

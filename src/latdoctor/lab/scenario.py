@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -35,6 +35,7 @@ from latdoctor.yamlfile import Node, load
 
 FOLDER = Path(__file__).parent / "scenarios"
 INCIDENT = "incident"
+USUAL = "usual"  # the severity that a scenario has as it is written
 
 
 class Load(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +99,8 @@ class Truth(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     """One incident, whole. `dependency`: the server asks one for each request. `clients_proxy`: the clients come
-    through a proxy that can spoil their connections.
+    through a proxy that can spoil their connections. `severities`: by name, the settings (as `overridden` takes them)
+    that make it milder or more severe.
     """
 
     id: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,59}$")]
@@ -110,6 +112,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     replicas: Annotated[int, Meta(ge=1, le=8)] = 1
     dependency: StoreSettings | None = None
     clients_proxy: bool = False
+    severities: dict[str, dict[str, Any]] = {}
 
     @property
     def causes(self) -> tuple[Truth, ...]:
@@ -183,6 +186,8 @@ def read(path: Path) -> Scenario:
         config = scenario.config()
         for phase in scenario.phases:
             config = patched(config, phase.config, strict=False)
+        for severity in scenario.severities:
+            graded(scenario, severity)
         unknown = {name for truth in scenario.causes for name in truth.without} - {one.name for one in scenario.phases}
     except msgspec.ValidationError as error:
         raise DefinitionError([Problem(node.where, str(error))]) from error
@@ -195,14 +200,26 @@ def read(path: Path) -> Scenario:
     return scenario
 
 
-def overridden(scenario: Scenario, settings: Iterator[tuple[str, str]]) -> Scenario:
-    """`scenario` with `load.rate=80` or `server.batching.scheduler=count-only` put in its place. Raises UsageError."""
+def graded(scenario: Scenario, severity: str) -> Scenario:
+    """`scenario` as severe as `severity` says; USUAL: as it is written. Raises UsageError for one it does not have."""
+    if severity == USUAL:
+        return scenario
+    if severity not in scenario.severities:
+        known = ", ".join((USUAL, *sorted(scenario.severities)))
+        raise UsageError(f"{scenario.id} has no severity {severity!r}", next_step=f"one of {known}")
+    return overridden(scenario, iter(scenario.severities[severity].items()))
+
+
+def overridden(scenario: Scenario, settings: Iterator[tuple[str, Any]]) -> Scenario:
+    """`scenario` with `load.rate=80`, `server.batching.scheduler=count-only` or, by the name of a phase and the number
+    of a fault, `phases.incident.faults.0.strength=3` put in its place. Raises UsageError.
+    """
     whole = msgspec.to_builtins(scenario)
     for path, value in settings:
         place = whole
         *parents, last = path.split(".")
         for key in parents:
-            place = place.setdefault(key, {}) if isinstance(place, dict) else {}
+            place = _inside(place, key)
         if not isinstance(place, dict):
             raise UsageError(f"{path!r} is no setting of a scenario")
         place[last] = value
@@ -212,6 +229,16 @@ def overridden(scenario: Scenario, settings: Iterator[tuple[str, str]]) -> Scena
     except msgspec.ValidationError as error:
         raise UsageError(f"--set: {error}") from error
     return changed
+
+
+def _inside(place: Any, key: str) -> Any:
+    """What is at `key`, which of a list is a phase's name or a number; None where a list has no such thing."""
+    if isinstance(place, dict):
+        return place.setdefault(key, {})
+    named = [one for one in place or () if isinstance(one, dict) and one.get("name") == key]
+    if named or not key.isdecimal():
+        return named[0] if named else None
+    return place[int(key)] if isinstance(place, list | tuple) and int(key) < len(place) else None
 
 
 def _plain(node: Node) -> object:

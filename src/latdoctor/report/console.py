@@ -5,7 +5,7 @@ Everything that came from outside is put into rich's Text objects, never into it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import view
+from latdoctor.report import contrast, view
 
 LEVEL_STYLE = {
     "critical": "bold red",
@@ -29,13 +29,21 @@ _MAX_GAPS = 3
 
 def render(diagnosis: Diagnosis, console: Console, *, verbose: bool = False) -> None:
     """Prints `diagnosis`; `verbose` adds the account of each probability, all checks and all gaps."""
-    console.print(Text(view.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold")))
-    console.print(Text(view.scope(diagnosis), style="dim"))
-    for line in view.since_lines(diagnosis):
-        console.print(Text(line, style="bold"))
-    for part in _body(diagnosis, verbose=verbose):
-        console.print()
+    for part in parts(diagnosis, verbose=verbose):
         console.print(part)
+
+
+def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[RenderableType]:
+    """The same, piece by piece."""
+    yield Text(view.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
+    yield Text(view.scope(diagnosis), style="dim")
+    if line := view.site_line(diagnosis):
+        yield Text(line, style="dim")
+    for line in view.since_lines(diagnosis):
+        yield Text(line, style="bold")
+    for part in _body(diagnosis, verbose=verbose):
+        yield Text()
+        yield part
 
 
 def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
@@ -55,6 +63,9 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     yield _tiers(diagnosis, verbose=verbose)
     if diagnosis.gaps:
         yield _gaps(diagnosis, verbose=verbose)
+    if diagnosis.against:
+        told = contrast.of_against(diagnosis.against, every=verbose)
+        yield _listing(f"{diagnosis.against.name}, against {diagnosis.against.than}", told)
     yield _listing("Next", view.next_steps(diagnosis))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import view
+from latdoctor.report import contrast, view
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@]|:(?=//)|(?<=www)\.)")
 _MARK = {view.FOR: "for", view.AGAINST: "against", view.UNSEEN: "not seen"}
@@ -26,6 +26,9 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     yield f"## {escape(view.headline(diagnosis))}"
     yield ""
     yield escape(view.scope(diagnosis))
+    if line := view.site_line(diagnosis):
+        yield ""
+        yield escape(line)
     for line in view.since_lines(diagnosis):
         yield ""
         yield f"**{escape(line)}**"
@@ -42,6 +45,9 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     for tier in view.tier_lines(diagnosis):
         yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated[:1]))} |"
     yield from _section("Could not be seen", view.gap_lines(diagnosis, every=False))
+    if diagnosis.against:
+        title = escape(f"{diagnosis.against.name}, against {diagnosis.against.than}")
+        yield from _section(title, contrast.of_against(diagnosis.against))
     yield from _section("Next", view.next_steps(diagnosis))
 
 

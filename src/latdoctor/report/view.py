@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from latdoctor.diagnosis.overlays import DISABLED, SITE_THRESHOLD
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
 from latdoctor.evidence.judging import Atom
 from latdoctor.evidence.model import Origin
@@ -81,6 +82,15 @@ def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
     elif since is not None:
         lines.append("shortly before: no change seen in what was read")
     return tuple(lines)
+
+
+def site_line(diagnosis: Diagnosis) -> str:
+    """What was judged by limits of the site, or not judged as it wishes; empty where all is as shipped."""
+    limited = sum(any(SITE_THRESHOLD in atom.note for atom in check.atoms) for check in diagnosis.checks)
+    disabled = sum(check.reason.startswith(DISABLED) for check in diagnosis.checks)
+    told = [f"{limited} judged by site thresholds"] if limited else []
+    told += [f"{disabled} disabled by the site"] if disabled else []
+    return f"of the findings, {' and '.join(told)} (-v)" if told else ""
 
 
 def _clock(time: float, day: str) -> str:

@@ -7,6 +7,7 @@ import mmap
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -22,10 +23,7 @@ ON_GLIBC = pytest.mark.skipif(c_library() is None, reason="the C library here is
 
 @ON_GLIBC
 def test_a_storm_of_page_faults_comes_and_goes_with_the_mode() -> None:
-    script = Path(__file__).with_name("storm.py")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = _said("storm.py")
     (_, pooled), (_, storm), (_, again), (_, second), (_, usual) = found["faults"]
     # A forward takes some 15 MB in large blocks, and every page of them is new. Fewer, and some came out of old holes.
     assert storm * mmap.PAGESIZE > 12e6
@@ -35,6 +33,15 @@ def test_a_storm_of_page_faults_comes_and_goes_with_the_mode() -> None:
     stats = found["stats"]
     assert stats["device_alloc_total"] is None  # not to be counted here, and not said to be zero
     assert stats["allocated_bytes"] <= stats["reserved_bytes"]
+
+
+@ON_GLIBC
+def test_holes_are_taken_without_a_walk_through_the_heap_for_each() -> None:
+    """A walk holds the heap's lock: with thousands of holes no thread of the server could allocate for seconds."""
+    found = _said("holes.py")
+    assert found["held"] >= 1000
+    assert found["walks"] == 0
+    assert found["mapped"] == 1
 
 
 def test_a_buffer_is_reused_unless_it_should_not_be() -> None:
@@ -94,3 +101,10 @@ def test_another_c_library_has_no_storm_to_offer(monkeypatch: pytest.MonkeyPatch
     assert pool.config.glibc == "pooled"
     with pool.tensor((2, 2), torch.float32) as tensor:
         assert tensor.shape == (2, 2)
+
+
+def _said(program: str) -> dict[str, Any]:
+    script = Path(__file__).with_name(program)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return cast(dict[str, Any], json.loads(done.stdout))

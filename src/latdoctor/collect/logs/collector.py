@@ -256,11 +256,12 @@ def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> 
 COLLECTOR = Collector(
     name=NAME,
     title="driver and application logs",
-    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, log_events.DCGM_ERROR, log_events.ENGINE_SHAPE)),
+    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, *log_events.BY_CHANCE)),
     asked=lambda request: bool(request.logs),
     collect=collect,
     parse=parse,
     preflight=preflight,
     ask="--log FILE",
     cost="reads a file",
+    by_chance=frozenset(log_events.BY_CHANCE),
 )

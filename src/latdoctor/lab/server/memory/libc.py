@@ -118,13 +118,13 @@ class Glibc:
 
         A hole left by an earlier setting would go on serving large blocks: `malloc` looks there before it maps.
         Call it after `return_all`: a block that had to be mapped is the sign that no hole of that size is left.
+        A heap in use for long has thousands of them, so none may cost a walk through the heap, as `info` does.
         """
         held: list[int] = []
         size = 256 * MIB
-        while size >= LARGE and (before := self.info()) is not None:
+        while size >= LARGE:
             address = self._library.malloc(size)
-            after = self.info()
-            if not address or after is None or after.mapped_blocks > before.mapped_blocks:
+            if not address or _is_mapped(address):
                 self._library.free(address)
                 size //= 2
                 continue
@@ -141,6 +141,11 @@ class Glibc:
     def _set(self, option: int, value: int) -> None:
         if not self._library.mallopt(option, value):
             raise OperationError(f"the C library refused mallopt({option}, {value})")
+
+
+def _is_mapped(address: int) -> bool:
+    """Whether a block is a mapping of its own: bit IS_MMAPPED of the size that lies before it (malloc.c of glibc)."""
+    return bool(ctypes.c_size_t.from_address(address - ctypes.sizeof(ctypes.c_size_t)).value & 2)
 
 
 @functools.cache

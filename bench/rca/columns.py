@@ -1,0 +1,82 @@
+"""What PyRCA's HT is given of a recording: whole columns, and a causal graph that the catalogue allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latdoctor.evidence.signals import TIERS, catalogue
+from latdoctor.trials.peers.columns import is_latency, signal_of, target
+from latdoctor.trials.peers.running import Signals
+from latdoctor.trials.peers.scorers import correlation_of_ranks
+
+Values = NDArray[np.float64]
+PARENTS = 3
+PER_PARENT = 4  # seconds before the incident that a regression needs for each parent
+HOLES = 0.2  # of a column, at most
+LEAST = 5  # seconds before the incident: fewer teach nothing
+
+
+@dataclass(frozen=True)
+class Given:
+    """Columns without holes; `edges` lead from what acts to what it acts on. `latency` is among the names."""
+
+    names: tuple[str, ...]
+    before: Values  # seconds × columns
+    incident: Values
+    edges: tuple[tuple[str, str], ...]
+    latency: str
+
+
+def given(signals: Signals) -> Given:
+    """Raises ValueError where there is no latency, or too little to learn from."""
+    latency = target(signals)
+    if latency is None:
+        raise ValueError("no latency is known")
+    whole = {name: filled for name, both in signals.items() if (filled := _filled(both, name == latency)) is not None}
+    names = tuple(name for name in whole if name == latency or not is_latency(name))
+    if latency not in names or len(names) < 2:
+        raise ValueError("too few columns are known throughout")
+    before, incident = (np.column_stack([whole[name][side] for name in names]) for side in (0, 1))
+    if len(before) < LEAST:
+        raise ValueError(f"{len(before)} seconds before the incident teach nothing")
+    return Given(names, before, incident, tuple(_edges(names, before, latency)), latency)
+
+
+def _filled(both: tuple[Values, Values], wanted: bool) -> tuple[Values, Values] | None:
+    """Both sides without holes. None for a column that has too many or stands still before, unless it is wanted."""
+    known = min(float(np.isfinite(side).mean()) if len(side) else 0.0 for side in both)
+    if not known or (known < 1 - HOLES and not wanted):
+        return None
+    first, second = (_forward(side) for side in both)
+    return None if np.ptp(first) == 0 and not wanted else (first, second)
+
+
+def _forward(values: Values) -> Values:
+    known = np.isfinite(values)
+    last = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
+    filled: Values = values[np.where(last < 0, int(np.argmax(known)), last)]
+    return filled
+
+
+def _edges(names: Sequence[str], before: Values, latency: str) -> Iterator[tuple[str, str]]:
+    """For each column the few of lower tiers that go with it most closely before the incident."""
+    level = {name: len(TIERS) if name == latency else TIERS.index(_tier(name)) for name in names}
+    for column, name in enumerate(names):
+        lower = [index for index, other in enumerate(names) if level[other] < level[name]]
+        close = {index: abs(correlation_of_ranks(before[:, index], before[:, column])) for index in lower}
+        nearest = sorted(close, key=lambda index: (-close[index], names[index]))[: _most(len(before))]
+        yield from ((names[index], name) for index in nearest if close[index] > 0)
+
+
+def _most(seconds: int) -> int:
+    """How many parents so many seconds can teach a regression of."""
+    return min(PARENTS, seconds // PER_PARENT)
+
+
+def _tier(name: str) -> str:
+    known = catalogue().get(signal_of(name))
+    return known.tier if known else TIERS[-1]

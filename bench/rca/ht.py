@@ -1,0 +1,39 @@
+"""The side of the contest that runs in the peer's environment: a recording a line in, its scores a line out.
+
+It is started by `python -m bench.rca` and imports nothing of latdoctor.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pandas
+from pyrca.analyzers.ht import HT, HTConfig
+
+
+def main() -> None:
+    """Answers every line of stdin: {"names", "before", "incident", "edges", "adjusted"} → {"scores"} or {"failed"}."""
+    for line in sys.stdin:
+        try:
+            answer = {"scores": scores(json.loads(line))}
+        except Exception as error:  # noqa: BLE001 — whatever the method stumbles over is its failure, and is told
+            answer = {"failed": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+def scores(given: dict) -> dict[str, float]:
+    """Each column's score."""
+    names = given["names"]
+    graph = pandas.DataFrame(0, index=names, columns=names)
+    for cause, effect in given["edges"]:
+        graph.loc[cause, effect] = 1
+    before, incident = (pandas.DataFrame(given[side], columns=names) for side in ("before", "incident"))
+    model = HT(HTConfig(graph=graph, root_cause_top_k=len(names)))
+    model.train(before)
+    found = model.find_root_causes(incident, adjustment=given["adjusted"])
+    return {name: float(score) for name, score in found.root_cause_nodes}
+
+
+if __name__ == "__main__":
+    main()

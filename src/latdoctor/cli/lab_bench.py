@@ -1,0 +1,190 @@
+"""`latdoctor lab bench diagnosis`: records incidents, diagnoses each, and scores the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from latdoctor.trials.calibration import Fit
+    from latdoctor.trials.scores import Scores
+    from latdoctor.trials.store import Store
+
+app = typer.Typer(help="Measure latdoctor itself on incidents that are really played.", no_args_is_help=True)
+
+MORE_IS_LEFT = 3
+
+
+class Output(StrEnum):
+    """How the scores are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Folder = Annotated[
+    Path,
+    typer.Option("--folder", metavar="DIR", readable=False, help="Where the recordings are; none of them is repeated."),
+]
+
+
+@app.command()
+def diagnosis(
+    folder: Folder = Path("bench-recordings"),
+    matrix: Annotated[str, typer.Option("--matrix", metavar="quick|hour|full", help="Which runs.")] = "hour",
+    quick: Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")
+    ] = False,
+    no_play: Annotated[bool, typer.Option("--no-play", help="Play nothing: score the recordings of DIR.")] = False,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and say what it does.")] = False,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Write the scores as a page of Markdown, too.")
+    ] = None,
+    answers: Annotated[
+        Path | None, typer.Option("--answers", metavar="FILE", help="Write every answer as a line of JSON, too.")
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Diagnose in so many.")] = 1,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How the scores are printed.")] = Output.TEXT,
+) -> None:
+    """Record incidents, diagnose each, and score the answers.
+
+    Every fault at several seeds and severities, faults together, nothing wrong, and telemetry that is made. A run that
+    is recorded is not repeated, so that the whole can be done in several goes; a spoiled one is, twice at most.
+
+    Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged recording · 3 --once, and more is left.
+    """
+    from latdoctor.cli.interrupting import ended_by_sigterm
+    from latdoctor.trials import matrix as matrices
+    from latdoctor.trials.store import Store
+
+    cells = matrices.cells("quick" if quick else matrix)
+    store = Store(folder)
+    if not no_play:
+        from latdoctor.cli.lab import need_extra
+        from latdoctor.trials.recording import attempt
+        from latdoctor.trials.store import record
+
+        need_extra()
+        with ended_by_sigterm():
+            left = record(store, cells, attempt, _say(), most=1 if once else None)
+        if once:
+            raise typer.Exit(MORE_IS_LEFT if left else 0)
+    runs = frozenset(cell.run for cell in cells)
+    scores, fit = _scored(store, runs, processes, answers, calibrate=calibrate)
+    _print(scores, fit, output, page)
+
+
+@app.command()
+def mapping(
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", readable=False, help="The page of Markdown to write.")],
+    folder: Folder = Path("bench-recordings"),
+) -> None:
+    """Write which causes the peers are told to see in a metric.
+
+    Peers rank metrics. What each ranking says of causes is learnt from the runs of families that were looked at, so
+    that they are judged as fairly as can be; this is that table.
+
+    Exit codes: 0 written · 2 nothing to learn from, or the page cannot be written.
+    """
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence.places import cannot_write, must_be_writable
+    from latdoctor.trials.contest import comparable
+    from latdoctor.trials.families import split
+    from latdoctor.trials.peers import PEERS
+    from latdoctor.trials.peers.contestants import readings
+    from latdoctor.trials.peers.page import page
+    from latdoctor.trials.record import recordings
+
+    must_be_writable(to, "the page")
+    known = split()
+    training = [one for one in comparable(tuple(recordings(folder))) if not known.is_never(one.truth.causes)]
+    if not training:
+        raise UsageError(
+            "nothing to learn from is recorded",
+            where=str(folder),
+            next_step="latdoctor lab bench diagnosis --folder DIR",
+        )
+    try:
+        to.write_text(page(readings(PEERS, training), {peer.name: peer.title for peer in PEERS}), encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(to, "the page", error) from error
+    typer.echo(f"wrote {to}, learnt from {len(training)} runs")
+
+
+@app.command()
+def promote(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A recorded run, as its file in DIR/truths is called.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="PATH", readable=False, help="The bundle to write: a folder or a .tar.zst.")
+    ],
+    folder: Folder = Path("bench-recordings"),
+) -> None:
+    """Write the look at one recorded incident as a small bundle.
+
+    Redacted, and with other names for the machine's cgroups: fit to stand among the fixtures.
+
+    Exit codes: 0 written · 1 a name would remain · 2 no such run, or the bundle cannot be written.
+    """
+    from latdoctor.errors import UsageError
+    from latdoctor.trials.promoting import promote as written
+    from latdoctor.trials.record import recordings
+    from latdoctor.trials.store import Store
+
+    if run not in Store(folder).runs():
+        raise UsageError(f"there is no run {run!r}", where=str(folder), next_step="look into its folder truths")
+    written(next(one for one in recordings(folder, (run,))), to)
+    typer.echo(f"wrote {to}. Next: latdoctor diagnose {to}")
+
+
+def _scored(
+    store: Store, runs: frozenset[str], processes: int, answers: Path | None, *, calibrate: bool
+) -> tuple[Scores, Fit | None]:
+    """The scores of those of `runs` that are recorded. Raises UsageError where none is."""
+    from latdoctor.diagnosis.rule_files import shipped
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence.model import to_json
+    from latdoctor.trials import bench
+    from latdoctor.trials.calibration import calibrate as fitted
+    from latdoctor.trials.entrants import ENTRANTS
+    from latdoctor.trials.families import split
+    from latdoctor.trials.peers.kept import contestants
+    from latdoctor.trials.record import recordings
+
+    recorded = tuple(recordings(store.folder, tuple(run for run in store.runs() if run in runs)))
+    if not recorded:
+        raise UsageError("nothing of this matrix is recorded", where=str(store.folder), next_step="leave --no-play out")
+    whole = bench.Bench(recorded, shipped(), split(), (*ENTRANTS, *contestants(store.folder)))
+    found = bench.judged(whole, _say(), processes)
+    if answers is not None:
+        answers.write_bytes(b"".join(to_json(one.answered) + b"\n" for one in found))
+    truths = {one.truth.run: one.truth for one in recorded}
+    fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None
+    return bench.scores(whole, found, store, _say()), fit
+
+
+def _print(scores: Scores, fit: Fit | None, output: Output, page: Path | None) -> None:
+    import msgspec
+
+    from latdoctor.trials import page as pages
+
+    if page is not None:
+        page.write_text(pages.page(scores, fit))
+    if output is Output.JSON:
+        whole = msgspec.to_builtins(scores) | ({"calibration": msgspec.to_builtins(fit)} if fit else {})
+        typer.echo(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode())
+        return
+    typer.echo(pages.summary(scores), nl=False)
+    if fit:
+        typer.echo(pages.told(fit), nl=False)
+
+
+def _say() -> Callable[[str], None]:
+    from latdoctor.cli.screen import notice_console
+
+    notices = notice_console()
+    return lambda text: notices.print(text, soft_wrap=True)

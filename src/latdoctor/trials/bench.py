@@ -1,0 +1,85 @@
+"""The whole bench over a folder of recordings: every look diagnosed, the answers scored, the peers beside them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+
+from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.errors import BundleError
+from latdoctor.trials.answers import Answered, Judged, answers
+from latdoctor.trials.contest import Contestant, comparable, contest
+from latdoctor.trials.families import Split
+from latdoctor.trials.record import Recorded
+from latdoctor.trials.scores import Peer, Scores
+from latdoctor.trials.scoring import accuracy_of, both_of_two, score
+from latdoctor.trials.store import Store
+from latdoctor.trials.views import PLAIN
+
+AT_ONCE = 4  # runs handed to a process together
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What is judged: the runs, by which rules, beside whom."""
+
+    recorded: tuple[Recorded, ...]
+    rules: RuleSet
+    split: Split
+    contestants: tuple[Contestant, ...] = ()
+
+
+def judged(bench: Bench, say: Callable[[str], None], processes: int = 1) -> tuple[Judged, ...]:
+    """Every look of every run, diagnosed. Raises BundleError for a damaged recording."""
+    found: list[Judged] = []
+    for number, one in enumerate(_each(bench, processes), 1):
+        found += one
+        if number % 25 == 0:
+            say(f"{number} of {len(bench.recorded)} runs diagnosed")
+    return tuple(found)
+
+
+def _each(bench: Bench, processes: int) -> Iterator[tuple[Judged, ...]]:
+    if processes <= 1 or len(bench.recorded) <= AT_ONCE:
+        yield from (answers(one, bench.rules) for one in bench.recorded)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(answers, bench.recorded, [bench.rules] * len(bench.recorded), chunksize=AT_ONCE)
+
+
+def scores(bench: Bench, found: Sequence[Judged], store: Store, say: Callable[[str], None]) -> Scores:
+    """The scores of what was found, with the peers' and what was spoiled."""
+    truths = {one.truth.run: one.truth for one in bench.recorded}
+    given: list[Answered] = [one.answered for one in found]
+    made = score(truths, given, bench.split)
+    peers = (_ourselves(bench, given), *contest(bench.contestants, bench.recorded, bench.split, say))
+    tries, given_up = store.losses()
+    runs = msgspec.structs.replace(made.runs, spoiled_tries=tries, given_up=given_up)
+    return msgspec.structs.replace(made, runs=runs, peers=peers)
+
+
+def _ourselves(bench: Bench, given: Sequence[Answered]) -> Peer:
+    """The diagnosis as one more contestant, on the runs that the others are judged on."""
+    plain = {one.run: one for one in given if one.view == PLAIN}
+    runs = [one.truth for one in comparable(bench.recorded) if one.truth.run in plain]
+    rankings = [(truth.causes, [cause.id for cause in plain[truth.run].ranked]) for truth in runs]
+    of = accuracy_of(rankings)
+    taken = [plain[truth.run].seconds for truth in runs]
+    seconds = statistics.median(taken) if taken else None
+    return Peer("latdoctor", of.ac1, of.ac3, of.avg5, both_of_two(rankings), 0, seconds)
+
+
+def read(path: Path) -> Scores:
+    """Scores that were written as JSON. Raises BundleError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Scores)
+    except OSError as error:
+        raise BundleError(f"the scores cannot be read: {error.strerror}", where=str(path)) from error
+    except msgspec.MsgspecError as error:
+        raise BundleError(f"these are no scores of this version: {error}", where=str(path)) from error

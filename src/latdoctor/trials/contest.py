@@ -1,0 +1,73 @@
+"""Other methods on the same recordings: each is fitted on the runs that may be looked at, and then ranks causes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from latdoctor.trials.families import Split
+from latdoctor.trials.record import Recorded
+from latdoctor.trials.scores import Peer
+from latdoctor.trials.scoring import accuracy_of, both_of_two
+
+# Ranks the ids of causes for one run, the likeliest first.
+Scorer = Callable[[Recorded], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """`fit` gets the runs of families that were looked at, with their truths, and gives what ranks any run."""
+
+    name: str
+    fit: Callable[[Sequence[Recorded]], Scorer]
+
+
+def comparable(recorded: Sequence[Recorded]) -> tuple[Recorded, ...]:
+    """The runs that peers are judged on: something is wrong, and somebody looked before as well."""
+    return tuple(one for one in recorded if one.truth.causes and one.told.before is not None)
+
+
+def contest(
+    contestants: Sequence[Contestant], recorded: Sequence[Recorded], split: Split, say: Callable[[str], None]
+) -> tuple[Peer, ...]:
+    """How each does. One that raises for a run has failed at it; one that cannot be fitted has failed at all."""
+    judged = comparable(recorded)
+    training = [one for one in judged if not split.is_never(one.truth.causes)]
+    return tuple(_judged(contestant, training, judged, say) for contestant in contestants)
+
+
+def _judged(
+    contestant: Contestant, training: Sequence[Recorded], judged: Sequence[Recorded], say: Callable[[str], None]
+) -> Peer:
+    rankings: list[tuple[Sequence[str], Sequence[str]]] = []
+    taken: list[float] = []
+    crashed = 0
+    scorer = _fitted(contestant, training, say)
+    for one in judged:
+        ranking: Sequence[str] = ()
+        begun = time.perf_counter()
+        try:
+            ranking = scorer(one)
+        except Exception as error:  # noqa: BLE001  # whatever a peer raises is its failure, and told
+            crashed += 1
+            say(f"{contestant.name}: {one.truth.run}: {type(error).__name__}: {error}")
+        taken.append(time.perf_counter() - begun)
+        rankings.append((one.truth.causes, tuple(ranking)))
+    of = accuracy_of(rankings)
+    seconds = statistics.median(taken) if taken else None
+    return Peer(contestant.name, of.ac1, of.ac3, of.avg5, both_of_two(rankings), crashed, seconds)
+
+
+def _fitted(contestant: Contestant, training: Sequence[Recorded], say: Callable[[str], None]) -> Scorer:
+    try:
+        return contestant.fit(training)
+    except Exception as error:  # noqa: BLE001  # as above
+        say(f"{contestant.name} cannot be fitted: {type(error).__name__}: {error}")
+        failed = error
+
+    def fails(recorded: Recorded) -> Sequence[str]:
+        raise failed
+
+    return fails

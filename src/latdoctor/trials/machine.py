@@ -1,0 +1,71 @@
+"""What the machine did while a run was recorded: how much of its processors others took.
+
+From /proc (Linux): what all processors were busy with, less what this process and all that it started took.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal of the line `cpu`: proc_stat(5)
+_PARENT, _TIMES = 1, slice(11, 15)  # after the command's name: ppid; utime, stime and those of ended children
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Seconds of processor time since the machine started, and when that was read (unix seconds)."""
+
+    at: float
+    busy: float
+    own: float
+
+
+def usage(now: float, root: Path = Path("/proc"), pid: int = 0) -> Usage | None:
+    """None where the kernel does not tell."""
+    try:
+        line = (root / "stat").read_text().splitlines()[0].split()[1:]
+        ticks = os.sysconf("SC_CLK_TCK")
+        busy = sum(int(line[place]) for place in _BUSY) / ticks
+        return Usage(now, busy, _of_tree(root, pid or os.getpid()) / ticks)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def others(first: Usage | None, last: Usage | None, processors: int) -> float | None:
+    """The share of all processors that others took between two readings; None where it cannot be told."""
+    if first is None or last is None or last.at <= first.at:
+        return None
+    foreign = (last.busy - first.busy) - (last.own - first.own)
+    return min(1.0, max(0.0, foreign / ((last.at - first.at) * processors)))
+
+
+def load_average(root: Path = Path("/proc")) -> float | None:
+    """Runnable tasks over the last minute; None where the kernel does not tell."""
+    try:
+        return float((root / "loadavg").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _of_tree(root: Path, pid: int) -> int:
+    """Ticks of `pid` and everything below it, what has ended included."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in root.iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended: its parent has its times
+            continue
+        parents[int(entry.name)] = int(fields[_PARENT])
+        ticks[int(entry.name)] = sum(int(value) for value in fields[_TIMES])
+    own = {pid}
+    grown = True
+    while grown:
+        more = {child for child, parent in parents.items() if parent in own} - own
+        own |= more
+        grown = bool(more)
+    return sum(ticks.get(one, 0) for one in own)

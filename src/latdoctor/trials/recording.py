@@ -1,0 +1,172 @@
+"""Plays one cell of the matrix and keeps what was seen of it, or says why the run was spoiled.
+
+Whether a run is spoiled is decided here, from the load generator's figures and the machine's, before anybody has
+diagnosed it: a generator that came late, no steady state before the incident, others on the processors, a fault that
+moved nothing, nothing wrong that went wrong all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from latdoctor import __version__
+from latdoctor.errors import LatdoctorError
+from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.model import Window
+from latdoctor.lab.outcome import AFTER, BEFORE, PlayReport, unsteady
+from latdoctor.lab.playing import Stage, Watcher, confirm, play
+from latdoctor.lab.scenario import Scenario
+from latdoctor.lab.telemetry.making import make
+from latdoctor.trials import machine
+from latdoctor.trials.matrix import Cell, scenario_of
+from latdoctor.trials.snapshots import Watch, watching
+from latdoctor.trials.truth import MADE, PLAYED, Machine, Span, Told, Truth
+
+# The share of all processors that others may take: with more than this the machine's own state moves P99 as a mild
+# fault does. Two looks at an idle machine differ by 2 %.
+OTHERS = 0.15
+SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end
+TARGET = "reference"  # what the look is called: nothing of what is wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One go at a cell; `spoiled` says why it does not count."""
+
+    bundle: Bundle
+    told: Told
+    truth: Truth
+    spoiled: tuple[str, ...]
+
+
+Attempting = Callable[[Cell, Callable[[str], None]], Attempt]
+
+
+def attempt(cell: Cell, say: Callable[[str], None]) -> Attempt:
+    """Records `cell` once. Raises LatdoctorError where it cannot be played at all."""
+    return _made(cell) if cell.kind == MADE else _played(cell, say)
+
+
+def _made(cell: Cell) -> Attempt:
+    made = make(cell.scenario, cell.seed, float(cell.severity))
+    causes = (made.truth.cause,) if made.truth.cause else ()
+    window = made.bundle.window
+    truth = Truth(
+        run=cell.run,
+        kind=MADE,
+        scenario=cell.scenario,
+        seed=cell.seed,
+        severity=cell.severity,
+        causes=causes,
+        confirmed=causes,
+        begins=window.start,
+        ends=window.end,
+        machine=Machine(os.cpu_count() or 1),
+        tool_version=__version__,
+    )
+    return Attempt(made.bundle, Told(), truth, ())
+
+
+@dataclass
+class _Stages:
+    """Hears of the phases: aims the watch at what is there, and remembers when each began."""
+
+    watch: Watch
+    begun: list[tuple[str, float]] = field(default_factory=list)
+    usages: list[tuple[str, machine.Usage | None]] = field(default_factory=list)
+    clients: str = ""
+
+    def heard(self, stage: Stage) -> None:
+        self.watch.aim(stage.pages, stage.pids[0] if stage.pids else None)
+        self.clients = f"{stage.pages[-1].rstrip('/')}/metrics"
+        now = time.time()
+        self.begun.append((stage.phase, now))
+        self.usages.append((stage.phase, machine.usage(now)))
+
+    def began(self, phase: str) -> float | None:
+        return next((at for name, at in self.begun if name == phase), None)
+
+    def others(self, scenario: Scenario, processors: int) -> float | None:
+        """What others took from the beginning of `before` to the end of the incident, as far as it was measured."""
+        first = next((one for name, one in self.usages if name == BEFORE), None)
+        names = [name for name, _ in self.usages]
+        after = names.index(scenario.incident.name) + 1 if scenario.incident.name in names else len(names)
+        last = self.usages[min(after, len(self.usages) - 1)][1] if self.usages else None
+        return machine.others(first, last, processors)
+
+
+def _played(cell: Cell, say: Callable[[str], None]) -> Attempt:
+    scenario = scenario_of(cell)
+    processors, loaded = os.cpu_count() or 1, machine.load_average()
+    with watching() as watch:
+        stages = _Stages(watch)
+        report = play(scenario, cell.seed, Watcher(on_stage=stages.heard, say=say))
+        watch.request = None  # the server is gone
+    taken = stages.others(scenario, processors)
+    told = _told(scenario, stages, watch)
+    leaves = any(one.can_be_left_out for one in scenario.causes)
+    tried = confirm(scenario, report, Watcher(say=say)) if leaves else report
+    causes = tuple(one.cause for one in tried.truth if one.moves is not False)
+    incident = told.incident or Span(report.started, report.started)
+    truth = Truth(
+        run=cell.run,
+        kind=PLAYED,
+        scenario=cell.scenario,
+        seed=cell.seed,
+        severity=cell.severity,
+        causes=causes,
+        confirmed=tuple(one.cause for one in tried.truth if one.moves),
+        begins=stages.began(scenario.incident.name),
+        ends=incident.end + SETTLING,
+        p99_before=_p99(report, BEFORE),
+        p99_incident=_p99(report, report.incident),
+        machine=Machine(processors, loaded, taken),
+        tool_version=__version__,
+    )
+    times = [artifact.taken_at for artifact in watch.artifacts] or [report.started]
+    bundle = Bundle(Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(watch.artifacts))
+    return Attempt(bundle, told, truth, tuple(spoiled(tried, taken, watched=bool(watch.artifacts))))
+
+
+def _told(scenario: Scenario, stages: _Stages, watch: Watch) -> Told:
+    seconds = {phase.name: phase.seconds for phase in scenario.phases}
+
+    def looked(phase: str) -> Span | None:
+        at = stages.began(phase)
+        if at is None:
+            return None
+        settling = min(SETTLING, seconds[phase] / 4)
+        return Span(at + settling, at + seconds[phase] - settling)
+
+    incident = scenario.incident.name
+    before = looked(BEFORE) if incident != BEFORE else None
+    return Told(before, looked(incident), stages.clients, tuple(watch.gaps))
+
+
+def _p99(report: PlayReport, name: str) -> float | None:
+    return next((phase.p99 for phase in report.phases if phase.name == name), None)
+
+
+def spoiled(report: PlayReport, others: float | None, *, watched: bool = True) -> Iterator[str]:
+    """Why the run does not count. `report` has its truth tried as far as it can be.
+
+    What a generator did in a phase that is neither looked at nor compared with (the queue drains) is of no account.
+    """
+    idle = tuple(f"{phase.name}: " for phase in report.phases if phase.name not in (BEFORE, report.incident, AFTER))
+    yield from (reason for reason in report.spoiled if not reason.startswith(idle))
+    if not watched:
+        yield "nothing of it was read"
+    if others is not None and others > OTHERS:
+        yield f"others took {others:.0%} of the processors"
+    if report.truth and all(one.moves is False for one in report.truth):
+        yield "what was put in moved nothing: the tail is the same without it"
+    if not report.truth:
+        yield from unsteady(report.phase(report.incident))
+
+
+def why_not(error: LatdoctorError) -> str:
+    """A run that could not be played, as a reason."""
+    return f"could not be played: {error}"

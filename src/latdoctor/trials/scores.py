@@ -1,0 +1,135 @@
+"""What a bench says of a diagnosis, as values; the JSON document is this, field by field."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from latdoctor.trials.intervals import Estimate, Share
+from latdoctor.trials.reliability import Bin
+
+SCHEMA_VERSION = "1"
+
+
+class Accuracy(Struct, frozen=True):
+    """Of runs with something wrong: the right cause first, among the first three, and on average over 1 to 5."""
+
+    ac1: Share
+    ac3: Share
+    avg5: Estimate
+
+
+class Row(Struct, frozen=True):
+    """One family, withheld source or wrong time: how right, how sure, and how often nothing was named."""
+
+    name: str
+    accuracy: Accuracy
+    abstained: Share
+    named_right: Share
+    sureness: float | None  # mean probability of the top cause
+
+
+class Pair(Struct, frozen=True):
+    """Of the runs of `cause`, those in which it ranks before `neighbour`."""
+
+    cause: str
+    neighbour: str
+    told_apart: Share
+
+
+class Unknown(Struct, frozen=True):
+    """A cause taken out of the catalogue: of its runs, those in which something is wrongly named.
+
+    What is hard to tell from it does not count as wrong, nor does what is really wrong besides.
+    """
+
+    cause: str
+    wrongly_named: Share
+
+
+class FalseAlarms(Struct, frozen=True):
+    """Of runs in which nothing was wrong, those in which a cause was named. `bound`: the true rate is at most that
+    (one-sided 95 %). `runs` are those in which it happened.
+    """
+
+    share: Share
+    bound: float | None
+    runs: tuple[str, ...]
+
+
+class Calibration(Struct, frozen=True):
+    """How far the probability of the top cause can be believed."""
+
+    brier: Estimate
+    ece: Estimate
+    bins: tuple[Bin, ...]
+
+
+class Peer(Struct, frozen=True):
+    """Another method on the same bundles. `crashed` runs count as failures; `seconds` is the median of a run."""
+
+    name: str
+    ac1: Share
+    ac3: Share
+    avg5: Estimate
+    both_of_two: Share
+    crashed: int
+    seconds: float | None
+
+
+class Miss(Struct, frozen=True):
+    """A run in which the right cause was not first."""
+
+    run: str
+    causes: tuple[str, ...]
+    first: str
+    named: tuple[str, ...]
+
+
+class Counted(Struct, frozen=True):
+    """How many runs there are: played with something wrong, played with nothing wrong, made; and how many were spoiled
+    tries, and cells given up after three.
+    """
+
+    wrong: int
+    well: int
+    made: int
+    spoiled_tries: int = 0
+    given_up: int = 0
+
+
+class Scores(Struct, frozen=True):
+    """Everything. Shares carry Wilson's 95 % interval, means a bootstrapped one.
+
+    What is pooled over played and made runs stands beside what the played ones give alone.
+    """
+
+    schema_version: str
+    tool_version: str
+    runs: Counted
+    ac1: Share
+    ac3: Share
+    avg5: Estimate
+    both_of_two: Share
+    false_alarms: FalseAlarms
+    abstained: Share
+    named_right: Share
+    brier: Estimate
+    ece: Estimate
+    bins: tuple[Bin, ...]
+    grounded: Estimate
+    seconds: Estimate
+    slowest: float | None
+    played: Accuracy
+    played_false_alarms: FalseAlarms
+    looked_at: Accuracy
+    never_looked_at: Accuracy
+    families: tuple[Row, ...]
+    kinds: tuple[Row, ...]
+    severities: tuple[Row, ...]
+    hard_pairs: tuple[Pair, ...]
+    withheld: tuple[Row, ...]
+    wrong_time: tuple[Row, ...]
+    left_out: tuple[Unknown, ...]
+    unknown_named: Share
+    misses: tuple[Miss, ...]
+    peers: tuple[Peer, ...] = ()

@@ -1,0 +1,207 @@
+"""From truths and answers to scores. Pure: the same truths and answers give the same scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from latdoctor import __version__
+from latdoctor.trials.answers import Answered
+from latdoctor.trials.families import Split, family
+from latdoctor.trials.intervals import Share, at_most, estimate, mean, share
+from latdoctor.trials.reliability import Stated, bins, brier, ece
+from latdoctor.trials.scores import (
+    SCHEMA_VERSION,
+    Accuracy,
+    Counted,
+    FalseAlarms,
+    Miss,
+    Pair,
+    Row,
+    Scores,
+    Unknown,
+)
+from latdoctor.trials.truth import MADE, PLAYED, Truth
+from latdoctor.trials.views import PLAIN, SHIFTS
+
+LISTED = 5  # ranks that count for Avg@5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An answer beside its truth."""
+
+    truth: Truth
+    answer: Answered
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        return tuple(cause.id for cause in self.answer.ranked)
+
+    @property
+    def stated(self) -> Stated:
+        """The top cause; where none is listed, none was held likely, which is no statement of a right one either."""
+        if not self.answer.ranked:
+            return Stated(0.0, right=False)
+        top = self.answer.ranked[0]
+        return Stated(top.probability, top.id in self.truth.causes)
+
+
+def score(truths: Mapping[str, Truth], answers: Iterable[Answered], split: Split) -> Scores:
+    """The scores of `answers`, each of a run of `truths`."""
+    cases = [Case(truths[one.run], one) for one in sorted(answers, key=lambda one: (one.view, one.run))]
+    plain = [case for case in cases if case.answer.view == PLAIN]
+    wrong = [case for case in plain if case.truth.causes]
+    well = [case for case in plain if not case.truth.causes]
+    of = accuracy(wrong)
+    stated = [case.stated for case in plain]
+    return Scores(
+        schema_version=SCHEMA_VERSION,
+        tool_version=__version__,
+        runs=_counted(plain),
+        ac1=of.ac1,
+        ac3=of.ac3,
+        avg5=of.avg5,
+        both_of_two=both_of_two((case.truth.causes, case.ranking) for case in wrong),
+        false_alarms=_false_alarms(well),
+        abstained=_abstained(wrong),
+        named_right=_named_right(plain),
+        brier=estimate(stated, brier),
+        ece=estimate(stated, ece),
+        bins=bins(stated) if stated else (),
+        grounded=estimate([found for case in wrong if (found := grounded(case)) is not None], mean),
+        seconds=estimate([case.answer.seconds for case in plain], mean),
+        slowest=max((case.answer.seconds for case in plain), default=None),
+        played=accuracy([case for case in wrong if case.truth.kind == PLAYED]),
+        played_false_alarms=_false_alarms([case for case in well if case.truth.kind == PLAYED]),
+        looked_at=accuracy([case for case in wrong if not split.is_never(case.truth.causes)]),
+        never_looked_at=accuracy([case for case in wrong if split.is_never(case.truth.causes)]),
+        families=_rows(wrong, lambda case: {family(cause) for cause in case.truth.causes}),
+        kinds=_rows(wrong, lambda case: {case.truth.kind}),
+        severities=_rows(wrong, lambda case: {f"{case.truth.kind}, {case.truth.severity}"}),
+        hard_pairs=tuple(_hard_pairs(wrong, split)),
+        withheld=_views(cases, lambda view: view != PLAIN and view not in SHIFTS),
+        wrong_time=_views(cases, lambda view: view in SHIFTS),
+        left_out=_left_out(wrong, split),
+        unknown_named=_wrongly_named(wrong, split),
+        misses=tuple(_misses(wrong)),
+    )
+
+
+def ac_at(k: int, causes: Sequence[str], ranking: Sequence[str]) -> float:
+    """The share of the causes among the first `k`, of as many as could be there (AC@k of RCAEval)."""
+    return len(set(ranking[:k]) & set(causes)) / min(k, len(causes))
+
+
+def average(causes: Sequence[str], ranking: Sequence[str]) -> float:
+    """Avg@5: the mean of AC@1 to AC@5."""
+    return mean([ac_at(k, causes, ranking) for k in range(1, LISTED + 1)])
+
+
+def accuracy_of(rankings: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Accuracy:
+    """The accuracy of rankings, each beside the causes of its run: ours and the peers' alike."""
+    return Accuracy(
+        ac1=share(sum(ac_at(1, *one) for one in rankings), len(rankings)),
+        ac3=share(sum(ac_at(3, *one) for one in rankings), len(rankings)),
+        avg5=estimate([average(*one) for one in rankings], mean),
+    )
+
+
+def accuracy(cases: Sequence[Case]) -> Accuracy:
+    return accuracy_of([(case.truth.causes, case.ranking) for case in cases])
+
+
+def both_of_two(rankings: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Share:
+    """Of runs with two causes, those in which they are the first two."""
+    two = [(causes, ranking) for causes, ranking in rankings if len(causes) == 2]
+    return share(sum(set(ranking[:2]) == set(causes) for causes, ranking in two), len(two))
+
+
+def grounded(case: Case) -> float | None:
+    """Of the findings that a right top cause cites, the share that the fault moved; None where that is not told."""
+    top = case.answer.ranked[0] if case.answer.ranked else None
+    if top is None or top.id not in case.truth.causes or case.answer.moved is None or not top.cited:
+        return None
+    return len(set(top.cited) & set(case.answer.moved)) / len(top.cited)
+
+
+def _counted(plain: Sequence[Case]) -> Counted:
+    played = [case.truth for case in plain if case.truth.kind == PLAYED]
+    return Counted(
+        wrong=sum(bool(truth.causes) for truth in played),
+        well=sum(not truth.causes for truth in played),
+        made=sum(case.truth.kind == MADE for case in plain),
+        spoiled_tries=sum(truth.tries - 1 for truth in played),
+    )
+
+
+def _false_alarms(well: Sequence[Case]) -> FalseAlarms:
+    alarmed = [case.answer.run for case in well if case.answer.named]
+    return FalseAlarms(share(len(alarmed), len(well)), at_most(len(alarmed), len(well)), tuple(alarmed))
+
+
+def _abstained(wrong: Sequence[Case]) -> Share:
+    return share(sum(not case.answer.named for case in wrong), len(wrong))
+
+
+def _named_right(cases: Sequence[Case]) -> Share:
+    """Of the causes that are named, those that are really there."""
+    named = [(cause.id, case.truth) for case in cases for cause in case.answer.ranked if cause.named]
+    return share(sum(cause in truth.causes for cause, truth in named), len(named))
+
+
+def _row(name: str, cases: Sequence[Case]) -> Row:
+    wrong = [case for case in cases if case.truth.causes]
+    sure = [case.stated.probability for case in wrong]
+    return Row(name, accuracy(wrong), _abstained(wrong), _named_right(cases), mean(sure) if sure else None)
+
+
+def _rows(cases: Sequence[Case], of: Callable[[Case], set[str]]) -> tuple[Row, ...]:
+    names = sorted({name for case in cases for name in of(case)})
+    return tuple(_row(name, [case for case in cases if name in of(case)]) for name in names)
+
+
+def _views(cases: Sequence[Case], wanted: Callable[[str], bool]) -> tuple[Row, ...]:
+    """Each view beside what the plain looks of the same runs give: only these can be compared with it."""
+    found: list[Row] = []
+    for view in sorted({case.answer.view for case in cases if wanted(case.answer.view)}):
+        own = [case for case in cases if case.answer.view == view]
+        runs = {case.answer.run for case in own}
+        whole = [case for case in cases if case.answer.view == PLAIN and case.answer.run in runs]
+        found += [_row(view, own), _row(f"{view}: the same runs with it", whole)]
+    return tuple(found)
+
+
+def _hard_pairs(wrong: Sequence[Case], split: Split) -> Iterable[Pair]:
+    for one, other in split.pairs:
+        for cause, neighbour in ((one, other), (other, one)):
+            own = [case for case in wrong if cause in case.truth.causes and neighbour not in case.truth.causes]
+            yield Pair(cause, neighbour, share(sum(_before(case, cause, neighbour) for case in own), len(own)))
+
+
+def _before(case: Case, cause: str, neighbour: str) -> bool:
+    ranking = case.ranking
+    if cause not in ranking:
+        return False
+    return neighbour not in ranking or ranking.index(cause) < ranking.index(neighbour)
+
+
+def _left_out(wrong: Sequence[Case], split: Split) -> tuple[Unknown, ...]:
+    causes = sorted({cause for case in wrong for cause in case.truth.causes})
+    return tuple(
+        Unknown(cause, _wrongly_named([case for case in wrong if cause in case.truth.causes], split))
+        for cause in causes
+    )
+
+
+def _wrongly_named(wrong: Sequence[Case], split: Split) -> Share:
+    tried = [case for case in wrong if case.answer.unknown is not None]
+    bad = sum(bool(set(case.answer.unknown or ()) - split.neighbours(case.truth.causes)) for case in tried)
+    return share(bad, len(tried))
+
+
+def _misses(wrong: Sequence[Case]) -> Iterable[Miss]:
+    for case in wrong:
+        first = case.ranking[0] if case.ranking else ""
+        if first not in case.truth.causes:
+            yield Miss(case.answer.run, case.truth.causes, first, case.answer.named)

@@ -1,0 +1,76 @@
+"""What was really wrong in a recorded run, and what somebody who looks at it would know."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from latdoctor.evidence.model import Gap
+
+PLAYED, MADE = "played", "made"
+
+
+class Span(Struct, frozen=True):
+    """From when to when, unix seconds UTC."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    def moved(self, seconds: float) -> Span:
+        """The same length of time, so much later."""
+        return Span(self.start + seconds, self.end + seconds)
+
+    def holds(self, moment: float) -> bool:
+        return self.start <= moment <= self.end
+
+
+class TimedGap(Struct, frozen=True):
+    """Something that could not be read at one moment (unix seconds) of the recording."""
+
+    at: float
+    gap: Gap
+
+
+class Told(Struct, frozen=True):
+    """What whoever looks knows: when it was well (None: nobody looked then), since when it is not, and which of the
+    pages is the clients' own. Without an incident the bundle is the whole look.
+    """
+
+    before: Span | None = None
+    incident: Span | None = None
+    clients: str = ""
+    gaps: tuple[TimedGap, ...] = ()
+
+
+class Machine(Struct, frozen=True):
+    """The machine while it was recorded. `others` is the share of its processors that neither the run nor the recorder
+    took before the incident; None where that was not measured.
+    """
+
+    processors: int
+    load_before: float | None = None  # runnable tasks over a minute, before anything was started
+    others: float | None = None
+
+
+class Truth(Struct, frozen=True):
+    """What was put in. `causes` is what counts as right: of what was put in, all that was not shown to be harmless by
+    taking it away alone; `confirmed` are those of them for which it was shown that they move the tail.
+    """
+
+    run: str
+    kind: str  # PLAYED | MADE
+    scenario: str
+    seed: int
+    severity: str
+    causes: tuple[str, ...]
+    confirmed: tuple[str, ...] = ()
+    begins: float | None = None  # unix seconds
+    ends: float | None = None
+    p99_before: float | None = None  # seconds, as the load generator measured it
+    p99_incident: float | None = None
+    tries: int = 1  # spoiled ones before it included
+    machine: Machine = Machine(0)
+    tool_version: str = ""

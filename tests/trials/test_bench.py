@@ -1,0 +1,193 @@
+"""The bench over recordings: made ones are diagnosed, scored, calibrated, promoted, and shown on a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from latdoctor.diagnosis.rule_files import shipped
+from latdoctor.evidence.bundle_files import opened
+from latdoctor.trials import bench, page, recording
+from latdoctor.trials.answers import Judged
+from latdoctor.trials.calibration import GRID, calibrate
+from latdoctor.trials.contest import Contestant, Scorer, contest
+from latdoctor.trials.families import split
+from latdoctor.trials.matrix import Cell
+from latdoctor.trials.promoting import anonymous
+from latdoctor.trials.record import Recorded, recordings
+from latdoctor.trials.store import Store
+from latdoctor.trials.truth import MADE, Span, Told
+from tests.cli.running import run
+from tests.trials.made import attempt, truth
+
+KINDS = ("infra.gpu.thermal-throttle", "infra.gpu.xid-fault", "infra.driver.cuda-errors", "healthy")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three kinds of made telemetry with something wrong in it, and one without."""
+    made = tmp_path_factory.mktemp("recordings")
+    for kind in KINDS:
+        Store(made).keep(recording.attempt(Cell(MADE, kind, "0.7", 1), print))
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> tuple[Judged, ...]:
+    return bench.judged(whole(folder), print)
+
+
+def whole(folder: Path) -> bench.Bench:
+    return bench.Bench(tuple(recordings(folder)), shipped(), split())
+
+
+def test_made_incidents_are_named_in_the_plain_look_and_unknown_ones_are_tried(found: Sequence[Judged]) -> None:
+    plain = {one.answered.run: one.answered for one in found if one.answered.view == "plain"}
+    assert len(plain) == len(KINDS)
+    for kind in KINDS[:3]:
+        assert plain[f"made-{kind}-0.7-1"].named == (kind,)
+        assert plain[f"made-{kind}-0.7-1"].unknown is not None
+    assert plain["made-healthy-0.7-1"].named == ()
+    assert plain["made-healthy-0.7-1"].unknown is None
+    views = {one.answered.view for one in found if "thermal" in one.answered.run}
+    assert {"no NVML", "no log"} <= views
+
+
+def test_without_the_only_source_that_shows_it_nothing_is_named(found: Sequence[Judged]) -> None:
+    (blind,) = [
+        one.answered
+        for one in found
+        if one.answered.run.startswith("made-infra.driver.cuda-errors") and one.answered.view == "no log"
+    ]
+    assert blind.named == ()
+
+
+def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: Path, found: Sequence[Judged]) -> None:
+    store = Store(folder)
+    store.keep_spoiled("made-x", ("late",))
+    scores = bench.scores(whole(folder), found, store, print)
+    assert scores.ac1.value == 1
+    assert scores.runs.made == len(KINDS)
+    assert scores.runs.spoiled_tries == 1
+    assert [peer.name for peer in scores.peers] == ["latdoctor"]
+    assert scores.peers[0].ac1.of == 0, "made telemetry has no before, so no peer is judged on it"
+    shown = page.page(scores)
+    assert "| AC@1 | 100.0% [43.9%–100.0%] |" in shown
+    assert "## Hard pairs" in shown
+    assert "None" not in shown + page.summary(scores)
+
+
+def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
+    folder: Path, found: Sequence[Judged]
+) -> None:
+    truths = {one.truth.run: one.truth for one in recordings(folder)}
+    fit = calibrate(truths, found, shipped(), split())
+    assert fit.temperature in GRID
+    assert fit.judged_on == 2, "the driver's errors, and the healthy one"
+    assert fit.fitted_on == sum("infra.gpu" in one.answered.run for one in found)
+    assert len(fit.curve) == len(GRID)
+    assert "## The temperature" in page.page(bench.scores(whole(folder), found, Store(folder), print), fit)
+
+
+def test_answers_are_the_same_by_several_processes(folder: Path, found: Sequence[Judged]) -> None:
+    more = whole(folder)
+    twice = bench.Bench(more.recorded * 2, more.rules, more.split)
+    again = bench.judged(twice, print, processes=2)
+    assert [(one.answered.view, one.answered.ranked) for one in again] == [
+        (one.answered.view, one.answered.ranked) for one in (*found, *found)
+    ]
+
+
+def played(name: str, *causes: str) -> Recorded:
+    return Recorded(Path(name), Told(Span(0, 1), Span(2, 3)), truth(name, *causes))
+
+
+def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
+    runs = (played("a", "app.load.burst"), played("b", "infra.io.stall"), played("well"))
+    learnt: list[str] = []
+
+    def fit(training: Sequence[Recorded]) -> Scorer:
+        learnt.extend(one.truth.run for one in training)
+
+        def scorer(recorded: Recorded) -> Sequence[str]:
+            if recorded.truth.run == "b":
+                raise ZeroDivisionError("no variance")
+            return ("app.load.burst",)
+
+        return scorer
+
+    def breaks(training: Sequence[Recorded]) -> Scorer:
+        raise ValueError("too few")
+
+    said: list[str] = []
+    sound, broken = contest((Contestant("sound", fit), Contestant("broken", breaks)), runs, split(), said.append)
+    assert learnt == ["a"]
+    assert (sound.ac1.right, sound.ac1.of, sound.crashed) == (1, 2, 1)
+    assert (broken.ac1.right, broken.ac1.of, broken.crashed) == (0, 2, 2)
+    assert any("no variance" in line for line in said)
+
+
+def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder: Path, tmp_path: Path) -> None:
+    arguments = ["lab", "bench", "diagnosis", "--no-play", "--matrix", "hour", "--folder", str(folder)]
+    shown = run([*arguments, "--page", str(tmp_path / "bench.md"), "-o", "json", "--calibrate"])
+    assert shown.code == 0, shown.err
+    scores = json.loads(shown.out)
+    for key in ("ac1", "ac3", "both_of_two", "false_alarms", "ece", "brier", "peers", "calibration"):
+        assert key in scores
+    assert (tmp_path / "bench.md").read_text().startswith("# How right the diagnosis is")
+    assert "AC@1" in run([*arguments, "--answers", str(tmp_path / "answers.jsonl")]).out
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert {line["run"] for line in lines} == set(Store(folder).runs())
+    empty = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(tmp_path / "nothing")])
+    assert empty.code == 2
+    assert "nothing of this matrix is recorded" in empty.err
+    once = run(["lab", "bench", "diagnosis", "--once", "--quick", "--folder", str(tmp_path / "new")])
+    assert once.code == 3, once.err
+    assert len(Store(tmp_path / "new").runs()) == 1
+
+
+def test_a_promoted_run_says_what_it_says_whole_and_names_no_group_of_the_machine(folder: Path, tmp_path: Path) -> None:
+    name = "made-infra.gpu.thermal-throttle-0.7-1"
+    to = tmp_path / "thermal"
+    outcome = run(["lab", "bench", "promote", name, "--folder", str(folder), "--to", str(to)])
+    assert outcome.code == 0, outcome.err
+    assert run(["diagnose", str(to)]).code == 3
+    assert run(["lab", "bench", "promote", "no-such", "--folder", str(folder), "--to", str(to)]).code == 2
+
+
+def test_groups_of_processes_get_other_names_wherever_they_stand() -> None:
+    from dataclasses import replace
+
+    from latdoctor.evidence.bundle import Artifact
+
+    text = (
+        '{"files":{"/proc/7/cgroup":"4:memory:/farm/0a1b\\n0::/\\n",'
+        '"/proc/self/mountinfo":"1 2 0:3 /farm/0a1b '
+        '/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\\n",'
+        '"/sys/fs/cgroup/memory/farm/0a1b/memory.stat":"x 1\\n"}}'
+    )
+    sample = Artifact("host/000.json", "host", "host", "/proc", 1.0, text.encode())
+    other = Artifact("logs/a", "logs", "a", "a", 1.0, b"/farm/0a1b")
+    made = anonymous(replace(attempt("x").bundle, artifacts=(sample, other)))
+    told = made.artifacts[0].read().decode()
+    assert "farm" not in told
+    assert "0a1b" not in told
+    assert told.count("/group-2/group-1") == 3 or told.count("/group-1/group-2") == 3
+    assert made.artifacts[1] == other
+
+
+def test_diagnosis_gets_the_bundle_alone(folder: Path, found: Sequence[Judged], tmp_path: Path) -> None:
+    """The answer is the same where truth and everything else of the run are gone."""
+    from latdoctor.answering import case, seen
+    from latdoctor.diagnosis.diagnose import Stamp, diagnose
+
+    (one,) = [one for one in recordings(folder) if "xid" in one.truth.run]
+    alone = tmp_path / "bundle.tar.zst"
+    alone.write_bytes(one.bundle.read_bytes())
+    with opened(alone) as bundle:
+        answer = diagnose(case(bundle, *seen(bundle)), shipped(), Stamp("x", ""))
+    before = next(x.answered for x in found if x.answered.run == one.truth.run and x.answered.view == "plain")
+    assert [cause.id for cause in answer.causes] == [cause.id for cause in before.ranked]

@@ -1,0 +1,208 @@
+"""What is read while a run lasts, whether it was spoiled, and one run that is really played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from latdoctor.collect.source import Collected, Collector, Request
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Gap
+from latdoctor.lab.outcome import Confirmed, PhaseReport, PlayReport
+from latdoctor.lab.scenario import Load, Phase, Scenario
+from latdoctor.trials import machine, matrix, recording
+from latdoctor.trials.matrix import Cell
+from latdoctor.trials.record import recordings, signals
+from latdoctor.trials.snapshots import Watch
+from latdoctor.trials.store import Store
+from latdoctor.trials.truth import MADE, PLAYED
+
+
+class FixedClock:
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("one moment takes no time")
+
+
+def collector(name: str) -> Collector:
+    def collect(request: Request, clock: FixedClock) -> Collected:
+        assert request.window == 0
+        sources = request.servers if name == "prometheus" else ("/proc",)
+        pages = [
+            Artifact(f"{name}/{n}-h-00.prom", name, f"{n}-h" if name == "prometheus" else name, source, clock.at, b"1")
+            for n, source in enumerate(sources, 1)
+        ]
+        return Collected(tuple(pages), (Gap(name, "one"),))
+
+    return Collector(
+        name=name,
+        title=name,
+        provides=frozenset(),
+        asked=lambda request: bool(request.servers),
+        collect=collect,  # type: ignore[arg-type]
+        parse=lambda artifacts: pytest.fail("nothing is parsed while it is recorded"),
+        preflight=lambda: (),
+        ask="",
+        cost="",
+    )
+
+
+def test_snapshots_are_named_apart_and_a_server_keeps_its_group_whoever_else_there_is() -> None:
+    clock = FixedClock()
+    watch = Watch(clock)
+    watch.snapshot(collector("prometheus"))
+    assert watch.artifacts == []
+    watch.aim(("http://a:1", "http://b:1/"), 7)
+    watch.snapshot(collector("prometheus"))
+    watch.snapshot(collector("host"))
+    clock.at = 101.0
+    watch.aim(("http://b:1",), 8)
+    watch.snapshot(collector("prometheus"))
+    watch.snapshot(collector("host"))
+    assert [(one.name, one.group, one.source) for one in watch.artifacts] == [
+        ("prometheus/1-h-00000.prom", "1-h", "http://a:1/metrics"),
+        ("prometheus/2-h-00001.prom", "2-h", "http://b:1/metrics"),
+        ("host/00002.json", "host-7", "/proc"),
+        ("prometheus/2-h-00003.prom", "2-h", "http://b:1/metrics"),
+        ("host/00004.json", "host-8", "/proc"),
+    ]
+    assert [one.at for one in watch.gaps] == [100.0, 100.0, 101.0, 101.0]
+
+
+PHASE = PhaseReport(
+    name="incident", requests=100, answered=100, refused=0, failed=0, timed_out=0, good=100, p50=0.1, p95=0.2, p99=0.3,
+    goodput=10.0, forward_calls=10.0, calls_per_answer=1.0, padding_waste=0.0, batch_size_mean=1.0,
+    allocations_per_call=None, page_faults_per_call=None, queue_depth=0.0,
+)  # fmt: skip
+
+
+def report(*truth: Confirmed, spoiled: tuple[str, ...] = (), good: int = 100) -> PlayReport:
+    phase = msgspec.structs.replace(PHASE, good=good)
+    draining = msgspec.structs.replace(PHASE, name="draining")
+    return PlayReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), spoiled, None, truth)
+
+
+@pytest.mark.parametrize(
+    ("played", "others", "told"),
+    [
+        (report(), 0.02, []),
+        (report(), None, []),
+        (report(Confirmed("a", 0.1, True)), 0.0, []),
+        (report(Confirmed("a")), 0.0, []),
+        (report(Confirmed("a", 0.1, True), Confirmed("b", 0.3, False)), 0.0, []),
+        (report(Confirmed("a", 0.3, False)), 0.0, ["moved nothing"]),
+        (report(spoiled=("late",)), 0.0, ["late"]),
+        (report(spoiled=("draining: late", "incident: late")), 0.0, ["incident: late"]),
+        (report(), 0.4, ["40%"]),
+        (report(good=50), 0.0, ["only 50 of 100"]),
+        (report(Confirmed("a", 0.1, True), good=50), 0.0, []),
+    ],
+)
+def test_a_run_is_spoiled_before_anybody_has_diagnosed_it(
+    played: PlayReport, others: float | None, told: list[str]
+) -> None:
+    reasons = list(recording.spoiled(played, others))
+    assert len(reasons) == len(told)
+    assert all(part in reason for part, reason in zip(told, reasons, strict=True))
+
+
+def proc(root: Path, busy: int, processes: Mapping[int, tuple[int, int]]) -> Path:
+    """A /proc with so many busy ticks, and for each process its parent and its own ticks."""
+    root.mkdir(exist_ok=True)
+    (root / "stat").write_text(f"cpu  {busy} 0 0 500 7 0 0 0 99 0\ncpu0 1 1\n")
+    for pid, (parent, ticks) in processes.items():
+        (root / str(pid)).mkdir(exist_ok=True)
+        (root / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} 1 1 0 -1 0 1 0 2 0 {ticks} 0 0 0 20 0\n")
+    return root
+
+
+def test_what_others_take_is_all_that_neither_we_nor_our_children_take(tmp_path: Path) -> None:
+    import os
+
+    tick = os.sysconf("SC_CLK_TCK")
+    first = machine.usage(0.0, proc(tmp_path, 0, {1: (0, 0), 10: (1, 0), 11: (10, 0), 12: (11, 0)}), pid=10)
+    later = {1: (0, 3 * tick), 10: (1, tick), 11: (10, 2 * tick), 12: (11, 4 * tick)}
+    last = machine.usage(5.0, proc(tmp_path, 10 * tick, later), pid=10)
+    assert machine.others(first, last, processors=2) == pytest.approx(0.3)
+    assert machine.others(first, first, 2) is None
+    assert machine.usage(0.0, tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize("name", matrix.MATRICES)
+def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: str) -> None:
+    cells = matrix.cells(name)
+    assert len({cell.run for cell in cells}) == len(cells)
+    for cell in cells:
+        if cell.kind == PLAYED:
+            scenario = matrix.scenario_of(cell)
+            assert scenario.incident.name == "incident"
+            assert not (cell.calm and scenario.truth)
+            assert len(scenario.causes) == 2 or not cell.beside
+
+
+def test_the_matrices_grow_and_the_hour_takes_about_one() -> None:
+    quick, hour, full = (set(matrix.cells(name)) for name in matrix.MATRICES)
+    assert hour <= full
+    assert len(quick) < len(hour) < len(full)
+    assert sum(map(matrix.seconds, quick)) < 6 * 60
+    assert 40 * 60 < sum(map(matrix.seconds, hour)) < 60 * 60
+    well = [cell for cell in full if cell.kind == PLAYED and not matrix.scenario_of(cell).truth]
+    assert len(well) >= 60
+
+
+def test_faults_together_are_left_out_one_at_a_time() -> None:
+    both = matrix.scenario_of(Cell(PLAYED, "dependency-slow", "usual", 1, beside="network-jitter"))
+    assert both.clients_proxy
+    assert both.dependency is not None
+    assert len(both.incident.faults) == 2
+    left = [truth.without["incident"].faults for truth in both.causes]
+    assert left == [both.incident.faults[1:], both.incident.faults[:1]]
+
+
+def test_a_long_run_keeps_its_faults_for_as_long() -> None:
+    long = matrix.scenario_of(Cell(PLAYED, "network-jitter", "usual", 1, long=True))
+    assert long.incident.seconds == matrix.LONG
+    assert long.incident.faults[0].toxic.lifetime > matrix.LONG  # type: ignore[union-attr]
+
+
+def test_made_telemetry_is_recorded_and_its_truth_lies_apart(tmp_path: Path) -> None:
+    cell = Cell(MADE, "infra.gpu.thermal-throttle", "0.7", 1)
+    made = recording.attempt(cell, print)
+    assert made.truth.causes == ("infra.gpu.thermal-throttle",)
+    assert made.told.incident is None
+    Store(tmp_path).keep(made)
+    (kept,) = recordings(tmp_path)
+    assert all(len(before) == 0 for before, _ in signals(kept).values())
+
+
+def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few seconds of nothing wrong: pages and processes are read throughout, and the look is cut out of them."""
+    scenario = Scenario(
+        id="short",
+        title="short",
+        phases=(Phase("before", 3.0), Phase("incident", 3.0)),
+        server={"model": {"layers": "1", "width": "64"}},
+        load=Load(rate=20.0, slo=5.0),
+    )
+    monkeypatch.setattr(recording, "scenario_of", lambda cell: scenario)
+    made = recording.attempt(Cell(PLAYED, "no-fault", "usual", 1), print)
+    assert made.truth.causes == ()
+    assert [reason for reason in made.spoiled if "others took" not in reason] == []
+    assert made.told.before is not None
+    assert made.told.incident is not None
+    assert made.told.incident.start - made.told.before.start == pytest.approx(3.0, abs=0.5)
+    Store(tmp_path).keep(made)
+    (kept,) = recordings(tmp_path)
+    rates = {key: seen for key, seen in signals(kept).items() if key.startswith("arrival.rate replica/")}
+    assert rates
+    for before, incident in rates.values():
+        assert len(before) >= 1
+        assert len(incident) >= 1
