@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collect.logs import collector as logs
 from latdoctor.collect.logs import events as log_events
+from latdoctor.collect.logs import stamps
 from latdoctor.collect.past import SUFFIX, Past, asked_of, kept_beside
 from latdoctor.collect.source import Request
 from latdoctor.errors import SourceError
@@ -107,6 +108,23 @@ def test_lines_of_a_traceback_have_the_time_above_them() -> None:
     )
     assert counted(found, "log.cuda_error") == [NIGHT - 900]
     assert "log.cuda_error" in looked(found)
+
+
+def test_a_line_too_far_below_has_no_time() -> None:
+    lines = [application(5000, "up"), application(900, "failed"), *["  frame"] * 70, "CUDA error: unknown error"]
+    found = parsed(*lines, application(10, "up"))
+    assert not counted(found, "log.cuda_error")
+    assert any("1 log.cuda_error lines tell no time" in gap.reason for gap in found.gaps_by_signal["log.cuda_error"])
+
+
+def test_many_lines_under_one_time_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+    parse = stamps.parse
+    monkeypatch.setattr(stamps, "parse", lambda text, at: looked_at.append(text) or parse(text, at))
+    error = "CUDA error: unknown error"
+    found = parsed(application(5000, "up"), application(900, "failed"), *[error] * 2000, application(10, "up"))
+    assert len(counted(found, "log.cuda_error")) == 64
+    assert len(looked_at) < 3 * 2003
 
 
 def test_a_sticky_error_before_the_time_makes_later_ones_secondary() -> None:

@@ -27,13 +27,16 @@ class Spoken:
         self.last: float | None = None
         self.zoned = True
         self._taken_at = taken_at
-        self._behind: deque[bytes] = deque(maxlen=NEAR)
+        self._behind: deque[bytes] = deque(maxlen=NEAR)  # not taken apart yet
+        self._passed = 0
+        self._nearest: tuple[Line, int] | None = None  # the last line known to tell a time, and its number
 
     def passes(self, raw: bytes, number: int) -> None:
         """A line goes by; `number` counts from 1."""
         if number <= NEAR or number % STEP == 0:
             self._parsed(raw)
         self._behind.append(raw)
+        self._passed = number
 
     def ends(self) -> None:
         """No line comes any more."""
@@ -57,8 +60,20 @@ class Spoken:
         self.tells(line)
         if line.time is not None or line.uptime is not None:
             return line
-        before = next((one for raw in reversed(self._behind) if (one := self._parsed(raw)).time is not None), None)
-        return line if before is None else replace(line, time=before.time, zoned=before.zoned)
+        self._look_behind()
+        if self._nearest is None or self._passed - self._nearest[1] >= NEAR:
+            return line
+        before, _ = self._nearest
+        return replace(line, time=before.time, zoned=before.zoned)
+
+    def _look_behind(self) -> None:
+        """Each line is looked at once, however many without a time follow each other."""
+        for offset, raw in enumerate(reversed(self._behind)):
+            one = self._parsed(raw)
+            if one.time is not None:
+                self._nearest = (one, self._passed - offset)
+                break
+        self._behind.clear()
 
     @property
     def missed(self) -> str:
