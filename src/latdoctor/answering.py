@@ -34,6 +34,6 @@ def case(bundle: Bundle, evidence: Evidence, coverage: tuple[Coverage, ...]) -> 
 
 
 def _shown(collector: Collector) -> frozenset[str]:
-    """What a collector shows, with what is derived from its distributions (`latency` gives `latency.p99`)."""
+    """What a look by it tells, with what is derived from its distributions (`latency` gives `latency.p99`)."""
     spread = tuple(f"{name}." for name in collector.provides if catalogue()[name].kind == "distribution")
-    return collector.provides | {name for name in catalogue() if name.startswith(spread)}
+    return (collector.provides - collector.by_chance) | {name for name in catalogue() if name.startswith(spread)}

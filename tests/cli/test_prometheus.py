@@ -105,7 +105,8 @@ def test_a_configured_server_and_its_credentials(guarded: tuple[str, Path]) -> N
         (["--prometheus", "h:9090", "--since", "1s"], "shorter than 10 s"),
         (["--prometheus", "h:9090", "--until", "2999-01-01T00:00:00Z"], "not past yet"),
         (["--prometheus", ""], "without a value"),
-        (["--since", "2h", "--log", "x"], "is for --prometheus"),
+        (["--since", "2h", "--trace", "x"], "is for --prometheus URL and --log FILE"),
+        (["--select", "up", "--log", "x"], "is for --prometheus"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], said: str) -> None:

@@ -64,6 +64,15 @@ def test_a_rise_that_is_over_has_an_end() -> None:
     assert abs(found.last - 900) <= 30
 
 
+def test_the_last_digits_of_a_steady_quantile_are_no_wandering() -> None:
+    """What a server computes of one bucket comes out alike but for rounding, which may well lean one way for long."""
+    values = [0.198 * (1 + step * 1e-13) for step in range(41)] + [0.96]
+    values += [0.995 * (1 + step * 1e-13) for step in range(19)]
+    found = highest_run(values)
+    assert found is not None
+    assert found.first == 41
+
+
 def test_a_fall_is_no_onset() -> None:
     random = np.random.default_rng(5)
     assert highest_run([v * (5 if step < 900 else 1) for step, v in enumerate(healthy("lognormal", random))]) is None

@@ -90,7 +90,7 @@ def with_given_slo(context: Context, given: Given) -> Context:
 
 def _settings(given: Given) -> TargetSettings:
     if given.any_source:
-        return TargetSettings(given.target)
+        return TargetSettings(name=given.target)
     configured = targets()
     if given.target:
         if given.target not in configured:
@@ -104,15 +104,17 @@ def _settings(given: Given) -> TargetSettings:
         raise UsageError(
             f"several targets are configured: {', '.join(sorted(configured))}", next_step="choose one with --target"
         )
-    return next(iter(configured.values()), TargetSettings(""))
+    return next(iter(configured.values()), TargetSettings())
 
 
 def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Request, str]:
     servers = given.server or settings.server
     for url in servers:
         server(url, "--server" if given.server else f"target {settings.name}")
+    asked = past.past_of(given, settings)
     request = Request(
-        prometheus=past.server_of(given, settings),
+        prometheus=past.server_of(given, settings, asked),
+        past=asked if given.since or given.until else None,
         servers=servers,
         metrics=given.metrics or settings.metrics,
         traces=given.trace or settings.trace,

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from latdoctor.cli.files import NamedFiles
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.units import parse_duration, parse_share
 from latdoctor.yamlfile import Fields, Node, load
@@ -28,33 +29,20 @@ FILE = "latdoctor.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class TargetSettings:
+class TargetSettings(NamedFiles):
     """One configured target; paths are taken relative to the file that names them."""
 
-    name: str
+    name: str = ""
     server: tuple[str, ...] = ()
-    metrics: tuple[Path, ...] = ()
-    trace: tuple[Path, ...] = ()
-    nsys: tuple[Path, ...] = ()
-    tensorrt: tuple[Path, ...] = ()
-    torch_memory: tuple[Path, ...] = ()
-    log: tuple[Path, ...] = ()
     prometheus: str = ""
     select: str = ""
     prometheus_auth: Path | None = None
     prometheus_ca: Path | None = None
     log_pattern: str = ""
-    changes: tuple[Path, ...] = ()
     nvml: bool | None = None
     slo_p99: float | None = None
     slo_error_ratio: float | None = None
     baseline: Path | None = None
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file that is named, pages first."""
-        captures = (*self.trace, *self.nsys, *self.tensorrt, *self.torch_memory)
-        return (*self.metrics, *captures, *self.log, *self.changes)
 
 
 def targets() -> Mapping[str, TargetSettings]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from latdoctor.cli.files import NamedFiles
 from latdoctor.errors import UsageError
 
 # Whether a file can be read is found out by whoever reads it (`readable=False`): one bad source stops no other.
@@ -44,7 +45,10 @@ Select = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since", metavar="TIME", help="Its history from then on: 2h, 02:30 (default 1h).", rich_help_panel=_SOURCES
+        "--since",
+        metavar="TIME",
+        help="What it and the logs kept from then on: 2h, 02:30 (default 1h).",
+        rich_help_panel=_SOURCES,
     ),
 ]
 Until = Annotated[
@@ -52,7 +56,7 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="TIME",
-        help="The end of what is judged: 10min, 03:10 (default now).",
+        help="The end of what is judged of that: 10min, 03:10 (default now).",
         rich_help_panel=_SOURCES,
     ),
 ]
@@ -172,22 +176,15 @@ Rules = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedFiles):
     """What the user asked to look at, as given on the command line."""
 
     server: tuple[str, ...] = ()
-    metrics: tuple[Path, ...] = ()
-    trace: tuple[Path, ...] = ()
-    nsys: tuple[Path, ...] = ()
-    tensorrt: tuple[Path, ...] = ()
-    torch_memory: tuple[Path, ...] = ()
-    log: tuple[Path, ...] = ()
     prometheus: str = ""
     select: str = ""
     since: str = ""
     until: str = ""
     log_pattern: str = ""
-    changes: tuple[Path, ...] = ()
     pid: int | None = None
     nvml: bool | None = None
     target: str = ""
@@ -199,12 +196,6 @@ class Given:
     @property
     def any_source(self) -> bool:
         return bool(self.server or self.prometheus or self.files or self.pid or self.nvml)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file that was named, pages first."""
-        captures = (*self.trace, *self.nsys, *self.tensorrt, *self.torch_memory)
-        return (*self.metrics, *captures, *self.log, *self.changes)
 
 
 def given(

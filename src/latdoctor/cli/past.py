@@ -1,4 +1,4 @@
-"""A Prometheus server and the time to ask it for, out of what was given: `--since 2h --until 03:10`."""
+"""A time that has passed and the Prometheus server to ask for it, out of what was given: `--since 2h --until 03:10`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 
 from latdoctor.cli.configuration import TargetSettings
 from latdoctor.cli.options import Given
+from latdoctor.collect.past import Past
 from latdoctor.collect.promql.access import access
 from latdoctor.collect.source import PrometheusServer
 from latdoctor.dialects.promql import matchers
@@ -21,13 +22,16 @@ SHORTEST, LONGEST = 10.0, 90 * 86400.0
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
-def server_of(given: Given, settings: TargetSettings) -> PrometheusServer | None:
-    """The server that was named, with the times in unix seconds. Raises UsageError."""
-    url = given.prometheus or settings.prometheus
-    if not url:
-        for option, value in (("--select", given.select), ("--since", given.since), ("--until", given.until)):
-            if value:
-                raise UsageError(f"{option} is for --prometheus URL", next_step="name the server, or leave it out")
+def past_of(given: Given, settings: TargetSettings) -> Past | None:
+    """The time that was asked for, the last hour where only a Prometheus server was named. Raises UsageError."""
+    named = given.prometheus or settings.prometheus
+    if given.select and not named:
+        raise UsageError("--select is for --prometheus URL", next_step="name the server, or leave it out")
+    for option, value in (("--since", given.since), ("--until", given.until)):
+        if value and not (named or given.log or settings.log):
+            step = "name one of them, or leave it out"
+            raise UsageError(f"{option} is for --prometheus URL and --log FILE", next_step=step)
+    if not (named or given.since or given.until):
         return None
     now = time.time()
     until = moment(given.until, now, "--until") if given.until else now
@@ -39,11 +43,19 @@ def server_of(given: Given, settings: TargetSettings) -> PrometheusServer | None
             next_step="write it such as --since 2h, or --since 02:30 --until 03:10",
         )
     window = parse_duration(given.window) if given.window else min(WINDOW, until - since)
+    return Past(since, until, min(window, until - since))
+
+
+def server_of(given: Given, settings: TargetSettings, past: Past | None) -> PrometheusServer | None:
+    """The server that was named. Raises UsageError."""
+    url = given.prometheus or settings.prometheus
+    if not url or past is None:
+        return None
     return PrometheusServer(
         access=access(url, settings.prometheus_auth, settings.prometheus_ca),
-        since=since,
-        until=until,
-        window=min(window, until - since),
+        since=past.since,
+        until=past.until,
+        window=past.window,
         select=_select(given.select or settings.select),
     )
 

@@ -130,7 +130,8 @@ def _is_of(source: Source, place: str) -> bool:
 
 
 def _gaps_of(source: Source, bundle: Bundle, evidence: Evidence) -> Sequence[Gap]:
-    own = [gap for gap in evidence.gaps if gap.source == source.collector]
+    makers = _SHARED.get(source.collector, (source.collector,))
+    own = [gap for gap in evidence.gaps if gap.source in makers]
     names = {artifact.name for artifact in bundle.artifacts if _is_of(source, artifact.source)}
     said = [gap for gap in own if source.place in gap.reason or (gap.origin and gap.origin.artifact in names)]
     return said or own or [Gap(source.collector, f"{source.place or source.collector} brought nothing")]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from latdoctor.collect.past import Past
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 
@@ -68,6 +69,7 @@ class Request:
     logs: tuple[Path, ...] = ()
     prometheus: PrometheusServer | None = None
     log_pattern: str = ""  # how the lines of an access log among `logs` are written; empty: a common form
+    past: Past | None = None  # the part of the logs' time that is asked for; None: all of it
     changes: tuple[Path, ...] = ()  # what was changed and when, as people or machines noted it
     pid: int | None = None
     nvml: bool = False
@@ -116,3 +118,5 @@ class Collector:
     preflight: Callable[[], Sequence[Sight]]
     ask: str  # the flag that brings it in, for "next look": `--trace FILE`; empty where another source stands for it
     cost: str  # what a look costs: "reads a file", "watches for the window"
+    # Of `provides`, what it tells where it happened and never that it did not: no reason to look.
+    by_chance: frozenset[str] = frozenset()

@@ -1,7 +1,8 @@
 """Statistics over evidence: series and distributions become derived readings.
 
 A detector is a pure function from evidence to the new pieces only. They run in the order of `DETECTORS`, each on what
-was given and what the ones before it found. What contradicts itself is taken out before (`consistency`).
+was given and what the ones before it found. Before them, what several sources tell of one GPU is put together (`cards`)
+and what contradicts itself is taken out (`consistency`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from latdoctor.detect.bimodality import batch_bimodality
+from latdoctor.detect.cards import joined
 from latdoctor.detect.change import arrival_changes
 from latdoctor.detect.clients import clients
 from latdoctor.detect.consistency import consistent
@@ -47,7 +49,7 @@ DETECTORS: tuple[Detector, ...] = (
 
 def derive(evidence: Evidence) -> Evidence:
     """`evidence` with everything derived from it, and without what contradicts itself. Deriving twice adds nothing."""
-    evidence = consistent(evidence)
+    evidence = consistent(joined(evidence))
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])
     return evidence

@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Series, Value, Window
+from latdoctor.detect.single_requests import LATENCY, found, too_few, untold
+from latdoctor.evidence.model import Evidence, Series, Value
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-SIGNAL = "request.latency"
+SIGNAL = LATENCY
 DERIVED = tuple(f"latency.{name}" for name in ("dip_p", "modes", "mode_low", "mode_high", "mode_high_share"))
 MIN_REQUESTS = 200
 MAX_VALUES = 20_000  # of more every n-th is taken; the tests grow no clearer
@@ -54,9 +55,7 @@ class Peaks:
 
 def latency_modes(evidence: Evidence) -> Evidence:
     """DERIVED for every series of single requests' latencies."""
-    told = {one.subject for one in evidence.readings_by_signal.get(DERIVED[0], ())}
-    parts = [_of_one(one) for one in evidence.series if one.signal == SIGNAL and one.subject not in told]
-    return Evidence.merge(parts)
+    return Evidence.merge(_of_one(one) for one in untold(evidence, DERIVED[0]))
 
 
 def _of_one(series: Series) -> Evidence:
@@ -65,18 +64,11 @@ def _of_one(series: Series) -> Evidence:
     values = np.array(series.values)
     values = values[np.isfinite(values) & (values > 0)]
     if len(values) < MIN_REQUESTS:
-        reason = f"peaks of the latency: {len(values)} requests seen, {MIN_REQUESTS} are needed"
-        return Evidence(gaps=(Gap("derived", reason, DERIVED, series.subject, "", series.origin),))
+        return too_few(series, "peaks of the latency", len(values), MIN_REQUESTS, DERIVED)
     p, peaks = find_peaks(values)
-    origin = Origin(series.origin.artifact, f"{series.origin.place}, dip test and valleys of the logarithms")
-    window, note = Window(series.times[0], series.times[-1]), f"of {len(values)} requests"
     told: tuple[Value, ...] = (p, peaks.text, peaks.low, peaks.high, peaks.high_share)
-    return Evidence(
-        readings=tuple(
-            Reading(name, series.subject, value, origin, window, note=note)
-            for name, value in zip(DERIVED, told, strict=True)
-        )
-    )
+    how = "dip test and valleys of the logarithms"
+    return found(series, how, ((name, value, ()) for name, value in zip(DERIVED, told, strict=True)), len(values))
 
 
 def find_peaks(values: Numbers) -> tuple[float, Peaks]:

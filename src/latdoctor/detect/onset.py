@@ -8,7 +8,8 @@ that the rules call over the baseline, and its lower quartile lies above 95 % of
 reach a large z; it counts where all of it lies above all the rest and chance would hardly bring that: of n blocks, any
 m are the highest with a chance of one in C(n, m).
 Blocks that follow each other are alike where latencies wander, and count for less: z shrinks by √((1−ρ)/(1+ρ)), where ρ
-is the correlation of neighbours about the medians of run and rest (the variance of a mean under AR(1)).
+is the correlation of neighbours about the medians of run and rest (the variance of a mean under AR(1)). The first RAMP
+blocks of either are left out of it: there the level itself is on its way.
 
 How often it speaks falsely was measured on healthy series: tests/detect/test_onset.py has the figures.
 """
@@ -32,6 +33,7 @@ MIN_RATIO = 1.5
 MIN_STEPS = 30
 MIN_CHOICES = 1_000_000
 MAX_DEPENDENCE = 0.3
+RAMP = 2  # blocks on the way from one level to another: a rate over several steps rises as slowly as it looks back
 _Z_FEW, _Z = 3.2, 4.0  # below and from 40 blocks on: of 20 blocks no run of four reaches more than 3.0
 
 
@@ -78,12 +80,14 @@ def highest_run(values: Sequence[float]) -> Run | None:
     if len(values) < MIN_STEPS or not all(math.isfinite(value) for value in values):
         return None
     size = math.ceil(len(values) / BLOCKS)
-    blocks = [median(values[start : start + size]) for start in range(0, len(values), size)]
+    # Six digits: a quantile that a server computes of one bucket is constant but for the last ones, and their order is
+    # none. Left in, it would pass for latencies that wander.
+    blocks = [float(f"{median(values[start : start + size]):.6g}") for start in range(0, len(values), size)]
     if len(blocks) < MIN_BLOCKS:
         return None
     first, last, z = _sharpest(blocks)
     early, run, rest = blocks[:first], blocks[first:last], blocks[last:]
-    dependence = _dependence((early, run, rest))
+    dependence = _dependence((early, run[RAMP:], rest[RAMP:]))
     z *= math.sqrt((1 - dependence) / (1 + dependence))
     rare = dependence < MAX_DEPENDENCE and _wholly_apart(early + rest, run)
     if z < (_Z if len(blocks) >= 2 * MIN_BLOCKS else _Z_FEW) and not rare:

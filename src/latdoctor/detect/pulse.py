@@ -15,7 +15,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Series, Window
+from latdoctor.detect.single_requests import LATENCY, found, lacking, untold
+from latdoctor.evidence.model import Evidence, Series
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-SIGNAL = "request.latency"
+SIGNAL = LATENCY
 DERIVED = ("latency.pulse_period", "latency.pulse_share")
 BIN = 0.01  # seconds
 SHORTEST, LONGEST = 0.05, 10.0  # seconds, the periods looked for
@@ -49,9 +50,7 @@ class Pulse:
 
 def pulses(evidence: Evidence) -> Evidence:
     """DERIVED for every series of single requests' latencies; without a pulse the share is 0 and no period is told."""
-    told = {one.subject for one in evidence.readings_by_signal.get(DERIVED[1], ())}
-    parts = [_of_one(one) for one in evidence.series if one.signal == SIGNAL and one.subject not in told]
-    return Evidence.merge(parts)
+    return Evidence.merge(_of_one(one) for one in untold(evidence, DERIVED[1]))
 
 
 def _of_one(series: Series) -> Evidence:
@@ -60,15 +59,10 @@ def _of_one(series: Series) -> Evidence:
     times, values = np.array(series.times), np.array(series.values)
     reason = _unfit(times, values)
     if reason:
-        return Evidence(gaps=(Gap("derived", f"pulses: {reason}", DERIVED, series.subject, "", series.origin),))
-    found = pulse(times, values)
-    origin = Origin(series.origin.artifact, f"{series.origin.place}, folded")
-    window = Window(series.times[0], series.times[-1])
-    note = f"of {len(values)} requests"
-    pairs = [(DERIVED[1], 0.0)] if found is None else [(DERIVED[0], found.period), (DERIVED[1], found.share)]
-    return Evidence(
-        readings=tuple(Reading(name, series.subject, value, origin, window, note=note) for name, value in pairs)
-    )
+        return lacking(series, f"pulses: {reason}", DERIVED)
+    one = pulse(times, values)
+    pairs = [(DERIVED[1], 0.0)] if one is None else [(DERIVED[0], one.period), (DERIVED[1], one.share)]
+    return found(series, "folded", ((name, value, ()) for name, value in pairs), len(values))
 
 
 def _unfit(times: Numbers, values: Numbers) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Series, Window
+from latdoctor.detect.single_requests import found, too_few, untold
+from latdoctor.evidence.model import Evidence, Series
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-WHOLE, STAGE, DERIVED = "request.latency", "request.stage_time", "tail.share"
+STAGE, DERIVED = "request.stage_time", "tail.share"
 LABEL, OTHER = "stage", "other"
 MIN_REQUESTS = 500  # so that five are the slowest hundredth
 SLOWEST = 0.99
@@ -26,13 +27,8 @@ MIDDLE = (0.4, 0.6)
 
 def tail_shares(evidence: Evidence) -> Evidence:
     """DERIVED by stage, for every series of single requests whose stages are told for the same requests."""
-    told = {one.subject for one in evidence.readings_by_signal.get(DERIVED, ())}
-    parts = [
-        _of_one(whole, stages)
-        for whole in evidence.series
-        if whole.signal == WHOLE and whole.subject not in told and (stages := _stages(evidence, whole))
-    ]
-    return Evidence.merge(parts)
+    wholes = untold(evidence, DERIVED)
+    return Evidence.merge(_of_one(whole, stages) for whole in wholes if (stages := _stages(evidence, whole)))
 
 
 def _stages(evidence: Evidence, whole: Series) -> dict[str, Series]:
@@ -47,20 +43,12 @@ def _of_one(whole: Series, stages: dict[str, Series]) -> Evidence:
     import numpy as np
 
     if len(whole.values) < MIN_REQUESTS:
-        reason = f"the tail by stage: {len(whole.values)} requests seen, {MIN_REQUESTS} are needed"
-        return Evidence(gaps=(Gap("derived", reason, (DERIVED,), whole.subject, "", whole.origin),))
+        return too_few(whole, "the tail by stage", len(whole.values), MIN_REQUESTS, (DERIVED,))
     shares = attributed(
         np.array(whole.values), {stage: np.array(series.values) for stage, series in sorted(stages.items())}
     )
-    window = Window(whole.times[0], whole.times[-1])
-    origin = Origin(whole.origin.artifact, f"{whole.origin.place}, the slowest hundredth against the middle fifth")
-    note = f"of {len(whole.values)} requests"
-    return Evidence(
-        readings=tuple(
-            Reading(DERIVED, whole.subject, share, origin, window, ((LABEL, stage),), note)
-            for stage, share in shares.items()
-        )
-    )
+    told = ((DERIVED, share, ((LABEL, stage),)) for stage, share in shares.items())
+    return found(whole, "the slowest hundredth against the middle fifth", told, len(whole.values))
 
 
 def attributed(latencies: Numbers, stages: dict[str, Numbers]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from latdoctor.diagnosis.account import account, contributions, rival_name
+from latdoctor.diagnosis.impact import impact
 from latdoctor.diagnosis.judge import CLEAR, FIRED, NOT_APPLICABLE, NOT_EVALUATED
 from latdoctor.diagnosis.network import Network
 from latdoctor.diagnosis.result import Answer, Check, RankedCause, Tier, Verdict
@@ -23,16 +24,23 @@ SUSPECTED = 0.2  # a grounded critical cause at least this probable keeps a serv
 HURTING, NOT_HURTING, HARM_UNSEEN = "hurting", "present, not hurting", "harm not seen"
 
 
-def rank(rules: RuleSet, network: Network, checks: Sequence[Check]) -> tuple[RankedCause, ...]:
-    """The causes worth listing: named first, of these what makes the verdict, then by probability, severity, id."""
+def rank(
+    rules: RuleSet, network: Network, checks: Sequence[Check], tail: Mapping[str, float] | None = None
+) -> tuple[RankedCause, ...]:
+    """The causes worth listing: named first, of these what makes the verdict, then by probability, severity, id.
+
+    The probability of a named cause counts for as much as the stage that it acts on has of the tail (`tail`, by stage).
+    """
     by_id = {check.id: check for check in checks}
     probabilities = {name: network.probability(name) for name in network.causes}
     grounded = {name for name, cause in network.causes.items() if _grounds(cause, rules, by_id)}
 
-    def order(name: str) -> tuple[int, float, int, str]:
-        severity = network.causes[name].severity
+    def order(name: str) -> tuple[int, float, float, int, str]:
+        cause = network.causes[name]
         named = probabilities[name] >= LIKELY and name in grounded
-        return -_weight(severity, checks) if named else 1, -probabilities[name], -SEVERITIES.index(severity), name
+        weighed = probabilities[name] * (impact(cause.acts_on, tail or {}) if named else 1.0)
+        first = -_weight(cause.severity, checks) if named else 1
+        return first, -weighed, -probabilities[name], -SEVERITIES.index(cause.severity), name
 
     floor = {name: LISTED if name in grounded else LISTED_UNGROUNDED for name in probabilities}
     ranked = sorted((name for name in probabilities if probabilities[name] >= floor[name]), key=order)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from latdoctor import __version__
 from latdoctor.diagnosis import timeline
 from latdoctor.diagnosis.answer import answer, rank, verdict, walk
+from latdoctor.diagnosis.impact import tail_shares
 from latdoctor.diagnosis.judge import Provider, judge
 from latdoctor.diagnosis.network import Network
 from latdoctor.diagnosis.next_look import next_looks
@@ -45,7 +46,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
     unread = tuple(_unread(case))
     checks = judge(rules, facts, unread)
     network = Network.of(rules, checks)
-    ranked = rank(rules, network, checks)
+    ranked = rank(rules, network, checks, tail_shares(case.evidence))
     tiers = walk(checks, TIERS)
     since = timeline.onset(case.evidence)
     return Diagnosis(

@@ -15,6 +15,7 @@ _KINDS = {
     "change.deployment": "",
     "change.model": "",
     "change.version": "",
+    "change.replicas": "",
     "change.config": "configuration",
     "change.package": "installed",
     "change.process_start": "process started",

@@ -1,10 +1,15 @@
-"""What changed while a server's pages were read: its model, its version, its process, as the pages themselves say."""
+"""What changed while a server's pages were read: its model, its version, its process, as the pages themselves say.
+
+`marks` tells by which labels a history of the same samples shows it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from latdoctor.dialects.model import Rule
+from msgspec import Struct
+
+from latdoctor.dialects.model import Dialect, Rule
 from latdoctor.dialects.page import Sample
 from latdoctor.dialects.view import View
 from latdoctor.evidence.model import Event, Origin
@@ -19,9 +24,54 @@ _LABELS = {
     "gpu.driver_version": ("change.version", "driver version"),
 }
 _BY_VERSION = "version.latency"  # kept apart by the version of the model: a new one shows when it first answers
-_STARTED = "process_start_time_seconds"  # of every official Prometheus client
-_MAX_STARTS = 16
+STARTED = "process_start_time_seconds"  # of every official Prometheus client
+MAX_STARTS = 16
 _SANE = (946684800.0, 4102444800.0)  # the years 2000 to 2100
+_MODEL = "model/"  # begins the subjects that are models
+
+
+class Mark(Struct, frozen=True):
+    """Labels whose text, when it changes, is an event of its own: that of the first which a sample has.
+
+    `change` is the event's signal and `what` the words for it; the samples `names` carry the labels, as far as they are
+    there. `of_server`: it is the server's, whichever model a sample is of.
+    """
+
+    signal: str
+    change: str
+    what: str
+    labels: tuple[str, ...]
+    names: tuple[str, ...]
+    of_server: bool = False
+
+    def text(self, labels: Mapping[str, str]) -> str:
+        return next((text for name in self.labels if (text := clean(labels.get(name, ""), 200).strip())), "")
+
+
+def marks(dialect: Dialect) -> tuple[Mark, ...]:
+    """The labels of `dialect` that tell of changes; its models' names and versions are among them."""
+    found = [
+        Mark(rule.signal, *_LABELS[rule.signal], tuple(rule.label.split("|")), _names(rule) or dialect.recognise)
+        for options in dialect.rules
+        for rule in options
+        if rule.kind == "label" and rule.signal in _LABELS
+    ]
+    versions = any(mark.signal == "model.version" for mark in found)
+    for subject in (one for one in dialect.subjects if one.id.startswith(_MODEL)):
+        found.append(Mark("model", "change.model", "model", subject.labels, dialect.recognise, of_server=True))
+        apart = tuple(label for label in subject.apart if "version" in label.lower())
+        if apart and not versions:
+            found.append(Mark("model.version", *_LABELS["model.version"], apart, dialect.recognise))
+    return tuple(found)
+
+
+def _names(rule: Rule) -> tuple[str, ...]:
+    return tuple(option.name for term in rule.terms for option in term.options)
+
+
+def is_sane(start: float) -> bool:
+    """Whether a number can be the time at which a process started, unix seconds."""
+    return _SANE[0] < start < _SANE[1]
 
 
 def told_by(signals: frozenset[str]) -> frozenset[str]:
@@ -71,7 +121,7 @@ def _texts(view: View, rule: Rule, samples: Mapping[str, tuple[Sample, ...]]) ->
 
 def _of_versions(view: View, rule: Rule) -> Iterator[Event]:
     """A version that no earlier page shows; what the first page shows may be old."""
-    names = [f"{option.name}{end}" for term in rule.terms for option in term.options for end in ("_count", "_bucket")]
+    names = [f"{name}{end}" for name in _names(rule) for end in ("_count", "_bucket")]
     known: dict[str, set[str]] = {}
     for number, scrape in enumerate(view.scrapes):
         for sample in (one for name in names for one in scrape.page.samples.get(name, ())):
@@ -88,8 +138,8 @@ def _of_versions(view: View, rule: Rule) -> Iterator[Event]:
 def _of_starts(view: View) -> Iterator[Event]:
     seen: set[float] = set()
     for scrape in view.scrapes:
-        for sample in scrape.page.samples.get(_STARTED, ()):
-            if _SANE[0] < sample.value < _SANE[1] and sample.value not in seen and len(seen) < _MAX_STARTS:
+        for sample in scrape.page.samples.get(STARTED, ()):
+            if is_sane(sample.value) and sample.value not in seen and len(seen) < MAX_STARTS:
                 seen.add(sample.value)
                 subject = view.subject(sample.labels) or view.server
-                yield Event("change.process_start", subject, Origin(scrape.artifact, _STARTED), {}, sample.value)
+                yield Event("change.process_start", subject, Origin(scrape.artifact, STARTED), {}, sample.value)

@@ -16,10 +16,10 @@ from latdoctor.collect.logs.lines import (
     SXid,
     Xid,
     facts,
-    normalise_pci,
 )
 from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import APPLICATION, KERNEL, Line, parse
+from latdoctor.evidence.gpus import normalise_pci
 
 KERNEL_LINES: list[tuple[str, tuple[Fact, ...]]] = [
     (

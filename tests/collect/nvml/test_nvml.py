@@ -96,6 +96,7 @@ def test_load(look):
         "gpu.driver_version": "590.48.01",
         "gpu.cuda_driver_version": "13.1",
         "gpu.name": "NVIDIA H200",
+        "gpu.uuid": "GPU-00000000-0000-0000-0000-000000000000",
         "gpu.pci": "0000:83:00",
         "gpu.utilization": near(1.0),
         "gpu.memory_used": 32362.0 * MIB,

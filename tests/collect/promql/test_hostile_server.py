@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collect.promql import answers, asking, plan
 from latdoctor.collect.promql.access import AUTH, AUTH_FILE, CA_FILE, access
+from latdoctor.collect.promql.changes import ROLES as CHANGES
 from latdoctor.collect.promql.collector import COLLECTOR
 from latdoctor.collect.source import Collected, PrometheusServer, Request
 from latdoctor.dialects.promql import matchers
@@ -23,6 +24,7 @@ from latdoctor.evidence.bundle import Artifact
 from tests.collect.prometheus.serving import FakeClock, served
 
 CANARY = "c4n4ry"
+ROLES = sorted(CHANGES)  # in one order, so that a failing example is found again
 Handle = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -223,12 +225,15 @@ _JSON = st.recursive(
 _NUMBER = st.sampled_from(["1", "0.5", "NaN", "+Inf", "-Inf", "1e300", "-3", "9223372036854775794", "x", ""])
 _TIME = st.floats(allow_nan=False) | st.sampled_from([1000.0, 4300.0, 4330.0, 4600.0])
 _LABELS = st.dictionaries(
-    st.sampled_from(["__name__", "instance", "job", "le", "latdoctor_sample", "model_name", "quantile", "gpu"]),
+    st.sampled_from(
+        ["__name__", "instance", "job", "le", "latdoctor_sample", "model_name", "quantile", "gpu", "version"]
+    ),
     st.sampled_from(
         [
             *("a", "b", "+Inf", "0.5", "x", "", "vllm:num_requests_waiting", "DCGM_FI_DEV_SM_CLOCK"),
             *("vllm:e2e_request_latency_seconds_bucket", "nv_inference_request_success"),
-            "nv_inference_request_summary_us",
+            *("nv_inference_request_summary_us", "a_build_info", "a_config_hash", "a_config_info"),
+            "a_config_last_reload_success_timestamp_seconds",
         ]
     ),
 )
@@ -244,7 +249,8 @@ _ANSWER = st.lists(_SERIES, max_size=6).map(lambda series: vector(*series)) | _J
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["found", "names", "cover", "count", "up", "last", "growth", "level", "curve"]), _ANSWER
+            st.sampled_from(["found", "names", "cover", "count", "up", "last", "growth", "level", "curve", *ROLES]),
+            _ANSWER,
         )
     )
 )
@@ -256,7 +262,11 @@ def test_any_answers_in_a_bundle_give_evidence_or_a_typed_error(said: list[tuple
     kept = [known]
     for number, (role, raw) in enumerate(said):
         name = f"promql/1-x/{number:02d}.json"
-        asked.append(plan.Asked(role, "x", 4600.0, 1000.0, 60.0, ("x",), "vllm", "queue.depth", 1.0, name))
+        asked.append(
+            plan.Asked(
+                role, "x", 4600.0, 1000.0, 60.0, ("x",), "vllm", "model" if role in ROLES else "queue.depth", 1.0, name
+            )
+        )
         kept.append(Artifact(name, "promql", "1-x", "http://x", 4600.0, raw))
     stated = json.dumps(
         {"since": 1000.0, "until": 4600.0, "window": 300.0, "asked": [_as_dict(one) for one in asked]}

@@ -6,6 +6,9 @@ replica, else `server/FILE`.
 
 Left out of latency are probes (health, metrics) and requests that were refused or failed, but for those that timed out:
 how long a refusal takes tells nothing of how long an answer takes. What was left out is told.
+
+Where a part of its time is asked for (`--since`, `--until`), only requests that ended within it are read, the readings
+are of its judged end, and a log that does not reach that gives nothing but a gap.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 
+from latdoctor.collect import past
 from latdoctor.collect.access_log import formats, pattern
 from latdoctor.collect.access_log.formats import Format
-from latdoctor.collect.access_log.requests import Gathering, Requests, chosen, stretches
+from latdoctor.collect.access_log.requests import UNZONED, Gathering, Requests, chosen, stretches
 from latdoctor.collect.access_log.series import SIGNALS, Told
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.errors import SourceError, UsageError
@@ -44,22 +48,21 @@ def recognise(content: bytes, own: str = "") -> tuple[bool, bool]:
     return True, share < _PURE or _TELLING.search(content) is not None
 
 
-def artifacts_of(group: str, source: str, now: float, content: bytes, own: str) -> Sequence[Artifact]:
-    """An access log as it is kept: with the pattern by which it is read, so that a replay reads it alike."""
-    log = Artifact(f"{NAME}/{group}", NAME, group, source, now, content)
-    return (log, Artifact(f"{NAME}/{group}{PATTERN}", NAME, group, source, now, own.encode())) if own else (log,)
+def artifacts_of(
+    group: str, source: str, now: float, content: bytes, own: str, asked: past.Past | None = None
+) -> Sequence[Artifact]:
+    """An access log as it is kept: with the pattern and the time that a replay reads it by."""
+    kept = past.kept_beside(Artifact(f"{NAME}/{group}", NAME, group, source, now, content), asked)
+    return (*kept, Artifact(f"{NAME}/{group}{PATTERN}", NAME, group, source, now, own.encode())) if own else kept
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The evidence of one log. Raises SourceError where it holds no request."""
-    own = next(
-        (one.read(pattern.MAX_LENGTH * 4).decode("utf-8", "replace") for one in artifacts if _is_pattern(one)), ""
-    )
-    return Evidence.merge(_parse_one(one, own) for one in artifacts if not _is_pattern(one))
-
-
-def _is_pattern(artifact: Artifact) -> bool:
-    return artifact.name.endswith(PATTERN)
+    asked = past.asked_of(artifacts)
+    patterns = [one for one in artifacts if one.name.endswith(PATTERN)]
+    own = patterns[0].read(pattern.MAX_LENGTH * 4).decode("utf-8", "replace") if patterns else ""
+    logs = (one for one in artifacts if not one.name.endswith((PATTERN, past.SUFFIX)))
+    return Evidence.merge(_parse_one(one, own, asked) for one in logs)
 
 
 def _tried(content: bytes) -> list[str]:
@@ -89,14 +92,14 @@ def _own(text: str) -> pattern.Pattern:
         raise SourceError(f"its pattern makes no sense: {error.what}", next_step=error.next_step) from error
 
 
-def _parse_one(artifact: Artifact, own: str) -> Evidence:
+def _parse_one(artifact: Artifact, own: str, asked: past.Past | None) -> Evidence:
     content = artifact.read()
     lines = _tried(content)
     form = _form(lines, own)
     if form is None:
         raise SourceError("holds no request that can be read", where=artifact.source, next_step=_HOW)
     pure = sum(form.read(line) is not None for line in lines) >= _PURE * len(lines)
-    gathering = Gathering()
+    gathering = Gathering(asked)
     for number, raw in enumerate(io.BytesIO(content), 1):
         text = formats.text_of(raw)
         entry = form.read(text) if text is not None else None
@@ -104,11 +107,15 @@ def _parse_one(artifact: Artifact, own: str) -> Evidence:
             gathering.take(entry, raw, number)
         elif raw.strip():
             gathering.other += 1
+    if missed := gathering.missed:
+        reason = f"{artifact.source}: {missed}"
+        return Evidence(gaps=(Gap(NAME, reason, SIGNALS, None, _REACH, Origin(artifact.name)),))
     parts = [_of_replica(gathering, replica, artifact, form) for replica in gathering.by_replica]
     return Evidence.merge([*parts, Evidence(gaps=tuple(_gaps(gathering, artifact, form, pure=pure)))])
 
 
 _HOW = "give the log as its server writes it, or say how it is written: --log-pattern"
+_REACH = "give a log that covers the judged time (--since, --until, --window)"
 
 
 def _of_replica(gathering: Gathering, replica: str, artifact: Artifact, form: Format) -> Evidence:
@@ -118,8 +125,12 @@ def _of_replica(gathering: Gathering, replica: str, artifact: Artifact, form: Fo
     subject = f"replica/{replica}@{name}" if replica else server
     read, why = chosen(stretches(requests))
     origin = Origin(artifact.name, _place(requests))
-    told = Told(requests, read, subject, origin, _notes(gathering, form))
+    told = Told(requests, read, subject, origin, _notes(gathering, form), gathering.past)
     gaps = []
+    if gathering.past and not told.recent:
+        reason = f"{artifact.source}: no request of {subject} ended in the judged time"
+        gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin))
+        return Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps), series=told.evidence(0.0).series)
     if why:
         gaps.append(Gap(NAME, f"{artifact.source}: {why}", (), None, "give the part that covers the incident", origin))
     if not told.timed:
@@ -127,8 +138,12 @@ def _of_replica(gathering: Gathering, replica: str, artifact: Artifact, form: Fo
         gaps.append(Gap(NAME, reason, _RATES, subject, "let the server log the time of each request", origin))
     if not told.latencies:
         gaps.append(_without_latency(gathering, artifact, form, subject, told.total))
-    subjects = (Subject(server), *([Subject(subject, parent=server)] if replica else []))
-    return Evidence.merge([Evidence(subjects=subjects, gaps=tuple(gaps)), told.evidence(gathering.coarse)])
+    parts = [Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)), told.evidence(gathering.coarse)]
+    return Evidence.merge(parts)
+
+
+def _subjects(server: str, subject: str) -> tuple[Subject, ...]:
+    return (Subject(server), *([Subject(subject, parent=server)] if subject != server else []))
 
 
 def _without_latency(gathering: Gathering, artifact: Artifact, form: Format, subject: str, total: int) -> Gap:
@@ -155,12 +170,17 @@ def _notes(gathering: Gathering, form: Format) -> str:
     }
     counted = [f"{count} {what}" for what, count in left.items() if count]
     said = f"left out of {total}: {', '.join(counted)}" if counted else ""
-    zone = "the zone is not told, read as UTC" if gathering.unzoned else ""
+    zone = UNZONED if gathering.unzoned else ""
     return "; ".join(part for part in (form.title, said, zone) if part)
 
 
 def _gaps(gathering: Gathering, artifact: Artifact, form: Format, *, pure: bool) -> Iterator[Gap]:
     source, origin = artifact.source, Origin(artifact.name)
+    if gathering.untimed:
+        reason = f"{gathering.untimed} requests tell no time, so nobody knows whether they belong to the time asked for"
+        yield Gap(NAME, f"{source}: {reason}", (), None, _REACH, origin)
+    if late := gathering.late:
+        yield Gap(NAME, f"{source}: {late}", (), None, _REACH, origin)
     if not gathering.kept:
         why = f"{gathering.probes} lines, all of them probes" if gathering.probes else "no request"
         yield Gap(NAME, f"{source}: {why}: it tells nothing of requests", SIGNALS, None, _HOW, origin)

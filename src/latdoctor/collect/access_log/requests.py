@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from latdoctor.collect.access_log.entry import Entry
+from latdoctor.collect.past import Past
 from latdoctor.text import clean
 
 BACK = 5.0  # seconds by which a line may be earlier than the lines before it, beside the time that its request took
@@ -24,6 +25,7 @@ _ENOUGH = 0.05  # of all lines, and so many: what the last stretch must hold to 
 _ENOUGH_LINES = 30
 _DISORDER = 16  # stretches from which on it is the lines that are in disorder (shipped by many), and no clock
 _UNTIMED = -1.0
+UNZONED = "the zone is not told, read as UTC"
 
 
 @dataclass(slots=True)
@@ -76,9 +78,13 @@ class Stretch:
 
 
 class Gathering:
-    """Takes the entries of one log. Mutable, and used by `parse` alone."""
+    """Takes the entries of one log, or of the time `past` that was asked for. Mutable, and used by `parse` alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, past: Past | None = None) -> None:
+        self.past = past
+        self.first: float | None = None  # the times of which the log speaks, probes and what is left out too
+        self.last: float | None = None
+        self.untimed = 0  # requests of which nobody knows whether they belong to the time that was asked for
         self.by_replica: dict[str, Requests] = {}
         self.probes = self.duplicates = self.failed = self.left = self.untold = self.other = self.beyond = 0
         self.coarse = 0.0  # the widest step in which durations are told, seconds
@@ -89,7 +95,29 @@ class Gathering:
     def kept(self) -> int:
         return sum(len(requests) for requests in self.by_replica.values())
 
+    @property
+    def missed(self) -> str:
+        """Why the log says nothing of the judged time; empty where it does, or where all of it was asked for."""
+        why = self.past.missed_by(self.first, self.last) if self.past else ""
+        return f"{why} ({UNZONED})" if why and self.unzoned else why
+
+    @property
+    def late(self) -> str:
+        """What must be said where the log begins only within the judged time."""
+        return self.past.late(self.first) if self.past else ""
+
+    def _is_asked_for(self, entry: Entry) -> bool:
+        if entry.went is not None:
+            self.unzoned |= not entry.went.zoned
+            self.first = entry.went.time if self.first is None else min(self.first, entry.went.time)
+            self.last = entry.went.time if self.last is None else max(self.last, entry.went.time)
+        elif self.past is not None:
+            self.untimed += 1
+        return self.past is None or (entry.went is not None and self.past.holds(entry.went.time))
+
     def take(self, entry: Entry, raw: bytes, number: int) -> None:
+        if not self._is_asked_for(entry):
+            return
         if entry.is_probe:
             self.probes += 1
             return
@@ -105,7 +133,6 @@ class Gathering:
         self.untold += entry.unit_untold
         if entry.took is not None and entry.counts_as_latency:
             self.coarse = max(self.coarse, entry.took.step)
-        self.unzoned |= entry.went is not None and not entry.went.zoned
         self.by_replica.setdefault(replica, Requests()).add(entry, number)
 
     def _is_duplicate(self, entry: Entry, raw: bytes) -> bool:

@@ -4,6 +4,9 @@ Latency is counted at the exit of a request and arrivals at its entry, which is 
 requests that came last, the slow ones are not in the log yet: so the arrivals end one P99 before the log does. They
 begin where the log does, for what came before that is there only in part.
 
+Where a part of the log's time was asked for, series are of all of that, and single values of its judged end, and of no
+request before it, be they ever so few.
+
 Steps are one second, or as many whole ones as keep a series within MAX_STEPS. A quantile of a step is the sample of
 that rank (the smallest that q of the samples do not exceed); of a few samples the P99 is simply the slowest.
 """
@@ -16,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from latdoctor.collect.access_log.requests import Requests, Stretch
+from latdoctor.collect.past import Past
 from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Origin, Reading, Series, Window
 
 MAX_STEPS = 7200
@@ -34,8 +38,16 @@ _WHOLE_SECONDS = 0.5  # a step of durations wider than this cannot tell a quanti
 class Told:
     """One replica's requests within the stretches that are read."""
 
-    def __init__(self, requests: Requests, read: Sequence[Stretch], subject: str, origin: Origin, notes: str) -> None:
-        self.subject, self.origin, self.notes = subject, origin, notes
+    def __init__(
+        self,
+        requests: Requests,
+        read: Sequence[Stretch],
+        subject: str,
+        origin: Origin,
+        notes: str,
+        past: Past | None = None,
+    ) -> None:
+        self.subject, self.origin, self.notes, self._past = subject, origin, notes, past
         self.requests = requests
         spans = [range(one.first, one.last + 1) for one in read] or [range(len(requests))]
         every = [index for span in spans for index in span]
@@ -53,8 +65,10 @@ class Told:
         return Window(self.requests.went[rows[0]], self.requests.went[rows[-1]]) if rows else Window()
 
     def _recent(self) -> Sequence[int]:
-        """The last RECENT seconds, and as much more as it takes to have ENOUGH requests."""
+        """The judged time; else the last RECENT seconds, and as much more as it takes to have ENOUGH requests."""
         went = self.requests.went
+        if self._past is not None:
+            return self.timed[bisect_left(self.timed, self._past.judged, key=went.__getitem__) :]
         first = bisect_left(self.timed, went[self.timed[-1]] - RECENT, key=went.__getitem__)
         enough = [place for place, index in enumerate(self.timed) if self._is_latency(index)][-ENOUGH:]
         return self.timed[min(first, enough[0] if len(enough) == ENOUGH else 0) :]
@@ -77,7 +91,8 @@ class Told:
 
     def _reading(self, signal: str, value: float, note: str = "", bound: str = "") -> Reading:
         part_of = (self.window.seconds or 0.0) < (self.whole.seconds or 0.0)
-        late = f"the last {self.window.seconds or 0.0:.0f} s of the log" if part_of else ""
+        what = "what was asked for" if self._past else "the log"
+        late = f"the last {self.window.seconds or 0.0:.0f} s of {what}" if part_of else ""
         noted = "; ".join(part for part in (note, late, self.notes) if part)
         return Reading(signal, self.subject, value, self.origin, self.window, note=noted, bound=bound)
 

@@ -10,6 +10,9 @@ What counts as searched (Evidence.looked), so that no finding is a count of zero
   the end was read (`….tail`): what it does not show may stand in the rest.
 
 Times without a zone (dmesg -T, syslog) are read as UTC, and the event's field `zone` says so.
+
+Where a part of its time is asked for (`--since`, `--until`), events outside it do not count, and a log that does not
+reach the judged time has searched for nothing (`spoken.py`). Changes count although they are older.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from latdoctor.collect import streams
+from latdoctor.collect import past, streams
 from latdoctor.collect.access_log import collector as access_log
 from latdoctor.collect.logs import events as log_events
 from latdoctor.collect.logs import records, stamps
 from latdoctor.collect.logs.lines import WORTH_A_LOOK
+from latdoctor.collect.logs.spoken import Spoken
 from latdoctor.collect.logs.stamps import MAX_LINE
 from latdoctor.collect.source import Clock, Collected, Collector, Request, Sight
 from latdoctor.errors import SourceError
@@ -79,15 +83,19 @@ def collect(request: Request, clock: Clock) -> Collected:
             gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
         if is_other:
-            artifacts.append(Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content))
+            log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content)
+            artifacts += past.kept_beside(log, request.past)
         if is_access_log:
-            artifacts += access_log.artifacts_of(group, source, clock.now(), raw.content, request.log_pattern)
+            artifacts += access_log.artifacts_of(
+                group, source, clock.now(), raw.content, request.log_pattern, request.past
+            )
     return Collected(tuple(artifacts), tuple(gaps))
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The events of one log. Raises SourceError where it holds no text."""
-    return Evidence.merge(_parse_one(artifact) for artifact in artifacts)
+    asked = past.asked_of(artifacts)
+    return Evidence.merge(_parse_one(one, asked) for one in artifacts if not one.name.endswith(past.SUFFIX))
 
 
 def preflight() -> Sequence[Sight]:
@@ -200,10 +208,10 @@ def _gap(source: str, reason: str, next_step: str) -> Gap:
     return Gap(NAME, f"{source}: {reason}", log_events.SIGNALS, next_step=next_step)
 
 
-def _parse_one(artifact: Artifact) -> Evidence:
+def _parse_one(artifact: Artifact, asked: past.Past | None) -> Evidence:
     content = records.decoded(artifact.read(limit=2 * MAX_READ))
     form = records.form_of(content, artifact.source)
-    scan = log_events.Scan(artifact)
+    scan = log_events.Scan(artifact, Spoken(asked, artifact.taken_at) if asked else None)
     unread = _scan_records(scan, content, artifact) if form == records.RECORDS else _scan_lines(scan, content, artifact)
     if not (scan.kernel_lines or scan.application_lines):
         raise SourceError("holds no log line", where=artifact.source, next_step="give a log that is not empty")
@@ -221,6 +229,10 @@ def _scan_lines(scan: log_events.Scan, content: bytes, artifact: Artifact) -> in
         if worth or scan.wants_writers:
             text = stamps.cleaned(start)
             scan.take(log_events.Place(number, text, stamps.parse(text, artifact.taken_at)), worth)
+        if scan.spoken:
+            scan.spoken.passes(start, number)
+    if scan.spoken:
+        scan.spoken.ends()
     return 0
 
 
@@ -244,11 +256,12 @@ def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> 
 COLLECTOR = Collector(
     name=NAME,
     title="driver and application logs",
-    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, log_events.DCGM_ERROR)),
+    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, *log_events.BY_CHANCE)),
     asked=lambda request: bool(request.logs),
     collect=collect,
     parse=parse,
     preflight=preflight,
     ask="--log FILE",
     cost="reads a file",
+    by_chance=frozenset(log_events.BY_CHANCE),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from latdoctor.collect.logs import dcgm_errors, xid
+from latdoctor.collect.logs import dcgm_errors, xid, xid_nvlink
 from latdoctor.collect.logs import lines as log_lines
 from latdoctor.collect.logs.lines import (
     CudaError,
@@ -17,10 +17,12 @@ from latdoctor.collect.logs.lines import (
     GpuNamed,
     OomKill,
     ProcessStarted,
+    ShapeRefused,
     SXid,
     Xid,
 )
 from latdoctor.collect.logs.marks import Mark
+from latdoctor.collect.logs.spoken import Spoken
 from latdoctor.collect.logs.stamps import APPLICATION, BARE, KERNEL, Line
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
@@ -30,13 +32,16 @@ XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
 CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
 SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
 
-DCGM_ERROR = "log.dcgm_error"
+# Found where they stand, but no log that is silent of them says that there were none.
+DCGM_ERROR, ENGINE_SHAPE = "log.dcgm_error", "log.engine_shape"
+BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE)
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 
 MAX_EVENTS = 1000  # of one signal in one log
 _NAMES_THE_NEXT = 4  # lines for which "The NVIDIA GPU …" names the GPU that fell off the bus
 _DRIVER_WORDS = ("NVRM:", "nvidia")
 _KINDS_SHOWN = 5
+_REACH = "give a log that covers the judged time, with times of day (dmesg -T)"
 # A level (`INFO`, `[error]`, glog's `E0223 16:24:18`) or a time of day: what a text has that is a log.
 _LOG_LIKE = re.compile(
     r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b|\d\d:\d\d:\d\d|\blevel="
@@ -54,10 +59,15 @@ class Place:
 
 
 class Scan:
-    """Takes the lines of one log in their order. Mutable, and used by `logs.parse` alone."""
+    """Takes the lines of one log in their order. Mutable, and used by `logs.parse` alone.
 
-    def __init__(self, artifact: Artifact) -> None:
+    `spoken` is given where a part of the log's time was asked for.
+    """
+
+    def __init__(self, artifact: Artifact, spoken: Spoken | None = None) -> None:
         self._artifact = artifact
+        self.spoken = spoken
+        self._unplaced: Counter[str] = Counter()  # by signal: events of which nobody knows whether they belong there
         self._node = f"node/{artifact.group}"
         self._events: list[Event] = []
         self._counts: Counter[str] = Counter()
@@ -80,6 +90,10 @@ class Scan:
     def take(self, at: Place, worth: bool) -> None:
         """A line of the log; `worth` is whether its words are worth a look."""
         self._note_writer(at.line)
+        if self.spoken and worth:
+            at = replace(at, line=self.spoken.placed(at.line))
+        elif self.spoken:
+            self.spoken.tells(at.line)
         if worth:
             for fact in log_lines.facts(at.line):
                 self._take_fact(at, fact)
@@ -119,6 +133,8 @@ class Scan:
                 self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
             case DcgmFound():
                 self._add(DCGM_ERROR, at, _dcgm_fields(fact))
+            case ShapeRefused():
+                self._add(ENGINE_SHAPE, at, {})
             case Mark():
                 self._add(fact.signal, at, _told({"what": fact.what, "to": fact.to}))
             case ProcessStarted():
@@ -137,7 +153,18 @@ class Scan:
             self._dead.add(fact.process)
         return fields
 
+    def _left_out(self, signal: str, time: float | None) -> bool:
+        """Whether an event lies outside the time that was asked for, or may do so."""
+        if self.spoken is None:
+            return False
+        if time is None:
+            self._unplaced[signal] += 1
+            return True
+        return self.spoken.leaves_out(time, earlier_too=signal in CHANGES)
+
     def _add(self, signal: str, at: Place, fields: dict[str, Value], gpu: str = "") -> None:
+        if self._left_out(signal, at.line.time):
+            return
         subject = f"gpu/{gpu}" if gpu else self._node
         kind = (signal, fields.get("code", fields.get("name", "")), gpu)
         self._kinds[kind] += 1
@@ -167,7 +194,7 @@ class Scan:
     def evidence(self, *, complete: bool) -> Evidence:
         """What the whole log gave. An incomplete one cannot say of anything that it did not happen."""
         gpus = tuple(dict.fromkeys(event.subject for event in self._events if event.subject != self._node))
-        searched = self._searched() if complete else ()
+        searched = self._searched() if complete and not (self.spoken and self.spoken.missed) else ()
         of_gpu = [signal for signal in searched if signal in (XID, GPU_LOST)]
         return Evidence(
             subjects=(Subject(self._node), *(Subject(gpu, parent=self._node) for gpu in gpus)),
@@ -184,7 +211,8 @@ class Scan:
         kernel = (XID, SXID, GPU_LOST, OOM_KILL) if self._beyond_driver else (XID, GPU_LOST)
         found = [*(kernel if self.kernel_lines else ()), *((CUDA_ERROR,) if self._log_like else ())]
         either = (DRIVER_MISMATCH,) if found else ()
-        return tuple(signal for signal in SIGNALS if signal in (*found, *either) and signal not in self._lost)
+        hidden = self._lost | self._unplaced.keys()
+        return tuple(signal for signal in SIGNALS if signal in (*found, *either) and signal not in hidden)
 
     def _total(self, signal: str) -> str:
         """How many lines there were of a signal of which not all were kept, and of which kinds."""
@@ -205,6 +233,11 @@ class Scan:
             Gap("logs", f"{source}: {self._total(signal)}", (signal,) if signal in self._lost else (), origin=origin)
             for signal in dict.fromkeys(signal for signal, _ in self._dropped)
         ]
+        if self.spoken and self.spoken.missed:
+            gaps.append(Gap("logs", f"{source}: {self.spoken.missed}", SIGNALS, None, _REACH, origin))
+        for signal, count in self._unplaced.items():
+            reason = f"{source}: {count} {signal} lines tell no time of day: not counted"
+            gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin))
         if not self.kernel_lines:
             reason = f"{source}: holds no line of the kernel, so neither Xids nor kills can show in it"
             step = "give the kernel log too: dmesg -T > dmesg.log"
@@ -252,6 +285,17 @@ def _xid_fields(fact: Xid) -> dict[str, Value]:
         "secondary": float(row.secondary),
         "fatal": float(row.fatal),
     }
+    decoded = xid_nvlink.decode(fact.code, fact.detail)
+    if decoded is not None:
+        fields |= {
+            "unit": " or ".join(decoded.units),
+            "severity": decoded.severity,
+            "bucket": decoded.action.name,
+            "action": decoded.action.does,
+            "follow_up": decoded.follow_up.does,
+            "needs": decoded.action.needs,
+            "fatal": float(decoded.action.needs in ("gpu", "node")),
+        }
     spoken = {"pid": fact.pid, "process": fact.process}
     return fields | {key: text for key, text in spoken.items() if text}
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from latdoctor.collect.logs import cuda_errors, marks
 from latdoctor.collect.logs.marks import Mark
 from latdoctor.collect.logs.stamps import BARE, KERNEL, Line
+from latdoctor.collect.tensorrt.build_log import OUTSIDE
+from latdoctor.evidence.gpus import normalise_pci
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,11 @@ class DcgmFound:
 
 
 @dataclass(frozen=True, slots=True)
+class ShapeRefused:
+    """An input had a shape outside of what a TensorRT engine was built for."""
+
+
+@dataclass(frozen=True, slots=True)
 class OomKill:
     pid: str
     process: str
@@ -85,16 +92,28 @@ class ProcessStarted:
     """A server process began: what an earlier process left behind no longer counts."""
 
 
-Fact = Xid | SXid | GpuLost | GpuNamed | CudaError | DriverMismatch | OomKill | ProcessStarted | Mark | DcgmFound
+Fact = (
+    Xid
+    | SXid
+    | GpuLost
+    | GpuNamed
+    | CudaError
+    | DriverMismatch
+    | OomKill
+    | ProcessStarted
+    | Mark
+    | DcgmFound
+    | ShapeRefused
+)
 
 # Lines without any of these say nothing to us. On bytes, so that most lines are never decoded.
 WORTH_A_LOOK = re.compile(
-    rb"NVRM|SXid|DCGM_FR_|[Kk]ill(?:ed)? process|"
+    rb"NVRM|SXid|DCGM_FR_|[Kk]ill(?:ed)? process|exceed min ~ max|any optimization profile|expected the shape of|"
+    rb"set binding dimension|"
     rb"(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)|" + marks.WORTH_A_LOOK.pattern
 )
 
 _PCI = r"(?:PCI:)?((?:[0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,4}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
-_PCI_PARTS = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,4}):([0-9a-fA-F]{2})(?:\.[0-9a-fA-F])?")
 _XID = re.compile(rf"NVRM: Xid \({_PCI}[^)]{{0,40}}\): (\d{{1,4}})\b(.*)")
 _XID_PID = re.compile(r"\bpid='?(\d{1,10}|<unknown>)'?")
 _XID_NAME = re.compile(r"\bname='?([^,']{1,64})")
@@ -129,20 +148,6 @@ _UNKNOWN_WORDS = re.compile(r": (?!no error|success|none)[A-Za-z]", re.I)
 # PyTorch points to the documentation with the error's name in a line of its own: the same error, not another.
 _HINT = re.compile(r"Search for [`'\"]?cudaError")
 _NO_ERRORS = frozenset({"cudaErrorNotReady", "CUDA_ERROR_NOT_READY"})  # the answer "not yet" to a query
-
-
-def normalise_pci(text: str) -> str:
-    """`00000000:9B:00.0`, `PCI:0000:9b:00` or `9b:00` → `0000:9b:00`: what the kernel and NVML name alike.
-
-    Raises ValueError where `text` is no PCI address.
-    """
-    found = _PCI_PARTS.fullmatch(text.removeprefix("PCI:"))
-    if not found:
-        raise ValueError(f"{text!r} is not a PCI address")
-    domain, bus, device = found.groups()
-    if domain is None and len(bus) > 2:  # very old drivers: domain and bus, no device
-        domain, bus, device = bus, device, "00"
-    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{device.lower()}"
 
 
 def facts(line: Line) -> tuple[Fact, ...]:
@@ -188,6 +193,8 @@ def _application_facts(line: Line) -> tuple[Fact, ...]:
         return (DriverMismatch(),)
     if named := _DCGM.search(message):
         return (DcgmFound(named[1]),)
+    if OUTSIDE.search(message):
+        return (ShapeRefused(),)
     error = _cuda_error(message)
     if error is None:
         return (mark,) if mark else ()

@@ -49,7 +49,7 @@ def catalogue() -> Mapping[int, XidCode]:
     """Every known code. Raises DefinitionError with all problems of the table."""
     problems: list[Problem] = []
     root = Fields(load(_FILE), problems, "the Xid table")
-    buckets = {"": _NO_BUCKET, **{name: _bucket(name, node, problems) for name, node in root.items("buckets")}}
+    buckets = {"": _NO_BUCKET, **{name: bucket(name, node, problems) for name, node in root.items("buckets")}}
     found: dict[int, XidCode] = {}
     support = buckets.get("CONTACT_SUPPORT", _NO_BUCKET)
     for text in root.texts("unused"):
@@ -70,11 +70,12 @@ def lookup(code: int) -> XidCode:
     return catalogue().get(code, unknown)
 
 
-def _bucket(name: str, node: Node, problems: list[Problem]) -> Bucket:
+def bucket(name: str, node: Node, problems: list[Problem]) -> Bucket:
+    """A row of `buckets` in a table; what is wrong with it goes to `problems`."""
     fields = Fields(node, problems, f"bucket {name}")
-    bucket = Bucket(name, fields.text("does", required=True), fields.choice("needs", NEEDS, "none", required=True))
+    made = Bucket(name, fields.text("does", required=True), fields.choice("needs", NEEDS, "none", required=True))
     fields.finish()
-    return bucket
+    return made
 
 
 def _code(code: int, fields: Fields, buckets: Mapping[str, Bucket]) -> XidCode:

@@ -39,6 +39,7 @@ _HELP = {
 GPU_SIGNALS = (
     *(quantity.signal for quantity in QUANTITIES),
     "gpu.name",
+    "gpu.uuid",
     "gpu.pci",
     "gpu.pcie.generation_ratio",
     "gpu.ecc.uncorrectable_rate",
@@ -100,6 +101,7 @@ def _gpu(record: Record, device: Device, samples: Sequence[Sample], artifact: st
     lost = len(alive) < len(samples)
     told: dict[str, Told] = {
         "gpu.name": (_cleaned(device.name), ""),
+        "gpu.uuid": (_cleaned(device.uuid), ""),
         "gpu.pci": (_cleaned(device.pci), ""),
         # What the driver still remembers of a GPU that is lost is no longer true of it.
         **(told_of(record, device, alive) if alive else {}),

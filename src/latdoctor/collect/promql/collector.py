@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import structs
 
 from latdoctor.collect.prometheus.watch import file_name
-from latdoctor.collect.promql import answers, asking, plan
+from latdoctor.collect.promql import answers, asking, changes, plan
 from latdoctor.collect.promql.answers import Answer
 from latdoctor.collect.promql.evidence import NAME, Answered, evidence_of, of_servers, pace_in, provided
 from latdoctor.collect.promql.plan import MAX_TARGETS, Asked, Plan
-from latdoctor.collect.promql.targets import ranked, shown_by, spoken_by
+from latdoctor.collect.promql.targets import ranked, serving, shown_by, spoken_by
 from latdoctor.collect.source import Clock, Collected, Collector, PrometheusServer, Request, Sight
 from latdoctor.dialects import promql
 from latdoctor.dialects.loader import shipped
@@ -55,7 +55,9 @@ def _collect(request: Request, clock: Clock) -> Collected:
             )
             for dialect in spoken
         }
-        look.ask(plan.more_questions(wanted, spoken, by_dialect, chosen))
+        more = plan.more_questions(wanted, spoken, by_dialect, chosen)
+        jobs = {target.job for target in serving({target: found[target] for target in targets})}
+        look.ask((*more, *changes.questions(wanted, spoken, jobs, server.select)))
     return look.collected(wanted)
 
 
@@ -109,9 +111,10 @@ class _Look:
                 yield Gap(NAME, f"{shown} {why}", tuple(sorted(of_servers())), None, next_step)
                 return  # the same for all, but for those that were not sent any more
             lost = {name for one in failed if one.role in _READ for name in one.names}
-            roles = ", ".join(sorted({one.role for one in failed}))
-            reason = f"{shown}: {len(failed)} of the questions ({roles}): {why}"
-            yield Gap(NAME, reason, tuple(sorted(set(_hidden_by(lost, shipped())))), None, next_step)
+            roles = {one.role for one in failed}
+            hidden = {*_hidden_by(lost, shipped()), *(changes.TOLD if roles & changes.ROLES else ())}
+            reason = f"{shown}: {len(failed)} of the questions ({', '.join(sorted(roles))}): {why}"
+            yield Gap(NAME, reason, tuple(sorted(hidden)), None, next_step)
 
 
 def _hidden_by(names: set[str], dialects: Iterable[Dialect]) -> Iterator[str]:
@@ -159,7 +162,7 @@ def _preflight() -> Sequence[Sight]:
 COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
-    provides=provided(),
+    provides=provided() | changes.TOLD,
     asked=_asked,
     collect=_collect,
     parse=_parse,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
 
+from latdoctor.collect.past import clock
+from latdoctor.collect.promql import changes
 from latdoctor.collect.promql import plan as plans
 from latdoctor.collect.promql.answers import Answer, Line
 from latdoctor.collect.promql.pages import Pages, own_labels
@@ -62,6 +63,8 @@ def evidence_of(plan: Plan, answered: Sequence[Answered], server: str, artifact:
             parts.append(_noted(read_pages(structs.replace(dialect, cached=False), pages, subject, NAME), note))
             parts.append(_curves(plan, answered, dialect, pages, target, subject))
     parts.append(Evidence(subjects=tuple(Subject(f"server/{names[target]}") for target in read)))
+    told = [(one.asked, one.answer.lines) for one in answered if one.asked.role in changes.ROLES]
+    parts.append(Evidence(events=changes.events(plan, told, shipped(), names)))
     parts.append(Evidence(gaps=tuple(_gaps(plan, answered, names, left, server, artifact))))
     return Evidence.merge(parts)
 
@@ -209,11 +212,7 @@ def _down(plan: Plan, answered: Sequence[Answered]) -> Iterator[tuple[Target, st
                 continue
             ups = [time for time, value in zip(line.times, line.values, strict=True) if value == 1]
             if line.values[-1] == 0 and line.times[-1] >= plan.until - 2 * plan.curve_step:
-                since = f"since {_clock(ups[-1])} or a little later" if ups else "all the time"
+                since = f"since {clock(ups[-1])} or a little later" if ups else "all the time"
                 yield Target.of(line.labels), f"could not be scraped {since}"
             elif line.times[-1] < plan.until - 2 * plan.curve_step and ups:
-                yield Target.of(line.labels), f"is no longer a target since {_clock(line.times[-1])}"
-
-
-def _clock(moment: float) -> str:
-    return datetime.datetime.fromtimestamp(moment, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+                yield Target.of(line.labels), f"is no longer a target since {clock(line.times[-1])}"

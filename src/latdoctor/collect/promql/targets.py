@@ -61,6 +61,12 @@ def ranked(shown: Mapping[Target, frozenset[str]]) -> list[Target]:
     return sorted((target for target in shown if ranks[target]), key=lambda target: (ranks[target], target))
 
 
+def serving(shown: Mapping[Target, frozenset[str]]) -> list[Target]:
+    """Those that serve requests; where none does, all that speak a dialect."""
+    found = ranked(shown)
+    return [target for target in found if _rank(spoken_by(shown[target])) == 1] or found
+
+
 def _rank(dialects: Sequence[Dialect]) -> int:
     """1 is read first; 0 is for no dialect at all."""
     signals = frozenset(signal for dialect in dialects for signal in dialect.signals)

@@ -23,7 +23,11 @@ _FIGURES = re.compile(r"\] (Enqueue Time|GPU Compute Time|H2D Latency|D2H Latenc
 _REJECTED = re.compile(r"Rejecting some (\w+) implementation of layer (.+?) due to missing (?:int8 )?scales")
 _UNCONSTRAINED = re.compile(r"No implementation of layer (.+?) obeys the requested constraints")
 _UNFORMATTED = re.compile(r"No implementation obeys reformatting-free rules, at least (\d+) reformatting nodes")
-_OUTSIDE = re.compile(r"exceed min ~ max range|does not satisfy any optimization profile")
+# TensorRT's own words, and those of Triton's backend for it.
+OUTSIDE = re.compile(
+    r"exceed min ~ max range|does not satisfy any optimization profile"
+    r"|model expected the shape of dimension \d+ to be between|failed to set binding dimension to"
+)
 _FOREIGN = re.compile(
     r"engine plan file across different models of devices|engine plan file is generated on an incompatible device"
 )
@@ -31,7 +35,8 @@ _BOUND_BY_ENQUEUE = re.compile(r"may be bound by Enqueue Time")
 # Lines without any of these say nothing that is read here; a verbose log has a million of them.
 _WORTH = re.compile(
     rb"Precision: |Selected Device|Input build shape|Input inference shape|median = |Rejecting some|No implementation"
-    rb"|exceed min ~ max|any optimization profile|engine plan file|Enqueue Time|Engine generation|vertical fusions"
+    rb"|exceed min ~ max|any optimization profile|expected the shape of|set binding dimension"
+    rb"|engine plan file|Enqueue Time|Engine generation|vertical fusions"
 )
 # What stands in every such log, so that any other text is told from one.
 _MARKS = re.compile(rb"TensorRT|\[TRT\]|&&&& |=== (?:Build|Model|Inference) Options ===|optimization profile|trtexec")
@@ -118,7 +123,7 @@ def _builder(log: Log, line: str) -> None:
 
 
 def _runtime(log: Log, line: str) -> None:
-    if _OUTSIDE.search(line):
+    if OUTSIDE.search(line):
         log.outside += 1
         log.outside_said = log.outside_said or clean(line, 300)
     elif _FOREIGN.search(line):

@@ -1,0 +1,82 @@
+"""`--since` and `--until` for logs: that time is judged, the same from a bundle, and never more than was seen."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import checks, diagnosed, run
+
+NIGHT = 1769828400.0  # 2026-01-31T03:00:00Z
+
+
+def when(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+
+
+ASKED = ["--since", when(NIGHT - 3600), "--until", when(NIGHT), "--slo", "500ms"]
+
+
+@pytest.fixture(autouse=True)
+def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+
+
+def access_log(*spans: tuple[float, float, float]) -> str:
+    """From … to … (seconds before the end) four requests a second that take so long."""
+    rows = []
+    for first, last, took in spans:
+        for n in range(int(4 * (first - last))):
+            at = datetime.datetime.fromtimestamp(NIGHT - first + n / 4, datetime.UTC)
+            rows.append(f"{at.isoformat(timespec='milliseconds')} 200 {took}")
+    Path("access.log").write_text("\n".join(rows) + "\n")
+    return "access.log"
+
+
+def kernel_log(*spoken: tuple[float, str]) -> str:
+    rows = [f"{when(NIGHT - seconds)} node kernel: {text}" for seconds, text in spoken]
+    Path("kern.log").write_text("\n".join(rows) + "\n")
+    return "kern.log"
+
+
+PATTERN = ["--log-pattern", "{time} {status} {seconds}"]
+
+
+def test_slow_now_is_not_slow_then() -> None:
+    log = access_log((3600, 0, 0.1), (0, -1800, 2.0))
+    then = diagnosed("--log", log, *PATTERN, *ASKED)
+    assert "p99-over-slo" in checks(then, "clear")
+    now = diagnosed("--log", log, *PATTERN, "--slo", "500ms", code=3)
+    assert "p99-over-slo" in checks(now, "fired")
+
+
+def test_a_bundle_gives_the_same_answer_and_knows_since_when() -> None:
+    log = access_log((3600, 540, 0.1), (540, -1800, 2.0))
+    live = diagnosed("--log", log, *PATTERN, *ASKED, "--keep", "look.tar.zst", code=3)
+    assert abs(live["since"]["time"] - (NIGHT - 540)) <= 60
+    replayed = diagnosed("look.tar.zst", code=3)
+    assert {key for key in live if live[key] != replayed[key]} <= {"run_id", "generated_at"}
+
+
+def test_an_xid_of_another_day_is_no_finding_and_a_log_that_ends_too_early_clears_none() -> None:
+    xid = "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus."
+    log = access_log((3600, 0, 0.1))
+    old = kernel_log((90_000, xid), (90_000, "usb 1-1: new device"), (60, "usb 1-1: gone"))
+    then = diagnosed("--log", log, *PATTERN, "--log", old, *ASKED)
+    assert not [one for one in checks(then, "fired") if "xid" in one or "gpu-lost" in one]
+    assert [one for one in checks(then, "clear") if "xid" in one]
+    early = kernel_log((5000, "usb 1-1: new device"), (1200, "usb 1-1: gone"))
+    then = diagnosed("--log", log, *PATTERN, "--log", early, *ASKED)
+    unseen = {name: one["reason"] for name, one in checks(then, "not-evaluated").items() if name.startswith("gpu-xid")}
+    assert unseen
+    assert all("the log ends at 2026-01-31 02:40:00 UTC" in reason for reason in unseen.values())
+    assert then["verdict"]["level"] != "healthy"
+
+
+def test_an_access_log_that_ends_too_early_is_nothing_to_diagnose() -> None:
+    outcome = run(["diagnose", "--log", access_log((3600, 600, 0.1)), *PATTERN, *ASKED])
+    assert outcome.code == 1
+    assert "the log ends at 2026-01-31 02:4" in outcome.err
