@@ -79,7 +79,7 @@ def full() -> Effort:
         *(Setting(LITSERVE, n, wait, grouped=True) for n in (8, 32) for wait in (0, 5)),
         *(Setting(BENTOML, n, grouped=True) for n in (8, 32)),
     ]
-    return Effort((*PLAIN, *lit, *bento, *grouped), (UPPER, 0.9, 0.75), 3.0, 4.0, 15.0, 4, 2, 1, 6.0)
+    return Effort((*PLAIN, *lit, *bento, *grouped), (UPPER, 0.9, 0.75), 3.0, 4.0, 12.0, 3, 2, 1, 6.0)
 
 
 def quick() -> Effort:
