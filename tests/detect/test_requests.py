@@ -68,6 +68,15 @@ def test_what_cannot_show_a_pulse_is_a_gap(times: Numbers, said: str) -> None:
     assert said in found.gaps[0].reason
 
 
+def test_starts_that_are_whole_ends_less_their_latency_are_no_pulse() -> None:
+    """As an access log with stamps of whole seconds gives them: the start's place in its second is the latency."""
+    times, values = ordinary()
+    starts = np.floor(times + values) - np.round(values, 3)
+    found = pulses(Evidence(series=(series("request.latency", starts, np.round(values, 3)),)))
+    assert told(found) == {}
+    assert "whole seconds" in found.gaps[0].reason
+
+
 def test_without_a_pulse_its_share_is_none_and_with_one_it_is_told() -> None:
     assert told(pulses(Evidence(series=(series("request.latency", *ordinary()),)))) == {"latency.pulse_share": 0.0}
     found = told(pulses(Evidence(series=(series("request.latency", *stalling(0.5, 0.12)),))))

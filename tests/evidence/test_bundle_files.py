@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import zstandard
 
 from latdoctor.errors import BundleError
-from latdoctor.evidence.baseline import Baseline, Remembered
+from latdoctor.evidence.baseline import Baseline, Remembered, decoded, load
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.bundle_files import opened, save
 from latdoctor.evidence.model import Gap, Window
@@ -148,4 +149,22 @@ def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
     whole = (tmp_path / "look.tar.zst").read_bytes()
     (tmp_path / "half.tar.zst").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BundleError), opened(tmp_path / "half.tar.zst"):
+        pass
+
+
+@pytest.mark.parametrize("read", [lambda path: opened(path).__enter__(), load], ids=["bundle", "baseline"])
+def test_a_pipe_is_refused_at_once(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(BundleError, match="regular file"):
+        read(pipe)
+
+
+def test_nesting_without_end_is_no_traceback(tmp_path: Path) -> None:
+    deep = b"[" * 1_000_000
+    with pytest.raises(BundleError, match="not a baseline"):
+        decoded(b'{"values": ' + deep, "here")
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle/manifest.json").write_bytes(b'{"artifacts": ' + deep)
+    with pytest.raises(BundleError, match="damaged"), opened(tmp_path / "bundle"):
         pass

@@ -43,6 +43,16 @@ TAKEN = [
      ["api.example.com/v1/accounts/"]),
     ("request 5f2c1a3e-1111-2222-3333-444455556666 took 5 ms", ["5f2c1a3e"], ["took 5 ms"]),
     ("from fe80::1ff:fe23:4567:890a to 2001:db8::8a2e:370:7334", ["fe80", "2001:db8"], [" to "]),
+    ("serve --api-key=KEYKEY1 --token TOKTOK1 --password hunter5 --max-tokens 512", ["KEYKEY1", "TOKTOK1", "hunter5"],
+     ["--api-key=", "--max-tokens 512"]),
+    ("cache redis://:RedisPw99@cache:6379/0, mysql://root:p@ss!@db/x", ["RedisPw", "p@ss", "root"],
+     ["cache:6379/0", "db/x"]),
+    ("glpat-abcdefghij0123456789 and AIzaSyA1234567890abcdefghijklmnopqrstu", ["glpat-a", "AIzaSy"], [" and "]),
+    ("-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\nDEF==\n-----END RSA PRIVATE KEY-----\nnext", ["MIIE", "DEF"],
+     ["BEGIN RSA PRIVATE KEY", "next"]),
+    ("prompt=tell me all of it latency=5ms", ["tell me"], ["prompt=", "latency=5ms"]),
+    ("input text: what ails me", ["ails"], ["input text: "]),
+    ('{"user_id":4711,"n":1}', ["4711"], ['{"user_id":"user-', '","n":1}']),
     (f"File {'/home'}/bob/app/serve.py, line 3", ["bob"], ["/app/serve.py, line 3"]),
 ]  # fmt: skip
 

@@ -52,7 +52,9 @@ def _of_redaction(bundle: Bundle) -> list[str]:
         return ["not redacted: it may hold prompts, addresses and user ids (latdoctor bundle redact)"]
     counted = ", ".join(f"{count} {clean(kind)}" for kind, count in sorted(bundle.redaction.replaced.items()))
     lines = [f"redacted: {counted or 'nothing was found'}"]
-    return lines + [f"not looked into, as it is no text: {clean(name)}" for name in bundle.redaction.unread]
+    return lines + [
+        f"not looked into, as it is no text, and it may hold secrets: {clean(name)}" for name in bundle.redaction.unread
+    ]
 
 
 @app.command()

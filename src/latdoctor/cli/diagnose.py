@@ -219,11 +219,14 @@ def collect(
     from latdoctor.cli.interrupting import interruptible
     from latdoctor.cli.sources import counted, tell
     from latdoctor.evidence.bundle_files import must_be_new
+    from latdoctor.text import clean
 
     must_be_new(to)
     with interruptible(to), _looked(None, asked, Need.IF_THERE) as looked:
         bundle = _save(looked, to, redact=not no_redact).bundle
     tell(bundle.gaps)
+    for name in bundle.redaction.unread if bundle.redaction else ():
+        typer.echo(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}", err=True)
     brought = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")
     typer.echo(f"{', '.join(brought)}. Next: latdoctor diagnose {to}")
 

@@ -110,6 +110,8 @@ def encoded(baseline: Baseline) -> bytes:
 def load(path: Path) -> Baseline:
     """Raises BundleError where `path` is not a readable baseline of this version."""
     try:
+        if path.exists() and not path.is_file():
+            raise BundleError("not a regular file", where=str(path), next_step=_RECORD)
         if path.stat().st_size > MAX_BYTES:
             raise BundleError(f"larger than {MAX_BYTES >> 20} MiB: not a baseline", where=str(path), next_step=_RECORD)
         return decoded(path.read_bytes(), str(path))
@@ -124,7 +126,7 @@ def load(path: Path) -> Baseline:
 def decoded(raw: bytes, where: str) -> Baseline:
     try:
         found = msgspec.json.decode(raw, type=Baseline)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BundleError(f"not a baseline: {error}", where=where, next_step=_RECORD) from error
     if found.schema_version != SCHEMA_VERSION:
         raise BundleError(

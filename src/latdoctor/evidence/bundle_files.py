@@ -149,6 +149,8 @@ def opened(path: Path) -> Iterator[Bundle]:
         return
     if not stands(path):
         raise BundleError("no such file or folder", where=str(path), next_step=_path_hint(path))
+    if not path.is_file():  # a pipe would keep us waiting
+        raise BundleError("neither a folder nor a regular file", where=str(path), next_step=_path_hint(path))
     _must_be_zstd(path)
     with tempfile.TemporaryDirectory(prefix="latdoctor-") as scratch:
         yield _unpacked(path, Path(scratch))
@@ -233,7 +235,7 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
         raise BundleError(f"cannot be read: {error.strerror}", where=where, next_step=_RIGHTS) from error
     except OSError as error:
         raise BundleError("not a bundle: it has no manifest.json", where=where, next_step=hint) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BundleError(f"its manifest.json is damaged: {error}", where=where, next_step=_AGAIN) from error
     if manifest.schema_version != SCHEMA_VERSION:
         raise BundleError(

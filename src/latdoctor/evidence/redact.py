@@ -27,12 +27,12 @@ _REMEMBERED = 1 << 16  # addresses
 _OWN = re.compile(r"(?:ip|user|id|mail|prompt|value)-[0-9a-f]{8}(?:-\d+-characters)?|redacted")
 
 _SECRETS = (
-    r"(?:api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|secret|password|passwd|pwd"
+    r"(?:api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|secret|password|passwd|passphrase|pass|pwd"
     r"|(?:access|auth|refresh|id|session|hf|csrf)[_-]?token|token|x-api-key|credentials?)"
 )
 _USER_NAMES = (
     r"(?:(?:end[_-]?)?user(?:[_-]?(?:id|name|email))?|username|x-user-id|remote_user|customer(?:[_-]?id)?|account[_-]?id"
-    r"|client[_-]?id|tenant[_-]?id|member[_-]?id|session[_-]?id|conversation[_-]?id|chat[_-]?id|device[_-]?id"
+    r"|client[_-]?id|uid|tenant[_-]?id|member[_-]?id|session[_-]?id|conversation[_-]?id|chat[_-]?id|device[_-]?id"
     r"|phone(?:[_-]?number)?|email|(?:first|last|full)[_-]?name|ip[_-]?address)"
 )
 _PROMPT_NAMES = (
@@ -52,26 +52,35 @@ _FIELDS = re.compile(
     r"(?P<auth_value>[a-z0-9._~+/=-]{8,4000})"
     rf"|(?P<cookie>(?:set-)?cookie{_BETWEEN})(?P<cookie_value>[^\n\"']+)"
     r"|(?P<key>sk-[a-z0-9_-]{16,200}|hf_[a-z0-9]{16,60}|gh[pousr]_[a-z0-9]{20,255}|AKIA[0-9A-Z]{16}"
-    r"|xox[abprs]-[a-z0-9-]{10,200}|nvapi-[a-z0-9_-]{16,200}|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,2000})"
+    r"|xox[abprs]-[a-z0-9-]{10,200}|glpat-[a-z0-9_-]{16,60}|AIza[a-z0-9_-]{30,60}|nvapi-[a-z0-9_-]{16,200}|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,2000})"
+    rf"|(?P<flag>--{_SECRETS}(?:=|[ \t]{{1,3}}))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
     rf"|(?P<secret>{_SECRETS}{_BETWEEN})(?P<secret_value>{_QUOTED}|{_WORD})"
     rf"|(?P<user>{_USER_NAMES}{_BETWEEN})(?P<user_value>{_QUOTED}|{_WORD})"
     rf"|(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|\[(?:[\d,\s]|{_QUOTED})*+\])"
-    r"|(?P<bare>(?:prompt|question|user input|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
+    r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
+    r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
+    r"(?P<loose_value>[^\s\"'{\[][^\n]*?)(?=\s+[\w.-]+=|\s*$)"
     r"|(?P<mail>[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,4}\.[a-z]{2,24})\b)",
     re.IGNORECASE,
 )
 _WORDS = (
-    "authorization", "bearer", "cookie", "sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "akia", "xox", "nvapi-",
-    "eyj", "key", "secret", "passw", "pwd", "token", "credential", "user", "customer", "account", "client", "tenant",
-    "member", "session", "conversation", "chat", "device_id", "device-id", "deviceid", "phone", "mail", "first_name",
-    "first-name", "firstname", "last_name", "last-name", "lastname", "full_name", "full-name", "fullname", "ip_address",
-    "ip-address", "ipaddress", "prompt", "completion", "content", "question", "query", "answer", "input_", "inputs",
-    "user input", "output_text", "generated_text", "response_text", "utterance", "transcript", "@",
+    "authorization", "bearer", "cookie", "sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "akia", "xox",
+    "nvapi-", "eyj", "glpat-", "aiza", "key", "secret", "pass", "pwd", "token", "credential", "user", "customer",
+    "account", "client", "tenant", "member", "session", "conversation", "chat", "device_id", "device-id", "deviceid",
+    "phone", "mail", "first_name", "first-name", "firstname", "last_name", "last-name", "lastname", "full_name",
+    "full-name", "fullname", "ip_address", "ip-address", "ipaddress", "prompt", "completion", "content", "question",
+    "query", "answer", "input_", "inputs", "user input", "input text", "uid", "output_text", "generated_text",
+    "response_text", "utterance", "transcript", "@",
 )  # fmt: skip
 # What is known by its form, behind a sign that is quickly looked for. What must not stand before it is looked at last.
 _FORMS = tuple(
     (re.compile(sign), re.compile(form))
     for sign, form in (
+        (
+            r"PRIVATE KEY-----",
+            r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?P<pem_value>[^-]{1,20000})"
+            r"(?:-----END [A-Z ]{0,30}-----)?",
+        ),
         (r"http", r"(?P<url>https?://[^\s\"'<>\\]{1,4000})"),
         (r" HTTP/", r"(?P<request>\"[A-Z]{3,10} )(?P<target>/[^\s\"]{0,8000})(?= HTTP/)"),
         (r" - [^\s\[\"-]", r"(?P<login> - )(?P<login_value>[^\s\[\"-]\S{0,100})(?= \[\d{1,2}/[A-Z][a-z]{2}/)"),
@@ -93,7 +102,7 @@ _QUERY = re.compile(r"([?&;])([^=&;#\s]{1,200})=([^&;#\s]*)")
 _IDENTIFIER = re.compile(
     r"\d{3,}|[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f-]{27}|[^/@]{1,64}(?:@|%40)[^/@]{1,200}", re.IGNORECASE
 )
-_LOGIN = re.compile(r"(https?://)[^/@\s]{1,400}@")
+_LOGIN = re.compile(r"\b([a-z][a-z0-9+.-]{1,20}://)[^/?#\s\"']{1,400}@", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,7}(?:\.\d{1,9})?[a-z/%]{0,4}")
 _NOTHING = ("null", "None", "true", "false", "{", "[", "-")
 
@@ -114,7 +123,8 @@ class Redactor:
         self._addresses: dict[str, str] = {}
         self._makers: dict[str, Callable[[re.Match[str]], str]] = {
             "auth_value": self._credential, "cookie_value": self._credential, "key": self._credential,
-            "secret_value": self._secret, "user_value": self._user, "prompt_value": self._prompt,
+            "secret_value": self._secret, "flag_value": self._flag, "pem_value": self._pem, "loose_value": self._loose,
+            "user_value": self._user, "prompt_value": self._prompt,
             "bare_value": self._bare, "url": self._url, "target": self._request, "login_value": self._login,
             "home_value": self._login, "mail": self._mail, "uuid": self._uuid, "v4": self._address,
             "v6": self._address,
@@ -176,12 +186,29 @@ class Redactor:
         self._count("secrets")
         return found["secret"] + put("redacted")
 
+    def _flag(self, found: re.Match[str]) -> str:
+        inner, put = _unquoted(found["flag_value"])
+        if inner in ("", "redacted") or _NUMBER.fullmatch(inner):
+            return found[0]
+        self._count("secrets")
+        return found["flag"] + put("redacted")
+
+    def _pem(self, found: re.Match[str]) -> str:
+        if found["pem_value"] == "redacted":
+            return found[0]
+        self._count("secrets")
+        return found["pem"] + "redacted-----END PRIVATE KEY-----"
+
     def _user(self, found: re.Match[str]) -> str:
         inner, put = _unquoted(found["user_value"])
         if inner in ("", *_NOTHING) or _OWN.fullmatch(inner):
             return found[0]
         self._count("user ids")
-        return found["user"] + put(self.pseudonym("user", inner))
+        made = put(self.pseudonym("user", inner))
+        if inner.isdigit() and inner == found["user_value"]:  # a number of JSON becomes a text of JSON
+            quote = next((one for one in ('\\"', '"') if found["user"].rstrip().endswith(f"{one}:")), "")
+            made = f"{quote}{made}{quote}"
+        return found["user"] + made
 
     def _login(self, found: re.Match[str]) -> str:
         value = found[found.lastgroup or 0]
@@ -196,6 +223,13 @@ class Redactor:
             return found[0]
         self._count("prompts")
         return found["prompt"] + put(self._of_prompt(inner))
+
+    def _loose(self, found: re.Match[str]) -> str:
+        value = found["loose_value"]
+        if _OWN.fullmatch(value) or _NUMBER.fullmatch(value):
+            return found[0]
+        self._count("prompts")
+        return found["loose"] + self._of_prompt(value)
 
     def _bare(self, found: re.Match[str]) -> str:
         if _OWN.fullmatch(found["bare_value"].strip()):

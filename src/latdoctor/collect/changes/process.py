@@ -132,7 +132,7 @@ def parse(artifact: Artifact) -> Evidence:
     """The events of one process. Raises SourceError where the artifact is damaged."""
     try:
         state = msgspec.json.decode(artifact.read(MAX_STATE), type=ProcessState)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(f"not the state of a process: {error}", where=artifact.source) from error
     subject = f"process/{state.pid}"
     events: list[Event] = []

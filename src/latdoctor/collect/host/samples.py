@@ -160,7 +160,7 @@ def read_samples(artifacts: Iterable[Artifact]) -> tuple[HostSample, ...]:
     for artifact in sorted(artifacts, key=lambda artifact: artifact.name):
         try:
             sample = msgspec.json.decode(artifact.read(MAX_SAMPLE), type=HostSample)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _refuse(artifact, f"not a sample of the host: {error}") from error
         if sample.schema_version != SCHEMA_VERSION:
             raise _refuse(artifact, f"a sample of version {sample.schema_version}; {SCHEMA_VERSION} is read")

@@ -105,7 +105,7 @@ def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, Line]]:
 def _object(line: bytes) -> dict[str, object] | None:
     try:
         return msgspec.json.decode(line, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -107,7 +107,7 @@ def read_record(artifact: Artifact) -> Record:
 
     try:
         record = msgspec.json.decode(artifact.read(MAX_RECORD), type=Record)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise refuse(f"not a record of NVML samples: {error}") from error
     if record.schema_version != SCHEMA_VERSION:
         raise refuse(f"a record of version {record.schema_version}; version {SCHEMA_VERSION} is read")
