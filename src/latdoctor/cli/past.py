@@ -36,14 +36,29 @@ def past_of(given: Given, settings: TargetSettings) -> Past | None:
     now = time.time()
     until = moment(given.until, now, "--until") if given.until else now
     since = moment(given.since, until if not given.until else now, "--since") if given.since else until - SINCE
-    if not SHORTEST <= until - since <= LONGEST or until > now + 60:
+    wrong = _wrong(since, until, now)
+    if wrong:
         raise UsageError(
-            "the time from --since to --until is shorter than 10 s, longer than 90 days, or not past yet",
+            f"from {_shown(since)} to {_shown(until)} {wrong}",
             where="--since",
-            next_step="write it such as --since 2h, or --since 02:30 --until 03:10",
+            next_step="write it such as --since 2h (before now), or --since 02:30 --until 03:10",
         )
     window = parse_duration(given.window) if given.window else min(WINDOW, until - since)
     return Past(since, until, min(window, until - since))
+
+
+def _wrong(since: float, until: float, now: float) -> str:
+    if until > now + 60:
+        return "is not past yet"
+    if until <= since:
+        return "is no time: --since is not before --until"
+    if until - since < SHORTEST:
+        return "is shorter than 10 s"
+    return "is longer than 90 days" if until - since > LONGEST else ""
+
+
+def _shown(moment: float) -> str:
+    return datetime.datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def server_of(given: Given, settings: TargetSettings, past: Past | None) -> PrometheusServer | None:

@@ -239,7 +239,8 @@ class Scan:
             reason = f"{source}: {count} {signal} lines tell no time of day: not counted"
             gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin))
         if not self.kernel_lines:
-            reason = f"{source}: holds no line of the kernel, so neither Xids nor kills can show in it"
+            forms = "holds no line in a form of the kernel log (dmesg, journal, syslog)"
+            reason = f"{source}: {forms}, so neither Xids nor kills are looked for in it"
             step = "give the kernel log too: dmesg -T > dmesg.log"
             gaps.append(Gap("logs", reason, (XID, SXID, GPU_LOST, OOM_KILL), None, step, origin))
         elif not self._beyond_driver:
