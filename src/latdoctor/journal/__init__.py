@@ -1,0 +1,1 @@
+"""The append-only log of everything that was observed, decided and done."""

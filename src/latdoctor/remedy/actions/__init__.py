@@ -1,0 +1,12 @@
+"""What a playbook's step can do: one module for each action, all of them listed here."""
+
+from __future__ import annotations
+
+from latdoctor.remedy.actions.action import Action
+
+ACTIONS: tuple[Action, ...] = ()
+
+
+def action(name: str) -> Action | None:
+    """The action that playbooks call `name`."""
+    return next((one for one in ACTIONS if one.name == name), None)
