@@ -82,6 +82,8 @@ class Resource(Protocol):
 class Conflict(OperationError):  # noqa: N818 - what happened, not a mistake
     """Somebody else has changed the very fields of a change: they are theirs now."""
 
+    written = False  # whether we may have written before that
+
 
 class Contended(OperationError):  # noqa: N818
     """Somebody else has written between our reading and our writing. Nothing was done; it may be tried again."""
@@ -121,13 +123,18 @@ def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline
     Raises Conflict where it stands on neither side, Refused, and Unreachable or Contended once there is no time left.
     """
     wanted = change.after if to is Standing.AFTER else change.before
+    tried = False
     while True:
         try:
             state = resource.read(deadline)
             if alike(state.values, wanted):
-                return False
+                return tried
             _must_stand(change, state, resource)
+            tried = True
             resource.write(wanted, state.version, deadline)
+        except Conflict as conflict:
+            conflict.written = tried
+            raise
         except (Unreachable, Contended):
             if not deadline.pause():
                 raise
