@@ -1,4 +1,4 @@
-"""What a playbook names elsewhere: actions, causes and findings. What a file tells by itself was asked when it was read.
+"""What a playbook names elsewhere: actions, causes, findings. What its file tells by itself was asked when it was read.
 
 Causes and findings are given by the caller: mending knows nothing of how a cause is found.
 """

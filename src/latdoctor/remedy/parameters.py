@@ -24,7 +24,7 @@ _NAMED = re.compile(r"\$([a-z][a-z0-9_]*)")
 _NUMBERS = ("integer", "number", "duration", "share")
 
 
-def typed(kind: str, text: str) -> Scalar:
+def of_type(kind: str, text: str) -> Scalar:
     """`text` as a value of one of PARAMETER_TYPES; durations in seconds, shares 0..1. Raises ValueError."""
     return _TYPES[kind](text.strip())
 
@@ -32,7 +32,7 @@ def typed(kind: str, text: str) -> Scalar:
 def value_of(parameter: Parameter, text: str) -> Scalar:
     """`text` as a value of the parameter, within its range. Raises ValueError that says what it may be."""
     try:
-        value = typed(parameter.type, text)
+        value = of_type(parameter.type, text)
     except ValueError as error:
         raise ValueError(f"{error}: it is {allowed(parameter)}") from error
     within(parameter, value)
@@ -87,7 +87,7 @@ def as_argument(parameter: Parameter, value: Scalar) -> str:
     return _plain(float(f"{value / unit(parameter.unit).factor:.15g}") if parameter.type == "duration" else value)
 
 
-def settled(playbook: Playbook, given: Mapping[str, str]) -> dict[str, Scalar]:
+def typed(playbook: Playbook, given: Mapping[str, str]) -> dict[str, Scalar]:
     """The value of every parameter: as given, else its default. Raises UsageError with all that is wrong."""
     known = {parameter.name: parameter for parameter in playbook.parameters}
     wrong = [_unknown(name, tuple(known)) for name in given if name not in known]
@@ -118,12 +118,12 @@ def named(text: str) -> str | None:
 
 
 def arguments(step: Step, playbook: Playbook, values: Mapping[str, Scalar]) -> dict[str, str]:
-    """What the step's action is given, with the `values` that `settled` gave. The playbook's file was read without problems."""
+    """What the step's action is given; `values` are what `typed` gave."""
     return _filled(step.given, playbook, values, as_argument)
 
 
 def given_to(stage: StageOf, playbook: Playbook, values: Mapping[str, Scalar]) -> dict[str, str]:
-    """What the stage's playbook is given, as text for `settled`; `values` are those of the whole `playbook`."""
+    """What the stage's playbook is given, as text for `typed`; `values` are those of the whole `playbook`."""
     return _filled(stage.given, playbook, values, shown)
 
 

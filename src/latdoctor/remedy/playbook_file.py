@@ -1,7 +1,7 @@
 """One playbook from its file, which is strict YAML: all that is wrong in it, each with file:line.
 
-What only other files can tell is asked elsewhere: its stages by `playbook_files.py`, its actions, causes and findings by
-`lint.py`.
+What only other files can tell is asked elsewhere: its stages by `playbook_files.py`, its actions, causes and findings
+by `lint.py`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.condition_text import parse_condition
-from latdoctor.evidence.conditions import AllOf, Condition
+from latdoctor.evidence.conditions import Condition
 from latdoctor.evidence.signals import catalogue
 from latdoctor.remedy import parameters as values
 from latdoctor.remedy.playbook import (
@@ -33,7 +35,7 @@ from latdoctor.remedy.playbook import (
 )
 from latdoctor.remedy.target import KINDS
 from latdoctor.units import parse_duration
-from latdoctor.yamlfile import Fields, Node, contents, one_of, parse
+from latdoctor.yamlfile import Fields, contents, one_of, parse
 
 LONGEST_WAIT = 3600.0  # seconds: nobody holds a service's lock for longer
 
@@ -142,10 +144,11 @@ def _parameters(fields: Fields) -> Iterator[Parameter]:
 
 def _parameter(name: str, fields: Fields) -> Parameter:
     kind = fields.choice("type", PARAMETER_TYPES, "text", required=True)
+    nothing: Scalar = ""
     made = Parameter(
         name=name,
         type=kind,
-        default="",
+        default=nothing,
         minimum=_end(fields, "minimum", kind),
         maximum=_end(fields, "maximum", kind),
         choices=fields.texts("choices"),
@@ -159,15 +162,14 @@ def _parameter(name: str, fields: Fields) -> Parameter:
     for key, kinds in (("choices", ("text",)), ("unit", ("duration",))):
         if fields.node(key) is not None and kind not in kinds:
             fields.problem(fields.where, f"parameter {name}: a {kind} has no {key}")
-    default: Scalar = fields.scalar("default", lambda text: values.value_of(made, text), "", required=True)
-    return Parameter(name, kind, default, made.minimum, made.maximum, made.choices, made.says, made.unit)
+    return replace(made, default=fields.scalar("default", partial(values.value_of, made), made.default, required=True))
 
 
 def _end(fields: Fields, key: str, kind: str) -> float | None:
     """One end of a range, in the unit of the values. None where it is not given."""
 
     def converted(text: str) -> float | None:
-        value = values.typed(kind, text)
+        value = values.of_type(kind, text)
         if isinstance(value, bool | str):
             raise ValueError(f"a {kind} has no {key}")
         return value
@@ -346,7 +348,7 @@ def _identifier(text: str) -> str:
 
 
 def _counted(text: str) -> int:
-    value = values.typed("integer", text)
+    value = values.of_type("integer", text)
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{text!r} is not a count of 1 or more")
     return value
