@@ -11,7 +11,7 @@ import secrets
 from dataclasses import replace
 
 from latdoctor.errors import LatdoctorError
-from latdoctor.evidence.condition_text import parse_condition as parsed
+from latdoctor.evidence.conditions import Comparison, Reference, SignalTerm
 from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.journal.locks import Busy, held
 from latdoctor.remedy import guards, history
@@ -131,7 +131,7 @@ class _Run:
         if before.bundle is not None:
             self._world.keep(before.bundle, path)
             self._recorder.note("evidence.kept", {"path": str(path)})
-        self._recorder.note("before.measured", measures(self._playbook, before))
+        self._recorder.note("before.measured", {"measures": measures(self._playbook, before)})
         for condition in self._playbook.preconditions:
             found = judged(condition, before, before.remembered)
             if found.status != HOLDS:
@@ -180,12 +180,10 @@ class _Run:
         """Waits until the queue of the incident has drained, or no longer than the playbook says."""
         if settle.until is None:
             return
-        until = self._deadline(settle.at_most)
-        while until.left > 0:
-            found = judged(settle.until, self._look(GLANCE), before.remembered)
-            if found.status == HOLDS:
-                break
-        self._recorder.note("settled", {"seconds_left": round(until.left, 1)})
+        until, settled = self._deadline(settle.at_most), False
+        while until.left > 0 and not settled:
+            settled = judged(settle.until, self._look(GLANCE), before.remembered).status == HOLDS
+        self._recorder.note("settled", {"settled": settled})
 
     def _verified(self, verify: Verify, before: Observation) -> None:
         """Raises Failed unless the change proves itself."""
@@ -256,7 +254,8 @@ def _mended(playbook: Playbook, observation: Observation) -> bool:
 
 def _not_worse(verify: Verify) -> Verify:
     """How a stage of several proves itself: it may not make things worse. The whole must then succeed."""
-    condition = parsed(f"latency.p99 < {NOT_WORSE} x before")
+    text = f"latency.p99 < {NOT_WORSE:g} x before"
+    condition = Comparison(SignalTerm("latency.p99"), "<", Reference("before", NOT_WORSE), text)
     return replace(verify, succeed=(condition,), mechanism=())
 
 
