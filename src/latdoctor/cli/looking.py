@@ -9,10 +9,11 @@ from latdoctor import __version__, answering
 from latdoctor.cli.asking import Ask
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.look import SystemClock, look
+from latdoctor.collect.source import Request
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.judge import judge
 from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.errors import OperationError
+from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence import redacting
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import save
@@ -22,10 +23,21 @@ from latdoctor.remedy.observation import Observation, Observe
 
 
 def observer(wanted: Ask, rules: RuleSet) -> Observe:
-    """Looks at what `wanted` asks for, again and again, each time for as long as it is told."""
+    """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
+
+    Only at what shows the present: a history or a log would bring samples from before the change.
+    Raises UsageError where nothing of that kind was given.
+    """
+    live = Request(
+        servers=wanted.request.servers, nvml=wanted.request.nvml, host=wanted.request.host, pid=wanted.request.pid
+    )
+    if not live.servers:
+        raise UsageError(
+            "nothing shows whether a change helps", next_step="give the server's metrics page: --server URL"
+        )
 
     def observe(seconds: float) -> Observation:
-        request = replace(wanted.request, window=seconds)
+        request = replace(live, window=seconds)
         bundle = look(COLLECTORS, request, wanted.context, SystemClock(), baseline=wanted.baseline)
         return observation(bundle, rules)
 

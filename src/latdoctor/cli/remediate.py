@@ -60,9 +60,6 @@ def remediate(
     ] = None,
     playbooks: Playbooks = None,
     server: options.Server = None,
-    prometheus: options.Prometheus = None,
-    select: options.Select = None,
-    log: options.Log = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -83,9 +80,8 @@ def remediate(
     from latdoctor.cli.mending import Mending, mend
 
     asked = options.given(
-        server, None, None, log, prometheus=prometheus, select=select, pid=pid, nvml=nvml, target=target, slo=slo,
-        slo_errors=slo_errors, baseline=baseline,
-    )  # fmt: skip
+        server, None, None, None, pid=pid, nvml=nvml, target=target, slo=slo, slo_errors=slo_errors, baseline=baseline
+    )
     how = Mending(
         playbook=playbook or "",
         diagnosis=from_,
