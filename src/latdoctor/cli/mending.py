@@ -22,6 +22,7 @@ from latdoctor.cli.mending_targets import accesses, again
 from latdoctor.cli.options import Given
 from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.errors import UsageError
+from latdoctor.packaged import folder
 from latdoctor.journal import state
 from latdoctor.journal.entry import Entry
 from latdoctor.journal.store import Journal
@@ -29,7 +30,7 @@ from latdoctor.remedy import history, recovering
 from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
 from latdoctor.remedy.playbook import Playbook
-from latdoctor.remedy.playbook_files import Library, library
+from latdoctor.remedy.playbook_files import Library, read, shipped
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
 from latdoctor.remedy.target import Access, Target
@@ -68,7 +69,7 @@ class SavedPlan(msgspec.Struct, frozen=True):
 
 def mend(given: Given, how: Mending) -> int:
     """The exit code."""
-    books = library(how.playbooks)
+    books = read([folder("playbooks"), *how.playbooks]) if how.playbooks else shipped()
     if how.plan is not None:
         plans = (_saved(how),)
         wanted, settings = ask(given), settings_of(given)
@@ -95,13 +96,13 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     """One target after the other; the first that does not verify is the last."""
     if not how.yes and not _agreed(plans, books):
         return Outcome.HELD.exit_code
-    folder = state.must_be(state.folder())
+    place = state.must_be(state.folder())
     observe = observer(wanted, rule_set(how.rules))
     results: list[Result] = []
-    with Journal.opened(folder / JOURNAL) as journal, _stoppable() as stop:
+    with Journal.opened(place / JOURNAL) as journal, _stoppable() as stop:
         for plan, access in zip(plans, ways, strict=True):
             tell = shown.told(notice_console(), plan)
-            world = World(journal, folder, access, observe, kept, tell, stop, how.approved)
+            world = World(journal, place, access, observe, kept, tell, stop, how.approved)
             results.append(carry_out(plan, books, world))
             if results[-1].outcome is not Outcome.VERIFIED:
                 break
@@ -111,9 +112,9 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
 
 def rolled_back(run: str, target: str, *, as_json: bool) -> int:
     """The exit code; a run that was taken back as asked is a success."""
-    with _journal() as (journal, folder):
+    with _journal() as (journal, place):
         result = recovering.roll_back(
-            run, _enter(journal, folder, target), lambda: history.runs(journal.entries())
+            run, _enter(journal, place, target), lambda: history.runs(journal.entries())
         )
     shown.results([result], result_console(), as_json=as_json)
     return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
@@ -121,8 +122,8 @@ def rolled_back(run: str, target: str, *, as_json: bool) -> int:
 
 def recovered(target: str, *, as_json: bool) -> int:
     """The exit code: the worst of all."""
-    with _journal() as (journal, folder):
-        enter = _enter(journal, folder, target)
+    with _journal() as (journal, place):
+        enter = _enter(journal, place, target)
         results = [recovering.recover(run, enter) for run in history.runs(journal.entries()) if run.open]
     shown.results(results, result_console(), as_json=as_json, nothing="no run is unfinished")
     codes = {result.outcome for result in results}
@@ -131,17 +132,17 @@ def recovered(target: str, *, as_json: bool) -> int:
 
 @contextmanager
 def _journal() -> Iterator[tuple[Journal, Path]]:
-    folder = state.must_be(state.folder())
-    with Journal.opened(folder / JOURNAL) as journal:
-        yield journal, folder
+    place = state.must_be(state.folder())
+    with Journal.opened(place / JOURNAL) as journal:
+        yield journal, place
 
 
-def _enter(journal: Journal, folder: Path, target: str) -> recovering.Enter:
+def _enter(journal: Journal, place: Path, target: str) -> recovering.Enter:
     """A way back in: nothing is observed then, so the look is one that fails."""
     settings = settings_of(Given(target=target)) if target else TargetSettings()
 
     def enter(to: Target) -> World:
-        return World(journal, folder, again(to, settings), _blind, kept, shown.told(notice_console()))
+        return World(journal, place, again(to, settings), _blind, kept, shown.told(notice_console()))
 
     return enter
 
