@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.journal.state import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.remedy import history, recovering
 from latdoctor.remedy.change import Standing, brought
@@ -33,21 +34,21 @@ def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> 
     library = read([playbooks])
     if mutant:
         _Run._make = _late  # type: ignore[method-assign]
-    with Journal.opened(state / "journal.sqlite") as journal:
-        seen = _Seen(helps=mode != "fail")
-        world = World(
-            journal, state, access, seen.observe, lambda bundle, path: None, now=seen.now, clock=seen.clock,
-            sleep=seen.sleep,
-        )  # fmt: skip
-        if mode in ("apply", "fail"):
-            plan = planned(Asked(library.find(PLAYBOOK), {}), library, access, seen.now())
-            return carry_out(plan, library, world).outcome.exit_code
-        runs = history.runs(journal.entries())
-        if mode == "rollback":
-            ended = recovering.roll_back(runs[-1].id, lambda target: world, lambda: runs)
-            return ended.outcome.exit_code
-        results = [recovering.recover(run, lambda target: world) for run in runs if run.open]
-        return max((result.outcome.exit_code for result in results), default=0)
+    journal = Journal.opened(state / JOURNAL)
+    seen = _Seen(helps=mode != "fail")
+    world = World(
+        journal, state, access, seen.observe, lambda bundle, path: None, now=seen.now, clock=seen.clock,
+        sleep=seen.sleep,
+    )  # fmt: skip
+    if mode in ("apply", "fail"):
+        plan = planned(Asked(library.find(PLAYBOOK), {}), library, access, seen.now())
+        return carry_out(plan, library, world).outcome.exit_code
+    runs = history.runs(journal.entries())
+    if mode == "rollback":
+        ended = recovering.roll_back(runs[-1].id, lambda target: world, lambda: runs)
+        return ended.outcome.exit_code
+    results = [recovering.recover(run, lambda target: world) for run in runs if run.open]
+    return max((result.outcome.exit_code for result in results), default=0)
 
 
 def _late(self: _Run, touched: Touched) -> None:

@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
                 CONFIG[group].update(knobs)
             self._answer(200, CONFIG)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_request(self, code: object = "-", size: object = "-") -> None:
         pass
 
     def _answer(self, status: int, value: object) -> None:

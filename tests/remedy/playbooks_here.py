@@ -13,6 +13,8 @@ addresses: [app.batching.long-alone]
 targets: [reference]
 risk: low
 disruption: none
+explanation: it takes the scheduler that helps
+effect: {says: P99 falls, measured_by: tests/remedy}
 preconditions: [arrival.rate > 1/s]
 guards: {max_targets: 1, cooldown: 10min, attempts: {count: 2, per: 24h}}
 before: {window: 10s}
@@ -22,14 +24,16 @@ settle: {until: queue.depth < 0.2 x before, at_most: 20s}
 verify:
   load: arrival.rate within 20% of before
   succeed: [latency.p99 < 0.5 x before]
-  mechanism: [batch-sizes-bimodal]
+  mechanism: [batch-sizes-bimodal clear]
   abort: [error.ratio > 5%]
   hold: 10s
   within: 60s
 """
-LANES = SCHEDULER.replace("test.scheduler", "test.lanes").replace(
-    "{scheduler: token-budget}", '{lanes: "true"}'
-).replace("id: scheduler", "id: lanes")
+LANES = (
+    SCHEDULER.replace("test.scheduler", "test.lanes")
+    .replace("{scheduler: token-budget}", '{lanes: "true"}')
+    .replace("id: scheduler", "id: lanes")
+)
 WHOLE = """
 id: test.whole
 title: Both
@@ -37,8 +41,10 @@ addresses: [app.batching.long-alone]
 targets: [reference]
 risk: low
 disruption: none
+explanation: it takes the scheduler that helps
+effect: {says: P99 falls, measured_by: tests/remedy}
 preconditions: [arrival.rate > 1/s]
-stages:
+steps:
   - {playbook: test.lanes}
   - {playbook: test.scheduler}
 settle: {until: queue.depth < 0.2 x before, at_most: 20s}

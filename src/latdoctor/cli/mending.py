@@ -22,10 +22,9 @@ from latdoctor.cli.mending_targets import accesses, again
 from latdoctor.cli.options import Given
 from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.errors import UsageError
-from latdoctor.packaged import folder
 from latdoctor.journal import state
-from latdoctor.journal.entry import Entry
 from latdoctor.journal.store import Journal
+from latdoctor.packaged import folder
 from latdoctor.remedy import history, recovering
 from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
@@ -39,7 +38,6 @@ from latdoctor.report import mending as shown
 from latdoctor.report.document import parse as parse_diagnosis
 
 MAX_BYTES = 64 << 20  # of a diagnosis or a plan
-JOURNAL = "journal.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +68,16 @@ class SavedPlan(msgspec.Struct, frozen=True):
 def mend(given: Given, how: Mending) -> int:
     """The exit code."""
     books = read([folder("playbooks"), *how.playbooks]) if how.playbooks else shipped()
+    wanted, settings = ask(given), settings_of(given)
+    plans: tuple[Plan, ...]
     if how.plan is not None:
         plans = (_saved(how),)
-        wanted, settings = ask(given), settings_of(given)
-        ways = (again(plans[0].target, settings),)
+        ways = tuple(again(plan.target, settings) for plan in plans)
     else:
         book, because = _chosen(how, books)
-        wanted, settings = ask(given), settings_of(given)
         ways = accesses(book, settings, how.admin, wanted.request.servers, given.pid)
         if len(ways) > book.guards.max_targets:
-            raise UsageError(
-                f"{book.id} may change {book.guards.max_targets} at a time, and {len(ways)} were named",
-                next_step="name fewer with --admin",
-            )
+            return _too_many(book, len(ways), how)
         plans = tuple(planned(Asked(book, _settings(how), because), books, way, time.time()) for way in ways)
     if how.save_plan is not None:
         _save(plans, how.save_plan)
@@ -92,14 +87,22 @@ def mend(given: Given, how: Mending) -> int:
     return _applied(plans, ways, books, wanted, how)
 
 
+def _too_many(book: Playbook, count: int, how: Mending) -> int:
+    reason = f"{book.id} may change {book.guards.max_targets} at a time, and {count} were named"
+    refused = Result("", Outcome.REFUSED, reason, "name fewer with --admin")
+    shown.results([refused], result_console(), as_json=how.as_json)
+    return refused.outcome.exit_code
+
+
 def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, wanted: Ask, how: Mending) -> int:
     """One target after the other; the first that does not verify is the last."""
     if not how.yes and not _agreed(plans, books):
         return Outcome.HELD.exit_code
-    place = state.must_be(state.folder())
+    place = own_folder()
     observe = observer(wanted, rule_set(how.rules))
     results: list[Result] = []
-    with Journal.opened(place / JOURNAL) as journal, _stoppable() as stop:
+    journal = Journal.opened(place / state.JOURNAL)
+    with _stoppable() as stop:
         for plan, access in zip(plans, ways, strict=True):
             tell = shown.told(notice_console(), plan)
             world = World(journal, place, access, observe, kept, tell, stop, how.approved)
@@ -112,29 +115,32 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
 
 def rolled_back(run: str, target: str, *, as_json: bool) -> int:
     """The exit code; a run that was taken back as asked is a success."""
-    with _journal() as (journal, place):
-        result = recovering.roll_back(
-            run, _enter(journal, place, target), lambda: history.runs(journal.entries())
-        )
+    journal, place = _journal()
+    result = recovering.roll_back(run, _enter(journal, place, target), lambda: history.runs(journal.entries()))
     shown.results([result], result_console(), as_json=as_json)
     return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
 
 
 def recovered(target: str, *, as_json: bool) -> int:
     """The exit code: the worst of all."""
-    with _journal() as (journal, place):
-        enter = _enter(journal, place, target)
-        results = [recovering.recover(run, enter) for run in history.runs(journal.entries()) if run.open]
+    journal, place = _journal()
+    enter = _enter(journal, place, target)
+    results = [recovering.recover(run, enter) for run in history.runs(journal.entries()) if run.open]
     shown.results(results, result_console(), as_json=as_json, nothing="no run is unfinished")
     codes = {result.outcome for result in results}
     return next((outcome.exit_code for outcome in (Outcome.INCOMPLETE, Outcome.HELD) if outcome in codes), 0)
 
 
-@contextmanager
-def _journal() -> Iterator[tuple[Journal, Path]]:
-    place = state.must_be(state.folder())
-    with Journal.opened(place / JOURNAL) as journal:
-        yield journal, place
+def _journal() -> tuple[Journal, Path]:
+    place = own_folder()
+    return Journal.opened(place / state.JOURNAL), place
+
+
+def own_folder() -> Path:
+    """The state folder, made where it is missing. Raises UsageError."""
+    place = state.folder()
+    state.must_be(place)
+    return place
 
 
 def _enter(journal: Journal, place: Path, target: str) -> recovering.Enter:
@@ -228,7 +234,8 @@ def _agreed(plans: Sequence[Plan], books: Library) -> bool:
     if not sys.stdin.isatty():
         notices.print("held: nobody can be asked here. Next: the same with --yes")
         return False
-    return typer.prompt("Change it now? (yes/no)", default="no", err=True).strip().lower() == "yes"
+    said: str = typer.prompt("Change it now? (yes/no)", default="no", err=True)
+    return said.strip().lower() == "yes"
 
 
 @contextmanager

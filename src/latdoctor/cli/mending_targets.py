@@ -9,14 +9,13 @@ from urllib.parse import urlsplit
 
 from latdoctor.cli.addresses import server
 from latdoctor.cli.configuration import TargetSettings
-from latdoctor.collect.host.process import started_at
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
 
-TOKEN = "LATDOCTOR_ADMIN_TOKEN"
+VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
 MAX_TOKEN_BYTES = 4096
 
 
@@ -26,7 +25,7 @@ def accesses(
     """The targets that `playbook` would change, in the order given; none is never all. Raises UsageError."""
     secret = token(settings.admin_token)
     if "process" in playbook.targets and pid is not None:
-        return (Access(Target(f"process {pid}", "process", pid=pid, started=started_at(pid)), Secret()),)
+        return (Access(Target(f"process {pid}", "process", pid=pid, started=0.0), Secret()),)
     named = tuple(admin) or settings.admin
     if named:
         return tuple(_access(url, secret, settings) for url in dict.fromkeys(named))
@@ -54,7 +53,7 @@ def again(target: Target, settings: TargetSettings) -> Access:
 def token(file: Path | None) -> Secret:
     """From the configured file, else from the environment; never from the command line. Raises UsageError."""
     if file is None:
-        return Secret(os.environ.get(TOKEN, ""))
+        return Secret(os.environ.get(VARIABLE, ""))
     try:
         with file.open(encoding="utf-8") as opened:
             return Secret(opened.read(MAX_TOKEN_BYTES).strip())
@@ -71,7 +70,7 @@ def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
         raise UsageError(
             f"its admin interface cannot be read: {error.what}",
             where=origin,
-            next_step=f"set {TOKEN}, or name what to change with --admin URL",
+            next_step=f"set {VARIABLE}, or name what to change with --admin URL",
         ) from error
     return Access(Target(settings.name or origin, kind, admin=origin, allow=settings.allow), secret)
 

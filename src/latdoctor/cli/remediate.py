@@ -34,7 +34,10 @@ def remediate(
     from_: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE", readable=False, help="A diagnosis (diagnose -o json): its first named cause is mended."
+            "--from",
+            metavar="FILE",
+            readable=False,
+            help="A diagnosis (diagnose -o json): its first named cause is mended.",
         ),
     ] = None,
     plan: Annotated[
@@ -56,7 +59,9 @@ def remediate(
     ] = False,
     save_plan: Annotated[
         Path | None,
-        typer.Option("--save-plan", metavar="FILE", readable=False, help="Keep the plan, for --plan.", rich_help_panel=_HOW),
+        typer.Option(
+            "--save-plan", metavar="FILE", readable=False, help="Keep the plan, for --plan.", rich_help_panel=_HOW
+        ),
     ] = None,
     playbooks: Playbooks = None,
     server: options.Server = None,

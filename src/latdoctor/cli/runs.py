@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,9 +11,7 @@ from latdoctor.cli.remediate import Form, OutputOption
 if TYPE_CHECKING:
     from latdoctor.journal.store import Journal
 
-app = typer.Typer(
-    help="What was done to which target, and how it ended.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="What was done to which target, and how it ended.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
@@ -28,8 +24,7 @@ def list_(output: OutputOption = Form.TEXT) -> None:
     from latdoctor.remedy import history
     from latdoctor.report import mending
 
-    with _reading() as journal:
-        mending.runs(history.runs(journal.entries()), result_console(), as_json=output is Form.JSON)
+    mending.runs(history.runs(_journal().entries()), result_console(), as_json=output is Form.JSON)
 
 
 @app.command("show")
@@ -46,8 +41,7 @@ def show(
     from latdoctor.remedy import history
     from latdoctor.report import mending
 
-    with _reading() as journal:
-        entries = journal.entries(run)
+    entries = _journal().entries(run)
     found = next(iter(history.runs(entries)), None)
     if found is None:
         refused = [entry for entry in entries if entry.kind == "run.refused"]
@@ -64,8 +58,7 @@ def verify() -> None:
 
     Exit codes: 0 whole · 1 it is not, or cannot be read.
     """
-    with _reading() as journal:
-        head = journal.verify()
+    head = _journal().verify()
     if head is None:
         typer.echo("the journal is empty")
     else:
@@ -79,20 +72,17 @@ def reset() -> None:
 
     Exit codes: 0 done · 1 the journal cannot be written.
     """
-    from latdoctor.cli.mending import JOURNAL
+    from latdoctor.cli.mending import own_folder
     from latdoctor.journal import state
     from latdoctor.journal.store import Journal
 
-    with Journal.opened(state.must_be(state.folder()) / JOURNAL) as journal:
-        journal.append("", "breaker.reset", {})
+    Journal.opened(own_folder() / state.JOURNAL).append("", "breaker.reset", {})
     typer.echo("The circuit breaker is closed. Next: latdoctor runs list")
 
 
-@contextmanager
-def _reading() -> Iterator[Journal]:
-    from latdoctor.cli.mending import JOURNAL
+def _journal() -> Journal:
+    """For reading alone."""
     from latdoctor.journal import state
     from latdoctor.journal.store import Journal
 
-    with Journal.reading(state.folder() / JOURNAL) as journal:
-        yield journal
+    return Journal.reading(state.folder() / state.JOURNAL)

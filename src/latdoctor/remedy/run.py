@@ -14,6 +14,7 @@ from latdoctor.errors import LatdoctorError
 from latdoctor.evidence.conditions import Comparison, Reference, SignalTerm
 from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.journal.locks import Busy, held
+from latdoctor.journal.state import LOCKS, RUNS
 from latdoctor.remedy import guards, history
 from latdoctor.remedy.change import Conflict, Refused, Standing, brought
 from latdoctor.remedy.deadline import Deadline
@@ -54,7 +55,7 @@ def carry_out(plan: Plan, library: Library, world: World) -> Result:
     recorder = Recorder(world.journal, name, world.tell)
     playbook = library.find(plan.playbook)
     try:
-        with held(world.state / "locks", plan.target.key, name):
+        with held(world.state / LOCKS, plan.target.key, name):
             refusal = guards.first(_scene(plan, playbook, world))
             if refusal:
                 return _refused(recorder, refusal.guard, refusal.reason, refusal.next_step)
@@ -127,7 +128,7 @@ class _Run:
     def _watched_before(self) -> Observation:
         """The look before the change, kept as a bundle. What is unknown in it refuses the run."""
         before = self._before = self._look(self._playbook.before)
-        path = self._world.state / "runs" / self._recorder.run / "before.tar.zst"
+        path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
         if before.bundle is not None:
             self._world.keep(before.bundle, path)
             self._recorder.note("evidence.kept", {"path": str(path)})
@@ -208,7 +209,9 @@ class _Run:
 
     def _look(self, seconds: float) -> Observation:
         self._must_go_on()
-        return beside(lambda: self._world.observe(seconds), seconds + PATIENCE, self._why_stop)
+        seen = beside(lambda: self._world.observe(seconds), seconds + PATIENCE, self._why_stop)
+        self._must_go_on()
+        return seen
 
     def _must_go_on(self) -> None:
         if why := self._why_stop():

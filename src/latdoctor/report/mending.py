@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -46,6 +46,24 @@ _UNDO = {
     "none-needed": "it leaves nothing behind that had to be taken back",
     "irreversible": "there is NO way back",
 }
+_LINES = {
+    "run.opened": "run {run}: watching before anything is changed",
+    "evidence.kept": "evidence kept: {path}",
+    "stage.skipped": "stage {playbook} skipped: what it mends is not to be seen",
+    "stage.verified": "stage {playbook} verified",
+    "verify.passed": "verified",
+    "verify.failed": "not verified: {reason}",
+    "rollback.begun": "taking back: {reason}",
+    "undo.failed": "NOT taken back: {step}: {why}",
+    "run.refused": "refused by {guard}: {reason}",
+    "run.closed": "ended: {outcome}",
+}
+_TOUCHED = {
+    "change.intended": "changing",
+    "change.made": "changed",
+    "undo.intended": "putting back",
+    "undo.made": "put back",
+}
 _LONGEST = 60  # characters of a value
 
 
@@ -72,38 +90,17 @@ def results(ended: Sequence[Result], console: Console, *, as_json: bool, nothing
 
 
 def line_of(entry: Entry, plan: Plan | None = None) -> str:
-    """What an entry of the journal says, in a line; empty for what a reader need not know."""
+    """What an entry of the journal says, in a line."""
     body: dict[str, Any] = msgspec.json.decode(entry.body)
-    match entry.kind:
-        case "run.opened":
-            return f"run {entry.run}: watching before anything is changed"
-        case "evidence.kept":
-            return f"evidence kept: {body['path']}"
-        case "before.measured":
-            return "before: " + ", ".join(_measured(msgspec.convert(one, Measure)) for one in body["measures"][:3])
-        case "change.intended" | "change.made" | "undo.made" | "undo.intended":
-            return _touched(entry.kind, body, plan)
-        case "settled":
-            return "settled" if body["settled"] else "not settled in time; judging it as it is"
-        case "verify.window":
-            return f"window: {body['status']}" + (f" ({_why(body)})" if _why(body) else "")
-        case "stage.skipped":
-            return f"stage {body['playbook']} skipped: what it mends is not to be seen"
-        case "stage.verified":
-            return f"stage {body['playbook']} verified"
-        case "verify.passed":
-            return "verified"
-        case "verify.failed":
-            return f"not verified: {body['reason']}"
-        case "rollback.begun":
-            return f"taking back: {body['reason']}"
-        case "undo.failed":
-            return f"NOT taken back: {body['step']}: {body['why']}"
-        case "run.refused":
-            return f"refused by {body['guard']}: {body['reason']}"
-        case "run.closed":
-            return f"ended: {body['outcome']}"
-    return entry.kind
+    if entry.kind in _TOUCHED:
+        return _touched(entry.kind, body, plan)
+    if entry.kind == "before.measured":
+        return "before: " + ", ".join(_measured(msgspec.convert(one, Measure)) for one in body["measures"][:3])
+    if entry.kind == "settled":
+        return "settled" if body["settled"] else "not settled in time; judging it as it is"
+    if entry.kind == "verify.window":
+        return f"window: {body['status']}" + (f" ({_why(body)})" if _why(body) else "")
+    return _LINES.get(entry.kind, entry.kind).format(run=entry.run, **body)
 
 
 def told(console: Console, plan: Plan | None = None) -> Callable[[Entry], None]:
@@ -147,7 +144,9 @@ def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json:
         _print_json({**_summary(state), "plan": state.plan, "entries": listed}, console)
         return
     outcome = state.outcome
-    console.print(Text(f"run {state.id}: {_SAYS[outcome] if outcome else 'UNFINISHED'}", style=_STYLE.get(outcome, "bold")))  # type: ignore[arg-type]
+    console.print(
+        Text(f"run {state.id}: {_SAYS[outcome] if outcome else 'UNFINISHED'}", style=_STYLE.get(outcome, "bold"))
+    )  # type: ignore[arg-type]
     console.print(Text(f"{state.plan.title} ({state.plan.playbook})\non {clean(state.plan.target.name)}", style="dim"))
     if state.reason:
         console.print(Text(clean(state.reason, 2000)))
@@ -233,7 +232,8 @@ def _result(result: Result) -> RenderableType:
         rows += [Text(), _figures(result.measures)]
     if result.note:
         rows.append(Text(f"note: {clean(result.note)}", style="yellow"))
-    rows += [Text(), Text(f"run {result.run}, {result.seconds:.0f} s. Next: {_next(result)}", style="dim")]
+    name = f"run {result.run}, {result.seconds:.0f} s. " if result.run else ""
+    rows += [Text(), Text(f"{name}Next: {_next(result)}", style="dim")]
     return Group(*rows)
 
 
@@ -260,10 +260,10 @@ def _measured(one: Measure) -> str:
 
 
 def _touched(kind: str, body: dict[str, Any], plan: Plan | None) -> str:
-    verb = {"change.intended": "changing", "change.made": "changed", "undo.intended": "putting back"}.get(kind, "put back")
-    if plan is None:
-        return f"{verb} change {body['index'] + 1}"
-    return f"{verb} {plan.stages[body['stage']].changes[body['index']].step}"
+    step = f"change {body['index'] + 1}"
+    if plan is not None:
+        step = plan.stages[body["stage"]].changes[body["index"]].step
+    return f"{_TOUCHED[kind]} {step}"
 
 
 def _why(body: dict[str, Any]) -> str:
