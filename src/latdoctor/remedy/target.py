@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import Struct
 
@@ -34,7 +33,3 @@ class Access:
 
     target: Target
     token: Secret
-
-    def as_headers(self) -> dict[str, Any]:
-        """HTTP headers with the token, where there is one."""
-        return {"Authorization": f"Bearer {self.token.reveal()}"} if self.token else {}

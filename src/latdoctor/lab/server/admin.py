@@ -80,7 +80,7 @@ class Admin:
         return answer
 
     async def config(self, _: Request) -> Response:
-        return _shown(self._tuning.config)
+        return _shown(await self._tuning.settled())
 
     async def knobs(self, _: Request) -> Response:
         """Every knob, and whether it can be turned while the server runs."""

@@ -1,8 +1,8 @@
 """Turning the router's knobs while it runs, and replacing a replica: only from this machine, only with the token.
 
 `GET /admin/config` gives the configuration and its ETag; `PATCH /admin/config` takes some of its fields and wants that
-ETag in If-Match, so that nobody overwrites what somebody else has just changed. A weight of null takes the weight back
-to 1 (a merge patch, RFC 7396).
+ETag in If-Match (`*` is any), so that nobody overwrites what somebody else has just changed. A weight of null takes
+the weight back to 1 (a merge patch, RFC 7396).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
         asked = _if_match(request)
         changes = await json_of(request, dict[str, Any])
         # Nothing is awaited from here on: no other change can come between.
-        if asked != etag(fleet.config):
+        if asked not in ("*", etag(fleet.config)):
             raise BadRequest(412, "changed", "the configuration has changed since; read it again")
         try:
             fleet.configure(patched(fleet.config, changes))

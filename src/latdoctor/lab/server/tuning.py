@@ -67,6 +67,11 @@ class Tuning:
     def config(self) -> ServerConfig:
         return self._config
 
+    async def settled(self) -> ServerConfig:
+        """The configuration once no change is under way: who lost the answer to one learns here what became of it."""
+        async with self._changing:
+            return self._config
+
     async def change(self, patch: Mapping[str, Any], etags: frozenset[str]) -> ServerConfig:
         """The new configuration, in effect. `etags`: those the caller accepts; `*` is any.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from latdoctor.remedy.actions import config_endpoint
 from latdoctor.remedy.actions.action import Action
 
-ACTIONS: tuple[Action, ...] = ()
+ACTIONS: tuple[Action, ...] = (config_endpoint.SERVER, config_endpoint.ROUTER)
 
 
 def action(name: str) -> Action | None:
