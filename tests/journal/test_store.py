@@ -191,9 +191,14 @@ def test_processes_that_append_at_once_make_one_chain(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, APPENDING, path, "12", f"run-{number}"], stdout=subprocess.PIPE, text=True)
         for number in range(5)
     ]
+    reading = Journal.reading(path)
+    lengths = [0]
+    while any(process.poll() is None for process in several):
+        lengths.append(len(reading.entries()))  # always whole, while they write
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) > 3
     acknowledged = [[int(line) for line in process.communicate()[0].splitlines()] for process in several]
     assert [process.returncode for process in several] == [0] * 5
-    reading = Journal.reading(path)
     assert indices(reading.entries()) == list(range(1, 61))
     for number, said in enumerate(acknowledged):
         assert indices(reading.entries(f"run-{number}")) == said
