@@ -128,7 +128,9 @@ def test_the_target_refuses_what_it_cannot(access: Access) -> None:
     assert resource.read(Deadline.after(10)) == before
 
 
-@pytest.mark.parametrize("admin", ["", "127.0.0.1:1", "ftp://a", "http://", "http://u:p@h/", "http://h?x=1", "http://h\n"])
+@pytest.mark.parametrize(
+    "admin", ["", "127.0.0.1:1", "ftp://a", "http://", "http://u:p@h/", "http://h?x=1", "http://h\n"]
+)
 def test_an_address_that_is_none_is_refused(admin: str) -> None:
     with pytest.raises(UsageError) as raised:
         SERVER.where(Target("x", "reference", admin=admin), {})
