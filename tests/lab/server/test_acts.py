@@ -74,7 +74,9 @@ def test_a_body_that_says_nothing_is_refused(shared: Running, body: bytes) -> No
 
 def test_of_two_at_once_one_is_too_late(server: Running) -> None:
     async def both() -> list[int]:
-        async with httpx.AsyncClient(base_url=server.url, headers={**ADMIN, "if-match": etag}, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=server.url, headers={**ADMIN, "if-match": etag}, trust_env=False
+        ) as client:
             asked = [client.post("/admin/warm-up"), client.post("/admin/warm-up")]
             return sorted(answer.status_code for answer in await asyncio.gather(*asked))
 
@@ -130,9 +132,7 @@ def test_a_new_worker_answers_what_waits(server: Running) -> None:
     assert server.page()[("ref_worker_restarts_total", "")] == 0  # nobody was lost
 
 
-def test_a_worker_that_does_not_end_is_replaced_when_it_does(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_does_not_end_is_replaced_when_it_does(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("latdoctor.lab.server.acts.RENEWAL_SECONDS", 0.01)
     server.model.gate.clear()
     asked = server.asking(text="one")
