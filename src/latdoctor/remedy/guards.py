@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from latdoctor.journal.state import STOP
 from latdoctor.remedy.change import Change
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.history import RunState
@@ -15,7 +16,6 @@ from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.result import Outcome
 from latdoctor.remedy.target import Access
 
-SWITCH = "STOP"  # a file of this name in the state folder, or LATDOCTOR_STOP in the environment, stops every run
 MAX_AGE = 900.0  # seconds: what a diagnosis saw longer ago may be over
 PLAN_MAX_AGE = 3600.0  # seconds from a plan to its execution
 FAILURES = 3  # runs in a row that were taken back: whatever is wrong, the playbooks do not mend it
@@ -52,16 +52,19 @@ def first(scene: Scene) -> Refusal | None:
 
 
 def stopped(state: Path) -> str:
-    """Why nothing may be changed, where somebody has thrown the kill switch; else empty."""
+    """Why nothing may be changed, where somebody has thrown the kill switch; else empty.
+
+    It is a file STOP in the state folder, or LATDOCTOR_STOP in the environment.
+    """
     if os.environ.get("LATDOCTOR_STOP"):
         return "LATDOCTOR_STOP is set"
     try:
-        (state / SWITCH).lstat()
+        (state / STOP).lstat()
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return f"{state / SWITCH} cannot be looked for: {error.strerror}"  # could not look is never "go on"
-    return f"{state / SWITCH} is there"
+        return f"{state / STOP} cannot be looked for: {error.strerror}"  # could not look is never "go on"
+    return f"{state / STOP} is there"
 
 
 def _switch(scene: Scene) -> Refusal | None:

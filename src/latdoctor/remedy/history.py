@@ -15,7 +15,6 @@ from latdoctor.remedy.change import Change
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.result import Outcome
 
-
 Body = TypeVar("Body")
 
 

@@ -19,7 +19,10 @@ Scalar = bool | int | float | str
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A typed value that the caller may set within its range. Durations in seconds, shares 0..1."""
+    """A typed value that the caller may set within its range. Durations in seconds, shares 0..1.
+
+    An action is given a duration in `unit`, which is what its knob counts in.
+    """
 
     name: str
     type: str
@@ -28,6 +31,7 @@ class Parameter:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     says: str = ""
+    unit: str = "s"  # s or ms
 
 
 @dataclass(frozen=True, slots=True)

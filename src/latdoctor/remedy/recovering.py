@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.journal.locks import Busy, held
+from latdoctor.journal.state import LOCKS
 from latdoctor.remedy import history
 from latdoctor.remedy.history import Closed, RunState
 from latdoctor.remedy.record import Recorder
@@ -26,7 +27,7 @@ def recover(unfinished: RunState, enter: Enter) -> Result:
     """Ends one run that is open. One that is still at work is left alone."""
     try:
         world = enter(unfinished.plan.target)
-        with held(world.state / "locks", unfinished.plan.target.key, unfinished.id):
+        with held(world.state / LOCKS, unfinished.plan.target.key, unfinished.id):
             run = _now(unfinished.id, world)  # another one may have ended it meanwhile
             if not run.open:
                 return Result(run.id, run.outcome or Outcome.INCOMPLETE, f"{run.reason} (it had ended)")
@@ -44,7 +45,7 @@ def roll_back(run_id: str, enter: Enter, runs: Callable[[], tuple[RunState, ...]
         raise UsageError(f"there is no run {run_id!r}", next_step="latdoctor runs list")
     world = enter(found.plan.target)
     try:
-        with held(world.state / "locks", found.plan.target.key, run_id):
+        with held(world.state / LOCKS, found.plan.target.key, run_id):
             run = _now(run_id, world)
             if not run.standing:
                 return Result(run_id, Outcome.REFUSED, "nothing of it stands", f"latdoctor runs show {run_id}")

@@ -11,9 +11,10 @@ import secrets
 from dataclasses import replace
 
 from latdoctor.errors import LatdoctorError
-from latdoctor.evidence.condition_text import parse_condition as parsed
+from latdoctor.evidence.conditions import Comparison, Reference, SignalTerm
 from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.journal.locks import Busy, held
+from latdoctor.journal.state import LOCKS, RUNS
 from latdoctor.remedy import guards, history
 from latdoctor.remedy.change import Conflict, Refused, Standing, brought
 from latdoctor.remedy.deadline import Deadline
@@ -54,7 +55,7 @@ def carry_out(plan: Plan, library: Library, world: World) -> Result:
     recorder = Recorder(world.journal, name, world.tell)
     playbook = library.find(plan.playbook)
     try:
-        with held(world.state / "locks", plan.target.key, name):
+        with held(world.state / LOCKS, plan.target.key, name):
             refusal = guards.first(_scene(plan, playbook, world))
             if refusal:
                 return _refused(recorder, refusal.guard, refusal.reason, refusal.next_step)
@@ -127,11 +128,11 @@ class _Run:
     def _watched_before(self) -> Observation:
         """The look before the change, kept as a bundle. What is unknown in it refuses the run."""
         before = self._before = self._look(self._playbook.before)
-        path = self._world.state / "runs" / self._recorder.run / "before.tar.zst"
+        path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
         if before.bundle is not None:
             self._world.keep(before.bundle, path)
             self._recorder.note("evidence.kept", {"path": str(path)})
-        self._recorder.note("before.measured", measures(self._playbook, before))
+        self._recorder.note("before.measured", {"measures": measures(self._playbook, before)})
         for condition in self._playbook.preconditions:
             found = judged(condition, before, before.remembered)
             if found.status != HOLDS:
@@ -180,12 +181,10 @@ class _Run:
         """Waits until the queue of the incident has drained, or no longer than the playbook says."""
         if settle.until is None:
             return
-        until = self._deadline(settle.at_most)
-        while until.left > 0:
-            found = judged(settle.until, self._look(GLANCE), before.remembered)
-            if found.status == HOLDS:
-                break
-        self._recorder.note("settled", {"seconds_left": round(until.left, 1)})
+        until, settled = self._deadline(settle.at_most), False
+        while until.left > 0 and not settled:
+            settled = judged(settle.until, self._look(GLANCE), before.remembered).status == HOLDS
+        self._recorder.note("settled", {"settled": settled})
 
     def _verified(self, verify: Verify, before: Observation) -> None:
         """Raises Failed unless the change proves itself."""
@@ -210,7 +209,9 @@ class _Run:
 
     def _look(self, seconds: float) -> Observation:
         self._must_go_on()
-        return beside(lambda: self._world.observe(seconds), seconds + PATIENCE, self._why_stop)
+        seen = beside(lambda: self._world.observe(seconds), seconds + PATIENCE, self._why_stop)
+        self._must_go_on()
+        return seen
 
     def _must_go_on(self) -> None:
         if why := self._why_stop():
@@ -256,7 +257,8 @@ def _mended(playbook: Playbook, observation: Observation) -> bool:
 
 def _not_worse(verify: Verify) -> Verify:
     """How a stage of several proves itself: it may not make things worse. The whole must then succeed."""
-    condition = parsed(f"latency.p99 < {NOT_WORSE} x before")
+    text = f"latency.p99 < {NOT_WORSE:g} x before"
+    condition = Comparison(SignalTerm("latency.p99"), "<", Reference("before", NOT_WORSE), text)
     return replace(verify, succeed=(condition,), mechanism=())
 
 

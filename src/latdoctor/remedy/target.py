@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import Struct
 
 from latdoctor.remedy.secret import Secret
+
+KINDS = ("reference", "reference-router", "process", "http")
 
 
 class Target(Struct, frozen=True):
     """As it is journaled: a name, its kind, and where it is changed. Nothing secret."""
 
     name: str
-    kind: str  # reference | reference-router | process | http
+    kind: str  # one of KINDS
     admin: str = ""  # base URL of what is changed
     pid: int = 0  # of a process on this machine
     started: float = 0.0  # when that process began, in clock ticks after boot: another one may get its number
@@ -32,7 +33,3 @@ class Access:
 
     target: Target
     token: Secret
-
-    def as_headers(self) -> dict[str, Any]:
-        """HTTP headers with the token, where there is one."""
-        return {"Authorization": f"Bearer {self.token.reveal()}"} if self.token else {}
