@@ -32,13 +32,10 @@ MAX_PATCH_BYTES = 64 * 1024
 
 def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
     """The admin interface. Without a token nobody is let in; without a supervisor nothing can be replaced."""
-    begun = secrets.token_hex(8)  # what an earlier router counted is not counted on
+    return [*_knobs(fleet, token), *_replicas(fleet, supervisor, token)]
 
-    def standings() -> Response:
-        shown = fleet.standings()
-        tag = _digest((begun, [(one.name, one.starts) for one in shown]))
-        return _json(shown, etag=f'"{tag}"')
 
+def _knobs(fleet: Fleet, token: str) -> list[BaseRoute]:
     async def show(_: Request) -> Response:
         return _config(fleet.config)
 
@@ -53,6 +50,20 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
         except UsageError as error:
             raise BadRequest(422, "invalid", clean(str(error), 300)) from error
         return _config(fleet.config)
+
+    return [
+        Route("/admin/config", guarded(show, token), methods=["GET"]),
+        Route("/admin/config", guarded(patch, token), methods=["PATCH"]),
+    ]
+
+
+def _replicas(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
+    begun = secrets.token_hex(8)  # what an earlier router counted is not counted on
+
+    def standings() -> Response:
+        shown = fleet.standings()
+        tag = _digest((begun, [(one.name, one.starts) for one in shown]))
+        return _json(shown, etag=f'"{tag}"')
 
     async def replicas(_: Request) -> Response:
         return standings()
@@ -71,8 +82,6 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
         return standings()
 
     return [
-        Route("/admin/config", guarded(show, token), methods=["GET"]),
-        Route("/admin/config", guarded(patch, token), methods=["PATCH"]),
         Route("/admin/replicas", guarded(replicas, token), methods=["GET"]),
         Route("/admin/replicas/{name}/replace", guarded(replace, token), methods=["POST"]),
     ]

@@ -23,7 +23,7 @@ class Answers(Protocol):
 
 
 class Model(Protocol):
-    """A version in memory. `forward` runs on the worker; what takes seconds (`apply`, `rebuild`, `standby`) elsewhere."""
+    """A version in memory. `forward` runs on the worker; `apply`, `rebuild` and `standby` take seconds, elsewhere."""
 
     @property
     def settings(self) -> ModelSettings: ...
