@@ -79,8 +79,8 @@ Place = Callable[[str], str]  # for a URL, the address of the host that is reall
 def exchange(asked: Asked, token: Secret, deadline: Deadline, place: Place | None = None) -> Answer:
     """Asks once. Never follows a redirect, and uses no proxy of the environment.
 
-    Raises what `place` raises, Contended for 412, Refused where the target will not or its answer is no use, Unreachable where no answer
-    came in time or the target failed: then it is not known whether it was done.
+    Raises what `place` raises, Contended for 412, Refused where the target will not or its answer is no use, and
+    Unreachable where no answer came in time or the target failed: then it is not known whether it was done.
     """
     seconds = min(deadline.left, LONGEST)
     if seconds <= 0:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, cast
 
 import httpx
@@ -260,8 +261,11 @@ def child() -> Iterator[Target]:
 
 
 def started(pid: int) -> int:
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[19])
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def threads(pid: int) -> list[int]:
+    return sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 @contextmanager
@@ -272,8 +276,8 @@ def affinity() -> Iterator[World]:
     with child() as target:
 
         def elsewhere() -> None:
-            for thread in os.listdir(f"/proc/{target.pid}/task"):
-                os.sched_setaffinity(int(thread), {here[1]})
+            for thread in threads(target.pid):
+                os.sched_setaffinity(thread, {here[1]})
 
         yield World("process.affinity.set", {"cpus": str(here[0])}, target, ours=elsewhere)
 
@@ -285,8 +289,8 @@ def nice() -> Iterator[World]:
     with child() as target:
 
         def elsewhere() -> None:
-            for thread in os.listdir(f"/proc/{target.pid}/task"):
-                os.setpriority(os.PRIO_PROCESS, int(thread), 7)
+            for thread in threads(target.pid):
+                os.setpriority(os.PRIO_PROCESS, thread, 7)
 
         yield World("process.nice.set", {"nice": "5"}, target, ours=elsewhere)
 
@@ -375,7 +379,7 @@ def _merged(whole: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def json_served(*, tagged: bool = True) -> Iterator[JsonServer]:
     with JsonServer(tagged=tagged) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield server

@@ -114,7 +114,9 @@ class JsonPage:
         return State(fields(whole), f"sha256:{digest}", CAUTION), whole
 
     def _exchange(self, asked: Asked, deadline: Deadline) -> Any:
-        return exchange(asked, self.access.token, deadline, place=partial(allowed.place, allow=self.access.target.allow))
+        return exchange(
+            asked, self.access.token, deadline, place=partial(allowed.place, allow=self.access.target.allow)
+        )
 
 
 def fields(whole: Mapping[str, Any]) -> dict[str, Value]:

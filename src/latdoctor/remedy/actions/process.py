@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -57,14 +56,13 @@ class Process:
             raise Refused("the process has ended; another one may have its number now", where=str(self))
         return state
 
-    def threads(self) -> Iterator[int]:
+    def threads(self) -> tuple[int, ...]:
         """The numbers of its threads at this moment. Raises Refused where it has ended."""
         self.must_be()
         try:
-            names = sorted(os.listdir(PROC / str(self.pid) / "task"), key=int)
+            return tuple(sorted(int(task.name) for task in (PROC / str(self.pid) / "task").iterdir()))
         except (FileNotFoundError, ProcessLookupError):
-            names = []
-        yield from map(int, names)
+            return ()
 
     def permitted(self, call: Callable[[], T]) -> T | None:
         """What `call` gives; None where the process or thread it is about has ended meanwhile. Raises Refused."""

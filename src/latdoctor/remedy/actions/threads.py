@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from latdoctor.errors import UsageError
 from latdoctor.remedy.actions.process import Process
@@ -56,19 +57,16 @@ class ThreadValue:
         return f"{self.process.test} && {self.command(self.process, values[self.field])}"
 
     def _each(self) -> list[tuple[int, Value]]:
-        found = ((thread, self.process.permitted(lambda thread=thread: self.get(thread))) for thread in self._threads())
+        found = ((thread, self.process.permitted(partial(self.get, thread))) for thread in self.process.threads())
         return [(thread, value) for thread, value in found if value is not None]
-
-    def _threads(self) -> list[int]:
-        return list(self.process.threads())
 
     def _put(self, thread: int, wanted: Value, before: Value) -> None:
         """Sets one thread's. Raises Refused, and leaves it as it was, where the kernel gives it something else."""
         self.process.must_be()
-        self.process.permitted(lambda: self.put(thread, wanted))
-        given = self.process.permitted(lambda: self.get(thread))
+        self.process.permitted(partial(self.put, thread, wanted))
+        given = self.process.permitted(partial(self.get, thread))
         if given is not None and given != wanted:
-            self.process.permitted(lambda: self.put(thread, before))
+            self.process.permitted(partial(self.put, thread, before))
             raise Refused(f"{self.field} {wanted} is not to be had here, only {given}", where=str(self.process))
 
 
