@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from latdoctor.errors import UsageError
 from latdoctor.remedy.playbook import Parameter, Playbook, Scalar, StageOf, Step
 from latdoctor.text import clean
-from latdoctor.units import parse_duration, parse_quantity, parse_share, unit
+from latdoctor.units import parse_duration, parse_quantity, parse_share
 from latdoctor.yamlfile import one_of
 
 MAX_TEXT = 200  # characters of a text: no knob holds more
@@ -80,23 +80,21 @@ def shown(parameter: Parameter, value: Scalar) -> str:
     return _plain(value)
 
 
-def as_argument(parameter: Parameter, value: Scalar) -> str:
-    """`value` as an action is given it: a duration as a number of the parameter's unit, a share as a number 0..1."""
-    if isinstance(value, bool | str):
-        return shown(parameter, value)
-    return _plain(float(f"{value / unit(parameter.unit).factor:.15g}") if parameter.type == "duration" else value)
-
-
 def typed(playbook: Playbook, given: Mapping[str, str]) -> dict[str, Scalar]:
-    """The value of every parameter: as given, else its default. Raises UsageError with all that is wrong."""
+    """The value of every parameter: as given, else its default. Raises UsageError with all that is wrong in `given`."""
     known = {parameter.name: parameter for parameter in playbook.parameters}
     wrong = [_unknown(name, tuple(known)) for name in given if name not in known]
     values: dict[str, Scalar] = {}
     for name, parameter in known.items():
         try:
-            values[name] = value_of(parameter, given[name]) if name in given else parameter.default
+            value = value_of(parameter, given[name]) if name in given else parameter.default
         except ValueError as error:
             wrong.append(f"{name}: {error}")
+            continue
+        if value is None:
+            wrong.append(f"{name} must be given: it is {allowed(parameter)}")
+        else:
+            values[name] = value
     if wrong:
         raise UsageError(
             clean("; ".join(wrong)), where=playbook.id, next_step=f"latdoctor playbooks show {playbook.id}"
@@ -117,27 +115,16 @@ def named(text: str) -> str | None:
     return match[1] if match else None
 
 
-def arguments(step: Step, playbook: Playbook, values: Mapping[str, Scalar]) -> dict[str, str]:
-    """What the step's action is given; `values` are what `typed` gave."""
-    return _filled(step.given, playbook, values, as_argument)
+def filled(part: Step | StageOf, playbook: Playbook, values: Mapping[str, Scalar]) -> dict[str, str]:
+    """What the action of a step, or the playbook of a stage, is given; `values` are what `typed` gave for `playbook`.
 
-
-def given_to(stage: StageOf, playbook: Playbook, values: Mapping[str, Scalar]) -> dict[str, str]:
-    """What the stage's playbook is given, as text for `typed`; `values` are those of the whole `playbook`."""
-    return _filled(stage.given, playbook, values, shown)
-
-
-def _filled(
-    given: Mapping[str, str],
-    playbook: Playbook,
-    values: Mapping[str, Scalar],
-    written: Callable[[Parameter, Scalar], str],
-) -> dict[str, str]:
+    Texts with their units, `250ms`, as people write them.
+    """
     known = {parameter.name: parameter for parameter in playbook.parameters}
     found: dict[str, str] = {}
-    for key, text in given.items():
+    for key, text in part.given.items():
         name = named(text)
-        found[key] = text if name is None else written(known[name], values[name])
+        found[key] = text if name is None else shown(known[name], values[name])
     return found
 
 

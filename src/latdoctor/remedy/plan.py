@@ -14,7 +14,7 @@ from latdoctor.remedy.actions import action
 from latdoctor.remedy.actions.action import Action
 from latdoctor.remedy.change import Change, Field, State, Value, alike
 from latdoctor.remedy.deadline import Deadline
-from latdoctor.remedy.parameters import arguments, given_to, typed
+from latdoctor.remedy.parameters import filled, typed
 from latdoctor.remedy.playbook import Playbook, Scalar, Step
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.target import Access, Target
@@ -82,7 +82,7 @@ def planned(asked: Asked, library: Library, access: Access, now: float) -> Plan:
     seen = _Seen(access)
     parameters = typed(book, asked.given)
     if book.stages:
-        stages = tuple(_stage(inner, given_to(stage, book, parameters), seen) for stage, inner in library.stages(book))
+        stages = tuple(_stage(inner, filled(stage, book, parameters), seen) for stage, inner in library.stages(book))
     else:
         stages = (_stage(book, asked.given, seen),)
     return Plan(
@@ -101,7 +101,7 @@ def planned(asked: Asked, library: Library, access: Access, now: float) -> Plan:
 
 def _stage(book: Playbook, given: Mapping[str, str], seen: _Seen) -> StagePlan:
     parameters = typed(book, given)
-    changes = (seen.change(step, arguments(step, book, parameters)) for step in book.steps)
+    changes = (seen.change(step, filled(step, book, parameters)) for step in book.steps)
     return StagePlan(book.id, dict(parameters), tuple(change for change in changes if change.fields))
 
 

@@ -21,17 +21,16 @@ Scalar = bool | int | float | str
 class Parameter:
     """A typed value that the caller may set within its range. Durations in seconds, shares 0..1.
 
-    An action is given a duration in `unit`, which is what its knob counts in.
+    Without a default the caller must set it.
     """
 
     name: str
     type: str
-    default: Scalar
+    default: Scalar | None = None
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     says: str = ""
-    unit: str = "s"  # s or ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,25 +144,22 @@ def _parameters(fields: Fields) -> Iterator[Parameter]:
 
 def _parameter(name: str, fields: Fields) -> Parameter:
     kind = fields.choice("type", PARAMETER_TYPES, "text", required=True)
-    nothing: Scalar = ""
     made = Parameter(
         name=name,
         type=kind,
-        default=nothing,
         minimum=_end(fields, "minimum", kind),
         maximum=_end(fields, "maximum", kind),
         choices=fields.texts("choices"),
         says=fields.text("says", required=True),
-        unit=fields.choice("unit", ("s", "ms"), "s"),
     )
     if kind in ("integer", "number", "duration") and (made.minimum is None or made.maximum is None):
         fields.problem(fields.where, f"parameter {name}: a range has two ends, minimum and maximum")
     elif made.minimum is not None and made.maximum is not None and made.minimum > made.maximum:
         fields.problem(fields.where, f"parameter {name}: the minimum is above the maximum")
-    for key, kinds in (("choices", ("text",)), ("unit", ("duration",))):
-        if fields.node(key) is not None and kind not in kinds:
-            fields.problem(fields.where, f"parameter {name}: a {kind} has no {key}")
-    return replace(made, default=fields.scalar("default", partial(values.value_of, made), made.default, required=True))
+    if made.choices and kind != "text":
+        fields.problem(fields.where, f"parameter {name}: a {kind} has no choices")
+    default: Scalar | None = fields.scalar("default", partial(values.value_of, made), None)
+    return replace(made, default=default)
 
 
 def _end(fields: Fields, key: str, kind: str) -> float | None:
