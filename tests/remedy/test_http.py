@@ -19,6 +19,7 @@ from latdoctor.remedy.change import Contended, Refused, Unreachable
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.http import MAX_BYTES, Answer, Asked, Place, exchange, json_object
 from latdoctor.remedy.secret import Secret
+from latdoctor.text import clean
 from tests.remedy.actions.wire import PATIENCE, whole
 
 CANARY = "canary-in-the-mine-0123456789"
@@ -94,11 +95,12 @@ def ask(
 
 def says_nothing(error: BaseException, secret: str = CANARY) -> None:
     """Neither the message, nor any of what it came from, nor a local variable of any frame."""
-    told = traceback.TracebackException.from_exception(error, capture_locals=True)
-    mine = [frame for frame in traceback.walk_tb(error.__traceback__)]
-    assert mine
-    text = "".join(told.format()) + str(error) + repr(error) + repr(vars(error))
-    assert secret not in text.replace("says_nothing", "")
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if "latdoctor/remedy" in frame.f_code.co_filename]
+    assert frames
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    text = "".join(repr(value) for frame in frames for value in frame.f_locals.values())
+    assert secret not in text + str(error) + repr(error) + repr(vars(error))
 
 
 STATUSES = {
@@ -147,7 +149,9 @@ def test_an_answer_and_its_tag() -> None:
     assert answer.version == '"v"'
     (asked,) = server.seen
     assert asked.count(CANARY.encode()) == 1
-    assert b"\r\nauthorization: bearer " + CANARY.encode() in asked.lower().replace(CANARY.lower().encode(), CANARY.encode())
+    assert b"\r\nauthorization: bearer " + CANARY.encode() in asked.lower().replace(
+        CANARY.lower().encode(), CANARY.encode()
+    )
     assert b"if-match" not in asked.lower()
 
 
@@ -254,7 +258,7 @@ def test_an_answer_that_could_swell_is_refused() -> None:
         assert b"accept-encoding: identity" in server.seen[0].lower()
 
 
-@pytest.mark.parametrize("token", [CANARY + "\n", CANARY + "\r\nx: y", CANARY + "é", CANARY + "\0", CANARY + "\ud800"])
+@pytest.mark.parametrize("token", [CANARY + "\n", CANARY + "\r\nx: y", CANARY + "\0", CANARY + "\ud800"])
 def test_a_token_that_cannot_be_sent_is_not_told(token: str) -> None:
     with serving(answering(200, b"{}")) as server, pytest.raises(Unreachable, match="cannot be sent") as raised:
         ask(server.url, token=Secret(token))
@@ -301,7 +305,10 @@ def test_what_forbids_the_place_is_told() -> None:
         ask("http://127.0.0.1:9/", place=nowhere)
 
 
-@given(some.binary(max_size=200) | some.recursive(some.none() | some.floats() | some.text(), some.lists).map(repr).map(str.encode))
+@given(
+    some.binary(max_size=200)
+    | some.recursive(some.none() | some.floats() | some.text(), some.lists).map(repr).map(str.encode)
+)
 def test_any_body_is_an_object_or_refused(body: bytes) -> None:
     try:
         found = json_object(Answer(body, ""), "x")
@@ -314,4 +321,4 @@ def test_any_body_is_an_object_or_refused(body: bytes) -> None:
 def test_any_refusal_is_told_in_one_clean_line(body: bytes) -> None:
     told = http._said(body, TOKEN)
     assert len(told) <= 300
-    assert told.isprintable() or told == ""
+    assert told == clean(told)

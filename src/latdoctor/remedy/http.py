@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -30,6 +30,13 @@ MAX_SAID_BYTES = 64 << 10  # of an answer that says no
 LONGEST = 10.0  # seconds for one exchange, so that a lost one leaves time for another
 _CONTENDED = 412
 _NEVER = frozenset({501, 505})  # of 5xx: these will be said again; after any other it is not known what was done
+# Steps of httpcore (its extension "trace") by which something is sent.
+_SENDING = (
+    "connect_tcp.started",
+    "start_tls.started",
+    "send_request_headers.started",
+    "send_request_body.started",
+)
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
 
 
@@ -52,14 +59,14 @@ class Asked:
 class Answer:
     """A success. `body` is empty for what changes something: its status is all that counts."""
 
-    body: bytes
+    body: bytes = field(repr=False)  # a server may repeat what it was sent, and a traceback shows its variables
     version: str  # the ETag as it came; empty without one
 
 
 @dataclass(frozen=True, slots=True)
 class _Came:
     status: int
-    body: bytes
+    body: bytes = field(repr=False)
     version: str
     flaw: str = ""  # why the body cannot be used
 
@@ -190,10 +197,10 @@ def _bearer(token: Secret) -> Callable[[httpx.Request], httpx.Request]:
 
 
 def _until(until: float) -> Callable[[str, Any], None]:
-    """Heard at each step of the exchange: what has not been sent by then is never sent."""
+    """Heard before each step of the exchange: what has not been sent by then is never sent."""
 
     def heard(name: str, _: Any) -> None:
-        if name.endswith(".started") and time.monotonic() > until:
+        if name.endswith(_SENDING) and time.monotonic() > until:
             raise _Late
 
     return heard

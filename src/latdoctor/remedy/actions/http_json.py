@@ -29,7 +29,8 @@ from latdoctor.remedy.target import Access, Target
 METHODS = ("PATCH", "PUT")
 SET = "set."
 CAUTION = "the page has no strong ETag: what somebody else writes there at the same moment would be lost"
-_NAME = re.compile(r"set\.[A-Za-z0-9_-]{1,100}(\.[A-Za-z0-9_-]{1,100})?")
+_PART = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_NAME = re.compile(rf"set\.{_PART.pattern}(\.{_PART.pattern})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,12 @@ def fields(whole: Mapping[str, Any]) -> dict[str, Value]:
     """What can be set: values of the object, and of the objects in it as `group.field`. A null is not one of them."""
     found: dict[str, Value] = {}
     for name, value in whole.items():
-        inner = {f"{name}.{field}": one for field, one in value.items()} if isinstance(value, dict) else {name: value}
-        for field, one in inner.items():
-            if one is not None and _NAME.fullmatch(SET + field):
+        inner = {(name, field): one for field, one in value.items()} if isinstance(value, dict) else {(name,): value}
+        for path, one in inner.items():
+            if one is not None and all(_PART.fullmatch(part) for part in path):
                 try:
-                    found[field] = values.scalar(one)
-                except ValueError:  # an object deeper down is no value
+                    found[".".join(path)] = values.scalar(one)
+                except ValueError:  # an object deeper down is no value, and neither is an infinite number
                     continue
     return found
 
