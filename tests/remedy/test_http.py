@@ -95,7 +95,9 @@ def ask(
 
 def says_nothing(error: BaseException, secret: str = CANARY) -> None:
     """Neither the message, nor any of what it came from, nor a local variable of any frame."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if "latdoctor/remedy" in frame.f_code.co_filename]
+    frames = [
+        frame for frame, _ in traceback.walk_tb(error.__traceback__) if "latdoctor/remedy" in frame.f_code.co_filename
+    ]
     assert frames
     assert error.__cause__ is None
     assert error.__context__ is None

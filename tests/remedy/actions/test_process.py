@@ -33,7 +33,6 @@ from latdoctor.remedy.change import (
     brought,
     standing,
 )
-
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
