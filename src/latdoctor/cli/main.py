@@ -7,7 +7,7 @@ import sys
 import typer
 
 from latdoctor import __version__
-from latdoctor.cli import baseline, bundle, demo, diagnose, explain, lab, remediate, rules, runs, sight
+from latdoctor.cli import baseline, bundle, demo, diagnose, explain, lab, playbooks, remediate, rules, runs, sight
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.interrupting import INTERRUPTED
 from latdoctor.cli.streams import prepare
@@ -35,6 +35,7 @@ app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
+app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
 app.add_typer(lab.app, name="lab")
 
