@@ -262,8 +262,10 @@ def _save(looked: Looked, path: Path, *, redact: bool) -> Looked:
 
     Raises OperationError where there is nothing to keep: an empty bundle would be taken for the evidence.
     """
+    from dataclasses import replace
+
     from latdoctor import __version__
-    from latdoctor.cli.sources import must_have_read, redacted
+    from latdoctor.cli.sources import Looked, must_have_read, redacted
     from latdoctor.evidence.bundle_files import save
     from latdoctor.evidence.model import Evidence
     from latdoctor.evidence.redact import Redactor
@@ -272,8 +274,8 @@ def _save(looked: Looked, path: Path, *, redact: bool) -> Looked:
     must_have_read(looked, raw, otherwise="and nothing was kept")
     redactor = Redactor() if redact else None
     kept = redacted(looked, redactor) if redactor else looked
-    save(kept.bundle, path, __version__, redactor)
-    return kept
+    told = save(kept.bundle, path, __version__, redactor)
+    return Looked(replace(kept.bundle, redaction=told), kept.asked)
 
 
 def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:
