@@ -29,23 +29,28 @@ _HEX = "[0-9a-fA-F]"
 _V4 = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}"
 _V6 = r"[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}"
 
-# Fields by their names. A line is looked at closely only where it holds one of the words below: most hold none.
-FIELDS = re.compile(
-    rf"(?<![\w.-])(?:(?P<auth>authorization{_BETWEEN}\\?[\"']?(?:(?:Bearer|Basic|Digest|Token)\s+)?|Bearer\s+)"
+# Fields by their names. What gives nothing away but itself stands apart: `SECRETS` looks for no more than that.
+_SECRET_FIELDS = (
+    rf"(?P<auth>authorization{_BETWEEN}\\?[\"']?(?:(?:Bearer|Basic|Digest|Token)\s+)?|Bearer\s+)"
     r"(?P<auth_value>[a-z0-9._~+/=-]{8,4000})"
     rf"|(?P<cookie>(?:set-)?cookie{_BETWEEN})(?P<cookie_value>[^\n\"']+)"
     r"|(?P<key>sk-[a-z0-9_-]{16,200}|hf_[a-z0-9]{16,60}|gh[pousr]_[a-z0-9]{20,255}|AKIA[0-9A-Z]{16}"
     r"|xox[abprs]-[a-z0-9-]{10,200}|glpat-[a-z0-9_-]{16,60}|AIza[a-z0-9_-]{30,60}|nvapi-[a-z0-9_-]{16,200}|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,2000})"
     rf"|(?P<flag>--{_SECRETS}(?:=|[ \t]{{1,3}}))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
     rf"|(?P<secret>{_SECRETS}{_BETWEEN})(?P<secret_value>{_QUOTED}|{_WORD})"
-    rf"|(?P<user>{_USER_NAMES}{_BETWEEN})(?P<user_value>{_QUOTED}|{_WORD})"
+)
+_OTHER_FIELDS = (
+    rf"(?P<user>{_USER_NAMES}{_BETWEEN})(?P<user_value>{_QUOTED}|{_WORD})"
     rf"|(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|\[(?:[\d,\s]|{_QUOTED})*+\])"
     r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
     r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
     r"(?P<loose_value>[^\s\"'{\[][^\n]*?)(?=\s+[\w.-]+=|\s*$)"
-    r"|(?P<mail>[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,4}\.[a-z]{2,24})\b)",
-    re.IGNORECASE,
+    r"|(?P<mail>[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,4}\.[a-z]{2,24})\b"
 )
+_BEFORE = r"(?<![\w.-])"
+SECRETS = re.compile(rf"{_BEFORE}(?:{_SECRET_FIELDS})", re.IGNORECASE)
+# A line is looked at closely only where it holds one of the words below: most hold none.
+FIELDS = re.compile(rf"{_BEFORE}(?:{_SECRET_FIELDS}|{_OTHER_FIELDS})", re.IGNORECASE)
 WORDS = (
     "authorization", "bearer", "cookie", "sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "akia", "xox",
     "nvapi-", "eyj", "glpat-", "aiza", "key", "secret", "pass", "pwd", "token", "credential", "user", "customer",
