@@ -108,7 +108,21 @@ def test_a_log_pattern_on_the_command_line(tmp_path: Path) -> None:
     answer = json.loads(run([*asked, "--log-pattern", "{time} {status} {ms}"]).out)
     check = next(one for one in answer["checks"] if one["id"] == "p99-over-slo")
     assert check["status"] == "clear"
+    assert not [gap for gap in answer["gaps"] if "--log-pattern" in gap["reason"]]
     assert run([*asked, "--log-pattern", "{nothing}"]).code == 2
+
+
+def test_a_pattern_that_fits_no_line_is_told(log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "own.log"
+    other.write_text("\n".join(f"{START + n} {200} {5 + n % 3}" for n in range(200)))
+    for given, hides in ((other, True), (log, False)):
+        answer = json.loads(run(["diagnose", "--log", str(given), "--log-pattern", "[{time}] {ms}", "-o", "json"]).out)
+        (gap,) = (gap for gap in answer["gaps"] if "--log-pattern '[{time}] {ms}' fits no line" in gap["reason"])
+        assert gap["next_step"]
+        assert ("latency" in gap["signals"]) is hides
+    kept = tmp_path / "kept"
+    assert run(["collect", "--log", str(other), "--log-pattern", "[{time}] {ms}", "--to", str(kept)]).code == 0
+    assert "fits no line" in run(["diagnose", str(kept), "-v"]).out
 
 
 def test_since_and_what_changed_stand_in_the_first_lines(log: Path, tmp_path: Path) -> None:

@@ -79,13 +79,14 @@ def record(
 @contextmanager
 def _looked(bundle: Path | None, asked: options.Given) -> Iterator[Looked]:
     from latdoctor.cli.answering import look_for
-    from latdoctor.cli.asking import Need
+    from latdoctor.cli.asking import Need, must_not_say_how
     from latdoctor.cli.sources import Looked
     from latdoctor.evidence.bundle_files import opened
 
     if bundle is None:
         yield look_for(asked, Need.NONE)
         return
+    must_not_say_how(asked)
     with opened(bundle) as saved:
         yield Looked(saved)
 

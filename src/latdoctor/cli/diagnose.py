@@ -237,7 +237,7 @@ def _looked(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
     from dataclasses import replace
 
     from latdoctor.cli.answering import look_for
-    from latdoctor.cli.asking import with_given_slo
+    from latdoctor.cli.asking import must_not_say_how, with_given_slo
     from latdoctor.cli.sources import Looked
     from latdoctor.errors import UsageError
     from latdoctor.evidence.baseline import load
@@ -248,10 +248,7 @@ def _looked(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
         return
     if asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
-    how = {"--target": asked.target, "--window": asked.window, "--select": asked.select}
-    how |= {"--since": asked.since, "--until": asked.until}
-    for option in (name for name, value in how.items() if value):
-        raise UsageError(f"{option} says how to look, and a bundle was looked at already", next_step="leave it out")
+    must_not_say_how(asked)
     with opened(path) as saved:
         remembered = load(asked.baseline) if asked.baseline else saved.baseline
         yield Looked(replace(saved, context=with_given_slo(saved.context, asked), baseline=remembered))

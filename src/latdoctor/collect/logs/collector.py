@@ -66,30 +66,32 @@ def collect(request: Request, clock: Clock) -> Collected:
     """Reads the files of `request.logs`; one that cannot be read is a gap. `-` is standard input."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
+    kinds: list[access_log.Kind] = []
     for path in request.logs:
         name = streams.shown_name(path) if streams.is_stream(path) else path.name
         source = clean(name if streams.is_stream(path) else str(path))
         try:
             raw = _read(path, request.timeout)
-            is_access_log, is_other = access_log.recognise(raw.content, request.log_pattern)
+            kind = access_log.recognise(raw.content, request.log_pattern)
         except (OSError, SourceError) as error:
             reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.what
             next_step = _LOOK if isinstance(error, OSError) else error.next_step
             gaps.append(_gap(source, clean(reason), next_step))
             continue
+        kinds.append(kind)
         if raw.missing:
-            hidden = log_events.SIGNALS if is_other else ()
+            hidden = log_events.SIGNALS if kind.other else ()
             step = "give the part that covers the incident as a file of its own"
             gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
-        if is_other:
+        if kind.other:
             log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content)
             artifacts += past.kept_beside(log, request.past)
-        if is_access_log:
+        if kind.access_log:
             artifacts += access_log.artifacts_of(
                 group, source, clock.now(), raw.content, request.log_pattern, request.past
             )
-    return Collected(tuple(artifacts), tuple(gaps))
+    return Collected(tuple(artifacts), (*gaps, *access_log.misfit(request.log_pattern, kinds)))
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
