@@ -229,13 +229,19 @@ def _scan_lines(scan: log_events.Scan, content: bytes, artifact: Artifact) -> in
         start = raw[:MAX_LINE]
         worth = WORTH_A_LOOK.search(start) is not None
         if worth or scan.wants_writers:
-            text = stamps.cleaned(start)
-            scan.take(log_events.Place(number, text, stamps.parse(text, artifact.taken_at)), worth)
+            text, line = records.line_of(raw[:MAX_RECORD], artifact.taken_at) if worth else _plain(start, artifact)
+            scan.take(log_events.Place(number, text, line), worth)
         if scan.spoken:
             scan.spoken.passes(start, number)
     if scan.spoken:
         scan.spoken.ends()
     return 0
+
+
+def _plain(raw: bytes, artifact: Artifact) -> tuple[str, stamps.Line]:
+    """A line of which only the writer and the time are asked."""
+    text = stamps.cleaned(raw)
+    return text, stamps.parse(text, artifact.taken_at)
 
 
 def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> int:
