@@ -110,7 +110,11 @@ def counted(number: int, what: str) -> str:
 
 
 def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
-    """It brought an artifact, and not all of its artifacts are refused."""
+    """It brought an artifact, and not all of its artifacts are refused.
+
+    A gap that names a subject is no refusal: something was read, in which that subject does not show (a damaged rank
+    among others, a log that ends before the time that is asked for).
+    """
     makers = _SHARED.get(source.collector, (source.collector,))
     groups: dict[tuple[str, str], set[str]] = {}
     for artifact in bundle.artifacts:
@@ -120,7 +124,7 @@ def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
     refused = {
         gap.origin.artifact
         for gap in evidence.gaps
-        if gap.origin and provided.get(gap.source, {""}) <= set(gap.signals)
+        if gap.origin and gap.subject is None and provided.get(gap.source, {""}) <= set(gap.signals)
     }
     return any(not names & refused for names in groups.values())
 

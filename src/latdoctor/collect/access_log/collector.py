@@ -132,8 +132,10 @@ def _parse_one(artifact: Artifact, own: str, asked: past.Past | None) -> Evidenc
         elif raw.strip():
             gathering.other += 1
     if missed := gathering.missed:
-        reason = f"{artifact.source}: {missed}"
-        return Evidence(gaps=(Gap(NAME, reason, SIGNALS, None, _REACH, Origin(artifact.name)),))
+        # It was read, and says nothing of that time: a gap of its subject, which leaves the answer open.
+        server = f"server/{clean(artifact.group, 100)}"
+        gap = Gap(NAME, f"{artifact.source}: {missed}", SIGNALS, server, _REACH, Origin(artifact.name))
+        return Evidence(subjects=(Subject(server),), gaps=(gap,))
     parts = [_of_replica(gathering, replica, artifact, form) for replica in gathering.by_replica]
     return Evidence.merge([*parts, Evidence(gaps=tuple(_gaps(gathering, artifact, form, pure=pure)))])
 
