@@ -95,8 +95,9 @@ def diagnose(
     From live sources, files, or a saved bundle. With no source given: the configured target, else this machine.
     With --watch until Ctrl-C: redrawn on a terminal, a line for each change in a pipe, a line for each look as JSON.
 
-    Exit codes: 0 nothing at or above --fail-on · 1 operational error · 2 usage or an invalid file ·
-    3 verdict or cause at or above --fail-on · 4 inconclusive. With --watch they are those of the last look.
+    Exit codes: 0 nothing at or above --fail-on · 1 nothing that was asked for could be read, or another operational
+    error · 2 usage, or an invalid bundle, baseline or rule · 3 verdict or cause at or above --fail-on · 4 inconclusive.
+    With --watch they are those of the last look. A source that cannot be read beside others is a gap in the answer.
     """
     asked = options.given(
         server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
@@ -208,7 +209,7 @@ def collect(
     It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
     Prompts, secrets, addresses and user ids are replaced by pseudonyms on their way in.
 
-    Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage or an invalid file.
+    Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage, or an invalid baseline.
     """
     asked = options.given(
         server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
