@@ -134,3 +134,22 @@ def test_since_and_what_changed_stand_in_the_first_lines(log: Path, tmp_path: Pa
     assert "shortly before: 02:49:30 deployed checkout v7 (service)" in first
     assert "**slow since 2026-01-31 02:" in run([*asked, "-o", "markdown"]).out
     assert run(["diagnose", "--changes", str(tmp_path / "none")]).code == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "unknown, as what tells of changes could not be read (n.log: does not exist)"),
+        ("no time here\n", "unknown, as what tells of changes could not be read (n.log: holds no change with a time)"),
+        ("2026-01-01T00:00:00Z v6\nx\n", "no change seen, but not all was read (n.log: 1 of its lines could"),
+        ("2026-01-01T00:00:00Z v6\n", "no change seen in what was read"),
+    ],
+)  # fmt: skip
+def test_no_change_is_not_claimed_of_what_could_not_be_read(
+    content: str | None, told: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("n.log").write_text(content)
+    outcome = run(["diagnose", "--log", log.name, "--changes", "n.log", "--slo", "200ms"])
+    assert f"shortly before: {told}" in " ".join(outcome.out.split())

@@ -16,6 +16,7 @@ from latdoctor.units import format_value
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
 _NOWHERE = "not shown by what was read"
 _NAME_WIDTH = 44
+_CHANGES = "changes"  # the collector of notes and processes
 _TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
 _SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
 _LISTED = 4  # of the things that one gap says the same of
@@ -80,13 +81,24 @@ def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
         more = f" and {len(diagnosis.changes) - 3} more" if len(diagnosis.changes) > 3 else ""
         lines.append(f"{'shortly before' if since else 'changed of late'}: {told}{more}")
     elif since is not None:
-        lines.append("shortly before: no change seen in what was read")
+        lines.append(f"shortly before: {_no_change(diagnosis)}")
     return tuple(lines)
 
 
 def site_line(diagnosis: Diagnosis) -> str:
     """What was judged by limits of the site, or not judged as it wishes; empty where all is as shipped."""
     limited = sum(any(SITE_THRESHOLD in atom.note for atom in check.atoms) for check in diagnosis.checks)
+def _no_change(diagnosis: Diagnosis) -> str:
+    """What an answer without a change may say: where one was looked for in vain, that is no "none"."""
+    unread = [gap.reason for gap in diagnosis.gaps if gap.source == _CHANGES]
+    if not unread:
+        return "no change seen in what was read"
+    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+    failed = any(row.collector == _CHANGES and row.status == "failed" for row in diagnosis.coverage)
+    told = "unknown, as what tells of changes could not be read" if failed else "no change seen, but not all was read"
+    return f"{told} ({unread[0]}{more})"
+
+
     disabled = sum(check.reason.startswith(DISABLED) for check in diagnosis.checks)
     told = [f"{limited} judged by site thresholds"] if limited else []
     told += [f"{disabled} disabled by the site"] if disabled else []
