@@ -218,6 +218,7 @@ def collect(
     )  # fmt: skip
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
+    from latdoctor.cli.saying import say
     from latdoctor.cli.sources import counted, tell
     from latdoctor.evidence.bundle_files import must_be_new
     from latdoctor.text import clean
@@ -227,7 +228,7 @@ def collect(
         bundle = _save(looked, to, redact=not no_redact).bundle
     tell(bundle.gaps)
     for name in bundle.redaction.unread if bundle.redaction else ():
-        typer.echo(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}", err=True)
+        say(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}")
     brought = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")
     typer.echo(f"{', '.join(brought)}. Next: latdoctor diagnose {to}")
 

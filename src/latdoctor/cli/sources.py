@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.cli.addresses import masked, server
-from latdoctor.cli.screen import notice_console
+from latdoctor.cli.saying import say
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.source import Request
 from latdoctor.collect.streams import is_stream, shown_name
@@ -94,14 +94,13 @@ def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, o
 
 def tell(gaps: Iterable[Gap], what: str = "could not be read") -> None:
     """Each gap on stderr, once; what is `left out` with the signals that go with it."""
-    console = notice_console()
     reasons = list(
         dict.fromkeys(f"{', '.join(gap.signals) if what == LEFT_OUT else gap.source}: {gap.reason}" for gap in gaps)
     )
     for reason in reasons[:_SHOWN]:
-        console.print(masked(clean(f"{what}: {reason}")), soft_wrap=True)
+        say(masked(clean(f"{what}: {reason}")))
     if len(reasons) > _SHOWN:
-        console.print(f"{what}: {len(reasons) - _SHOWN} more", soft_wrap=True)
+        say(f"{what}: {len(reasons) - _SHOWN} more")
 
 
 def counted(number: int, what: str) -> str:
