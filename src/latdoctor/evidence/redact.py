@@ -28,6 +28,8 @@ from latdoctor.evidence.redact_forms import (
     FORMS,
     IDENTIFIER,
     LOGIN,
+    NO_NAME,
+    NOBODY,
     NOTHING,
     NUMBER,
     OWN,
@@ -62,7 +64,8 @@ class Redactor:
             "user_value": self._user, "prompt_value": self._prompt,
             "bare_value": self._bare, "url": self._url, "target": self._request, "login_value": self._login,
             "home_value": self._login, "mail": self._mail, "uuid": self._uuid, "v4": self._address,
-            "v6": self._address,
+            "v6": self._address, "spoken_value": self._spoken, "accepted_value": self._login, "mac": self._mac,
+            "macs_value": self._mac,
         }  # fmt: skip
 
     def text(self, text: str) -> str:
@@ -100,7 +103,7 @@ class Redactor:
     def _replace(self, found: re.Match[str]) -> str:
         kind = found.lastgroup or ""
         before = found.string[max(0, found.start() - 1) : found.start()]
-        if kind in STANDS_ALONE and (before.isalnum() or (before and before in (":_.-" if kind == "v6" else "_.-"))):
+        if kind in STANDS_ALONE and before and (before.isalnum() or before in STANDS_ALONE[kind]):
             return found[0]
         return self._makers[kind](found)
 
@@ -157,6 +160,27 @@ class Redactor:
             return found[0]
         self._count("user ids")
         return found[0][: len(found[0]) - len(value)] + self.pseudonym("user", value)
+
+    def _spoken(self, found: re.Match[str]) -> str:
+        """`for user alice`: who it is, and nothing where a word follows that goes with "user" (`user time`)."""
+        inner, put = _unquoted(found["spoken_value"])
+        name = inner.rstrip(".-")
+        led = not found["spoken"].lower().startswith("user")
+        sure = led or inner != found["spoken_value"] or not name.isalpha()
+        number = NUMBER.fullmatch(name) and not (led and name.isdigit())  # `user 0.5 sys 0.1` of a timing
+        if NOBODY.fullmatch(name) or OWN.fullmatch(name) or number or (not sure and NO_NAME.fullmatch(name)):
+            return found[0]
+        self._count("user ids")
+        return found["spoken"] + put(self.pseudonym("user", name) + inner[len(name) :])
+
+    def _mac(self, found: re.Match[str]) -> str:
+        """Of a network card; a date with dashes, and what says that there is none, stay."""
+        address = found[found.lastgroup or 0]
+        digits = set(address.lower()) - set(":-")
+        if len(digits) == 1 or ("-" in address and digits <= set("0123456789")):
+            return found[0]
+        self._count("addresses")
+        return found[0][: len(found[0]) - len(address)] + self.pseudonym("mac", address.lower().replace("-", ":"))
 
     def _prompt(self, found: re.Match[str]) -> str:
         inner, put = _unquoted(found["prompt_value"])
@@ -243,7 +267,9 @@ def _pseudonym_of_address(text: str, pseudonym: Callable[[str, str], str]) -> st
         return text
     groups = [group for group in text.split(":") if group]
     own = address.is_loopback or address.is_unspecified
-    return text if own or (address.version == 6 and len(groups) < 3) else pseudonym("ip", str(address))
+    # Two groups alone may be a name of C++ (`dead::beef`), but not with a zone (`fe80::1%eth0`).
+    doubtful = address.version == 6 and len(groups) < 3 and not address.is_link_local and "%" not in text
+    return text if own or doubtful else pseudonym("ip", str(address))
 
 
 def _unquoted(value: str) -> tuple[str, Callable[[str], str]]:
