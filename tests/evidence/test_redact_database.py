@@ -137,6 +137,16 @@ def test_a_damaged_one_stays_whole_and_is_named(export: Path, tmp_path: Path) ->
         assert kept.artifacts[0].read() == export.read_bytes()
 
 
+def test_ctrl_c_is_no_damage(export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Redactor, "text", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        copy_of(export)
+    assert not export.with_name("copy.sqlite").exists()
+
+
 def test_the_given_file_is_not_touched(export: Path) -> None:
     before = export.read_bytes()
     copy_of(export)

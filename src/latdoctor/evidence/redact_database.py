@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -56,20 +56,42 @@ def copied(given: Path, target: Path, redactor: Redactor) -> bool:
     """
     if given.stat().st_size > MAX_FILE:
         return False
+    stopped = _Stopped()
     try:
         with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as made:
-            _bound(made)
+            _bound(made, stopped)
             # Immutable: no lock, no journal and no index is written beside somebody's evidence.
             made.execute("ATTACH ? AS given", (f"{given.resolve().as_uri()}?mode=ro&immutable=1",))
             _limit_size(made)
-            _Copy(made, redactor).write()
+            _Copy(made, redactor, stopped).write()
     except _ERRORS:
         target.unlink(missing_ok=True)
+        if stopped.by is not None:
+            raise stopped.by from None
         return False
     return True
 
 
-def _bound(made: sqlite3.Connection) -> None:
+class _Stopped:
+    """Ctrl-C within what SQLite calls, which would make a mere error of it."""
+
+    def __init__(self) -> None:
+        self.by: KeyboardInterrupt | None = None
+
+    def heard(self, work: Callable[..., int | str]) -> Callable[..., int | str]:
+        """`work`, with Ctrl-C noted that comes meanwhile."""
+
+        def heard(*given: bytes) -> int | str:
+            try:
+                return work(*given)
+            except KeyboardInterrupt as stopped:
+                self.by = stopped
+                raise
+
+        return heard
+
+
+def _bound(made: sqlite3.Connection, stopped: _Stopped) -> None:
     """Bounds what one file can cost; nobody but this process sees the copy before it is whole."""
     made.execute("PRAGMA journal_mode = OFF")
     made.execute("PRAGMA synchronous = OFF")
@@ -82,7 +104,7 @@ def _bound(made: sqlite3.Connection) -> None:
         counts += 1
         return counts > _MOST_STEPS
 
-    made.set_progress_handler(tick, _STEPS)
+    made.set_progress_handler(stopped.heard(tick), _STEPS)
 
 
 def _limit_size(made: sqlite3.Connection) -> None:
@@ -96,11 +118,11 @@ def _limit_size(made: sqlite3.Connection) -> None:
 class _Copy:
     """The tables of `given` written anew into `main`."""
 
-    def __init__(self, made: sqlite3.Connection, redactor: Redactor) -> None:
+    def __init__(self, made: sqlite3.Connection, redactor: Redactor, stopped: _Stopped) -> None:
         self._made, self._redactor = made, redactor
-        made.create_function("blanked", 0, self._blanked)
-        made.create_function("redacted", 1, lru_cache(_REMEMBERED)(self._redacted))
-        made.create_function("gpus", 1, self._gpus)
+        made.create_function("blanked", 0, stopped.heard(self._blanked))
+        made.create_function("redacted", 1, stopped.heard(lru_cache(_REMEMBERED)(self._redacted)))
+        made.create_function("gpus", 1, stopped.heard(self._gpus))
 
     def write(self) -> None:
         listed = self._made.execute(
