@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from latdoctor.evidence.redact import Redactor
 
@@ -36,6 +37,8 @@ _MOST_STEPS = 40_000
 _MAX_TABLES = 2000
 _SPARE_PAGES = 1000
 _REMEMBERED = 1 << 14  # texts
+
+_T = TypeVar("_T")
 
 # Not ours to raise: a damaged schema, a text that cannot be decoded in an error's message, a full disk.
 _ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -78,10 +81,10 @@ class _Stopped:
     def __init__(self) -> None:
         self.by: KeyboardInterrupt | None = None
 
-    def heard(self, work: Callable[..., int | str]) -> Callable[..., int | str]:
+    def heard(self, work: Callable[..., _T]) -> Callable[..., _T]:
         """`work`, with Ctrl-C noted that comes meanwhile."""
 
-        def heard(*given: bytes) -> int | str:
+        def heard(*given: bytes) -> _T:
             try:
                 return work(*given)
             except KeyboardInterrupt as stopped:
