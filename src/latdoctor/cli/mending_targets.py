@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from latdoctor.cli.addresses import server
 from latdoctor.cli.configuration import TargetSettings
 from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.remedy.actions.process import began
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.secret import Secret
@@ -25,7 +26,7 @@ def accesses(
     """The targets that `playbook` would change, in the order given; none is never all. Raises UsageError."""
     secret = token(settings.admin_token)
     if "process" in playbook.targets and pid is not None:
-        return (Access(Target(f"process {pid}", "process", pid=pid, started=0.0), Secret()),)
+        return (Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),)
     named = tuple(admin) or settings.admin
     if named:
         return tuple(_access(url, secret, settings) for url in dict.fromkeys(named))

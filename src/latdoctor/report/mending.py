@@ -143,10 +143,8 @@ def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json:
         listed = [{"seq": e.seq, "at": e.at, "kind": e.kind, "body": e.body, "digest": e.digest} for e in entries]
         _print_json({**_summary(state), "plan": state.plan, "entries": listed}, console)
         return
-    outcome = state.outcome
-    console.print(
-        Text(f"run {state.id}: {_SAYS[outcome] if outcome else 'UNFINISHED'}", style=_STYLE.get(outcome, "bold"))
-    )  # type: ignore[arg-type]
+    says, style = (_SAYS[state.outcome], _STYLE[state.outcome]) if state.outcome else ("UNFINISHED", "bold red")
+    console.print(Text(f"run {state.id}: {says}", style=style))
     console.print(Text(f"{state.plan.title} ({state.plan.playbook})\non {clean(state.plan.target.name)}", style="dim"))
     if state.reason:
         console.print(Text(clean(state.reason, 2000)))
