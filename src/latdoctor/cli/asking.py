@@ -48,7 +48,7 @@ class Need(Enum):
 
 def ask(given: Given, need: Need = Need.DUE) -> Ask:
     """Given sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
-    settings = _settings(given)
+    settings = settings_of(given)
     window = _value(given.window or WINDOW, parse_duration, "--window", WINDOW)
     if not 0 < window <= LONGEST_WINDOW:
         raise UsageError(
@@ -96,7 +96,8 @@ def with_given_slo(context: Context, given: Given) -> Context:
     return context
 
 
-def _settings(given: Given) -> TargetSettings:
+def settings_of(given: Given) -> TargetSettings:
+    """What is configured for the target that was meant. Raises UsageError."""
     if given.any_source:
         return TargetSettings(name=given.target)
     configured = targets()
