@@ -68,7 +68,9 @@ def remediate(
     rules: options.Rules = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Mend a cause by a playbook: plan, change, verify, and keep it or take it back.
+    """Mend a cause by a playbook, and take back what fails.
+
+    It plans, changes, verifies, and keeps the change or takes it back.
 
     Without --apply it shows the plan and writes nothing. The token of the admin interface is read from
     LATDOCTOR_ADMIN_TOKEN or the configured file.
@@ -117,7 +119,9 @@ def recover(
     target: options.Target = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Bring runs to an end that were killed on their way: each target is then as before, or as after and verified.
+    """End runs that were killed on their way.
+
+    Each target is then as before, or as after and verified.
 
     Exit codes: 0 all have ended · 1 operational error · 4 one is still at work · 6 NOT taken back: see the commands it
     prints.
