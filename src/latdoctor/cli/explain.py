@@ -44,6 +44,7 @@ def explain(
 
 
 def _cause(cause: Cause, rules: RuleSet, console: Console) -> None:
+    from latdoctor.report.playbook import advised
     from latdoctor.report.view import percent
 
     console.print(cause.title, style="bold")
@@ -56,16 +57,17 @@ def _cause(cause: Cause, rules: RuleSet, console: Console) -> None:
     _list(console, "What it makes us see", [f"{percent(weight)} {_named(name, rules)}" for name, weight in expected])
     _list(console, "What speaks against it", [_named(name, rules) for name in cause.rules_out])
     _list(console, "When it looks so and is not", cause.false_positives)
+    _list(console, "Playbooks (latdoctor playbooks show ID)", map(advised, cause.playbooks))
     _list(console, "Read more", cause.references)
     console.print(f"\nOwner: {cause.owner or 'not stated'}")
     console.print(f"Next: {cause.next_look or 'latdoctor diagnose'}")
 
 
 def _named(name: str, rules: RuleSet) -> str:
-    return f"{name}: {_sentence(rules.finding[name])}"
+    return f"{name}: {sentence(rules.finding[name])}"
 
 
-def _sentence(finding: Finding) -> str:
+def sentence(finding: Finding) -> str:
     """What the finding says, with dots where its numbers will stand."""
     from latdoctor.diagnosis.judge import OPTIONAL, PLACE
 
@@ -79,7 +81,7 @@ def _finding(finding: Finding, rules: RuleSet, console: Console) -> None:
 
     place = Path(finding.where)
     facts = (finding.id, finding.tier, finding.kind, finding.severity, f"{place.parent.name}/{place.name}")
-    console.print(_sentence(finding), style="bold")
+    console.print(sentence(finding), style="bold")
     console.print(" · ".join(fact for fact in facts if fact), style="dim")
     _paragraph(console, "Not judged", finding.disabled)
     _paragraph(console, "Why this limit", finding.why)

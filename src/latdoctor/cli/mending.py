@@ -20,16 +20,16 @@ from latdoctor.cli.configuration import TargetSettings
 from latdoctor.cli.looking import kept, observer
 from latdoctor.cli.mending_targets import accesses, again
 from latdoctor.cli.options import Given
+from latdoctor.cli.playbooks import library
 from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.errors import UsageError
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
-from latdoctor.packaged import folder
 from latdoctor.remedy import history, recovering
 from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
 from latdoctor.remedy.playbook import Playbook
-from latdoctor.remedy.playbook_files import Library, read, shipped
+from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
 from latdoctor.remedy.target import Access, Target
@@ -67,7 +67,7 @@ class SavedPlan(msgspec.Struct, frozen=True):
 
 def mend(given: Given, how: Mending) -> int:
     """The exit code."""
-    books = read([folder("playbooks"), *how.playbooks]) if how.playbooks else shipped()
+    books = library(how.playbooks)
     wanted, settings = ask(given), settings_of(given)
     plans: tuple[Plan, ...]
     if how.plan is not None:
@@ -99,12 +99,13 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     if not how.yes and not _agreed(plans, books):
         return Outcome.HELD.exit_code
     place = own_folder()
-    observe = observer(wanted, rule_set(how.rules))
+    rules = rule_set(how.rules)
     results: list[Result] = []
     journal = Journal.opened(place / state.JOURNAL)
     with _stoppable() as stop:
         for plan, access in zip(plans, ways, strict=True):
             tell = shown.told(notice_console(), plan)
+            observe = observer(wanted, rules, access.target)
             world = World(journal, place, access, observe, kept, tell, stop, how.approved)
             results.append(carry_out(plan, books, world))
             if results[-1].outcome is not Outcome.VERIFIED:

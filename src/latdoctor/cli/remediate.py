@@ -21,12 +21,6 @@ class Form(StrEnum):
 
 
 OutputOption = Annotated[Form, typer.Option("--output", "-o", help="How the outcome is printed.")]
-Playbooks = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--playbooks", metavar="FOLDER", readable=False, help="A folder of your own playbooks beside the shipped ones."
-    ),
-]
 
 
 def remediate(
@@ -63,7 +57,7 @@ def remediate(
             "--save-plan", metavar="FILE", readable=False, help="Keep the plan, for --plan.", rich_help_panel=_HOW
         ),
     ] = None,
-    playbooks: Playbooks = None,
+    playbooks: options.Playbooks = None,
     server: options.Server = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
