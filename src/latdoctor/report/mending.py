@@ -197,6 +197,8 @@ def _terms(plan: Plan, book: Playbook) -> Table:
         grid.add_row("stop", f"{text_of(condition)}: taken back at once")
     for undo in dict.fromkeys(change.undo for change in plan.changes):
         grid.add_row("back", _UNDO.get(undo, undo))
+    for caution in dict.fromkeys(change.caution for change in plan.changes if change.caution):
+        grid.add_row("caution", caution)
     if plan.effect:
         grid.add_row("effect", plan.effect)
     if book.treats == "symptom":
