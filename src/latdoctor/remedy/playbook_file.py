@@ -52,6 +52,9 @@ def read(path: Path, problems: list[Problem]) -> Playbook | None:
     except DefinitionError as error:
         problems.extend(error.problems)
         return None
+    if not isinstance(root.value, dict):
+        problems.append(Problem(root.where, "a playbook is a mapping"))
+        return None
     fields = Fields(root, problems, "playbook")
     found = _playbook(fields, hashlib.sha256(raw).hexdigest())
     fields.finish()
@@ -166,9 +169,9 @@ def _end(fields: Fields, key: str, kind: str) -> float | None:
     """One end of a range, in the unit of the values. None where it is not given."""
 
     def converted(text: str) -> float | None:
-        value = values.of_type(kind, text)
-        if isinstance(value, bool | str):
-            raise ValueError(f"a {kind} has no {key}")
+        value = values.of_type(kind, text) if kind not in ("text", "flag") else text
+        if isinstance(value, str):
+            raise ValueError(f"a {kind} has none")
         return value
 
     return fields.scalar(key, converted, None)
