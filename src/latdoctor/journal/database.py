@@ -32,7 +32,7 @@ _VERSIONS = slice(18, 20)  # 1 where writes are rolled back by a journal, 2 with
 _VERSION = slice(60, 64)
 _APPLICATION = slice(68, 72)
 _HEADER = 100  # bytes
-_TRIES = 20  # readings that may find a half write and then find it gone
+_TRIES = 100  # readings that find a write under way, and then that it has ended
 
 # AUTOINCREMENT makes SQLite remember the highest number apart from the entries: the loss of the last ones is seen.
 _TABLE = """CREATE TABLE entries(
@@ -105,17 +105,20 @@ def read(path: Path, ask: Callable[[sqlite3.Connection], T], nothing: T) -> T:
         for _ in range(_TRIES):
             if not _has_content(path):
                 return nothing
+            # SQLite would open a rollback journal that it finds, and as root give it to the database's owner anew.
+            if unfinished.exists(path):
+                image = unfinished.image(path)
+                if image is not None:
+                    return _read_image(image, path, ask, nothing)
+                continue
             try:
                 with closing(_connected(path, "ro")) as connection:
                     _must_be_ours(connection, path)
                     return ask(connection)
-            except sqlite3.OperationalError as error:
+            except sqlite3.OperationalError as error:  # a writer has been killed since the question above
                 if getattr(error, "sqlite_errorname", "") != "SQLITE_READONLY_ROLLBACK":
                     raise
-            image = unfinished.image(path)
-            if image is not None:
-                return _read_image(image, path, ask, nothing)
-    raise JournalError("is being repaired all the time", where=str(path), next_step="try again")
+    raise JournalError("is written and repaired all the time", where=str(path), next_step="try again")
 
 
 def _read_image(image: bytes, path: Path, ask: Callable[[sqlite3.Connection], T], nothing: T) -> T:
@@ -134,8 +137,9 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
     )
     try:
         _bound(connection)
-        connection.execute("PRAGMA synchronous=EXTRA")
-        connection.execute("PRAGMA journal_mode=DELETE")
+        if mode == "rw":
+            connection.execute("PRAGMA synchronous=EXTRA")
+            connection.execute("PRAGMA journal_mode=DELETE")
     except BaseException:
         connection.close()
         raise

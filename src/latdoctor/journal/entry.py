@@ -22,7 +22,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class JournalError(OperationError):
-    """The journal cannot be read, trusted or written. After a failed `append` the entry is there whole or not at all."""
+    """The journal cannot be read, trusted or written. What a failed `append` was given is there whole or not at all."""
 
 
 class Moment(Struct, frozen=True):
@@ -91,7 +91,8 @@ def written(body: Struct | Mapping[str, object]) -> bytes:
         # A `Raw` inside of it is taken as it is, so what came out is proven to be JSON.
         proven = msgspec.json.decode(encoded)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise JournalError(f"this cannot be journaled: {clean(str(error), 200)}", next_step="give plain JSON") from error
+        reason = clean(str(error), 200)
+        raise JournalError(f"this cannot be journaled: {reason}", next_step="give plain JSON") from error
     if not isinstance(proven, dict):
         raise JournalError("the body of an entry has to be an object", next_step="give fields with names")
     if len(encoded) > LARGEST_BODY:

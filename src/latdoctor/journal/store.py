@@ -94,12 +94,14 @@ class Journal:
             before = entry
         if highest > (before.seq if before else 0):
             raise self._broken(before, f"it is missing, and so are all up to {highest}")
+        if before and before.seq > database.read(self.path, _highest, 0):
+            raise self._broken(before, "the count of all entries was changed")
 
     def _rows(self) -> Iterator[Row]:
         last = 0
         while True:
             try:
-                rows = database.read(self.path, partial(_after, last), [])
+                rows: list[Row] = database.read(self.path, partial(_after, last), [])
             except JournalError as error:
                 if not last:
                     raise
@@ -138,16 +140,14 @@ def _highest(connection: sqlite3.Connection) -> int:
 
 
 def _after(last: int, connection: sqlite3.Connection) -> list[Row]:
-    """The next rows after number `last`; up to the first that is damaged, which the next reading then meets first."""
+    """The next rows after number `last`; one at a time before one that is damaged. Raises sqlite3.Error at that."""
     asked = f"SELECT {_COLUMNS} FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - our own names
-    rows: list[Row] = []
     try:
-        for row in connection.execute(asked, (last, AT_ONCE)):
-            rows.append(row)  # what came before an error is kept
+        return connection.execute(asked, (last, AT_ONCE)).fetchall()
+    except sqlite3.OperationalError:  # of the disk or another process, and no damage
+        raise
     except sqlite3.DatabaseError:
-        if not rows:
-            raise
-    return rows
+        return connection.execute(asked, (last, 1)).fetchall()
 
 
 def _entry(row: Row) -> Entry | None:

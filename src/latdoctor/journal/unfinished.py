@@ -1,7 +1,7 @@
-"""What a killed writer leaves: SQLite's rollback journal, by which the next writer takes its half write back.
+"""What a writer leaves when it is killed: SQLite's rollback journal, by which the next one takes the half write back.
 
 Who only reads must not do that on the disk, and SQLite then refuses to read at all. So the same is done on a copy in
-memory, by SQLite's file format, section 3 "The Rollback Journal" (https://www.sqlite.org/fileformat2.html).
+memory, whether the writer is dead or at work, by SQLite's file format, section 3 "The Rollback Journal" (https://www.sqlite.org/fileformat2.html).
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ _LOCKED = 1 << 30  # the page with this byte holds locks, never content
 _SPARSE = 200  # every so many bytes one counts for the checksum
 
 
+def exists(path: Path) -> bool:
+    """Whether a write to the database at `path` has begun and not ended."""
+    return _journal(path).exists()
+
+
 def image(path: Path) -> bytes | None:
-    """The database at `path` as it was before the unfinished write. None where somebody has just taken that back.
+    """The database at `path` as it was before the unfinished write. None where that has just ended or gone on.
 
     Raises OSError, and JournalError where it is too large to be copied.
     """
-    journal = path.with_name(f"{path.name}-journal")
+    journal = _journal(path)
     before = _content(journal)
     database = _content(path)
-    # A journal that was there before and after, byte for byte (each has its own nonce), belonged to what was read
-    # between: whoever takes a write back writes the very pages of the journal, and removes it in the end.
+    # A journal that was there before and after, byte for byte (each has its own nonce), belongs to what was read
+    # between. A page is in it before that page is overwritten; and whoever takes a write back writes the very pages of
+    # the journal, and removes it in the end. So it makes no difference how far either has got.
     if before is None or database is None or _content(journal) != before:
         return None
     return taken_back(database, before)
@@ -78,6 +84,10 @@ def _put_back(pages: bytearray, journal: bytes, at: int, size: int, nonce: int, 
 
 def _is_size(value: int, least: int) -> bool:
     return least <= value <= 65_536 and value & (value - 1) == 0
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-journal")
 
 
 def _content(path: Path) -> bytes | None:

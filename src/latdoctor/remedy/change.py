@@ -37,6 +37,7 @@ class Change(Struct, frozen=True):
     fields: tuple[Field, ...]
     undo: str  # one of playbook.UNDOS
     version: str = ""
+    caution: str = ""  # what making it cannot promise: shown in the plan
 
     @property
     def before(self) -> Values:
@@ -48,10 +49,16 @@ class Change(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """What a resource's fields are now, and the version that a write must name."""
+    """What a resource's fields are now, and the version that a write must name.
+
+    `parts`: of a field that can only be written part by part (the threads of a process) and is not the same in all of
+    them, what they have.
+    """
 
     values: dict[str, Value]
     version: str = ""
+    caution: str = ""  # what a write here cannot promise
+    parts: dict[str, tuple[Value, ...]] = {}
 
 
 class Standing(StrEnum):
@@ -59,11 +66,12 @@ class Standing(StrEnum):
 
     BEFORE = "before"
     AFTER = "after"
+    BETWEEN = "between"  # a write of ours was interrupted part by part: it can go either way
     OTHER = "other"  # somebody else has changed a field since
 
 
 class Resource(Protocol):
-    """A place where fields can be read and written, all at once or not at all."""
+    """A place where fields can be read and written, all at once or not at all; or `State.parts` tells where it is."""
 
     def read(self, deadline: Deadline) -> State:
         """Every field that can be changed. Raises OperationError, Unreachable."""
@@ -102,7 +110,18 @@ def standing(change: Change, state: State) -> Standing:
     now = {name: state.values.get(name) for name in change.after}
     if alike(now, change.after):
         return Standing.AFTER
-    return Standing.BEFORE if alike(now, change.before) else Standing.OTHER
+    if alike(now, change.before):
+        return Standing.BEFORE
+    return Standing.BETWEEN if _is_between(change, state) else Standing.OTHER
+
+
+def _is_between(change: Change, state: State) -> bool:
+    """Whether every part of every field is as before or as after: nobody but us has left it so."""
+    return bool(state.parts) and all(
+        _equal(part, field.before) or _equal(part, field.after)
+        for field in change.fields
+        for part in state.parts.get(field.name, (state.values.get(field.name),))
+    )
 
 
 def alike(some: Mapping[str, Value], others: Mapping[str, Value]) -> bool:

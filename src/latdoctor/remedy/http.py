@@ -10,9 +10,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -27,9 +27,17 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1 << 20  # of an answer
 MAX_SAID_BYTES = 64 << 10  # of an answer that says no
+MAX_TAG = 256  # characters of an ETag: a longer one, or one with others than plain characters, is none
 LONGEST = 10.0  # seconds for one exchange, so that a lost one leaves time for another
 _CONTENDED = 412
 _NEVER = frozenset({501, 505})  # of 5xx: these will be said again; after any other it is not known what was done
+# Steps of httpcore (its extension "trace") by which something is sent.
+_SENDING = (
+    "connect_tcp.started",
+    "start_tls.started",
+    "send_request_headers.started",
+    "send_request_body.started",
+)
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
 
 
@@ -52,14 +60,14 @@ class Asked:
 class Answer:
     """A success. `body` is empty for what changes something: its status is all that counts."""
 
-    body: bytes
+    body: bytes = field(repr=False)  # a server may repeat what it was sent, and a traceback shows its variables
     version: str  # the ETag as it came; empty without one
 
 
 @dataclass(frozen=True, slots=True)
 class _Came:
     status: int
-    body: bytes
+    body: bytes = field(repr=False)
     version: str
     flaw: str = ""  # why the body cannot be used
 
@@ -73,16 +81,19 @@ class _Late(Exception):  # noqa: N818 - what happened; it never leaves this modu
     """The deadline has passed."""
 
 
-def exchange(asked: Asked, token: Secret, deadline: Deadline) -> Answer:
+Place = Callable[[str], str]  # for a URL, the address of the host that is really asked. Raises LatdoctorError.
+
+
+def exchange(asked: Asked, token: Secret, deadline: Deadline, place: Place | None = None) -> Answer:
     """Asks once. Never follows a redirect, and uses no proxy of the environment.
 
-    Raises Contended for 412, Refused where the target will not or its answer is no use, Unreachable where no answer
-    came in time or the target failed: then it is not known whether it was done.
+    Raises what `place` raises, Contended for 412, Refused where the target will not or its answer is no use, and
+    Unreachable where no answer came in time or the target failed: then it is not known whether it was done.
     """
     seconds = min(deadline.left, LONGEST)
     if seconds <= 0:
         raise Unreachable("there was no time left to ask", where=asked.url)
-    outcome = _within(asked, token, seconds)
+    outcome = _within(asked, token, seconds, place)
     if isinstance(outcome, _Lost):
         raise Unreachable(outcome.why, where=asked.url, next_step="see whether the target runs and can be reached")
     return _judged(asked, outcome, token)
@@ -118,13 +129,13 @@ def checked(url: str) -> str:
 _LOOK = "see whether the address is the right one"
 
 
-def _within(asked: Asked, token: Secret, seconds: float) -> _Came | _Lost:
+def _within(asked: Asked, token: Secret, seconds: float, place: Place | None) -> _Came | _Lost:
     done: queue.SimpleQueue[_Came | _Lost | BaseException] = queue.SimpleQueue()
     until = time.monotonic() + seconds
 
     def work() -> None:
         try:
-            done.put(_fetched(asked, token, until))
+            done.put(_fetched(asked, token, until, place))
         except BaseException as error:  # noqa: BLE001 - it is raised again, on the thread that waits
             done.put(error)
 
@@ -138,20 +149,21 @@ def _within(asked: Asked, token: Secret, seconds: float) -> _Came | _Lost:
     return outcome
 
 
-def _fetched(asked: Asked, token: Secret, until: float) -> _Came | _Lost:
+def _fetched(asked: Asked, token: Secret, until: float, place: Place | None) -> _Came | _Lost:
     """What came. An error is told by its kind alone: some of httpx's quote the headers that they stumble over."""
     import httpx
 
     try:
+        url, named, extensions = _pinned(asked.url, place)
         timeout = httpx.Timeout(max(0.001, until - time.monotonic()))
         with (
             httpx.Client(timeout=timeout, follow_redirects=False, trust_env=False, auth=_bearer(token)) as client,
             client.stream(
                 asked.method,
-                asked.url,
+                url,
                 content=asked.content,
-                headers=asked.headers,
-                extensions={"trace": _until(until)},
+                headers={**asked.headers, **named},
+                extensions={"trace": _until(until), **extensions},
             ) as response,
         ):
             return _read(response, until, reading=asked.content is None and asked.method == "GET")
@@ -165,6 +177,17 @@ def _fetched(asked: Asked, token: Secret, until: float) -> _Came | _Lost:
         return _Lost(f"the exchange broke off ({type(error).__name__})")
 
 
+def _pinned(url: str, place: Place | None) -> tuple[str, dict[str, str], dict[str, str]]:
+    """The URL with the address of its host in place of the name, and what keeps the name: Host, and TLS's own (SNI)."""
+    if place is None:
+        return url, {}, {}
+    parts = urlsplit(url)
+    address = place(url)
+    host = f"[{address}]" if ":" in address else address
+    netloc = host if parts.port is None else f"{host}:{parts.port}"
+    return urlunsplit(parts._replace(netloc=netloc)), {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
+
+
 def _bearer(token: Secret) -> Callable[[httpx.Request], httpx.Request]:
     def let_in(request: httpx.Request) -> httpx.Request:
         if token:
@@ -175,10 +198,10 @@ def _bearer(token: Secret) -> Callable[[httpx.Request], httpx.Request]:
 
 
 def _until(until: float) -> Callable[[str, Any], None]:
-    """Heard at each step of the exchange: what has not been sent by then is never sent."""
+    """Heard before each step of the exchange: what has not been sent by then is never sent."""
 
     def heard(name: str, _: Any) -> None:
-        if name.endswith(".started") and time.monotonic() > until:
+        if name.endswith(_SENDING) and time.monotonic() > until:
             raise _Late
 
     return heard
@@ -186,7 +209,8 @@ def _until(until: float) -> Callable[[str, Any], None]:
 
 def _read(response: httpx.Response, until: float, *, reading: bool) -> _Came:
     """The body of what was read, or of a refusal; of a change that was made nobody waits for it."""
-    version = response.headers.get("etag", "")
+    tag = response.headers.get("etag", "")
+    version = tag if len(tag) <= MAX_TAG and tag.isascii() and tag.isprintable() else ""
     if response.is_success and not reading:
         return _Came(response.status_code, b"", version)
     if response.headers.get("content-encoding", "identity") not in ("", "identity"):

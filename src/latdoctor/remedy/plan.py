@@ -124,8 +124,8 @@ class _Seen:
             if not alike(state.values, {name: value})
         )
         changed: dict[str, Value] = {field.name: field.after for field in fields}
-        self._states[where] = State({**state.values, **changed}, state.version)
-        return Change(step.id, step.action, where, fields, step.undo, state.version)
+        self._states[where] = State({**state.values, **changed}, state.version, state.caution)
+        return Change(step.id, step.action, where, fields, step.undo, state.version, state.caution)
 
     def _state(self, act: Action, where: str) -> State:
         if where not in self._states:

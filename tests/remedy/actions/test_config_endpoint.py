@@ -96,7 +96,7 @@ def test_a_weight_is_a_number_or_is_taken_away() -> None:
     assert ROUTER.wanted({"weights.r1": "null", "weights.r2": "20%"}, state) == {"weights.r1": None, "weights.r2": 0.2}
     with pytest.raises(UsageError, match="not a quantity"):
         ROUTER.wanted({"weights.r1": "true"}, state)
-    with pytest.raises(UsageError, match="no knob 'weights.r3'"):
+    with pytest.raises(UsageError, match=r"no knob 'weights\.r3'"):
         ROUTER.wanted({"weights.r3": "1"}, state)
 
 

@@ -88,6 +88,11 @@ class Tuning:
             await self._apply(before, after)
             return after
 
+    async def rebuild(self) -> str:
+        """The models of the configuration in force, made anew; the checksum of the main one. Nothing else changes."""
+        async with self._changing:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._models.rebuild)
+
     async def _apply(self, before: ServerConfig, after: ServerConfig) -> None:
         """First what may be impossible here, then what cannot fail: a refused change has changed nothing."""
         loop = asyncio.get_running_loop()

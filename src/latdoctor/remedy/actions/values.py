@@ -15,7 +15,7 @@ from latdoctor.text import clean
 from latdoctor.units import Quantity, parse_quantity
 
 _FLAGS = {"true": True, "false": False}
-# What the number of a field means by the end of its name, in base units: `age_ms: 250ms` is 250, `limit_mib: 1GiB` 1024.
+# What a field's number counts, by the end of its name: `age_ms: 250ms` is 250, `limit_mib: 1GiB` is 1024.
 _ENDS = {
     "_ms": ("time", 1e-3),
     "_s": ("time", 1.0),
