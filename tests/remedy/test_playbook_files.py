@@ -1,4 +1,4 @@
-"""Playbook files. `playbooks/*.yaml` here are bad ones, each with all that must be said of it: `# expect: LINE: what`."""
+"""Playbook files. `playbooks/*.yaml` here are bad ones, each with what must be said of it: `# expect: LINE: what`."""
 
 from __future__ import annotations
 
