@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from msgspec.structs import replace
 
 from latdoctor.trials import page
@@ -98,7 +97,10 @@ def test_the_page_says_what_rate_no_false_alarm_bounds_and_which_pairs_have_too_
     runs += [(truth(f"a{n}", A), answered(f"a{n}", [A, B])) for n in range(20)]
     runs += [(truth("b", B), answered("b", [A, B]))]
     shown = page.page(scored(*runs))
-    assert "| played, busy | 0 of 60: 0.0% [0.0%–6.0%]; the true rate is at most 4.9%, below 3/60 (one-sided 95 %) |" in shown
+    assert (
+        "| played, busy | 0 of 60: 0.0% [0.0%–6.0%]; the true rate is at most 4.9%, below 3/60 (one-sided 95 %) |"
+        in shown
+    )
     assert f"| `{A}` | `{B}` | 20 of 20: 100.0% [83.9%–100.0%] |" in shown
     assert f"| `{B}` | `{A}` | 0 of 1: 0.0% [0.0%–79.3%] (few) |" in shown
     assert "| hard pairs told apart | 1 of 2 in 90% of the runs or more; 1 of 2 with 20 runs |" in shown

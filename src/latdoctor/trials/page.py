@@ -26,8 +26,11 @@ def page(scores: Scores, fit: Fit | None = None) -> str:
         "## By family\n\n" + _table(_ROW_COLUMNS, _rows(scores.families)),
         "## By kind of run and severity\n\n" + _table(_ROW_COLUMNS, _rows((*scores.kinds, *scores.severities))),
         "## Where nothing is wrong\n\n"
-        + _table(("runs", "in which a cause was named"), ((one.name, _alarms(one.false_alarms)) for one in scores.well)),
-        f"## Hard pairs\n\n{_APART}\n\n" + _table(("cause", "easily taken for", "told apart"), _pairs(scores.hard_pairs)),
+        + _table(
+            ("runs", "in which a cause was named"), ((one.name, _alarms(one.false_alarms)) for one in scores.well)
+        ),
+        f"## Hard pairs\n\n{_APART}\n\n"
+        + _table(("cause", "easily taken for", "told apart"), _pairs(scores.hard_pairs)),
         "## Without a source\n\nEach beside the same runs with that source.\n\n"
         + _table(_ROW_COLUMNS, _rows(scores.withheld)),
         "## At the wrong time\n\n" + _table(_ROW_COLUMNS, _rows(scores.wrong_time)),
@@ -44,7 +47,8 @@ mapping from signals to causes that was fitted on the families that were looked 
 failure. `latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before."""
 _LEFT_OUT = """The true causes of a run are taken out of the catalogue, and the same evidence is diagnosed again. Naming
 anything then is wrong, unless it is hard to tell from what was taken out or really there besides."""
-_APART = f"""Of the runs of the first, those in which it ranks before the second. `few`: there are fewer than {PAIR_RUNS} of them."""
+_APART = f"""Of the runs of the first, those in which it ranks before the second.
+`few`: there are fewer than {PAIR_RUNS} of them."""
 _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right", "sureness")
 _PEER_COLUMNS = ("method", "AC@1", "AC@3", "Avg@5", "both of two", "broke", "median time")
 
@@ -129,7 +133,8 @@ def _told_apart(pairs: Sequence[Pair]) -> str:
     """How many of the pairs, each way counted, reach their share, and how many have the runs for it."""
     seen = [pair for pair in pairs if pair.told_apart.value is not None]
     apart, enough = sum(pair.apart for pair in seen), sum(pair.enough for pair in seen)
-    return f"{apart} of {len(seen)} in {PAIR_APART:.0%} of the runs or more; {enough} of {len(pairs)} with {PAIR_RUNS} runs"
+    reached = f"{apart} of {len(seen)} in {PAIR_APART:.0%} of the runs or more"
+    return f"{reached}; {enough} of {len(pairs)} with {PAIR_RUNS} runs"
 
 
 def _unknown(scores: Scores) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
