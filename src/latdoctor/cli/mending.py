@@ -17,7 +17,6 @@ import typer
 from latdoctor.cli.answering import rule_set
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
-from latdoctor.cli.looking import kept, observer
 from latdoctor.cli.mending_targets import accesses, again
 from latdoctor.cli.options import Given
 from latdoctor.cli.playbooks import library
@@ -25,6 +24,7 @@ from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.errors import UsageError
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
+from latdoctor.looking import kept, observer, remedy_of
 from latdoctor.remedy import history, recovering
 from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
@@ -99,7 +99,7 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     if not how.yes and not _agreed(plans, books):
         return Outcome.HELD.exit_code
     place = own_folder()
-    observe = observer(wanted, rule_set(how.rules))
+    observe = observer(wanted.request, wanted.context, wanted.baseline, rule_set(how.rules))
     results: list[Result] = []
     journal = Journal.opened(place / state.JOURNAL)
     with _stoppable() as stop:
@@ -172,10 +172,9 @@ def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(how.diagnosis), next_step="latdoctor diagnose … -o json > FILE"
         ) from error
-    for cause in diagnosis.causes:
-        if cause.named and cause.playbooks:
-            seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
-            return books.find(cause.playbooks[0]), Because(diagnosis.run_id, cause.id, cause.probability, seen)
+    remedy = remedy_of(diagnosis)
+    if remedy is not None:
+        return books.find(remedy[0]), remedy[1]
     named = ", ".join(cause.id for cause in diagnosis.causes if cause.named) or "no cause"
     raise UsageError(f"it names {named}, and no playbook mends that", where=str(how.diagnosis))
 
