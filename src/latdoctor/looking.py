@@ -1,4 +1,7 @@
-"""What `remediate` looks with: the same collectors and findings as a diagnosis, for a window of its choice."""
+"""What a run of a playbook looks with: the same collectors and findings as a diagnosis, for a window of its choice.
+
+And which playbook a diagnosis leads to. For the command and for the bench of remediation.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +9,31 @@ from dataclasses import replace
 from pathlib import Path
 
 from latdoctor import __version__, answering
-from latdoctor.cli.addresses import origin
-from latdoctor.cli.asking import Ask
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.look import SystemClock, look
 from latdoctor.collect.source import Request
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.judge import judge
+from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence import redacting
-from latdoctor.evidence.bundle import Bundle
+from latdoctor.evidence.baseline import Baseline
+from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.judging import Facts
 from latdoctor.evidence.redact import Redactor
 from latdoctor.remedy.observation import Observation, Observe
-from latdoctor.remedy.target import Target
+from latdoctor.remedy.plan import Because
 
 
-def observer(wanted: Ask, rules: RuleSet, target: Target) -> Observe:
+def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
     """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
 
-    Only at what shows the present: a history or a log would bring samples from before the change. Of a server among
-    several only its own page: what its siblings do tells nothing of its change. Raises UsageError where nothing of
-    that kind was given.
+    Only at what shows the present: a history or a log would bring samples from before the change.
+    Raises UsageError where nothing of that kind was given.
     """
-    own = tuple(url for url in wanted.request.servers if origin(url) == target.admin and target.kind == "reference")
-    live = Request(
-        servers=own or wanted.request.servers,
-        nvml=wanted.request.nvml,
-        host=wanted.request.host,
-        pid=wanted.request.pid,
-    )
+    live = Request(servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
     if not live.servers:
         raise UsageError(
             "nothing shows whether a change helps", next_step="give the server's metrics page: --server URL"
@@ -45,7 +41,7 @@ def observer(wanted: Ask, rules: RuleSet, target: Target) -> Observe:
 
     def observe(seconds: float) -> Observation:
         request = replace(live, window=seconds)
-        bundle = look(COLLECTORS, request, wanted.context, SystemClock(), baseline=wanted.baseline)
+        bundle = look(COLLECTORS, request, context, SystemClock(), baseline=baseline)
         return observation(bundle, rules)
 
     return observe
@@ -69,6 +65,15 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
         bundle=bundle,
         baseline=baseline,
     )
+
+
+def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
+    """The playbook of the first named cause that has one, and why; None where no named cause has any."""
+    for cause in diagnosis.causes:
+        if cause.named and cause.playbooks:
+            seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
+            return cause.playbooks[0], Because(diagnosis.run_id, cause.id, cause.probability, seen)
+    return None
 
 
 def kept(bundle: Bundle, path: Path) -> None:
