@@ -15,7 +15,7 @@ import platform
 import signal
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 # Numbers of the system calls: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux.
@@ -53,12 +53,20 @@ class _Program(ctypes.Structure):
 
 def main(report: str, k: int, names: Sequence[str], command: Sequence[str]) -> int:
     """The code of the command, or minus the signal that ended it."""
+    code, met = forked(k, names, lambda: os.execvp(command[0], command))  # noqa: S606
+    Path(report).write_text("".join(f"{name}\n" for name in met))
+    return code
+
+
+def forked(k: int, names: Sequence[str], work: Callable[[], object]) -> tuple[int, list[str]]:
+    """What a child that does `work` ends with, and the calls that it came to. This process has no other child."""
     known = NUMBERS[platform.machine()]
     traced = [name for name in names if name in known]
     waiting, go = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(command, [known[name] for name in traced], waiting, go)
+        _become(work, [known[name] for name in traced], waiting, go)
+    os.close(waiting)
     _asked(_SEIZE, pid, _FORKS | _SECCOMP_STOPS | _END_WITH_US)
     os.close(go)
     met: list[str] = []
@@ -72,8 +80,7 @@ def main(report: str, k: int, names: Sequence[str], command: Sequence[str]) -> i
             _goes_on(thread, status, met, traced, k)
         elif thread == pid:
             code = os.waitstatus_to_exitcode(status)
-    Path(report).write_text("".join(f"{name}\n" for name in met))
-    return code
+    return code, met
 
 
 def _goes_on(thread: int, status: int, met: list[str], traced: Sequence[str], k: int) -> None:
@@ -94,8 +101,8 @@ def _goes_on(thread: int, status: int, met: list[str], traced: Sequence[str], k:
         return  # it has been killed meanwhile; the next wait tells
 
 
-def _become(command: Sequence[str], numbers: Sequence[int], waiting: int, go: int) -> None:
-    """Turns this process into the command, once it is traced."""
+def _become(work: Callable[[], object], numbers: Sequence[int], waiting: int, go: int) -> None:
+    """Does `work` in this process, once it is traced."""
     os.close(go)
     os.read(waiting, 1)
     os.close(waiting)
@@ -108,7 +115,7 @@ def _become(command: Sequence[str], numbers: Sequence[int], waiting: int, go: in
     try:
         _libc.prctl(_NO_NEW_PRIVILEGES, 1, None, 0, 0)
         if _libc.prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(program), 0, 0) == 0:
-            os.execvp(command[0], command)  # noqa: S606
+            work()
     finally:
         os._exit(127)
 
