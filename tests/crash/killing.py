@@ -6,12 +6,13 @@ after only where the run has verified itself; the journal verifies; no run is op
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from latdoctor.journal.state import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.remedy import history
 from latdoctor.remedy.result import Outcome
+from tests.crash.forks import Asked
 from tests.crash.sweep import CHANGES
 from tests.crash.target import AFTER, BEFORE, Target
 
@@ -34,6 +36,17 @@ RUNS = ("apply", "fail", "rollback")
 NESTED: tuple[tuple[str, str, int], ...] = (("apply", "unlink", 5), ("apply", "unlink", 7), ("fail", "unlink", -3))
 
 
+# A disk that fails or is full, a target that is not there or goes away.
+ERRORS = dict.fromkeys(CHANGES, errno.ENOSPC) | {
+    "fsync": errno.EIO,
+    "fdatasync": errno.EIO,
+    "unlink": errno.EIO,
+    "connect": errno.ECONNREFUSED,
+    "sendto": errno.ECONNRESET,
+    "sendmsg": errno.ECONNRESET,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Left:
     """What a kill left, after recovery. `flaws` are what must not be."""
@@ -41,6 +54,7 @@ class Left:
     phase: str
     point: int
     call: str
+    code: int  # with which it ended
     outcome: str  # of the run, "" where none was journaled
     stands: str  # before | after | between
     flaws: tuple[str, ...]
@@ -106,12 +120,24 @@ class Sweep:
         self._from(begin.state, begin.config)
         code, met = self._ended(begin.mode, point)
         flaws = [] if code == KILLED and len(met) == point else [f"it was not killed: {code} after {len(met)} calls"]
+        return self._recovered(begin, point, flaws)
+
+    def failed(self, begin: Begin, point: int, *, onwards: bool) -> Left:
+        """Has the call at `point` fail, and with `onwards` every later one; `ERRORS` says how."""
+        self._from(begin.state, begin.config)
+        code, _ = self._ended(begin.mode, point, ERRORS, onwards=onwards)
+        config = self.target.seen().config
+        wanted = {0: [AFTER], 6: [config]}.get(code, [BEFORE] if code in (1, 2, 3, 5) else [])
+        flaws = [] if config in wanted else [f"it ended with {code}, and this is configured: {config}; {self._told()}"]
+        return self._recovered(begin, point, flaws, code)
+
+    def _recovered(self, begin: Begin, point: int, flaws: list[str], code: int = KILLED) -> Left:
         recovered, _ = self._ended(RECOVER)
         if recovered not in (0, 1, 3):
             flaws.append(f"recover ended with {recovered}")
-        return self._left(begin, point, flaws)
+        return self._left(begin, point, flaws, code)
 
-    def _left(self, begin: Begin, point: int, flaws: list[str]) -> Left:
+    def _left(self, begin: Begin, point: int, flaws: list[str], code: int) -> Left:
         journal = Journal.reading(self._state / JOURNAL)
         journal.verify()
         runs = history.runs(journal.entries())
@@ -125,7 +151,7 @@ class Sweep:
         again, _ = self._ended(RECOVER)
         if again or _files(self._state) != files or self.target.seen().revision != seen.revision:
             flaws.append("a second recovery did something")
-        return Left(begin.phase, point, begin.calls[point - 1], outcome or "", stands, tuple(flaws))
+        return Left(begin.phase, point, begin.calls[point - 1], code, outcome or "", stands, tuple(flaws))
 
     def _from(self, state: Path, config: dict[str, Any]) -> None:
         shutil.rmtree(self._state, ignore_errors=True)
@@ -141,10 +167,13 @@ class Sweep:
         assert code == (0 if mode == "apply" else 3), (mode, code, self._told())
         return tuple(met)
 
-    def _ended(self, mode: str, point: int = 0) -> tuple[int, list[str]]:
+    def _ended(
+        self, mode: str, point: int = 0, errors: Mapping[str, int] | None = None, *, onwards: bool = False
+    ) -> tuple[int, list[str]]:
         arguments = [mode, str(self._state), self.target.url, str(PLAYBOOKS), *self._mutant]
         assert self._forks.stdin and self._forks.stdout
-        self._forks.stdin.write(json.dumps({"k": point, "calls": CHANGES, "arguments": arguments}) + "\n")
+        asked = Asked(point, CHANGES, arguments, errors or {}, onwards)
+        self._forks.stdin.write(json.dumps(asdict(asked)) + "\n")
         self._forks.stdin.flush()
         ended = json.loads(self._forks.stdout.readline())
         return ended["code"], ended["met"]
@@ -161,9 +190,11 @@ def nth_of(calls: Sequence[str], name: str, nth: int) -> int:
 
 
 def chosen(begin: Begin, every: int) -> list[int]:
-    """Points for a short sweep: all by which something is sent or a transaction ends, and each nth of the rest."""
-    telling = ("connect", "sendto", "sendmsg", "unlink", "rename", "ftruncate")
-    return [k for k, call in enumerate(begin.calls, 1) if call in telling or k % every == 0]
+    """Points for a short sweep: each second by which something is sent or a transaction ends, each nth of the rest."""
+    points = range(1, len(begin.calls) + 1)
+    telling = [k for k in points if begin.calls[k - 1] in ("sendto", "sendmsg", "unlink", "rename")]
+    others = [k for k in points if k not in telling]
+    return sorted(telling[::2] + others[::every])
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from latdoctor import __version__, answering
+from latdoctor.cli.addresses import origin
 from latdoctor.cli.asking import Ask
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.look import SystemClock, look
@@ -20,16 +21,22 @@ from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.judging import Facts
 from latdoctor.evidence.redact import Redactor
 from latdoctor.remedy.observation import Observation, Observe
+from latdoctor.remedy.target import Target
 
 
-def observer(wanted: Ask, rules: RuleSet) -> Observe:
+def observer(wanted: Ask, rules: RuleSet, target: Target) -> Observe:
     """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
 
-    Only at what shows the present: a history or a log would bring samples from before the change.
-    Raises UsageError where nothing of that kind was given.
+    Only at what shows the present: a history or a log would bring samples from before the change. Of a server among
+    several only its own page: what its siblings do tells nothing of its change. Raises UsageError where nothing of
+    that kind was given.
     """
+    own = tuple(url for url in wanted.request.servers if origin(url) == target.admin and target.kind == "reference")
     live = Request(
-        servers=wanted.request.servers, nvml=wanted.request.nvml, host=wanted.request.host, pid=wanted.request.pid
+        servers=own or wanted.request.servers,
+        nvml=wanted.request.nvml,
+        host=wanted.request.host,
+        pid=wanted.request.pid,
     )
     if not live.servers:
         raise UsageError(
