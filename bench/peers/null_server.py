@@ -31,12 +31,16 @@ class NullModel:
     def __init__(self, settings: ModelSettings) -> None:
         self.settings = settings
         self.precision = "none"
+        self.checksum = "none"
 
     def forward(self, batch: Sequence[Input]) -> Nothing:
         return Nothing([0] * len(batch), [0.0] * len(batch), len(batch) * max(map(len, batch)))
 
     def apply(self, settings: ModelSettings) -> None:
         self.settings = settings
+
+    def rebuild(self) -> None:
+        """There is nothing to build."""
 
     def standby(self) -> NullModel:
         return self

@@ -40,12 +40,16 @@ class Node:
 
 def load(path: Path) -> Node:
     """The document in `path`. Raises DefinitionError for anything that is not strict YAML."""
+    return parse(contents(path), str(path))
+
+
+def contents(path: Path) -> bytes:
+    """The bytes of `path`, one more than MAX_BYTES at most. Raises DefinitionError where it cannot be read."""
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise DefinitionError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
-    return parse(raw, str(path))
 
 
 def parse(raw: bytes, name: str) -> Node:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli import pages
 from tests.cli.running import diagnosed, run
+from tests.collect.torch_trace.made_traces import document, launched
 
 BUNDLE = str(Path(__file__).parents[2] / "fixtures" / "incidents" / "gpu-thermal")
 QUIET = "[    1.000000] eth0: link up\n"
@@ -75,6 +76,32 @@ def test_a_file_without_sense_alone_is_nothing_to_diagnose(option: str, name: st
     outcome = run(["diagnose", option, name])
     assert (outcome.code, outcome.out) == (1, "")
     assert name in outcome.err
+
+
+def ranks(*damaged: int) -> str:
+    """A folder of four ranks of one run, of which some are cut off."""
+    Path("ranks").mkdir()
+    for rank in range(4):
+        content = document(launched(60))
+        Path(f"ranks/rank{rank}.json").write_bytes(content[:-200] if rank in damaged else content)
+    return "ranks"
+
+
+def test_a_damaged_rank_does_not_throw_away_the_others() -> None:
+    said = diagnosed("--trace", ranks(2))
+    (gap,) = (gap for gap in said["gaps"] if "cut off" in gap["reason"])
+    assert (gap["subject"], gap["signals"][:1]) == ("trace/rank2", ["trace.has_gpu"])
+    assert "ranks/rank2.json" in gap["reason"]
+    of_ranks = {subject for check in said["checks"] for subject in check["subjects"]}
+    assert {"trace/rank0", "trace/rank1", "trace/rank3"} <= of_ranks
+    assert run(["collect", "--trace", "ranks", "--to", "look"]).code == 0
+    assert [gap for gap in diagnosed("look")["gaps"] if "rank2" in gap["reason"]]
+
+
+def test_where_every_rank_is_damaged_there_is_nothing_to_diagnose() -> None:
+    outcome = run(["diagnose", "--trace", ranks(0, 1, 2, 3)])
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.count("cut off") == 4
 
 
 def test_a_page_of_an_unknown_exporter_was_read() -> None:

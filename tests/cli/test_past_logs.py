@@ -76,7 +76,13 @@ def test_an_xid_of_another_day_is_no_finding_and_a_log_that_ends_too_early_clear
     assert then["verdict"]["level"] != "healthy"
 
 
-def test_an_access_log_that_ends_too_early_is_nothing_to_diagnose() -> None:
-    outcome = run(["diagnose", "--log", access_log((3600, 600, 0.1)), *PATTERN, *ASKED])
-    assert outcome.code == 1
-    assert "the log ends at 2026-01-31 02:4" in outcome.err
+def test_an_access_log_that_ends_too_early_leaves_the_answer_open() -> None:
+    given = ["--log", access_log((3600, 600, 0.1)), *PATTERN, *ASKED]
+    live = diagnosed(*given, code=4)
+    assert live["verdict"]["level"] == "inconclusive"
+    check = checks(live, "not-evaluated")["p99-over-slo"]
+    assert "the log ends at 2026-01-31 02:4" in check["reason"]
+    outcome = run(["collect", *given, "--to", "look"])
+    assert outcome.code == 0, outcome.err
+    assert checks(diagnosed("look", code=4), "not-evaluated")["p99-over-slo"] == check
+    assert run(["baseline", "record", *given[:-2], "--to", "b.json"]).code == 1, "there is nothing to remember"

@@ -108,7 +108,21 @@ def test_a_log_pattern_on_the_command_line(tmp_path: Path) -> None:
     answer = json.loads(run([*asked, "--log-pattern", "{time} {status} {ms}"]).out)
     check = next(one for one in answer["checks"] if one["id"] == "p99-over-slo")
     assert check["status"] == "clear"
+    assert not [gap for gap in answer["gaps"] if "--log-pattern" in gap["reason"]]
     assert run([*asked, "--log-pattern", "{nothing}"]).code == 2
+
+
+def test_a_pattern_that_fits_no_line_is_told(log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "own.log"
+    other.write_text("\n".join(f"{START + n} {200} {5 + n % 3}" for n in range(200)))
+    for given, hides in ((other, True), (log, False)):
+        answer = json.loads(run(["diagnose", "--log", str(given), "--log-pattern", "[{time}] {ms}", "-o", "json"]).out)
+        (gap,) = (gap for gap in answer["gaps"] if "--log-pattern '[{time}] {ms}' fits no line" in gap["reason"])
+        assert gap["next_step"]
+        assert ("latency" in gap["signals"]) is hides
+    kept = tmp_path / "kept"
+    assert run(["collect", "--log", str(other), "--log-pattern", "[{time}] {ms}", "--to", str(kept)]).code == 0
+    assert "fits no line" in run(["diagnose", str(kept), "-v"]).out
 
 
 def test_since_and_what_changed_stand_in_the_first_lines(log: Path, tmp_path: Path) -> None:
@@ -120,3 +134,22 @@ def test_since_and_what_changed_stand_in_the_first_lines(log: Path, tmp_path: Pa
     assert "shortly before: 02:49:30 deployed checkout v7 (service)" in first
     assert "**slow since 2026-01-31 02:" in run([*asked, "-o", "markdown"]).out
     assert run(["diagnose", "--changes", str(tmp_path / "none")]).code == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "unknown, as what tells of changes could not be read (n.log: does not exist)"),
+        ("no time here\n", "unknown, as what tells of changes could not be read (n.log: holds no change with a time)"),
+        ("2026-01-01T00:00:00Z v6\nx\n", "no change seen, but not all was read (n.log: 1 of its lines could"),
+        ("2026-01-01T00:00:00Z v6\n", "no change seen in what was read"),
+    ],
+)  # fmt: skip
+def test_no_change_is_not_claimed_of_what_could_not_be_read(
+    content: str | None, told: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("n.log").write_text(content)
+    outcome = run(["diagnose", "--log", log.name, "--changes", "n.log", "--slo", "200ms"])
+    assert f"shortly before: {told}" in " ".join(outcome.out.split())

@@ -64,3 +64,20 @@ def test_a_terminal_is_filled_and_not_overrun(columns: str, monkeypatch: pytest.
     lines = _CODES.sub("", run(["diagnose", BUNDLE], terminal=True).out).splitlines()
     assert max(map(len, lines)) <= int(columns)
     assert not [line for line in lines if line != line.rstrip()]
+
+
+LONG = f"{'/'.join(['a-long-folder'] * 9)}/none.log"
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_messages_are_wrapped_between_words_on_a_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    command = ["diagnose", "--log", LONG, "--trace", "none.json", "--metrics", "none.prom"]
+    shown = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", run(command, terminal=True).err)
+    told = shown[shown.index("could not be read") :]  # behind what said who is being waited for
+    plain = run(command).err
+    lines = [line for line in told.splitlines() if LONG not in line]
+    assert max(map(len, lines)) <= columns
+    assert len(plain.splitlines()) == 5, "a program gets one line for each message"
+    assert max(map(len, plain.splitlines())) > 80
+    assert told.split() == plain.split(), "and the same words, none of them broken"

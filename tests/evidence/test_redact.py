@@ -54,6 +54,22 @@ TAKEN = [
     ("input text: what ails me", ["ails"], ["input text: "]),
     ('{"user_id":4711,"n":1}', ["4711"], ['{"user_id":"user-', '","n":1}']),
     (f"File {'/home'}/bob/app/serve.py, line 3", ["bob"], ["/app/serve.py, line 3"]),
+    ("request of user alice took 5 ms", ["alice"], ["request of user user-", " took 5 ms"]),
+    ("rate limit reached for user alice", ["alice"], ["for user user-"]),
+    ("User alice logged in", ["alice"], ["User user-", " logged in"]),
+    ("user=alice code=200", ["alice"], ["user=user-", " code=200"]),
+    ("session opened for user alice.smith(uid=1000)", ["alice", "smith", "1000"], ["session opened for user "]),
+    ("Failed password for invalid user bob from 10.1.2.3 port 22", ["bob", "10.1.2.3"], [" from ", "port 22"]),
+    ("Accepted publickey for alice from 10.1.2.3 port 22", ["alice"], ["Accepted publickey for user-", " port 22"]),
+    ("denied to user 'alice'; user u-4711 too; end", ["alice", "u-4711"], ["denied to user 'user-", " too; "]),
+    ('{"msg": "quota of user \\"alice\\" is used up"}', ["alice"], ["is used up"]),
+    ("for user 4711: 3 requests.", ["4711"], [": 3 requests."]),
+    ("left by user alice.", ["alice"], ["left by user user-"]),
+    ("eth0: 3c:ec:ef:12:ab:0d up, 3C-EC-EF-12-AB-0D", ["3c:ec", "3C-EC", "ab:0d"], ["eth0: mac-", " up, mac-"]),
+    ("IN=eth0 MAC=3c:ec:ef:12:ab:0d:3c:ec:ef:12:ab:0e:08:00 SRC=x", ["3c:ec", ":0e"], ["MAC=mac-", " SRC=x"]),
+    ("from fe80::1%eth0 and fe80::2 port 5", ["fe80"], ["from ip-", " and ip-", " port 5"]),
+    ("DB_PASSWORD=hunter2 OPENAI_API_KEY: hunter3 GITHUB_TOKEN=hunter4 x", ["hunter"], ["DB_PASSWORD=redacted", " x"]),
+    ("serve --openai-api-key hunter2 --port 80", ["hunter2"], ["--openai-api-key redacted --port 80"]),
 ]  # fmt: skip
 
 
@@ -79,7 +95,14 @@ def test_taken_out(line: str, gone: list[str], kept: list[str]) -> None:
         'vllm:prompt_tokens_total{model_name="a"} 1.5e+06',
         '{"ph":"X","cat":"kernel","name":"void at::native::add<float>","args":{"Concrete Inputs":["","[1, 2]"]}}',
         "latency=12ms status=200 path=/v1/models/resnet50/versions/1",
-        "10:11:12 0000:9b:00.0 dead:beef",
+        "10:11:12 0000:9b:00.0 dead:beef dead::beef",
+        "cpu user time 5 s, user 0.5 sys 0.1, 3 user 12.3%, user 7 system 3",
+        "user agent curl, user space, in user mode, user requests: 5, for user input, of user data",
+        "the user cancelled, user defined settings, user facing latency, user annotations, user interaction",
+        "the user says so, a new user came, no such user exists, user sent 3 requests per user, as the user goes on",
+        "a pad_token=<s> of the tokenizer, eos_token: </s>",
+        "mac 00:00:00:00:00:00 and ff:ff:ff:ff:ff:ff on 26-01-31-02-49-00",
+        "sha1 aa:bb:cc:dd:ee:ff:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd",
     ],
 )
 def test_stays(line: str) -> None:
@@ -122,7 +145,16 @@ def test_pieces_lose_nothing(blocks: list[bytes], longest: int) -> None:
 
 
 def test_effort_is_bounded() -> None:
-    for nasty in ("a" * 200_000, ":" * 200_000, "1." * 100_000, '"' * 200_000, "@" * 100_000, "prompt: [" * 20_000):
+    repeated = ("user ", "user '", "for user a", "3c:", "A_", "a-", "fe80::1%", "MAC=3c:", "1::")
+    for nasty in (
+        *(one * 40_000 for one in repeated),
+        "a" * 200_000,
+        ":" * 200_000,
+        "1." * 100_000,
+        '"' * 200_000,
+        "@" * 100_000,
+        "prompt: [" * 20_000,
+    ):
         Redactor(b"key").text(nasty)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
 from latdoctor.report import document, markdown, view
+from latdoctor.report.gaps import gap_lines
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
 
@@ -132,17 +133,17 @@ def test_gaps_that_say_the_same_share_a_line(diagnosis: Diagnosis) -> None:
         Gap("prometheus", "page: not exported: other", next_step="another hint"),
         Gap("derived", "latency: 1 observed", subject="model/a"),
     )
-    assert view.gap_lines(made, every=False) == (
+    assert gap_lines(made, every=False) == (
         "nvml: gpu/0, gpu/1: no NVLink is up",
         "prometheus: page: not exported: m0; m1; m2; m3 and 2 more — export it",
         "prometheus: page: not exported: other — another hint",
         "model/a: latency: 1 observed",
     )
-    assert "m0; m1; m2; m3; m4; m5 — export it" in view.gap_lines(made, every=True)[1]
+    assert "m0; m1; m2; m3; m4; m5 — export it" in gap_lines(made, every=True)[1]
 
 
 def test_every_gap_of_a_diagnosis_is_told(diagnosis: Diagnosis) -> None:
-    told = "\n".join(view.gap_lines(diagnosis, every=True))
+    told = "\n".join(gap_lines(diagnosis, every=True))
     for gap in diagnosis.gaps:
         assert gap.reason.rpartition(": ")[2] in told
         assert gap.next_step in told

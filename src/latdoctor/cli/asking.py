@@ -48,7 +48,7 @@ class Need(Enum):
 
 def ask(given: Given, need: Need = Need.DUE) -> Ask:
     """Given sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
-    settings = _settings(given)
+    settings = settings_of(given)
     window = _value(given.window or WINDOW, parse_duration, "--window", WINDOW)
     if not 0 < window <= LONGEST_WINDOW:
         raise UsageError(
@@ -70,6 +70,14 @@ def ask(given: Given, need: Need = Need.DUE) -> Ask:
     return Ask(request, context, baseline, () if notice else named(request, nvml=bool(given.nvml)), notice)
 
 
+def must_not_say_how(given: Given) -> None:
+    """Raises UsageError where a saved bundle was given and, beside it, how to look."""
+    how = {"--target": given.target, "--window": given.window, "--select": given.select}
+    how |= {"--since": given.since, "--until": given.until, "--log-pattern": given.log_pattern}
+    for option in (name for name, value in how.items() if value):
+        raise UsageError(f"{option} says how to look, and a bundle was looked at already", next_step="leave it out")
+
+
 def _baseline(given: Given, settings: TargetSettings, need: Need) -> Baseline | None:
     if given.baseline is not None:
         return load_baseline(given.baseline)
@@ -88,7 +96,8 @@ def with_given_slo(context: Context, given: Given) -> Context:
     return context
 
 
-def _settings(given: Given) -> TargetSettings:
+def settings_of(given: Given) -> TargetSettings:
+    """What is configured for the target that was meant. Raises UsageError."""
     if given.any_source:
         return TargetSettings(name=given.target)
     configured = targets()
@@ -135,8 +144,13 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Req
 
 
 def _pattern(given: Given, settings: TargetSettings) -> str:
-    """Raises UsageError where it is no pattern."""
+    """Raises UsageError where it is no pattern, or there is no log that it speaks of."""
     text = given.log_pattern or settings.log_pattern
+    if given.log_pattern and not (given.log or settings.log):
+        raise UsageError(
+            "--log-pattern says how the lines of an access log are written, and no log was given",
+            next_step="give the log too: --log FILE",
+        )
     if text:
         compiled(text)
     return text

@@ -47,7 +47,7 @@ def record(
 
     Record it at a healthy time under usual load: rules that say `1.5 x baseline` compare with it.
 
-    Exit codes: 0 recorded · 1 a source that was asked for could not be read · 2 usage or an invalid file.
+    Exit codes: 0 recorded · 1 a source that was asked for could not be read · 2 usage, or an invalid bundle.
     """
     from latdoctor.cli.answering import compared, now, seen
     from latdoctor.cli.interrupting import interruptible
@@ -79,13 +79,14 @@ def record(
 @contextmanager
 def _looked(bundle: Path | None, asked: options.Given) -> Iterator[Looked]:
     from latdoctor.cli.answering import look_for
-    from latdoctor.cli.asking import Need
+    from latdoctor.cli.asking import Need, must_not_say_how
     from latdoctor.cli.sources import Looked
     from latdoctor.evidence.bundle_files import opened
 
     if bundle is None:
         yield look_for(asked, Need.NONE)
         return
+    must_not_say_how(asked)
     with opened(bundle) as saved:
         yield Looked(saved)
 
@@ -126,8 +127,16 @@ def compare(
     server: options.Server = None,
     metrics: options.Metrics = None,
     trace: options.Trace = None,
+    nsys: options.Nsys = None,
+    tensorrt: options.TensorRT = None,
+    torch_memory: options.TorchMemory = None,
     log: options.Log = None,
+    prometheus: options.Prometheus = None,
+    select: options.Select = None,
+    since: options.Since = None,
+    until: options.Until = None,
     log_pattern: options.LogPattern = None,
+    changes: options.Changes = None,
     pid: options.Pid = None,
     nvml: options.Nvml = None,
     target: options.Target = None,
@@ -139,7 +148,7 @@ def compare(
     The largest change comes first. It judges nothing: a difference may be the load of the hour. What it means tells
     latdoctor diagnose --baseline FILE.
 
-    Exit codes: 0 compared · 1 a source that was asked for could not be read · 2 usage or an invalid file.
+    Exit codes: 0 compared · 1 a source that was asked for could not be read · 2 usage, an invalid bundle or baseline.
     """
     from latdoctor.cli.answering import seen
     from latdoctor.cli.comparing import print_differences
@@ -149,8 +158,10 @@ def compare(
     from latdoctor.evidence.differences import differences, values
 
     asked = options.given(
-        server, metrics, trace, log, log_pattern=log_pattern, pid=pid, nvml=nvml, target=target, window=window
-    )
+        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
+        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
+        target=target, window=window,
+    )  # fmt: skip
     if bundle is not None and asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
     remembered = baselines.load(file)

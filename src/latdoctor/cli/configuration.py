@@ -11,6 +11,9 @@ targets:
     changes: [deployments.log]
     slo: {p99: 500ms, error_ratio: 1%}
     baseline: checkout-bot.baseline.json
+    admin: [http://127.0.0.1:8002]               # what remediate may change
+    admin_token: checkout-bot.token              # a file
+    allow: [http://127.0.0.1:9000/flags]         # what the action http.json.set may change
 """
 
 from __future__ import annotations
@@ -43,6 +46,9 @@ class TargetSettings(NamedFiles):
     slo_p99: float | None = None
     slo_error_ratio: float | None = None
     baseline: Path | None = None
+    admin: tuple[str, ...] = ()
+    admin_token: Path | None = None
+    allow: tuple[str, ...] = ()
 
 
 def targets() -> Mapping[str, TargetSettings]:
@@ -100,6 +106,9 @@ def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> Targe
         slo_p99=slo.scalar("p99", parse_duration, None) if slo else None,
         slo_error_ratio=slo.scalar("error_ratio", parse_share, None) if slo else None,
         baseline=path("baseline"),
+        admin=fields.texts("admin"),
+        admin_token=path("admin_token"),
+        allow=fields.texts("allow"),
     )
     if slo:
         slo.finish()

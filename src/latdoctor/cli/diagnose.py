@@ -95,8 +95,9 @@ def diagnose(
     From live sources, files, or a saved bundle. With no source given: the configured target, else this machine.
     With --watch until Ctrl-C: redrawn on a terminal, a line for each change in a pipe, a line for each look as JSON.
 
-    Exit codes: 0 nothing at or above --fail-on · 1 operational error · 2 usage or an invalid file ·
-    3 verdict or cause at or above --fail-on · 4 inconclusive. With --watch they are those of the last look.
+    Exit codes: 0 nothing at or above --fail-on · 1 nothing that was asked for could be read, or another operational
+    error · 2 usage, or an invalid bundle, baseline or rule · 3 verdict or cause at or above --fail-on · 4 inconclusive.
+    With --watch they are those of the last look. A source that cannot be read beside others is a gap in the answer.
     """
     asked = options.given(
         server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
@@ -208,7 +209,7 @@ def collect(
     It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
     Prompts, secrets, addresses and user ids are replaced by pseudonyms on their way in.
 
-    Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage or an invalid file.
+    Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage, or an invalid baseline.
     """
     asked = options.given(
         server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
@@ -217,6 +218,7 @@ def collect(
     )  # fmt: skip
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
+    from latdoctor.cli.saying import say
     from latdoctor.cli.sources import counted, tell
     from latdoctor.evidence.bundle_files import must_be_new
     from latdoctor.text import clean
@@ -226,7 +228,7 @@ def collect(
         bundle = _save(looked, to, redact=not no_redact).bundle
     tell(bundle.gaps)
     for name in bundle.redaction.unread if bundle.redaction else ():
-        typer.echo(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}", err=True)
+        say(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}")
     brought = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")
     typer.echo(f"{', '.join(brought)}. Next: latdoctor diagnose {to}")
 
@@ -237,7 +239,7 @@ def _looked(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
     from dataclasses import replace
 
     from latdoctor.cli.answering import look_for
-    from latdoctor.cli.asking import with_given_slo
+    from latdoctor.cli.asking import must_not_say_how, with_given_slo
     from latdoctor.cli.sources import Looked
     from latdoctor.errors import UsageError
     from latdoctor.evidence.baseline import load
@@ -248,10 +250,7 @@ def _looked(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
         return
     if asked.any_source:
         raise UsageError("a bundle and live sources were both given", next_step="give one of them")
-    how = {"--target": asked.target, "--window": asked.window, "--select": asked.select}
-    how |= {"--since": asked.since, "--until": asked.until}
-    for option in (name for name, value in how.items() if value):
-        raise UsageError(f"{option} says how to look, and a bundle was looked at already", next_step="leave it out")
+    must_not_say_how(asked)
     with opened(path) as saved:
         remembered = load(asked.baseline) if asked.baseline else saved.baseline
         yield Looked(replace(saved, context=with_given_slo(saved.context, asked), baseline=remembered))
@@ -262,8 +261,10 @@ def _save(looked: Looked, path: Path, *, redact: bool) -> Looked:
 
     Raises OperationError where there is nothing to keep: an empty bundle would be taken for the evidence.
     """
+    from dataclasses import replace
+
     from latdoctor import __version__
-    from latdoctor.cli.sources import must_have_read, redacted
+    from latdoctor.cli.sources import Looked, must_have_read, redacted
     from latdoctor.evidence.bundle_files import save
     from latdoctor.evidence.model import Evidence
     from latdoctor.evidence.redact import Redactor
@@ -272,8 +273,8 @@ def _save(looked: Looked, path: Path, *, redact: bool) -> Looked:
     must_have_read(looked, raw, otherwise="and nothing was kept")
     redactor = Redactor() if redact else None
     kept = redacted(looked, redactor) if redactor else looked
-    save(kept.bundle, path, __version__, redactor)
-    return kept
+    told = save(kept.bundle, path, __version__, redactor)
+    return Looked(replace(kept.bundle, redaction=told), kept.asked)
 
 
 def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:

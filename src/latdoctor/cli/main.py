@@ -7,9 +7,10 @@ import sys
 import typer
 
 from latdoctor import __version__
-from latdoctor.cli import baseline, bundle, demo, diagnose, explain, lab, rules, sight
+from latdoctor.cli import baseline, bundle, demo, diagnose, explain, lab, playbooks, remediate, rules, runs, sight
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.interrupting import INTERRUPTED
+from latdoctor.cli.saying import say
 from latdoctor.cli.streams import prepare
 from latdoctor.errors import DefinitionError, LatdoctorError, OperationError
 from latdoctor.text import clean
@@ -28,10 +29,15 @@ app.command("targets")(sight.targets)
 app.command("collect")(diagnose.collect)
 app.command("diagnose")(diagnose.diagnose)
 app.command("explain")(explain.explain)
+app.command("remediate")(remediate.remediate)
+app.command("rollback")(remediate.rollback)
+app.command("recover")(remediate.recover)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
+app.add_typer(playbooks.app, name="playbooks")
+app.add_typer(runs.app, name="runs")
 app.add_typer(lab.app, name="lab")
 
 
@@ -98,8 +104,8 @@ def _command() -> int:
 def _print(error: LatdoctorError) -> None:
     if isinstance(error, DefinitionError):
         for problem in error.problems:
-            typer.echo(masked(clean(str(problem))), err=True)
+            say(masked(clean(str(problem))))
     where = f"{error.where}: " if error.where else ""
-    typer.echo(masked(clean(f"latdoctor: {where}{error.what}")), err=True)
+    say(masked(clean(f"latdoctor: {where}{error.what}")))
     if error.next_step:
-        typer.echo(f"  next: {masked(clean(error.next_step))}", err=True)
+        say(f"  next: {masked(clean(error.next_step))}", hang=8)

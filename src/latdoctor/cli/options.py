@@ -167,6 +167,12 @@ BaselineOption = Annotated[
         help="What the target is like when healthy (baseline record).",
     ),
 ]
+Playbooks = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--playbooks", metavar="FOLDER", readable=False, help="A folder of your own playbooks beside the shipped ones."
+    ),
+]
 Rules = Annotated[
     list[Path] | None,
     typer.Option(

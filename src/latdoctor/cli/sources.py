@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.cli.addresses import masked, server
-from latdoctor.cli.screen import notice_console
+from latdoctor.cli.saying import say
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.source import Request
 from latdoctor.collect.streams import is_stream, shown_name
@@ -94,14 +94,13 @@ def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, o
 
 def tell(gaps: Iterable[Gap], what: str = "could not be read") -> None:
     """Each gap on stderr, once; what is `left out` with the signals that go with it."""
-    console = notice_console()
     reasons = list(
         dict.fromkeys(f"{', '.join(gap.signals) if what == LEFT_OUT else gap.source}: {gap.reason}" for gap in gaps)
     )
     for reason in reasons[:_SHOWN]:
-        console.print(masked(clean(f"{what}: {reason}")), soft_wrap=True)
+        say(masked(clean(f"{what}: {reason}")))
     if len(reasons) > _SHOWN:
-        console.print(f"{what}: {len(reasons) - _SHOWN} more", soft_wrap=True)
+        say(f"{what}: {len(reasons) - _SHOWN} more")
 
 
 def counted(number: int, what: str) -> str:
@@ -110,7 +109,11 @@ def counted(number: int, what: str) -> str:
 
 
 def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
-    """It brought an artifact, and not all of its artifacts are refused."""
+    """It brought an artifact, and not all of its artifacts are refused.
+
+    A gap that names a subject is no refusal: something was read, in which that subject does not show (a damaged rank
+    among others, a log that ends before the time that is asked for).
+    """
     makers = _SHARED.get(source.collector, (source.collector,))
     groups: dict[tuple[str, str], set[str]] = {}
     for artifact in bundle.artifacts:
@@ -120,7 +123,7 @@ def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
     refused = {
         gap.origin.artifact
         for gap in evidence.gaps
-        if gap.origin and provided.get(gap.source, {""}) <= set(gap.signals)
+        if gap.origin and gap.subject is None and provided.get(gap.source, {""}) <= set(gap.signals)
     }
     return any(not names & refused for names in groups.values())
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from latdoctor.collect.kinds import advice
 from latdoctor.collect.source import Clock, Collected, Collector, Request
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
@@ -130,7 +131,7 @@ def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
             source=collector.name,
             reason=f"{where}: {error.what}",
             signals=tuple(sorted(collector.provides)),
-            next_step=error.next_step,
+            next_step=advice(group[0], collector.name) or error.next_step,
             origin=Origin(group[0].name),
         )
         return Evidence(gaps=(gap,))

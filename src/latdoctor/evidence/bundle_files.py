@@ -7,21 +7,20 @@ every artifact must have the digest that the manifest states.
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
 
 import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import BundleError
 from latdoctor.evidence import baseline as baselines
+from latdoctor.evidence import redact_database
+from latdoctor.evidence.archive import FOREIGN, RIGHTS, is_cut_off, pack, safe_name, unpack
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Gap, Origin, Window
 from latdoctor.evidence.places import cannot_write, must_be_writable, stands
@@ -30,16 +29,10 @@ from latdoctor.evidence.redacting import copied
 from latdoctor.text import clean
 
 SCHEMA_VERSION = "1"
-MAX_MEMBERS = 10_000
-MAX_TOTAL = 4 << 30
 MAX_MANIFEST = 16 << 20
 _CHUNK = 1 << 20
 _LONGEST = 10_000  # characters of a gap's texts
 _ZSTD = b"\x28\xb5\x2f\xfd"  # how a zstandard frame begins (RFC 8878, 3.1.1)
-_WINDOW = 1 << 27  # bytes that zstandard may ask for
-_PACKED = 1 << 10  # read at once of an archive: little, as it may unfold to very much
-_RIGHTS = "check its rights: it must be readable for you"
-_FOREIGN = "`latdoctor collect` writes no such thing: do not trust it, and collect the bundle again"
 _AGAIN = "copy it again from where it was collected, or collect it anew"
 _OTHER_FILES = {  # what is given in a bundle's place, by the ends of the name
     "a trace": ("--trace", (".json", ".json.gz")),
@@ -48,7 +41,6 @@ _OTHER_FILES = {  # what is given in a bundle's place, by the ends of the name
     "a memory snapshot": ("--torch-memory", (".pickle", ".pkl")),
     "a log": ("--log", (".log", ".log.gz")),
 }
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9_][A-Za-z0-9._+-]*)*")
 
 
 class _Entry(Struct, frozen=True):
@@ -71,8 +63,8 @@ class _Manifest(Struct, frozen=True, omit_defaults=True):
     redaction: Redaction | None = None  # older bundles lack it: nothing of them was redacted
 
 
-def save(bundle: Bundle, path: Path, tool_version: str, redactor: Redactor | None = None) -> None:
-    """Writes `bundle` to `path`: a .tar.zst where the name ends so, else a new folder.
+def save(bundle: Bundle, path: Path, tool_version: str, redactor: Redactor | None = None) -> Redaction | None:
+    """Writes `bundle` to `path`: a .tar.zst where the name ends so, else a new folder. What was redacted by then.
 
     `redactor` is the one that redacted `bundle`; it redacts its files too. It appears whole or not at all. BundleError.
     """
@@ -82,11 +74,12 @@ def save(bundle: Bundle, path: Path, tool_version: str, redactor: Redactor | Non
         with tempfile.TemporaryDirectory(prefix=".latdoctor-", dir=path.parent) as scratch:
             made = Path(scratch) / "bundle"
             made.mkdir()
-            _write_folder(bundle, made, tool_version, redactor)
+            told = _write_folder(bundle, made, tool_version, redactor)
             if path.name.endswith(".tar.zst"):
-                _pack(made, Path(scratch) / "packed")
+                pack(made, Path(scratch) / "packed")
                 made = Path(scratch) / "packed"
             made.rename(path)
+            return told
     except OSError as error:
         raise cannot_write(path, "the bundle", error) from error
 
@@ -98,33 +91,40 @@ def must_be_new(path: Path) -> None:
     must_be_writable(path, "the bundle")
 
 
-def _write_folder(bundle: Bundle, folder: Path, tool_version: str, redactor: Redactor | None) -> None:
+def _write_folder(bundle: Bundle, folder: Path, tool_version: str, redactor: Redactor | None) -> Redaction | None:
     entries = []
+    whole: list[str] = []  # that could not be redacted after all
     for artifact in bundle.artifacts:
-        target = folder / "artifacts" / _safe(artifact.name)
+        target = folder / "artifacts" / safe_name(artifact.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(artifact.content, bytes):
             target.write_bytes(artifact.content)
-        else:
-            _copy(artifact, artifact.content, target, redactor)
+        elif not _copy(artifact, artifact.content, target, redactor):
+            whole.append(artifact.name)
         size, digest = _digest(target)
         entries.append(
             _Entry(artifact.name, artifact.collector, artifact.group, artifact.source, artifact.taken_at, size, digest)
         )
-    told = bundle.redaction and redactor and Redaction(dict(redactor.counts), bundle.redaction.unread)
-    manifest = _Manifest(
-        SCHEMA_VERSION, tool_version, bundle.context, bundle.window, tuple(entries), bundle.gaps,
-        told or bundle.redaction,
-    )  # fmt: skip
+    told = bundle.redaction
+    if told and redactor:
+        told = Redaction(dict(redactor.counts), (*told.unread, *whole))
+    manifest = _Manifest(SCHEMA_VERSION, tool_version, bundle.context, bundle.window, tuple(entries), bundle.gaps, told)
     encoded = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1)
     (folder / "manifest.json").write_bytes(encoded)
     if bundle.baseline is not None:
         (folder / "baseline.json").write_bytes(baselines.encoded(bundle.baseline))
+    return told
 
 
-def _copy(artifact: Artifact, file: Path, target: Path, redactor: Redactor | None) -> None:
-    """Raises BundleError where it is the file, and not the bundle, that refuses."""
+def _copy(artifact: Artifact, file: Path, target: Path, redactor: Redactor | None) -> bool:
+    """False where it should have been redacted and stays whole (a damaged database).
+
+    Raises BundleError where it is the file, and not the bundle, that refuses.
+    """
     try:
+        is_database = redactor is not None and redact_database.is_database(file)
+        if redactor is not None and is_database and redact_database.copied(file, target, redactor):
+            return True
         source = file.open("rb")
     except OSError as error:
         raise BundleError(
@@ -135,6 +135,7 @@ def _copy(artifact: Artifact, file: Path, target: Path, redactor: Redactor | Non
             shutil.copyfileobj(source, copy, _CHUNK)
         else:
             copy.writelines(copied(artifact, source, redactor))
+    return not is_database
 
 
 @contextmanager
@@ -143,7 +144,7 @@ def opened(path: Path) -> Iterator[Bundle]:
     try:
         is_folder = path.is_dir()
     except OSError as error:
-        raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=_RIGHTS) from error
+        raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=RIGHTS) from error
     if is_folder:
         yield _read_folder(path, str(path))
         return
@@ -164,28 +165,12 @@ def _path_hint(path: Path) -> str:
 
 def _unpacked(path: Path, folder: Path) -> Bundle:
     try:
-        _unpack(path, folder)
+        unpack(path, folder)
         return _read_folder(folder, str(path))
     except BundleError as error:
-        if error.next_step != _FOREIGN and _is_cut_off(path):
+        if error.next_step != FOREIGN and is_cut_off(path):
             raise BundleError("the archive is cut off", where=str(path), next_step=_AGAIN) from error
         raise
-
-
-def _is_cut_off(path: Path) -> bool:
-    """Whether the file ends before its compressed data do; tar itself may not notice, or call it empty."""
-    import zstandard
-
-    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_PACKED):
-                reader.decompress(block)
-                if reader.eof:
-                    return False
-    except (zstandard.ZstdError, OSError):
-        return False  # damaged in another way, which is told already
-    return True
 
 
 def _must_be_zstd(path: Path) -> None:
@@ -195,7 +180,7 @@ def _must_be_zstd(path: Path) -> None:
             if file.read(len(_ZSTD)) == _ZSTD:
                 return
     except OSError as error:
-        raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=_RIGHTS) from error
+        raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=RIGHTS) from error
     hint = "a bundle is a folder or a .tar.zst that `latdoctor collect` wrote"
     for what, (option, endings) in _OTHER_FILES.items():
         if path.name.endswith(endings):
@@ -232,7 +217,7 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
             raise BundleError("its manifest.json is a link or too large", where=where, next_step=_AGAIN)
         manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
     except PermissionError as error:
-        raise BundleError(f"cannot be read: {error.strerror}", where=where, next_step=_RIGHTS) from error
+        raise BundleError(f"cannot be read: {error.strerror}", where=where, next_step=RIGHTS) from error
     except OSError as error:
         raise BundleError("not a bundle: it has no manifest.json", where=where, next_step=hint) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -247,7 +232,7 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
 
 
 def _artifact(entry: _Entry, folder: Path, where: str) -> Artifact:
-    path = folder / "artifacts" / _safe(entry.name)
+    path = folder / "artifacts" / safe_name(entry.name)
     if path.is_symlink() or not path.is_file():
         raise BundleError(f"the artifact {entry.name} is missing", where=where, next_step=_AGAIN)
     if _digest(path) != (entry.bytes, entry.sha256):
@@ -255,12 +240,6 @@ def _artifact(entry: _Entry, folder: Path, where: str) -> Artifact:
             f"the artifact {entry.name} was changed after it was collected", where=where, next_step=_AGAIN
         )
     return Artifact(entry.name, entry.collector, clean(entry.group), clean(entry.source), entry.taken_at, path)
-
-
-def _safe(name: str) -> str:
-    if not _NAME.fullmatch(name) or ".." in name:
-        raise BundleError(f"the artifact name {name!r} is not allowed", next_step="collect the bundle again")
-    return name
 
 
 def _digest(path: Path) -> tuple[int, str]:
@@ -271,59 +250,3 @@ def _digest(path: Path) -> tuple[int, str]:
             digest.update(block)
             size += len(block)
     return size, digest.hexdigest()
-
-
-def _pack(folder: Path, path: Path) -> None:
-    import zstandard
-
-    with (
-        path.open("wb") as raw,
-        zstandard.ZstdCompressor(level=6, write_checksum=True).stream_writer(raw) as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for member in sorted(folder.rglob("*")):
-            if member.is_file():
-                archive.add(member, arcname=str(member.relative_to(folder)), filter=_anonymous)
-
-
-def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    info.uid = info.gid = 0
-    info.uname = info.gname = ""
-    info.mtime = 0
-    return info
-
-
-def _unpack(path: Path, folder: Path) -> None:
-    import zstandard
-
-    hint = "a bundle is a folder or a .tar.zst that `latdoctor collect` wrote"
-    try:
-        with path.open("rb") as raw, zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(raw) as plain:
-            _extract(cast("IO[bytes]", plain), folder, str(path))
-            # To the end, where zstandard's own checksum stands: the manifest has no other.
-            for _ in range(MAX_TOTAL // _CHUNK):
-                if not plain.read(_CHUNK):
-                    break
-    except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
-        raise BundleError(f"not a readable .tar.zst: {error}", where=str(path), next_step=hint) from error
-    except OSError as error:
-        raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=_RIGHTS) from error
-
-
-def _extract(plain: IO[bytes], folder: Path, where: str) -> None:
-    total = 0
-    with tarfile.open(fileobj=plain, mode="r|") as archive:
-        for count, member in enumerate(archive, start=1):
-            total += member.size
-            if count > MAX_MEMBERS or total > MAX_TOTAL:
-                raise BundleError(
-                    f"more than {MAX_MEMBERS} members or {MAX_TOTAL >> 30} GiB", where=where, next_step=_FOREIGN
-                )
-            if not member.isfile():
-                raise BundleError(f"the member {member.name!r} is not a plain file", where=where, next_step=_FOREIGN)
-            target = folder / _safe(member.name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            content = archive.extractfile(member)
-            if content is not None:
-                with target.open("wb") as file:
-                    shutil.copyfileobj(content, file, _CHUNK)

@@ -22,89 +22,26 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from latdoctor.evidence.redact_forms import (
+    ADDRESS,
+    FIELDS,
+    FORMS,
+    IDENTIFIER,
+    LOGIN,
+    NO_NAME,
+    NOBODY,
+    NOTHING,
+    NUMBER,
+    OWN,
+    QUERY,
+    SECRETS,
+    STANDS_ALONE,
+    VERSION,
+    WORDS,
+)
+
 _DIGITS = 8
 _REMEMBERED = 1 << 16  # addresses
-_OWN = re.compile(r"(?:ip|user|id|mail|prompt|value)-[0-9a-f]{8}(?:-\d+-characters)?|redacted")
-
-_SECRETS = (
-    r"(?:api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|secret|password|passwd|passphrase|pass|pwd"
-    r"|(?:access|auth|refresh|id|session|hf|csrf)[_-]?token|token|x-api-key|credentials?)"
-)
-_USER_NAMES = (
-    r"(?:(?:end[_-]?)?user(?:[_-]?(?:id|name|email))?|username|x-user-id|remote_user|customer(?:[_-]?id)?|account[_-]?id"
-    r"|client[_-]?id|uid|tenant[_-]?id|member[_-]?id|session[_-]?id|conversation[_-]?id|chat[_-]?id|device[_-]?id"
-    r"|phone(?:[_-]?number)?|email|(?:first|last|full)[_-]?name|ip[_-]?address)"
-)
-_PROMPT_NAMES = (
-    r"(?:prompts?|system_prompt|completions?|content|question|query|answer|user_input|input_text|output_text"
-    r"|generated_text|response_text|utterance|transcript|(?:prompt_)?token_ids|input_ids|(?<=[\"'])inputs)"
-)
-_QUOTED = r"(?:\"(?:[^\"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?|\\\"(?:[^\"\\]|\\[^\"])*+(?:\\\")?)"
-_BETWEEN = r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}"
-_WORD = r"[^\s,;&\"'}\])]{1,400}"
-_HEX = "[0-9a-fA-F]"
-_V4 = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}"
-_V6 = r"[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}"
-
-# Fields by their names. A line is looked at closely only where it holds one of the words below: most hold none.
-_FIELDS = re.compile(
-    rf"(?<![\w.-])(?:(?P<auth>authorization{_BETWEEN}\\?[\"']?(?:(?:Bearer|Basic|Digest|Token)\s+)?|Bearer\s+)"
-    r"(?P<auth_value>[a-z0-9._~+/=-]{8,4000})"
-    rf"|(?P<cookie>(?:set-)?cookie{_BETWEEN})(?P<cookie_value>[^\n\"']+)"
-    r"|(?P<key>sk-[a-z0-9_-]{16,200}|hf_[a-z0-9]{16,60}|gh[pousr]_[a-z0-9]{20,255}|AKIA[0-9A-Z]{16}"
-    r"|xox[abprs]-[a-z0-9-]{10,200}|glpat-[a-z0-9_-]{16,60}|AIza[a-z0-9_-]{30,60}|nvapi-[a-z0-9_-]{16,200}|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,2000})"
-    rf"|(?P<flag>--{_SECRETS}(?:=|[ \t]{{1,3}}))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
-    rf"|(?P<secret>{_SECRETS}{_BETWEEN})(?P<secret_value>{_QUOTED}|{_WORD})"
-    rf"|(?P<user>{_USER_NAMES}{_BETWEEN})(?P<user_value>{_QUOTED}|{_WORD})"
-    rf"|(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|\[(?:[\d,\s]|{_QUOTED})*+\])"
-    r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
-    r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
-    r"(?P<loose_value>[^\s\"'{\[][^\n]*?)(?=\s+[\w.-]+=|\s*$)"
-    r"|(?P<mail>[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,4}\.[a-z]{2,24})\b)",
-    re.IGNORECASE,
-)
-_WORDS = (
-    "authorization", "bearer", "cookie", "sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "akia", "xox",
-    "nvapi-", "eyj", "glpat-", "aiza", "key", "secret", "pass", "pwd", "token", "credential", "user", "customer",
-    "account", "client", "tenant", "member", "session", "conversation", "chat", "device_id", "device-id", "deviceid",
-    "phone", "mail", "first_name", "first-name", "firstname", "last_name", "last-name", "lastname", "full_name",
-    "full-name", "fullname", "ip_address", "ip-address", "ipaddress", "prompt", "completion", "content", "question",
-    "query", "answer", "input_", "inputs", "user input", "input text", "uid", "output_text", "generated_text",
-    "response_text", "utterance", "transcript", "@",
-)  # fmt: skip
-# What is known by its form, behind a sign that is quickly looked for. What must not stand before it is looked at last.
-_FORMS = tuple(
-    (re.compile(sign), re.compile(form))
-    for sign, form in (
-        (
-            r"PRIVATE KEY-----",
-            r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?P<pem_value>[^-]{1,20000})"
-            r"(?:-----END [A-Z ]{0,30}-----)?",
-        ),
-        (r"http", r"(?P<url>https?://[^\s\"'<>\\]{1,4000})"),
-        (r" HTTP/", r"(?P<request>\"[A-Z]{3,10} )(?P<target>/[^\s\"]{0,8000})(?= HTTP/)"),
-        (r" - [^\s\[\"-]", r"(?P<login> - )(?P<login_value>[^\s\[\"-]\S{0,100})(?= \[\d{1,2}/[A-Z][a-z]{2}/)"),
-        (r"/home/", r"(?P<home>/home/)(?P<home_value>[^/\s\"':,]{1,64})"),
-        (r"/Users/", r"(?P<home>/Users/)(?P<home_value>[^/\s\"':,]{1,64})"),
-        (
-            r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-",
-            r"(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})(?![\w-])",
-        ),
-        (r"\.\d{1,3}\.\d", r"(?P<v4>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})(?![\w-]|\.\d)"),
-        (r"(?::[0-9a-fA-F]{1,4}){7}", r"(?P<v6>(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4})(?![\w:.])"),
-        (r"::[0-9a-fA-F]", r"(?P<v6>[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7})(?![\w:.])"),
-    )
-)
-_STANDS_ALONE = ("uuid", "v4", "v6")  # not behind a letter, a digit, a dot, a dash or (v6) a colon
-_ADDRESS = re.compile(rf"(?<![\d.])(?P<v4>{_V4})(?![\d.])|(?<![\w:.])(?P<v6>{_V6})(?![\w:.])", re.IGNORECASE)
-_VERSION = re.compile(r"(?:version|cudnn|release|\bv)\W{0,3}$", re.IGNORECASE)
-_QUERY = re.compile(r"([?&;])([^=&;#\s]{1,200})=([^&;#\s]*)")
-_IDENTIFIER = re.compile(
-    r"\d{3,}|[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f-]{27}|[^/@]{1,64}(?:@|%40)[^/@]{1,200}", re.IGNORECASE
-)
-_LOGIN = re.compile(r"\b([a-z][a-z0-9+.-]{1,20}://)[^/?#\s\"']{1,400}@", re.IGNORECASE)
-_NUMBER = re.compile(r"\d{1,7}(?:\.\d{1,9})?[a-z/%]{0,4}")
-_NOTHING = ("null", "None", "true", "false", "{", "[", "-")
 
 
 class Redaction(Struct, frozen=True):
@@ -127,26 +64,33 @@ class Redactor:
             "user_value": self._user, "prompt_value": self._prompt,
             "bare_value": self._bare, "url": self._url, "target": self._request, "login_value": self._login,
             "home_value": self._login, "mail": self._mail, "uuid": self._uuid, "v4": self._address,
-            "v6": self._address,
+            "v6": self._address, "spoken_value": self._spoken, "accepted_value": self._login, "mac": self._mac,
+            "macs_value": self._mac,
         }  # fmt: skip
 
     def text(self, text: str) -> str:
         """`text` redacted; redacting it again changes nothing."""
         if "://" in text and "@" in text:  # before the rest of a login is taken for a mail address
-            text, logins = _LOGIN.subn(r"\1", text)
+            text, logins = LOGIN.subn(r"\1", text)
             self.counts.update({"secrets": logins} if logins else {})
         low = text.lower()
-        words = [word for word in _WORDS if word in low]
+        words = [word for word in WORDS if word in low]
         if words:
             lines = text.splitlines(keepends=True)
             text = "".join(self._fields(line) if any(w in line.lower() for w in words) else line for line in lines)
-        for sign, form in _FORMS:
+        for sign, form in FORMS:
             if sign.search(text):
                 text = form.sub(self._replace, text)
         return text
 
     def _fields(self, line: str) -> str:
-        return _FIELDS.sub(self._replace, line)
+        return FIELDS.sub(self._replace, line)
+
+    def secrets(self, text: str) -> str:
+        """`text` without its credentials, and with all else: it needs no key, and gives the same text everywhere."""
+        if "://" in text:
+            text = LOGIN.sub(r"\1", text)
+        return SECRETS.sub(self._replace, text)
 
     def content(self, raw: bytes) -> bytes:
         """A text artifact redacted. Bytes that are no UTF-8 stay as they are."""
@@ -159,7 +103,7 @@ class Redactor:
     def _replace(self, found: re.Match[str]) -> str:
         kind = found.lastgroup or ""
         before = found.string[max(0, found.start() - 1) : found.start()]
-        if kind in _STANDS_ALONE and (before.isalnum() or (before and before in (":_.-" if kind == "v6" else "_.-"))):
+        if kind in STANDS_ALONE and before and (before.isalnum() or before in STANDS_ALONE[kind]):
             return found[0]
         return self._makers[kind](found)
 
@@ -168,7 +112,7 @@ class Redactor:
 
     def addresses(self, text: str) -> str:
         """`text` with its addresses replaced and nothing else: for names, which must stay names."""
-        return _ADDRESS.sub(self._address, text)
+        return ADDRESS.sub(self._address, text)
 
     def _credential(self, found: re.Match[str]) -> str:
         value = found[found.lastgroup or 0]
@@ -181,14 +125,14 @@ class Redactor:
         value = found["secret_value"]
         inner, put = _unquoted(value)
         # `token=` is a word of counters and tokenizers too: a small number is no secret.
-        if inner in ("", "redacted", *_NOTHING) or _NUMBER.fullmatch(inner):
+        if inner in ("", "redacted", *NOTHING) or NUMBER.fullmatch(inner):
             return found[0]
         self._count("secrets")
         return found["secret"] + put("redacted")
 
     def _flag(self, found: re.Match[str]) -> str:
         inner, put = _unquoted(found["flag_value"])
-        if inner in ("", "redacted") or _NUMBER.fullmatch(inner):
+        if inner in ("", "redacted") or NUMBER.fullmatch(inner):
             return found[0]
         self._count("secrets")
         return found["flag"] + put("redacted")
@@ -201,7 +145,7 @@ class Redactor:
 
     def _user(self, found: re.Match[str]) -> str:
         inner, put = _unquoted(found["user_value"])
-        if inner in ("", *_NOTHING) or _OWN.fullmatch(inner):
+        if inner in ("", *NOTHING) or OWN.fullmatch(inner):
             return found[0]
         self._count("user ids")
         made = put(self.pseudonym("user", inner))
@@ -212,27 +156,48 @@ class Redactor:
 
     def _login(self, found: re.Match[str]) -> str:
         value = found[found.lastgroup or 0]
-        if _OWN.fullmatch(value):
+        if OWN.fullmatch(value):
             return found[0]
         self._count("user ids")
         return found[0][: len(found[0]) - len(value)] + self.pseudonym("user", value)
 
+    def _spoken(self, found: re.Match[str]) -> str:
+        """`for user alice`: who it is, and nothing where a word follows that goes with "user" (`user time`)."""
+        inner, put = _unquoted(found["spoken_value"])
+        name = inner.rstrip(".-")
+        led = not found["spoken"].lower().startswith("user")
+        sure = led or inner != found["spoken_value"] or not name.isalpha()
+        number = NUMBER.fullmatch(name) and not (led and name.isdigit())  # `user 0.5 sys 0.1` of a timing
+        if NOBODY.fullmatch(name) or OWN.fullmatch(name) or number or (not sure and NO_NAME.fullmatch(name)):
+            return found[0]
+        self._count("user ids")
+        return found["spoken"] + put(self.pseudonym("user", name) + inner[len(name) :])
+
+    def _mac(self, found: re.Match[str]) -> str:
+        """Of a network card; a date with dashes, and what says that there is none, stay."""
+        address = found[found.lastgroup or 0]
+        digits = set(address.lower()) - set(":-")
+        if len(digits) == 1 or ("-" in address and digits <= set("0123456789")):
+            return found[0]
+        self._count("addresses")
+        return found[0][: len(found[0]) - len(address)] + self.pseudonym("mac", address.lower().replace("-", ":"))
+
     def _prompt(self, found: re.Match[str]) -> str:
         inner, put = _unquoted(found["prompt_value"])
-        if not inner or _OWN.fullmatch(inner.strip('"')):
+        if not inner or OWN.fullmatch(inner.strip('"')):
             return found[0]
         self._count("prompts")
         return found["prompt"] + put(self._of_prompt(inner))
 
     def _loose(self, found: re.Match[str]) -> str:
         value = found["loose_value"]
-        if _OWN.fullmatch(value) or _NUMBER.fullmatch(value):
+        if OWN.fullmatch(value) or NUMBER.fullmatch(value):
             return found[0]
         self._count("prompts")
         return found["loose"] + self._of_prompt(value)
 
     def _bare(self, found: re.Match[str]) -> str:
-        if _OWN.fullmatch(found["bare_value"].strip()):
+        if OWN.fullmatch(found["bare_value"].strip()):
             return found[0]
         self._count("prompts")
         return found["bare"] + self._of_prompt(found["bare_value"])
@@ -251,16 +216,16 @@ class Redactor:
     def _of_path(self, path: str) -> str:
         way, mark, query = path.partition("?")
         parts = [self._part(part) for part in way.split("/")]
-        return "/".join(parts) + (_QUERY.sub(self._of_query, mark + query) if mark else "")
+        return "/".join(parts) + (QUERY.sub(self._of_query, mark + query) if mark else "")
 
     def _part(self, part: str) -> str:
-        if not _IDENTIFIER.fullmatch(part):
+        if not IDENTIFIER.fullmatch(part):
             return part
         self._count("ids")
         return self.pseudonym("id", part)
 
     def _of_query(self, found: re.Match[str]) -> str:
-        if not found[3] or _OWN.fullmatch(found[3]):
+        if not found[3] or OWN.fullmatch(found[3]):
             return found[0]
         self._count("ids")
         return f"{found[1]}{found[2]}={self.pseudonym('value', found[3])}"
@@ -277,7 +242,7 @@ class Redactor:
         return self.pseudonym("id", found[0].lower())
 
     def _address(self, found: re.Match[str]) -> str:
-        if found.lastgroup == "v4" and _VERSION.search(found.string[max(0, found.start() - 16) : found.start()]):
+        if found.lastgroup == "v4" and VERSION.search(found.string[max(0, found.start() - 16) : found.start()]):
             return found[0]
         known = self._addresses.get(found[0])
         if known is None:
@@ -289,6 +254,11 @@ class Redactor:
         return known
 
 
+def without_secrets(text: str) -> str:
+    """`text`, which is shown to who gave it, without its credentials: an answer is pasted where others read it."""
+    return Redactor(b"").secrets(text)
+
+
 def _pseudonym_of_address(text: str, pseudonym: Callable[[str, str], str]) -> str:
     """`text` itself where it is no address (a time, a PCI address, a name of C++), or one of this machine's own."""
     try:
@@ -297,7 +267,9 @@ def _pseudonym_of_address(text: str, pseudonym: Callable[[str, str], str]) -> st
         return text
     groups = [group for group in text.split(":") if group]
     own = address.is_loopback or address.is_unspecified
-    return text if own or (address.version == 6 and len(groups) < 3) else pseudonym("ip", str(address))
+    # Two groups alone may be a name of C++ (`dead::beef`), but not with a zone (`fe80::1%eth0`).
+    doubtful = address.version == 6 and len(groups) < 3 and not address.is_link_local and "%" not in text
+    return text if own or doubtful else pseudonym("ip", str(address))
 
 
 def _unquoted(value: str) -> tuple[str, Callable[[str], str]]:

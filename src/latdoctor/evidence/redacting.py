@@ -15,6 +15,7 @@ from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.model import Gap, Origin
 from latdoctor.evidence.redact import Redaction, Redactor, pieces
+from latdoctor.evidence.redact_database import is_database
 
 # Numbers of the machine and its GPUs, gathered by ourselves file by file: they hold no text of anybody.
 _OWN_NUMBERS = ("nvml", "host")
@@ -26,9 +27,10 @@ _CONTROL = bytes([*range(1, 9), *range(14, 27), 28, 29, 31])
 
 
 def redacted(bundle: Bundle, redactor: Redactor) -> Bundle:
-    """`bundle` with everything redacted that is in memory; files are redacted where they are copied (`copied`).
+    """`bundle` with everything redacted that is in memory; files are redacted where they are copied (`copied`, and
+    `redact_database` for databases).
 
-    What cannot be looked into (a database, a pickle) stays as it is, and `Bundle.redaction` names it.
+    What cannot be looked into (a pickle, a damaged database) stays as it is, and `Bundle.redaction` names it.
     """
     unread: list[str] = []
     artifacts = []
@@ -65,6 +67,8 @@ def copied(artifact: Artifact, source: IO[bytes], redactor: Redactor) -> Iterato
 def _can_be_read(content: bytes | Path) -> bool:
     if isinstance(content, bytes):
         return not _is_binary(content[:_HEAD])
+    if is_database(content):  # whether it can be copied without its texts is known once that is done
+        return True
     with content.open("rb") as file:
         return not _is_binary(file.read(_HEAD))
 

@@ -5,6 +5,7 @@ Everything that came from outside is put into rich's Text objects, never into it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -13,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import contrast, view
+from latdoctor.report import contrast, unlooked, view
+from latdoctor.report.gaps import gap_lines
 
 LEVEL_STYLE = {
     "critical": "bold red",
@@ -53,7 +55,7 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     for cause in view.shown_causes(diagnosis, every=verbose):
         yield _cause(cause, diagnosis, verbose=verbose)
     if diagnosis.verdict.level == "inconclusive":
-        yield _listing("Why not healthy", diagnosis.verdict.reasons)
+        yield _listing("Why not healthy", diagnosis.verdict.reasons if verbose else unlooked.verdict_reasons(diagnosis))
     pain = view.symptoms(diagnosis)
     if any(line.kind == view.FOR for line in pain) or (pain and verbose):
         yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
@@ -86,17 +88,18 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
 
 def _evidence(lines: Iterable[view.EvidenceLine], *, verbose: bool) -> list[RenderableType]:
     shown: list[RenderableType] = []
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    shown_of: Counter[str] = Counter()
     for line in lines:
-        counts[line.kind] = counts.get(line.kind, 0) + 1
-        if not verbose and counts[line.kind] > _COMPACT[line.kind]:
+        counts[line.kind] += 1
+        if not verbose and (shown_of[line.kind] >= _COMPACT[line.kind] or line.unlooked):
             continue
+        shown_of[line.kind] += 1
         mark, style = _MARK[line.kind]
         shown.append(_marked(mark, style, Text(line.says)))
         for detail in line.details if verbose else line.details[:1]:
             shown.append(_indented(Text(detail, style="dim"), 6))
-    left = {kind: count - _COMPACT[kind] for kind, count in counts.items() if not verbose and count > _COMPACT[kind]}
-    if left:
+    if left := counts - shown_of:
         more = ", ".join(f"{count} more {kind}" for kind, count in left.items())
         shown.append(_indented(Text(f"({more}: -v)", style="dim"), 4))
     return shown
@@ -135,14 +138,16 @@ def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
         rows.append(_indented(Text.assemble((tier.heading, "bold"), "  ", (tier.counts, "dim")), 2))
         rows += [_indented(part, 2) for part in _evidence(tier.fired, verbose=verbose)] if verbose else []
         rows += [_indented(part, 2) for part in _evidence(tier.clear, verbose=True)] if verbose else []
-        reasons = tier.not_evaluated if verbose else tier.not_evaluated[:1]
+        reasons = tier.not_evaluated if verbose else tier.not_evaluated_otherwise[:1]
         rows += [_marked("?", "magenta", Text(reason, style="dim")) for reason in reasons]
+    if not verbose and (line := unlooked.summary(diagnosis)):
+        rows.append(_indented(Text(line, style="dim"), 2))
     return Group(*rows)
 
 
 def _gaps(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     rows: list[RenderableType] = [Text("Could not be seen", style="bold")]
-    gaps = view.gap_lines(diagnosis, every=verbose)
+    gaps = gap_lines(diagnosis, every=verbose)
     shown = gaps if verbose else gaps[:_MAX_GAPS]
     rows += [_marked("?", "magenta", Text(line)) for line in shown]
     if len(shown) < len(gaps):

@@ -11,6 +11,7 @@ from latdoctor.diagnosis.neighbours import Neighbour, Separator
 from latdoctor.diagnosis.rules import Cause, Finding, RuleSet, SiteLimit
 from latdoctor.evidence.conditions import comparisons
 from latdoctor.evidence.signals import catalogue
+from latdoctor.report.playbook import advised
 from latdoctor.report.view import listed, percent
 
 _TOLD = 3  # findings that speak for the one and for the other, on a screen
@@ -42,6 +43,7 @@ def of_cause(cause: Cause, rules: RuleSet, near: Iterable[Neighbour]) -> Iterato
     yield Section("What speaks against it", lines=tuple(named(rules.finding[name]) for name in cause.rules_out))
     yield Section("What it is confused with", lines=tuple(_confused(one) for one in near if one.hard))
     yield Section("When it looks so and is not", lines=cause.false_positives)
+    yield Section("Playbooks (latdoctor playbooks show ID)", lines=tuple(advised(name) for name in cause.playbooks))
     yield Section("Read more", lines=cause.references)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import contrast, view
+from latdoctor.report.gaps import gap_lines
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@]|:(?=//)|(?<=www)\.)")
 _MARK = {view.FOR: "for", view.AGAINST: "against", view.UNSEEN: "not seen"}
@@ -44,7 +45,7 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     yield from ("", "### Tiers", "", "| tier | checks | not evaluated |", "|---|---|---|")
     for tier in view.tier_lines(diagnosis):
         yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated[:1]))} |"
-    yield from _section("Could not be seen", view.gap_lines(diagnosis, every=False))
+    yield from _section("Could not be seen", gap_lines(diagnosis, every=False))
     if diagnosis.against:
         title = escape(f"{diagnosis.against.name}, against {diagnosis.against.than}")
         yield from _section(title, contrast.of_against(diagnosis.against))

@@ -11,16 +11,20 @@ from latdoctor.diagnosis.overlays import DISABLED, SITE_THRESHOLD
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
 from latdoctor.evidence.judging import Atom
 from latdoctor.evidence.model import Origin
+from latdoctor.report.playbook import advised
+from latdoctor.report.unlooked import is_unlooked
 from latdoctor.units import format_value
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
 _NOWHERE = "not shown by what was read"
+_CHANGES = "changes"  # the collector of notes and processes
+_MUCH = 3  # checks hidden for one reason, from which on the compact answer tells of it
 _NAME_WIDTH = 44
 _TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
 _SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
-_LISTED = 4  # of the things that one gap says the same of
 _LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
+_CHANGEABLE = ("replica/", "server/")  # subjects whose server a playbook may be for
 _SEEN = {"seen": "seen", "partly": "seen in part", "unseen": "not seen", "not-applicable": "does not apply"}
 
 
@@ -31,6 +35,7 @@ class EvidenceLine:
     kind: str
     says: str
     details: tuple[str, ...] = ()
+    unlooked: bool = False  # missing only because no source was given that shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class TierLine:
     fired: tuple[EvidenceLine, ...]
     clear: tuple[EvidenceLine, ...]
     not_evaluated: tuple[str, ...]  # reasons, with what they hide
+    not_evaluated_otherwise: tuple[str, ...]  # those of them that no other source would mend, and that hide much
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -80,8 +86,19 @@ def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
         more = f" and {len(diagnosis.changes) - 3} more" if len(diagnosis.changes) > 3 else ""
         lines.append(f"{'shortly before' if since else 'changed of late'}: {told}{more}")
     elif since is not None:
-        lines.append("shortly before: no change seen in what was read")
+        lines.append(f"shortly before: {_no_change(diagnosis)}")
     return tuple(lines)
+
+
+def _no_change(diagnosis: Diagnosis) -> str:
+    """What an answer without a change may say: where one was looked for in vain, that is no "none"."""
+    unread = [gap.reason for gap in diagnosis.gaps if gap.source == _CHANGES]
+    if not unread:
+        return "no change seen in what was read"
+    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+    failed = any(row.collector == _CHANGES and row.status == "failed" for row in diagnosis.coverage)
+    told = "unknown, as what tells of changes could not be read" if failed else "no change seen, but not all was read"
+    return f"{told} ({unread[0]}{more})"
 
 
 def site_line(diagnosis: Diagnosis) -> str:
@@ -157,7 +174,10 @@ def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLi
     for name in cause.evidence_against:
         check = checks[name]
         lines.append(EvidenceLine(AGAINST, check.says, details(check)))
-    lines += [EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})") for name in cause.unseen]
+    lines += [
+        EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})", unlooked=is_unlooked(checks[name]))
+        for name in cause.unseen
+    ]
     return tuple(lines)
 
 
@@ -186,13 +206,21 @@ def _place(origin: Origin) -> str:
 
 
 def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
-    """What to do, whom to wake, and what not to do yet."""
+    """What to do, by which playbook, whom to wake, and what not to do yet."""
     rows = [("do", cause.mend)]
+    if playbook := _first_playbook(cause):
+        rows.append(("mend", advised(playbook)))
     if cause.owner:
         rows.append(("wake", cause.owner))
     if cause.keep_evidence:
         rows.append(("keep", "do not restart yet: the evidence would be lost (latdoctor collect first)"))
     return tuple(rows)
+
+
+def _first_playbook(cause: RankedCause) -> str:
+    """What may be run: for a cause that is named, and was seen at a server that can be changed."""
+    changed = any(subject.startswith(_CHANGEABLE) for subject in cause.subjects)
+    return cause.playbooks[0] if cause.named and cause.playbooks and changed else ""
 
 
 def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -223,6 +251,7 @@ def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierL
         "not evaluated": len(tier.not_evaluated),
         "not applicable": len(tier.not_applicable),
     }
+    unseen = [checks[name] for name in tier.not_evaluated]
     return TierLine(
         heading=f"{_TIER_NUMBER.get(tier.name, 0)} {tier.name}: {_SEEN[tier.seen]}",
         counts=" · ".join(f"{count} {name}" for name, count in counts.items() if count),
@@ -230,55 +259,31 @@ def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierL
             EvidenceLine(FOR, checks[name].says, () if name in told else details(checks[name])) for name in tier.fired
         ),
         clear=tuple(EvidenceLine(AGAINST, checks[name].says, details(checks[name])) for name in tier.clear),
-        not_evaluated=_grouped(checks[name] for name in tier.not_evaluated),
+        not_evaluated=_grouped(unseen),
+        not_evaluated_otherwise=_grouped((one for one in unseen if not (is_unlooked(one) or _is_nowhere(one))), _MUCH),
     )
 
 
-def _grouped(checks: Iterable[Check]) -> tuple[str, ...]:
-    """Checks that were not evaluated, one line a reason: what can be done something about first, then the commonest."""
+def _grouped(checks: Iterable[Check], least: int = 1) -> tuple[str, ...]:
+    """Checks that were not evaluated, one line a reason: what can be done something about first, then the commonest.
+
+    Reasons that hide fewer than `least` are left out.
+    """
     reasons: dict[str, list[str]] = {}
     for check in checks:
-        nowhere = check.reason.startswith("nothing shows ") and ";" not in check.reason
-        reason = _NOWHERE if nowhere else check.reason
+        reason = _NOWHERE if _is_nowhere(check) else check.reason
         reasons.setdefault(reason, []).append(check.id)
     ordered = sorted(reasons.items(), key=lambda item: (item[0] == _NOWHERE, -len(item[1])))
-    return tuple(f"{reason} — hides {_some(names)}" for reason, names in ordered)
+    return tuple(f"{reason} — hides {_some(names)}" for reason, names in ordered if len(names) >= least)
+
+
+def _is_nowhere(check: Check) -> bool:
+    return check.reason.startswith("nothing shows ") and ";" not in check.reason
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
-def gap_lines(diagnosis: Diagnosis, *, every: bool) -> tuple[str, ...]:
-    """What could not be seen and what to do about it, the gaps that left most checks unevaluated first.
-
-    One line for several subjects of which the same is said, and for several things with the same hint.
-    """
-    reasons = [check.reason for check in diagnosis.checks if check.status == "not-evaluated"]
-    hidden = {gap: sum(gap.reason in reason for reason in reasons) for gap in diagnosis.gaps}
-    subjects: dict[tuple[str, str, str], list[str]] = {}
-    for gap in sorted(diagnosis.gaps, key=lambda gap: -hidden[gap]):
-        said = gap.reason.removeprefix(f"{gap.subject}: ")
-        about = subjects.setdefault((gap.source, said, gap.next_step), [])
-        if gap.subject and gap.subject not in said:
-            about.append(gap.subject)
-    alike: dict[tuple[str, str, str, str], list[str]] = {}
-    for (source, said, next_step), about in subjects.items():
-        head, colon, tail = said.rpartition(": ")
-        alike.setdefault((source, _cut(about, ", ", every=every), head + colon, next_step), []).append(tail)
-    return tuple(_gap_line(*key, _cut(tails, "; ", every=every)) for key, tails in alike.items())
-
-
-def _cut(names: Sequence[str], separator: str, *, every: bool) -> str:
-    shown = names if every else names[:_LISTED]
-    return separator.join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
-
-
-def _gap_line(source: str, about: str, head: str, next_step: str, said: str) -> str:
-    reader = "" if source == "derived" else f"{source.replace('_', ' ')}: "
-    subject = f"{about}: " if about else ""
-    return f"{reader}{subject}{head}{said}" + (f" — {next_step}" if next_step else "")
 
 
 def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
@@ -297,7 +302,12 @@ def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
 def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What to type or do next: the answer always ends in one."""
     named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
-    steps = [f"latdoctor explain {cause.id}" for cause in named[:2]]
+    steps = [
+        f"latdoctor remediate --playbook {playbook} --server URL (shows what it would change; --apply does it)"
+        for playbook in dict.fromkeys(_first_playbook(cause) for cause in named)
+        if playbook
+    ][:2]
+    steps += [f"latdoctor explain {cause.id}" for cause in named[:2]]
     for look in diagnosis.next_looks[:2]:
         steps.append(f"look with {look.ask}: it {look.cost} and would show {', '.join(look.checks)}")
     if diagnosis.answer.causes and not diagnosis.next_looks:

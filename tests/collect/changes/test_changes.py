@@ -55,6 +55,27 @@ def test_notes(content: bytes, says: str) -> None:
     assert (event.signal, event.subject, event.time, event.text) == ("change.deployment", "service", AT, says)
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"1769827742 restarted with API_KEY=hunter2 and v7\n", "restarted with API_KEY=redacted and v7"),
+        (b"1769827742 serve --token hunter2 --port 80\n", "serve --token redacted --port 80"),
+        (b"1769827742 pull https://bob:hunter2@git/x\n", "pull https://git/x"),
+        (b'{"time": 1769827742, "text": "Authorization: Bearer hunter2-hunter2"}', "Authorization: Bearer redacted"),
+        (b'{"time": 1769827742, "text": "said: user: password=hunter2"}', "said: user: password=redacted"),
+        (b"1769827742 deployed v7 for alice from 10.1.2.3\n", "deployed v7 for alice from 10.1.2.3"),
+    ],
+)
+def test_secrets_in_a_note_are_not_shown(content: bytes, says: str) -> None:
+    (event,) = noted(content).events
+    assert event.text == says
+
+
+def test_nor_in_a_version() -> None:
+    (event,) = noted(b'{"time": 1769827742, "text": "x", "ref": "https://bob:hunter2@git/x"}').events
+    assert event.fields["to"] == "https://git/x"
+
+
 def test_a_note_may_say_what_kind_of_change_it_is() -> None:
     (event,) = noted(b'{"time": 1769827742, "kind": "model", "text": "checkout", "version": 7}').events
     assert (event.signal, event.fields["to"]) == ("change.model", "7")

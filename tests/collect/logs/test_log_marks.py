@@ -44,6 +44,13 @@ def test_a_mark_is_an_event_with_its_time() -> None:
     assert event.time == 1769827742
 
 
+def test_a_secret_in_a_line_is_not_shown() -> None:
+    lines = b"2026-01-31T02:49:02Z INFO deployed v7 with --api-key=hunter2 and PASSWORD=hunter2\n"
+    (event,) = logs.COLLECTOR.parse([Artifact("logs/a.log", "logs", "a.log", "a.log", 1.77e9, lines)]).events
+    assert "deployed v7" in event.text
+    assert "hunter2" not in f"{event.text} {event.fields}"
+
+
 @given(st.text(max_size=400))
 def test_any_message_is_a_mark_or_none(message: str) -> None:
     found = mark_of(message)

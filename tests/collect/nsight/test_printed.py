@@ -76,6 +76,33 @@ def test_units_below_the_head_of_nvprof() -> None:
     assert seen["alloc.api_share"] == pytest.approx(20 / 120)
 
 
+TRACE = "Start (ns),Duration (ns),Device,Strm,Name\n1000,500,0,7,add\n2000,500,0,7,add\n"
+CUT = {
+    "nsys, within a row": STATS[: STATS.rindex(",0.0,[CUDA")],
+    "nsys, within the first cell": STATS[: STATS.rindex("00.000,40")],
+    "nsys, within a quoted name": STATS[: STATS.index(" 4>(float")],
+    "nvprof": NVPROF[: NVPROF.rindex(",9.0,")],
+    "nvprof, within its kind": NVPROF[: NVPROF.rindex("calls") + 2],
+    "single events": TRACE[:-8],
+}
+
+
+@pytest.mark.parametrize("text", CUT.values(), ids=CUT)
+def test_a_cut_row_is_told(text: str) -> None:
+    for ending in ("", "\n"):
+        (gap,) = (gap for gap in parsed((text + ending).encode()).gaps if "cut off" in gap.reason)
+        assert gap.subject
+        assert gap.next_step
+
+
+WHOLE = [STATS, STATS.rstrip(), STATS + "\nDone, all of it\n", TRACE, NVPROF, NVPROF + "==4711== done, 2 warnings\n"]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_a_whole_file_is_not_called_cut(text: str) -> None:
+    assert not [gap for gap in parsed(text.encode()).gaps if "cut off" in gap.reason]
+
+
 def test_old_heads_have_no_units() -> None:
     text = "Time(%),Total Time (ns),Calls,Average,Minimum,Maximum,Name\n50.0,5000,10,500,1,9,cudaMalloc_v3020\n"
     assert values(parsed(text.encode()))["alloc.device_calls"] == 10

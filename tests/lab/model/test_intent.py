@@ -257,3 +257,12 @@ class TestCompiled:
     def test_buckets_rise(self) -> None:
         assert list(BATCHES) == sorted(BATCHES)
         assert list(LENGTHS) == sorted(LENGTHS)
+
+
+def test_a_model_that_is_built_again_answers_the_same() -> None:
+    model = built()
+    first, before = model.forward(MIXED), model._now
+    model.rebuild()
+    assert model._now is not before
+    assert model.forward(MIXED) == first
+    assert model.checksum == before.checksum

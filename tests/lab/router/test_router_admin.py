@@ -117,3 +117,30 @@ def test_a_change_leaves_alone_what_it_does_not_name() -> None:
     assert (after.weights, after.timeout_ms, after.slow_start_ms) == ({"b": 3, "c": 1}, 500, 0)
     assert etag(after) != etag(before)
     assert etag(RouterConfig(weights={"a": 1, "b": 2})) == etag(RouterConfig(weights={"b": 2, "a": 1}))
+
+
+def test_who_asks_again_for_a_replacement_does_not_replace_twice() -> None:
+    async def test() -> None:
+        async with cluster("a", "b") as found:
+            _, shown, tag = await call(found, "GET", "/admin/replicas")
+            assert [one["starts"] for one in shown] == [1, 1]
+            seen = {**LET_IN, "if-match": tag}
+            assert (await call(found, "POST", "/admin/replicas/a/replace", headers=seen))[0] == 200
+            await found.ready("a", "b")
+            status, said, _ = await call(found, "POST", "/admin/replicas/a/replace", headers=seen)
+            assert (status, said["error"]) == (412, "changed")
+            _, shown, newer = await call(found, "GET", "/admin/replicas")
+            assert ([one["starts"] for one in shown], newer != tag) == ([2, 1], True)
+
+    run(test)
+
+
+def test_a_replica_that_drains_is_not_told_twice_to_end() -> None:
+    async def test() -> None:
+        async with cluster("a", "b") as found:
+            found.fleet.drain("a")
+            status, said, _ = await call(found, "POST", "/admin/replicas/a/replace")
+            assert (status, said["error"]) == (409, "no-process")
+            assert "being replaced already" in said["detail"]
+
+    run(test)

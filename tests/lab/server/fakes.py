@@ -37,10 +37,16 @@ class FakeModel:
         self.batches: list[list[int]] = []
         self.fails_with: BaseException | None = None
         self.made: list[FakeModel] = []
+        self.warmed: list[str] = []  # by which thread
+        self.built = 1
 
     @property
     def precision(self) -> str:
         return "fp32"
+
+    @property
+    def checksum(self) -> str:
+        return f"{self.settings.version}-{self.built}"
 
     def forward(self, batch: Sequence[Input]) -> Found:
         self.batches.append([len(one) for one in batch])
@@ -57,12 +63,15 @@ class FakeModel:
             raise UsageError("this machine has no int8")
         self.settings = settings
 
+    def rebuild(self) -> None:
+        self.built += 1
+
     def standby(self) -> FakeModel:
         self.made.append(FakeModel(self.settings, light=True))
         return self.made[-1]
 
     def warm_up(self) -> None:
-        """Nothing to warm."""
+        self.warmed.append(threading.current_thread().name)
 
     def until_entered(self) -> None:
         """Returns when the worker is inside a forward."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +13,9 @@ import msgspec
 import pytest
 
 from latdoctor.lab.server.app import build
-from latdoctor.lab.server.config import ServerConfig, knobs
+from latdoctor.lab.server.config import ModelSettings, ServerConfig, knobs
 from latdoctor.lab.server.parts import Identity, Parts
-from tests.lab.server.fakes import FakeModel, brain
+from tests.lab.server.fakes import PATIENCE, FakeModel, brain
 from tests.lab.server.running import ADMIN, Running
 
 PATHS = [
@@ -25,6 +26,11 @@ PATHS = [
     ("GET", "/debug/memory"),
     ("GET", "/debug/queue"),
     ("GET", "/debug/threads"),
+    ("GET", "/admin/acts"),
+    ("POST", "/admin/warm-up"),
+    ("POST", "/admin/restart-worker"),
+    ("POST", "/admin/reload"),
+    ("PUT", "/admin/draining"),
 ]
 
 
@@ -131,6 +137,35 @@ def test_of_two_changes_at_once_one_is_told_of_the_other(server: Running) -> Non
 
     first = etag(server)
     assert asyncio.run(both()) == [200, 412]
+
+
+def test_who_reads_during_a_change_reads_what_becomes_of_it(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else somebody who lost the answer to a change would take it for not made."""
+    begun, go_on = threading.Event(), threading.Event()
+    apply = server.model.apply
+
+    def slow(settings: ModelSettings) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        apply(settings)
+
+    monkeypatch.setattr(server.model, "apply", slow)
+    answers: dict[str, httpx.Response] = {}
+
+    def change() -> None:
+        answers["change"] = patch(server, "*", model={"version": "v2"})
+
+    def read() -> None:
+        answers["read"] = server.client.get("/admin/config", headers=ADMIN)
+
+    threads = [threading.Thread(target=change), threading.Thread(target=read)]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert answers["read"].json()["model"]["version"] == "v2"
 
 
 def test_live_knobs_take_effect_and_lose_no_queued_request(server: Running) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from latdoctor.collect import past
 from latdoctor.collect.access_log import formats, pattern
@@ -30,6 +31,7 @@ from latdoctor.text import clean
 
 NAME = "access_log"
 PATTERN = ".pattern"  # ends the name of the artifact that keeps a pattern of one's own
+_MINE = "the pattern given with --log-pattern"
 _TRIED = 60  # lines at each of three places by which a log is known
 _PIECE = 256 << 10
 _PURE = 0.9  # share of the tried lines from which on a log is nothing but an access log
@@ -38,14 +40,36 @@ _LATENCY = tuple(signal for signal in SIGNALS if signal.startswith("latency"))
 _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
 
 
-def recognise(content: bytes, own: str = "") -> tuple[bool, bool]:
-    """Whether `content` is an access log, and whether it holds other lines of interest too. `own`: a pattern."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a log is: an access log, one that holds other lines of interest too, one that fits the given pattern."""
+
+    access_log: bool
+    other: bool
+    fits: bool = False
+
+
+def recognise(content: bytes, own: str = "") -> Kind:
+    """What `content` is. `own`: a pattern of one's own; empty where none was given."""
     lines = _tried(content)
     form = _form(lines, own)
     if form is None:
-        return False, True
+        return Kind(access_log=False, other=True)
     share = sum(form.read(line) is not None for line in lines) / len(lines)
-    return True, share < _PURE or _TELLING.search(content) is not None
+    other = share < _PURE or _TELLING.search(content) is not None
+    return Kind(access_log=True, other=other, fits=form.title == _MINE)
+
+
+def misfit(own: str, kinds: Sequence[Kind]) -> tuple[Gap, ...]:
+    """What must be said where a pattern was given that fits none of the logs, which are of `kinds`."""
+    if not own or not kinds or any(kind.fits for kind in kinds):
+        return ()
+    reason = (
+        f"--log-pattern {clean(own, 80)!r} fits no line that was tried of any log (of its beginning, middle and end)"
+    )
+    known = any(kind.access_log for kind in kinds)
+    step = "leave it out: a log was read in its common form" if known else "compare it with a line of the log"
+    return (Gap(NAME, reason, () if known else SIGNALS, next_step=step),)
 
 
 def artifacts_of(
@@ -77,7 +101,7 @@ def _tried(content: bytes) -> list[str]:
 
 def _form(lines: Sequence[str], own: str) -> Format | None:
     if own:
-        mine = Format("the pattern given with --log-pattern", _own(own).read, "look at --log-pattern")
+        mine = Format(_MINE, _own(own).read, "look at --log-pattern")
         if any(mine.read(line) for line in lines):
             return mine
     found = formats.recognised(lines)
@@ -108,8 +132,10 @@ def _parse_one(artifact: Artifact, own: str, asked: past.Past | None) -> Evidenc
         elif raw.strip():
             gathering.other += 1
     if missed := gathering.missed:
-        reason = f"{artifact.source}: {missed}"
-        return Evidence(gaps=(Gap(NAME, reason, SIGNALS, None, _REACH, Origin(artifact.name)),))
+        # It was read, and says nothing of that time: a gap of its subject, which leaves the answer open.
+        server = f"server/{clean(artifact.group, 100)}"
+        gap = Gap(NAME, f"{artifact.source}: {missed}", SIGNALS, server, _REACH, Origin(artifact.name))
+        return Evidence(subjects=(Subject(server),), gaps=(gap,))
     parts = [_of_replica(gathering, replica, artifact, form) for replica in gathering.by_replica]
     return Evidence.merge([*parts, Evidence(gaps=tuple(_gaps(gathering, artifact, form, pure=pure)))])
 

@@ -16,6 +16,7 @@ from latdoctor.collect.access_log.entry import Stamp
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Value
+from latdoctor.evidence.redact import without_secrets
 from latdoctor.text import clean
 
 MAX_READ = 16 << 20
@@ -122,8 +123,8 @@ def _event(artifact: Artifact, place: str, note: Note) -> Event:
     fields: dict[str, Value] = {}
     version = record.get("version") or record.get("ref")
     if isinstance(version, str | int) and str(version) not in text:
-        fields["to"] = clean(str(version), 80)
+        fields["to"] = clean(without_secrets(str(version)), 80)
     if not at.zoned:
         fields["zone"] = "not told, read as UTC"
     signal = _KINDS.get(str(record.get("kind", "")).lower(), DEPLOYMENT)
-    return Event(signal, SUBJECT, Origin(artifact.name, place), fields, at.time, clean(text, _SHOWN))
+    return Event(signal, SUBJECT, Origin(artifact.name, place), fields, at.time, clean(without_secrets(text), _SHOWN))

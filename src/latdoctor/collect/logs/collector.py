@@ -66,30 +66,32 @@ def collect(request: Request, clock: Clock) -> Collected:
     """Reads the files of `request.logs`; one that cannot be read is a gap. `-` is standard input."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
+    kinds: list[access_log.Kind] = []
     for path in request.logs:
         name = streams.shown_name(path) if streams.is_stream(path) else path.name
         source = clean(name if streams.is_stream(path) else str(path))
         try:
             raw = _read(path, request.timeout)
-            is_access_log, is_other = access_log.recognise(raw.content, request.log_pattern)
+            kind = access_log.recognise(raw.content, request.log_pattern)
         except (OSError, SourceError) as error:
             reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.what
             next_step = _LOOK if isinstance(error, OSError) else error.next_step
             gaps.append(_gap(source, clean(reason), next_step))
             continue
+        kinds.append(kind)
         if raw.missing:
-            hidden = log_events.SIGNALS if is_other else ()
+            hidden = log_events.SIGNALS if kind.other else ()
             step = "give the part that covers the incident as a file of its own"
             gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
-        if is_other:
+        if kind.other:
             log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content)
             artifacts += past.kept_beside(log, request.past)
-        if is_access_log:
+        if kind.access_log:
             artifacts += access_log.artifacts_of(
                 group, source, clock.now(), raw.content, request.log_pattern, request.past
             )
-    return Collected(tuple(artifacts), tuple(gaps))
+    return Collected(tuple(artifacts), (*gaps, *access_log.misfit(request.log_pattern, kinds)))
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -227,13 +229,19 @@ def _scan_lines(scan: log_events.Scan, content: bytes, artifact: Artifact) -> in
         start = raw[:MAX_LINE]
         worth = WORTH_A_LOOK.search(start) is not None
         if worth or scan.wants_writers:
-            text = stamps.cleaned(start)
-            scan.take(log_events.Place(number, text, stamps.parse(text, artifact.taken_at)), worth)
+            text, line = records.line_of(raw[:MAX_RECORD], artifact.taken_at) if worth else _plain(start, artifact)
+            scan.take(log_events.Place(number, text, line), worth)
         if scan.spoken:
             scan.spoken.passes(start, number)
     if scan.spoken:
         scan.spoken.ends()
     return 0
+
+
+def _plain(raw: bytes, artifact: Artifact) -> tuple[str, stamps.Line]:
+    """A line of which only the writer and the time are asked."""
+    text = stamps.cleaned(raw)
+    return text, stamps.parse(text, artifact.taken_at)
 
 
 def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> int:

@@ -26,6 +26,7 @@ from latdoctor.collect.logs.spoken import Spoken
 from latdoctor.collect.logs.stamps import APPLICATION, BARE, KERNEL, Line
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
+from latdoctor.evidence.redact import without_secrets
 from latdoctor.text import clean
 
 XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
@@ -185,9 +186,9 @@ class Scan:
                 signal=signal,
                 subject=subject,
                 origin=Origin(self._artifact.name, f"line {at.number}"),
-                fields={key: clean(value, 200) if isinstance(value, str) else value for key, value in fields.items()},
+                fields={key: _shown(value, 200) if isinstance(value, str) else value for key, value in fields.items()},
                 time=at.line.time,
-                text=clean(at.text),
+                text=_shown(at.text, 2000),
             )
         )
 
@@ -254,6 +255,10 @@ class Scan:
             hidden = (CUDA_ERROR,) if self.kernel_lines else (CUDA_ERROR, DRIVER_MISMATCH)
             gaps.append(Gap("logs", reason, hidden, None, "give the server's log", origin))
         return tuple(gaps)
+
+
+def _shown(text: str, limit: int) -> str:
+    return clean(without_secrets(text), limit)
 
 
 def _told(texts: dict[str, str]) -> dict[str, Value]:

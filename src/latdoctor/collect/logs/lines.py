@@ -1,7 +1,8 @@
 """What the lines of driver and application logs say: line → typed facts. Pure, and blind to files.
 
 Kernel messages must begin with the driver's own words (`NVRM: Xid (`), so that a line which merely quotes one is not
-taken for it. CUDA errors are looked for in application lines only; the kernel does not report them.
+taken for it; what carries such a line is taken off before (`carried.py`). CUDA errors are looked for in application
+lines only; the kernel does not report them.
 """
 
 from __future__ import annotations

@@ -13,12 +13,14 @@ from dataclasses import replace
 import msgspec
 
 from latdoctor.collect.logs import stamps
+from latdoctor.collect.logs.carried import carried
 from latdoctor.collect.logs.stamps import APPLICATION, BARE, KERNEL, Line
 from latdoctor.errors import SourceError
 
 PLAIN, RECORDS = "plain", "records"
 
 HEAD = 1 << 20  # bytes by which the form is told
+_LONGEST_PREFIX = 200  # bytes before a journal's record that a container carries
 _TRIED = 100  # lines by which the form is told
 # The text of a record: journald, docker (json-file), and what structured logging usually calls it.
 _MESSAGES = ("MESSAGE", "log", "message", "msg", "event")
@@ -48,7 +50,7 @@ def form_of(content: bytes, where: str) -> str:
     lines = [line.strip() for line in head.splitlines() if line.strip()][:_TRIED]
     if lines and _MARKUP.match(lines[0]):
         raise SourceError("is a web page or XML, not a log of lines", where=where, next_step=_TEXT)
-    if _is_metrics(lines):
+    if is_metrics(lines):
         raise SourceError("is a metrics page, not a log", where=where, next_step="give it as --metrics FILE")
     records = [_FRAME.sub(b"", line, count=1) for line in lines]
     if not records or not _JSON_BEGINS.match(records[0]):
@@ -76,7 +78,8 @@ def _refuse_binary(head: bytes, where: str) -> None:
         raise SourceError("is binary, not a log of lines", where=where, next_step=_TEXT)
 
 
-def _is_metrics(lines: list[bytes]) -> bool:
+def is_metrics(lines: list[bytes]) -> bool:
+    """Whether nearly all of `lines` are those of a metrics page."""
     declared = [line for line in lines if _METRIC.match(line)]
     samples = [found for line in lines if (found := _SAMPLE.match(line))]
     sure = declared or any(found[1] for found in samples)
@@ -90,16 +93,32 @@ def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, Line]]:
     """
     record = _FRAME.sub(b"", record.strip(), count=1)
     if not record.startswith(b"{"):
-        text = stamps.cleaned(record)
-        yield text, stamps.parse(text, taken_at)
+        yield line_of(record, taken_at)
         return
     fields = _object(record)
     message = _message_of(fields)
     if fields is None or message is None:
         raise ValueError("a record without a text that can be read")
+    inner = _object(message) if message.startswith(b"{") else None  # a journal's record out of a container's log
+    if inner is not None and (told := _message_of(inner)) is not None:
+        fields, message = {**{name: fields[name] for name in _TIMES if name in fields}, **inner}, told
     for raw in message.splitlines() or [b""]:
         text = stamps.cleaned(raw)
         yield text, _journal(fields, text) if "MESSAGE" in fields else _structured(fields, text, taken_at)
+
+
+def line_of(raw: bytes, taken_at: float) -> tuple[str, Line]:
+    """A line that is no record: its cleaned text, and that taken apart. It may carry a line of the driver, or the
+    record of a journal that does.
+    """
+    begin = raw.find(b"{")
+    fields = _object(raw[begin:]) if 0 < begin <= _LONGEST_PREFIX and b'"MESSAGE"' in raw else None
+    message = _message_of(fields)
+    if fields is not None and message is not None and b"\n" not in message:
+        text = stamps.cleaned(message)
+        return text, _journal(fields, text)
+    text = stamps.cleaned(raw[: stamps.MAX_LINE])
+    return text, carried(text, stamps.parse(text, taken_at), taken_at)
 
 
 def _object(line: bytes) -> dict[str, object] | None:
@@ -123,12 +142,17 @@ def _message_of(fields: dict[str, object] | None) -> bytes | None:
 
 
 def _journal(fields: dict[str, object], text: str) -> Line:
-    kernel = fields.get("_TRANSPORT") == "kernel"
+    kernel = fields.get("_TRANSPORT") == "kernel" or _is_kernels(fields)
     uptime = _microseconds(fields, "_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP") if kernel else None
     time = _microseconds(fields, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
     pid = "" if kernel else stamps.cleaned(str(fields.get("_PID") or "").encode())
     process = "" if kernel else stamps.cleaned(str(fields.get("SYSLOG_IDENTIFIER") or "").encode())
     return Line(text, KERNEL if kernel else APPLICATION, time, time is not None, uptime, pid, process)
+
+
+def _is_kernels(fields: dict[str, object]) -> bool:
+    """Of a journal of which only some fields were kept: named as the kernel's, and no process has written it."""
+    return fields.get("SYSLOG_IDENTIFIER") == "kernel" and not fields.get("_PID")
 
 
 def _microseconds(fields: dict[str, object], *names: str) -> float | None:
@@ -141,7 +165,7 @@ def _microseconds(fields: dict[str, object], *names: str) -> float | None:
 
 def _structured(fields: dict[str, object], text: str, taken_at: float) -> Line:
     """A line inside a record; where it carries no time of its own, the record's counts."""
-    line = stamps.parse(text, taken_at)
+    line = carried(text, stamps.parse(text, taken_at), taken_at)
     if line.writer == BARE and not text.lstrip().startswith("NVRM:"):
         line = replace(line, writer=APPLICATION)
     told = next((value for name in _TIMES if isinstance(value := fields.get(name), str)), "")

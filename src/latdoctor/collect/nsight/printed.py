@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from latdoctor.collect.nsight import evidence as nsight_evidence
+from latdoctor.collect.nsight import tables
 from latdoctor.collect.nsight.evidence import NAME, Capture
 from latdoctor.collect.nsight.rows import plain_name
-from latdoctor.collect.nsight.tables import Entry, Table, tables
+from latdoctor.collect.nsight.tables import Entry, Table
 from latdoctor.collect.torch_trace import api_calls
 from latdoctor.collect.torch_trace.events import Args, Damage, Event
 from latdoctor.errors import SourceError
@@ -28,14 +29,20 @@ _HOW = "give tables of nsys stats --format csv --report cuda_api_sum,cuda_gpu_ke
 def parse(artifact: Artifact) -> Evidence:
     """What the tables in `artifact` show. Raises SourceError where there is none."""
     text = artifact.read(MAX_FILE).decode("utf-8", "replace")
-    found = tables(text, artifact.source)
-    if not found:
+    found = tables.printed(text, artifact.source)
+    if not found.tables:
         raise SourceError("holds no table of nsys stats or nvprof", where=artifact.source, next_step=_HOW)
     subject = f"trace/{artifact.group}"
-    events = [table for table in found if table.kind in ("gpu-trace", "api-trace")]
+    events = [table for table in found.tables if table.kind in ("gpu-trace", "api-trace")]
     if any(table.kind == "gpu-trace" for table in events):
-        return _as_trace(events, subject, artifact)
-    return _Sums(found, subject, artifact.name).evidence()
+        seen = _as_trace(events, subject, artifact)
+    else:
+        seen = _Sums(found.tables, subject, artifact.name).evidence()
+    if not found.cut:
+        return seen
+    reason = f"{subject}: its last row {found.cut}: the file is cut off, and what stood behind is missing in every sum"
+    gap = Gap(NAME, reason, (), subject, "copy it again, or print the tables anew", Origin(artifact.name))
+    return Evidence.merge([seen, Evidence(gaps=(gap,))])
 
 
 def _as_trace(found: Sequence[Table], subject: str, artifact: Artifact) -> Evidence:

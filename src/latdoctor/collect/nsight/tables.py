@@ -31,6 +31,7 @@ _COLUMNS = {
     "srcmemkd": "source", "srcmemtype": "source", "dstmemkd": "target", "dstmemtype": "target", "device": "device",
     "strm": "stream", "stream": "stream", "result": "result", "time": "total", "ctx": "context", "context": "context",
 }  # fmt: skip
+_NVPROF_ROWS = ("GPU activities", "API calls", "OpenACC")
 _TIMED = frozenset({"total", "mean", "min", "max", "start", "duration"})
 
 
@@ -54,13 +55,24 @@ class Table:
     entries: tuple[Entry, ...]
 
 
-def tables(text: str, where: str) -> tuple[Table, ...]:
-    """Every table in `text`. Raises SourceError where it has none, or too many rows."""
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The tables of a file. `cut` says how its last row was cut off; empty where it seems whole."""
+
+    tables: tuple[Table, ...]
+    cut: str = ""
+
+
+def printed(text: str, where: str) -> Printed:
+    """Every table in `text`. Raises SourceError where it has too many rows."""
     found: list[Table] = []
     head: _Head | None = None
     entries: list[Entry] = []
     count = 0
+    last: tuple[_Head | None, Sequence[str]] = (None, ())  # a row that is none of a table does not speak of one
     for cells in _rows(text, where):
+        if any(cells):
+            last = head, cells
         begun = _head(cells)
         if begun is not None or not any(cells):
             if head is not None and entries:
@@ -80,7 +92,18 @@ def tables(text: str, where: str) -> tuple[Table, ...]:
                 raise SourceError(f"more than the {MAX_ROWS} rows that are read at most", where=where)
     if head is not None and entries:
         found.append(Table(head.kind, tuple(entries)))
-    return tuple(found)
+    return Printed(tuple(found), _cut(*last, text.rstrip().rpartition("\n")[2]))
+
+
+def _cut(head: _Head | None, cells: Sequence[str], line: str) -> str:
+    """What the last row of a file, `line`, lacks of a row of its table: copied while it was written, or not whole."""
+    if head is None or not cells or head.takes_units(cells):
+        return ""
+    first = cells[0].strip("\"'")
+    is_row = bool(_NUMBER.fullmatch(first)) or any(kind.startswith(first) for kind in _NVPROF_ROWS if first)
+    if is_row and len(cells) < len(head.columns):
+        return f"has {len(cells)} of {len(head.columns)} cells"
+    return "ends within quotes" if is_row and line.count('"') % 2 else ""
 
 
 def _rows(text: str, where: str) -> Iterator[list[str]]:

@@ -40,7 +40,7 @@ def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What each trace shows. Raises SourceError where the only one cannot be read as a whole or holds no timed event;
-    one of several that cannot be read is a gap of its subject.
+    one of several that cannot be read is a gap of its subject. Where not one can, there is no subject.
     """
     # Linear algebra is not used, and would have a thread for each processor as soon as numpy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -49,21 +49,25 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
 
     if len(artifacts) == 1:
         return read_trace(artifacts[0])
-    parts = []
-    for artifact, found in zip(artifacts, read_traces(artifacts), strict=True):
-        if isinstance(found, SourceError):
-            gap = Gap(
-                source=NAME,
-                reason=f"{found.where or artifact.source}: {found.what}",
-                signals=trace_evidence.SIGNALS,
-                subject=subject_of(artifact),
-                next_step=found.next_step,
-                origin=Origin(artifact.name),
-            )
-            parts.append(Evidence(gaps=(gap,)))
-        else:
-            parts.append(found)
-    return Evidence.merge(parts)
+    seen = list(zip(artifacts, read_traces(artifacts), strict=True))
+    any_read = any(isinstance(found, Evidence) for _, found in seen)
+    return Evidence.merge(
+        found
+        if isinstance(found, Evidence)
+        else Evidence(gaps=(_unread(artifact, found, subject_of(artifact) if any_read else None),))
+        for artifact, found in seen
+    )
+
+
+def _unread(artifact: Artifact, why: SourceError, subject: str | None) -> Gap:
+    return Gap(
+        source=NAME,
+        reason=f"{why.where or artifact.source}: {why.what}",
+        signals=trace_evidence.SIGNALS,
+        subject=subject,
+        next_step=why.next_step,
+        origin=Origin(artifact.name),
+    )
 
 
 def _short(path: Path) -> str:

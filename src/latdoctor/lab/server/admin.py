@@ -80,7 +80,7 @@ class Admin:
         return answer
 
     async def config(self, _: Request) -> Response:
-        return _shown(self._tuning.config)
+        return _shown(await self._tuning.settled())
 
     async def knobs(self, _: Request) -> Response:
         """Every knob, and whether it can be turned while the server runs."""
@@ -88,11 +88,8 @@ class Admin:
 
     async def change(self, request: Request) -> Response:
         """A merge patch of groups and knobs (as RFC 7396 has it, without deleting); If-Match is required."""
-        wanted = request.headers.get("if-match")
-        if wanted is None:
-            raise Refused(428, "precondition-required", "send the ETag that you have read as If-Match")
-        etags = frozenset(tag.strip().removeprefix("W/").strip('"') for tag in wanted.split(","))
-        patch = _mapping(await body.read(request))
+        etags = if_match(request)
+        patch = mapping(await body.read(request))
         return _shown(await self._tuning.change(patch, etags))
 
     async def profile(self, request: Request) -> Response:
@@ -122,6 +119,14 @@ class Admin:
         return _json(stacks)
 
 
+def if_match(request: Request) -> frozenset[str]:
+    """The ETags that a change names; `*` is any. Raises Refused without any."""
+    wanted = request.headers.get("if-match")
+    if wanted is None:
+        raise Refused(428, "precondition-required", "send the ETag that you have read as If-Match")
+    return frozenset(tag.strip().removeprefix("W/").strip('"') for tag in wanted.split(","))
+
+
 _STATUS: dict[type[LatdoctorError], tuple[int, str]] = {
     UsageError: (422, "invalid"),
     Stale: (412, "changed-meanwhile"),
@@ -144,7 +149,8 @@ def _json(value: Any) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
-def _mapping(raw: bytes) -> dict[str, Any]:
+def mapping(raw: bytes) -> dict[str, Any]:
+    """A body as a JSON object. Raises BadRequest."""
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

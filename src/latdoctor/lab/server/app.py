@@ -47,6 +47,7 @@ def build(parts: Parts, also: Sequence[BaseRoute] = ()) -> Starlette:
             Route("/readyz", readyz),
             Route("/metrics", metrics),
             *parts.admin.routes(),
+            *parts.acts.routes(parts.admin.guarded),
             *also,
         ],
         exception_handlers={HTTPException: _plain, Exception: failed},

@@ -61,7 +61,7 @@ class Desk:
         except Refused as refused:
             return await self._refuse(refused, began, entered)
         self.metrics.requests.of("200").inc()
-        headers = {"connection": "close"} if self.readiness.draining else None
+        headers = {"connection": "close"} if self.readiness.away else None
         return Response(exchange.body, media_type="application/json", headers=headers)
 
     async def _answered(self, request: Request, began: float, entered: float) -> Exchange:
@@ -149,7 +149,7 @@ class Desk:
             self.metrics.shed.of(refused.reason).inc()
         seconds = self.clock() - began
         await self.stages.elsewhere(partial(self.steps.log, entered, seconds, refused.status, "", refused.reason))
-        return refusal(refused, close=self.readiness.draining)
+        return refusal(refused, close=self.readiness.away)
 
 
 class _FallBack(Unavailable):

@@ -45,7 +45,8 @@ class Engine:
         clock: Callable[[], float],
     ) -> None:
         self.book = WaitingBook()
-        self.restarts = 0
+        self.restarts = 0  # of workers that were lost
+        self.renewals = 0  # of workers that somebody wanted replaced
         self._factory = scheduler_factory
         self._config = config
         self._computing = computing
@@ -53,6 +54,7 @@ class Engine:
         self._clock = clock
         self._ids = itertools.count(1)
         self._worker: Worker | None = None
+        self._leaving: Worker | None = None  # to be replaced as soon as it has ended
         self._before = Usage()  # what the workers before this one had used
 
     def start(self) -> None:
@@ -107,13 +109,28 @@ class Engine:
         result: T = await asyncio.wrap_future(outcome)
         return result
 
+    async def renew(self, seconds: float) -> None:
+        """Another worker instead of this one, once that has done what it computes now. What waits is kept.
+
+        Raises Unavailable where it has not ended within `seconds`: then it is replaced when it does.
+        """
+        old = self.worker
+        if self._leaving is not old:
+            self._leaving = old
+            self._send(Stopped())
+        await asyncio.to_thread(old.join, seconds)
+        self.look_after()
+        if self._worker is old:
+            raise Unavailable("worker-busy", f"the worker has not ended its batch within {seconds:g} s")
+
     def look_after(self) -> None:
         """Replaces a worker whose thread has ended. Called by the heartbeat."""
         lost = self._worker
-        if lost is None or lost.stopped or lost.is_alive():
+        if lost is None or lost.is_alive() or (lost.stopped and lost is not self._leaving):
             return
         self._before += lost.usage
-        self.restarts += 1
+        self.renewals += lost.stopped
+        self.restarts += not lost.stopped
         for ticket in lost.current:
             if not ticket.answer.done():
                 ticket.answer.set_exception(
@@ -126,6 +143,7 @@ class Engine:
 
     def stop(self) -> Worker | None:
         """No more work comes; the thread ends after what it computes now. The caller joins it off the loop."""
+        self._leaving = None
         if self._worker is not None:
             self._send(Stopped())
         return self._worker

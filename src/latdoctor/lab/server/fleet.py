@@ -38,6 +38,7 @@ class Replica(Struct):
     in_flight: int = 0
     pid: int = 0  # 0: no process
     losses: int = 0
+    starts: int = 0  # how many processes it has had
 
 
 class Standing(Struct, frozen=True):
@@ -49,6 +50,7 @@ class Standing(Struct, frozen=True):
     pid: int
     in_flight: int
     losses: int
+    starts: int
     weight: float
     eased_weight: float  # what counts now; below `weight` while it is eased in; 0 where it takes nothing
     weight_share: float  # of its weight, whatever that is
@@ -124,6 +126,7 @@ class Fleet:
 
     def started(self, name: str, pid: int) -> None:
         """Its process runs; it is not ready yet."""
+        self._replicas[name].starts += 1
         self._set(name, "starting", pid)
 
     def ready(self, name: str) -> None:
@@ -156,6 +159,7 @@ class Fleet:
                 pid=one.pid,
                 in_flight=one.in_flight,
                 losses=one.losses,
+                starts=one.starts,
                 weight=(weight := self._weight(one.name)),
                 eased_weight=weight * (share := self._weight_share(one)),
                 weight_share=share,

@@ -16,6 +16,7 @@ from msgspec import Struct
 from latdoctor import __version__
 from latdoctor.lab.server import vitals
 from latdoctor.lab.server.access_log import AccessLog
+from latdoctor.lab.server.acts import Acting
 from latdoctor.lab.server.admin import Admin
 from latdoctor.lab.server.batch_counts import BatchCounts
 from latdoctor.lab.server.body import BODY_SECONDS
@@ -128,6 +129,7 @@ class Parts:
         profiling = Profiling(self.engine, brain.recorder, self.side_thread)
         guard = Guard(identity.admin_token)
         self.admin = Admin(guard, self.tuning, self.engine, profiling, brain.pool.stats, clock, self.side_thread)
+        self.acts = Acting(self.engine, self.models, self.tuning, self.readiness, profiling)
         self.metrics.also(StatePage(ServerState(self, __version__, clock), self.metrics.fixed))
         self._gc = vitals.GcPauses(self.metrics.gc_pause.observe)
         self._tasks: list[asyncio.Task[None]] = []

@@ -73,6 +73,10 @@ class Profiling:
         self._threads = threads
         self._running = False
 
+    @property
+    def running(self) -> bool:
+        return self._running
+
     async def take(self, seconds: float, depth: Depth) -> bytes:
         """A Chrome trace of the next `seconds`, gzip-compressed.
 

@@ -13,16 +13,22 @@ class Readiness:
 
     def __init__(self) -> None:
         self.warm = False
-        self.draining = False
+        self.draining = False  # for good: the server ends
+        self.set_aside = False  # until it is told otherwise
         self.in_flight = 0
 
     @property
     def ready(self) -> bool:
-        return self.warm and not self.draining
+        return self.warm and not self.away
+
+    @property
+    def away(self) -> bool:
+        """Whether requests shall go elsewhere."""
+        return self.draining or self.set_aside
 
     @property
     def state(self) -> str:
-        if self.draining:
+        if self.away:
             return "draining"
         return "ready" if self.warm else "starting"
 

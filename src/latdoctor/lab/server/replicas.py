@@ -76,9 +76,12 @@ class Supervisor:
     async def replace(self, name: str) -> None:
         """Drains the replica and ends its process; a new one takes its place.
 
-        Raises UsageError for an unknown name, OperationError where it has no process now.
+        Raises UsageError for an unknown name, OperationError where it has no process now or is being replaced already:
+        a process that is told twice to end drops what it works on.
         """
         process = self._running(name)
+        if self._fleet.known(name).state == "draining":
+            raise OperationError(f"replica {name} is being replaced already", next_step="wait until it is ready")
         self._fleet.drain(name)
         await self._end(process)
 

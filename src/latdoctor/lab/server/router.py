@@ -102,6 +102,7 @@ class Router:
 
     async def _pass_on(self, request: Request) -> Response:
         arrived = time.monotonic()
+        self._metrics.arrived()
         try:
             body = await _body(request)
             answer = await self._unless_gone(request, body, arrived)

@@ -1,13 +1,15 @@
 """Turning the router's knobs while it runs, and replacing a replica: only from this machine, only with the token.
 
 `GET /admin/config` gives the configuration and its ETag; `PATCH /admin/config` takes some of its fields and wants that
-ETag in If-Match, so that nobody overwrites what somebody else has just changed. A weight of null takes the weight back
-to 1 (a merge patch, RFC 7396).
+ETag in If-Match (`*` is any), so that nobody overwrites what somebody else has just changed. A weight of null takes
+the weight back to 1 (a merge patch, RFC 7396). `GET /admin/replicas` has an ETag of its own, which changes whenever a
+process starts: `POST /admin/replicas/NAME/replace` may name it, so that who asks again never replaces twice.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -30,7 +32,10 @@ MAX_PATCH_BYTES = 64 * 1024
 
 def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
     """The admin interface. Without a token nobody is let in; without a supervisor nothing can be replaced."""
+    return [*_knobs(fleet, token), *_replicas(fleet, supervisor, token)]
 
+
+def _knobs(fleet: Fleet, token: str) -> list[BaseRoute]:
     async def show(_: Request) -> Response:
         return _config(fleet.config)
 
@@ -38,7 +43,7 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
         asked = _if_match(request)
         changes = await json_of(request, dict[str, Any])
         # Nothing is awaited from here on: no other change can come between.
-        if asked != etag(fleet.config):
+        if asked not in ("*", etag(fleet.config)):
             raise BadRequest(412, "changed", "the configuration has changed since; read it again")
         try:
             fleet.configure(patched(fleet.config, changes))
@@ -46,23 +51,37 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
             raise BadRequest(422, "invalid", clean(str(error), 300)) from error
         return _config(fleet.config)
 
+    return [
+        Route("/admin/config", guarded(show, token), methods=["GET"]),
+        Route("/admin/config", guarded(patch, token), methods=["PATCH"]),
+    ]
+
+
+def _replicas(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
+    begun = secrets.token_hex(8)  # what an earlier router counted is not counted on
+
+    def standings() -> Response:
+        shown = fleet.standings()
+        tag = _digest((begun, [(one.name, one.starts) for one in shown]))
+        return _json(shown, etag=f'"{tag}"')
+
     async def replicas(_: Request) -> Response:
-        return _json(fleet.standings())
+        return standings()
 
     async def replace(request: Request) -> Response:
         if supervisor is None:
             raise BadRequest(409, "not-supervised", "this router does not start its replicas")
+        if "if-match" in request.headers and _if_match(request) not in ("*", standings().headers["etag"].strip('"')):
+            raise BadRequest(412, "changed", "a replica was started since; look at them again")
         try:
             await supervisor.replace(request.path_params["name"])
         except UsageError as error:
             raise BadRequest(404, "unknown-replica", clean(str(error), 300)) from error
         except OperationError as error:
             raise BadRequest(409, "no-process", clean(str(error), 300)) from error
-        return _json(fleet.standings())
+        return standings()
 
     return [
-        Route("/admin/config", guarded(show, token), methods=["GET"]),
-        Route("/admin/config", guarded(patch, token), methods=["PATCH"]),
         Route("/admin/replicas", guarded(replicas, token), methods=["GET"]),
         Route("/admin/replicas/{name}/replace", guarded(replace, token), methods=["POST"]),
     ]
@@ -70,7 +89,7 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
 
 def etag(config: RouterConfig) -> str:
     """Equal configurations have equal tags."""
-    return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:16]
+    return _digest(config)
 
 
 def patched(config: RouterConfig, changes: dict[str, Any]) -> RouterConfig:
@@ -120,6 +139,10 @@ async def json_of(request: Request, kind: type[Kind]) -> Kind:
         raise BadRequest(422, "invalid", clean(str(error), 300)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(400, "malformed", "the body is not JSON") from error
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
 
 
 def _config(config: RouterConfig) -> Response:

@@ -18,6 +18,13 @@ class RouterMetrics:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self.registry = CollectorRegistry()
+        self._arrivals = Counter("ref_router_arrivals", "Requests that came in", registry=self.registry)
+        self._whole = Histogram(
+            "ref_router_seconds",
+            "From the request's arrival at the router to its answer, whoever gave it",
+            registry=self.registry,
+            buckets=SECONDS,
+        )
         self._answers = Counter(
             "ref_router_requests", "Requests a replica was asked for", ("replica", "status"), registry=self.registry
         )
@@ -54,10 +61,14 @@ class RouterMetrics:
             where.labels(one.name, one.url).set(1)
         self._told_lost = dict.fromkeys((one.name for one in fleet.standings()), 0)
 
+    def arrived(self) -> None:
+        self._arrivals.inc()
+
     def answered(self, replica: str, status: int, seconds: float) -> None:
         """`status` is what the client got, `seconds` since the request arrived."""
         self._answers.labels(replica, str(status)).inc()
         self._seconds.labels(replica).observe(seconds)
+        self._whole.observe(seconds)
 
     def unrouted(self, reason: str) -> None:
         self._unrouted.labels(reason).inc()

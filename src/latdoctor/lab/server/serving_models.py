@@ -23,7 +23,7 @@ class Answers(Protocol):
 
 
 class Model(Protocol):
-    """A version in memory. `forward` runs on the worker; `apply` and `standby` take seconds and run elsewhere."""
+    """A version in memory. `forward` runs on the worker; `apply`, `rebuild` and `standby` take seconds, elsewhere."""
 
     @property
     def settings(self) -> ModelSettings: ...
@@ -32,9 +32,16 @@ class Model(Protocol):
     def precision(self) -> str:
         """What it is computed in."""
 
+    @property
+    def checksum(self) -> str:
+        """Of its weights."""
+
     def forward(self, batch: Sequence[Input]) -> Answers: ...
 
     def apply(self, settings: ModelSettings) -> None: ...
+
+    def rebuild(self) -> None:
+        """Makes the network of its settings anew, beside the one in use."""
 
     def standby(self) -> Self: ...
 
@@ -61,6 +68,13 @@ class ServingModels:
             self._light = None
         elif renewed or self._light is None:
             self._light = self.main.standby()
+
+    def rebuild(self) -> str:
+        """Both made anew from the settings they have; the checksum of the main one. As long as `prepare`, and there."""
+        self.main.rebuild()
+        if self._light is not None:
+            self._light = self.main.standby()
+        return self.main.checksum
 
     def warm_up(self) -> None:
         """Every kind of batch once; on the worker's thread."""

@@ -67,6 +67,11 @@ class Tuning:
     def config(self) -> ServerConfig:
         return self._config
 
+    async def settled(self) -> ServerConfig:
+        """The configuration once no change is under way: who lost the answer to one learns here what became of it."""
+        async with self._changing:
+            return self._config
+
     async def change(self, patch: Mapping[str, Any], etags: frozenset[str]) -> ServerConfig:
         """The new configuration, in effect. `etags`: those the caller accepts; `*` is any.
 
@@ -82,6 +87,11 @@ class Tuning:
                 raise NeedsRestart(fixed)
             await self._apply(before, after)
             return after
+
+    async def rebuild(self) -> str:
+        """The models of the configuration in force, made anew; the checksum of the main one. Nothing else changes."""
+        async with self._changing:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._models.rebuild)
 
     async def _apply(self, before: ServerConfig, after: ServerConfig) -> None:
         """First what may be impossible here, then what cannot fail: a refused change has changed nothing."""

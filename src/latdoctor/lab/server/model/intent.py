@@ -127,6 +127,10 @@ class IntentModel:
         else:
             self._now = msgspec.structs.replace(self._now, settings=settings)
 
+    def rebuild(self) -> None:
+        """Draws and converts the network again, as at the start; what was compiled is compiled again."""
+        self._now = self._prepared(self.settings)
+
     def warm_up(self) -> None:
         """Runs every kind of batch once, on the worker thread; with `compile` that compiles every bucket (minutes)."""
         shapes = [(1, 32), (8, 48), (1, self._positions)]

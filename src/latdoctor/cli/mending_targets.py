@@ -1,0 +1,75 @@
+"""Which address is changed: named by `--admin`, configured, or the one behind the pages that fits the playbook."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from latdoctor.cli.addresses import origin
+from latdoctor.cli.configuration import TargetSettings
+from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.remedy.actions.process import began
+from latdoctor.remedy.kinds import kind_of
+from latdoctor.remedy.playbook import Playbook
+from latdoctor.remedy.secret import Secret
+from latdoctor.remedy.target import Access, Target
+
+VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
+MAX_TOKEN_BYTES = 4096
+
+
+def accesses(
+    playbook: Playbook, settings: TargetSettings, admin: Sequence[str], servers: Sequence[str], pid: int | None
+) -> tuple[Access, ...]:
+    """The targets that `playbook` would change, in the order given; none is never all. Raises UsageError."""
+    secret = token(settings.admin_token)
+    if "process" in playbook.targets and pid is not None:
+        return (Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),)
+    named = tuple(admin) or settings.admin
+    if named:
+        return tuple(_access(url, secret, settings) for url in dict.fromkeys(named))
+    found = [_access(url, secret, settings) for url in dict.fromkeys(origin(url) for url in servers)]
+    fitting = tuple(access for access in found if access.target.kind in playbook.targets)
+    if len(fitting) > 1:
+        raise UsageError(
+            f"{playbook.id} fits {len(fitting)} of the servers: {', '.join(a.target.admin for a in fitting)}",
+            next_step="say which one is to be changed: --admin URL",
+        )
+    if not fitting:
+        kinds = ", ".join(f"{access.target.admin} ({access.target.kind})" for access in found) or "nothing was given"
+        raise UsageError(
+            f"{playbook.id} is for {', '.join(playbook.targets)}; to choose from: {kinds}",
+            next_step="give its metrics page (--server URL) and, if that is elsewhere, what to change (--admin URL)",
+        )
+    return fitting
+
+
+def again(target: Target, settings: TargetSettings) -> Access:
+    """The way into a target of the journal."""
+    return Access(target, token(settings.admin_token))
+
+
+def token(file: Path | None) -> Secret:
+    """From the configured file, else from the environment; never from the command line. Raises UsageError."""
+    if file is None:
+        return Secret(os.environ.get(VARIABLE, ""))
+    try:
+        with file.open(encoding="utf-8") as opened:
+            return Secret(opened.read(MAX_TOKEN_BYTES).strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the token cannot be read: {error}", where=str(file)) from error
+
+
+def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
+    place = origin(url)
+    access = Access(Target(place, "", admin=place, allow=settings.allow), secret)
+    try:
+        kind = kind_of(access)
+    except LatdoctorError as error:
+        raise UsageError(
+            f"its admin interface cannot be read: {error.what}",
+            where=place,
+            next_step=f"set {VARIABLE}, or name what to change with --admin URL",
+        ) from error
+    return Access(Target(settings.name or place, kind, admin=place, allow=settings.allow), secret)

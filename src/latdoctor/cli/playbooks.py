@@ -1,0 +1,147 @@
+"""`latdoctor playbooks list|lint|show`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from latdoctor.cli import options
+
+if TYPE_CHECKING:
+    from latdoctor.remedy.playbook_files import Library
+    from latdoctor.report.playbook import Words
+
+app = typer.Typer(help="The playbooks: what mends what, and how it proves itself.", no_args_is_help=True)
+
+
+class Shape(StrEnum):
+    """How an answer is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Output = Annotated[Shape, typer.Option("--output", "-o", help="How it is printed.")]
+
+
+def library(extra: Sequence[Path]) -> Library:
+    """The shipped playbooks, with the user's own folders beside them. Raises DefinitionError."""
+    from latdoctor.packaged import folder
+    from latdoctor.remedy import playbook_files
+
+    return playbook_files.read([folder("playbooks"), *extra]) if extra else playbook_files.shipped()
+
+
+@app.command("list")
+def list_playbooks(playbooks: options.Playbooks = None, output: Output = Shape.TEXT) -> None:
+    """List every playbook with what it mends.
+
+    Exit codes: 0 listed · 2 an invalid playbook.
+    """
+    known = library(playbooks or [])
+    if output is Shape.JSON:
+        from latdoctor.evidence.model import to_json
+        from latdoctor.report.playbook import page
+
+        typer.echo(to_json([page(playbook) for playbook in known.playbooks]).decode())
+        return
+    _print_list(known)
+
+
+def _print_list(known: Library) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from latdoctor.cli.screen import result_console
+    from latdoctor.report.playbook import facts, mended
+
+    console = result_console()
+    for playbook in known.playbooks:
+        head = Table.grid(expand=True, padding=(0, 1))
+        head.add_column(ratio=1, overflow="fold")
+        head.add_column(justify="right")
+        head.add_row(Text(playbook.id, style="bold"), Text(facts(playbook), style="dim"))
+        console.print(head)
+        console.print(Padding(Text(playbook.title), (0, 0, 0, 2)))
+        console.print(Padding(Text(mended(playbook), style="dim"), (0, 0, 0, 2)))
+    console.print(f"{len(known.playbooks)} playbooks. Next: latdoctor playbooks show ID")
+
+
+@app.command()
+def lint(playbooks: options.Playbooks = None, rules: options.Rules = None) -> None:
+    """Check that every playbook is sound.
+
+    Its format and ranges, and that its actions, causes and findings exist.
+
+    Exit codes: 0 sound · 2 problems, each with its file and line.
+    """
+    from latdoctor.cli.answering import rule_set
+    from latdoctor.errors import DefinitionError
+    from latdoctor.remedy.lint import lint as lint_playbooks
+
+    known, told = library(playbooks or []), rule_set(rules or [])
+    problems = lint_playbooks(known, {cause.id: frozenset(cause.expects) for cause in told.causes}, told.finding)
+    if problems:
+        raise DefinitionError(problems, next_step="see docs/contributing.md for what makes a playbook sound")
+    typer.echo(f"{len(known.playbooks)} playbooks are sound. Next: latdoctor playbooks list")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The id of a playbook.")],
+    playbooks: options.Playbooks = None,
+    rules: options.Rules = None,
+    output: Output = Shape.TEXT,
+) -> None:
+    """Say what a playbook does.
+
+    What it mends and changes, what must hold before, how it proves itself, and how it is taken back.
+
+    Exit codes: 0 shown · 2 no such playbook, or an invalid playbook or rule.
+    """
+    from latdoctor.report.playbook import page
+
+    known = library(playbooks or [])
+    playbook = known.find(name)
+    if output is Shape.JSON:
+        from latdoctor.evidence.model import to_json
+
+        typer.echo(to_json(page(playbook)).decode())
+        return
+    _print_one(name, known, _words(rules or []))
+
+
+def _words(rules: Sequence[Path]) -> Words:
+    from latdoctor.cli.answering import rule_set
+    from latdoctor.report.explaining import sentence
+    from latdoctor.report.playbook import Words
+
+    known = rule_set(rules)
+    return Words(
+        {cause.id: cause.title for cause in known.causes},
+        {finding.id: sentence(finding) for finding in known.findings},
+    )
+
+
+def _print_one(name: str, known: Library, words: Words) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from latdoctor.cli.screen import result_console
+    from latdoctor.report.playbook import facts, next_step, sections
+
+    playbook, console = known.find(name), result_console()
+    console.print(Text(playbook.title, style="bold"))
+    console.print(Text(f"{playbook.id} · {facts(playbook)} · for {', '.join(playbook.targets)}", style="dim"))
+    for heading, lines in sections(playbook, known, words):
+        if lines:
+            console.print(Text(f"\n{heading}", style="bold"))
+        for line in lines:
+            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
+    console.print(Text(f"\nNext: {next_step(playbook)}"))
+    console.print(Text("      (it shows what it would change; --apply does it)"))

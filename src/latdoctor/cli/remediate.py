@@ -1,0 +1,131 @@
+"""`latdoctor remediate`, `rollback` and `recover`: what changes a server. Without --apply nothing is changed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latdoctor.cli import options
+
+_HOW = "How it is done"
+
+
+class Form(StrEnum):
+    """How the outcome is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+OutputOption = Annotated[Form, typer.Option("--output", "-o", help="How the outcome is printed.")]
+
+
+def remediate(
+    playbook: Annotated[str | None, typer.Option("--playbook", metavar="ID", help="The playbook to run.")] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            readable=False,
+            help="A diagnosis (diagnose -o json): its first named cause is mended.",
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", readable=False, help="Execute exactly this saved plan.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the playbook (repeatable).")
+    ] = None,
+    admin: Annotated[
+        list[str] | None,
+        typer.Option("--admin", metavar="URL", help="What is changed (default: the server whose page is watched)."),
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Change it. Without: only the plan.", rich_help_panel=_HOW)
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.", rich_help_panel=_HOW)] = False,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="A playbook of high risk may run.", rich_help_panel=_HOW)
+    ] = False,
+    save_plan: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-plan", metavar="FILE", readable=False, help="Keep the plan, for --plan.", rich_help_panel=_HOW
+        ),
+    ] = None,
+    playbooks: options.Playbooks = None,
+    server: options.Server = None,
+    pid: options.Pid = None,
+    nvml: options.Nvml = None,
+    target: options.Target = None,
+    slo: options.Slo = None,
+    slo_errors: options.SloErrors = None,
+    baseline: options.BaselineOption = None,
+    rules: options.Rules = None,
+    output: OutputOption = Form.TEXT,
+) -> None:
+    """Mend a cause by a playbook, and take back what fails.
+
+    It plans, changes, verifies, and keeps the change or takes it back.
+
+    Without --apply it shows the plan and writes nothing. The token of the admin interface is read from
+    LATDOCTOR_ADMIN_TOKEN or the configured file.
+
+    Exit codes: 0 verified, or planned · 1 nothing was changed · 2 usage or an invalid file · 3 not verified, and taken
+    back · 4 held for a human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
+    """
+    from latdoctor.cli.mending import Mending, mend
+
+    asked = options.given(
+        server, None, None, None, pid=pid, nvml=nvml, target=target, slo=slo, slo_errors=slo_errors, baseline=baseline
+    )
+    how = Mending(
+        playbook=playbook or "",
+        diagnosis=from_,
+        plan=plan,
+        settings=tuple(set_ or ()),
+        admin=tuple(admin or ()),
+        apply=apply,
+        yes=yes,
+        approved=approve,
+        save_plan=save_plan,
+        playbooks=tuple(playbooks or ()),
+        rules=tuple(rules or ()),
+        as_json=output is Form.JSON,
+    )
+    raise typer.Exit(mend(asked, how))
+
+
+def rollback(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run: latdoctor runs list.")],
+    target: options.Target = None,
+    output: OutputOption = Form.TEXT,
+) -> None:
+    """Take back what a run has changed.
+
+    Exit codes: 0 taken back · 1 operational error · 2 usage · 5 nothing of it stands, or it is at work ·
+    6 NOT taken back: see the commands it prints.
+    """
+    from latdoctor.cli.mending import rolled_back
+
+    raise typer.Exit(rolled_back(run, target or "", as_json=output is Form.JSON))
+
+
+def recover(
+    target: options.Target = None,
+    output: OutputOption = Form.TEXT,
+) -> None:
+    """End runs that were killed on their way.
+
+    Each target is then as before, or as after and verified.
+
+    Exit codes: 0 all have ended · 1 operational error · 4 one is still at work · 6 NOT taken back: see the commands it
+    prints.
+    """
+    from latdoctor.cli.mending import recovered
+
+    raise typer.Exit(recovered(target or "", as_json=output is Form.JSON))

@@ -1,0 +1,125 @@
+"""What is recognised by `redact.py` in any text, as regular expressions: the group that matched last tells what it is.
+
+Each takes time that grows with the length of the text alone: repetitions are bounded, or possessive.
+"""
+
+from __future__ import annotations
+
+import re
+
+OWN = re.compile(r"(?:ip|mac|user|id|mail|prompt|value)-[0-9a-f]{8}(?:-\d+-characters)?|redacted")
+
+_SECRETS = (
+    r"(?:api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|secret|password|passwd|passphrase|pass|pwd"
+    r"|(?:access|auth|refresh|id|session|hf|csrf)[_-]?token|token|x-api-key|credentials?)"
+)
+# Names of the environment and of settings: DB_PASSWORD, openai_api_key. A `pad_token` is none, a GITHUB_TOKEN is.
+_PREFIXED = (
+    r"(?:(?:[a-z0-9]{1,30}[_-]){1,4}(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|private[_-]?key|password|passwd|pwd)"
+    r"|(?-i:(?:[A-Z0-9]{1,30}_){1,4}TOKEN))"
+)
+_USER_NAMES = (
+    r"(?:(?:end[_-]?)?user(?:[_-]?(?:id|name|email))?|username|x-user-id|remote_user|customer(?:[_-]?id)?|account[_-]?id"
+    r"|client[_-]?id|uid|tenant[_-]?id|member[_-]?id|session[_-]?id|conversation[_-]?id|chat[_-]?id|device[_-]?id"
+    r"|phone(?:[_-]?number)?|email|(?:first|last|full)[_-]?name|ip[_-]?address)"
+)
+_PROMPT_NAMES = (
+    r"(?:prompts?|system_prompt|completions?|content|question|query|answer|user_input|input_text|output_text"
+    r"|generated_text|response_text|utterance|transcript|(?:prompt_)?token_ids|input_ids|(?<=[\"'])inputs)"
+)
+_QUOTED = r"(?:\"(?:[^\"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?|\\\"(?:[^\"\\]|\\[^\"])*+(?:\\\")?)"
+_BETWEEN = r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}"
+_WORD = r"[^\s,;&\"'}\])]{1,400}"
+_NAME = r"[a-z0-9_][\w.@-]{0,63}"
+_LED_BY = r"(?:for|by|from|as|of|invalid|unknown|illegal|named|called)"
+_V4 = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}"
+_HEX = "[0-9a-fA-F]"
+_MAC = rf"{_HEX}{{2}}(?:(?::{_HEX}{{2}}){{5}}|(?:-{_HEX}{{2}}){{5}})"
+_ZONE = r"(?:%[\w.-]{1,32})?"
+_V6 = r"[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}"
+
+# Fields by their names. What gives nothing away but itself stands apart: `SECRETS` looks for no more than that.
+_SECRET_FIELDS = (
+    rf"(?P<auth>authorization{_BETWEEN}\\?[\"']?(?:(?:Bearer|Basic|Digest|Token)\s+)?|Bearer\s+)"
+    r"(?P<auth_value>[a-z0-9._~+/=-]{8,4000})"
+    rf"|(?P<cookie>(?:set-)?cookie{_BETWEEN})(?P<cookie_value>[^\n\"']+)"
+    r"|(?P<key>sk-[a-z0-9_-]{16,200}|hf_[a-z0-9]{16,60}|gh[pousr]_[a-z0-9]{20,255}|AKIA[0-9A-Z]{16}"
+    r"|xox[abprs]-[a-z0-9-]{10,200}|glpat-[a-z0-9_-]{16,60}|AIza[a-z0-9_-]{30,60}|nvapi-[a-z0-9_-]{16,200}|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,2000})"
+    rf"|(?P<flag>--(?:{_SECRETS}|{_PREFIXED})(?:=|[ \t]{{1,3}}))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
+    rf"|(?P<secret>(?:{_SECRETS}|{_PREFIXED}){_BETWEEN})(?P<secret_value>{_QUOTED}|{_WORD})"
+)
+_OTHER_FIELDS = (
+    rf"(?P<user>{_USER_NAMES}{_BETWEEN})(?P<user_value>{_QUOTED}|{_WORD})"
+    rf"|(?P<spoken>(?:{_LED_BY}\s{{1,3}})?user\s{{1,3}})(?P<spoken_value>{_NAME}|[\"']{_NAME}[\"']|\\\"{_NAME}\\\")"
+    rf"|(?P<accepted>(?:password|publickey|keyboard-interactive/pam)\s{{1,3}}for\s{{1,3}})(?P<accepted_value>{_NAME})(?=\sfrom\s)"
+    rf"|(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|\[(?:[\d,\s]|{_QUOTED})*+\])"
+    r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
+    r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
+    r"(?P<loose_value>[^\s\"'{\[][^\n]*?)(?=\s+[\w.-]+=|\s*$)"
+    r"|(?P<mail>[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,4}\.[a-z]{2,24})\b"
+)
+_BEFORE = r"(?<![\w.-])"
+SECRETS = re.compile(rf"{_BEFORE}(?:{_SECRET_FIELDS})", re.IGNORECASE)
+# A line is looked at closely only where it holds one of the words below: most hold none.
+FIELDS = re.compile(rf"{_BEFORE}(?:{_SECRET_FIELDS}|{_OTHER_FIELDS})", re.IGNORECASE)
+WORDS = (
+    "authorization", "bearer", "cookie", "sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "akia", "xox",
+    "nvapi-", "eyj", "glpat-", "aiza", "key", "secret", "pass", "pwd", "token", "credential", "user", "customer",
+    "account", "client", "tenant", "member", "session", "conversation", "chat", "device_id", "device-id", "deviceid",
+    "phone", "mail", "first_name", "first-name", "firstname", "last_name", "last-name", "lastname", "full_name",
+    "full-name", "fullname", "ip_address", "ip-address", "ipaddress", "prompt", "completion", "content", "question",
+    "query", "answer", "input_", "inputs", "user input", "input text", "uid", "output_text", "generated_text",
+    "response_text", "utterance", "transcript", "@",
+)  # fmt: skip
+# What is known by its form, behind a sign that is quickly looked for. What must not stand before it is looked at last.
+FORMS = tuple(
+    (re.compile(sign), re.compile(form))
+    for sign, form in (
+        (
+            r"PRIVATE KEY-----",
+            r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?P<pem_value>[^-]{1,20000})"
+            r"(?:-----END [A-Z ]{0,30}-----)?",
+        ),
+        (r"http", r"(?P<url>https?://[^\s\"'<>\\]{1,4000})"),
+        (r" HTTP/", r"(?P<request>\"[A-Z]{3,10} )(?P<target>/[^\s\"]{0,8000})(?= HTTP/)"),
+        (r" - [^\s\[\"-]", r"(?P<login> - )(?P<login_value>[^\s\[\"-]\S{0,100})(?= \[\d{1,2}/[A-Z][a-z]{2}/)"),
+        (r"/home/", r"(?P<home>/home/)(?P<home_value>[^/\s\"':,]{1,64})"),
+        (r"/Users/", r"(?P<home>/Users/)(?P<home_value>[^/\s\"':,]{1,64})"),
+        (
+            r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-",
+            r"(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})(?![\w-])",
+        ),
+        (r"(?:[0-9a-fA-F]{2}[:-]){5}", rf"(?P<mac>{_MAC})(?![\w]|[:-]\w)"),
+        (r"MAC=", rf"(?P<macs>MAC=)(?P<macs_value>(?:{_HEX}{{2}}:){{6,13}}{_HEX}{{2}})"),
+        (r"\.\d{1,3}\.\d", r"(?P<v4>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})(?![\w-]|\.\d)"),
+        (r"(?::[0-9a-fA-F]{1,4}){7}", rf"(?P<v6>(?:{_HEX}{{1,4}}:){{7}}{_HEX}{{1,4}}{_ZONE})(?![\w:.])"),
+        (r"::[0-9a-fA-F]", rf"(?P<v6>{_HEX}{{0,4}}(?::{_HEX}{{0,4}}){{2,7}}{_ZONE})(?![\w:.])"),
+    )
+)
+# What must not stand behind a letter, a digit or one of these.
+STANDS_ALONE = {"uuid": "_.-", "v4": "_.-", "v6": ":_.-", "mac": ":_.-"}
+ADDRESS = re.compile(rf"(?<![\d.])(?P<v4>{_V4})(?![\d.])|(?<![\w:.])(?P<v6>{_V6})(?![\w:.])", re.IGNORECASE)
+VERSION = re.compile(r"(?:version|cudnn|release|\bv)\W{0,3}$", re.IGNORECASE)
+QUERY = re.compile(r"([?&;])([^=&;#\s]{1,200})=([^&;#\s]*)")
+IDENTIFIER = re.compile(
+    r"\d{3,}|[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f-]{27}|[^/@]{1,64}(?:@|%40)[^/@]{1,200}", re.IGNORECASE
+)
+LOGIN = re.compile(r"\b([a-z][a-z0-9+.-]{1,20}://)[^/?#\s\"']{1,400}@", re.IGNORECASE)
+NUMBER = re.compile(r"\d{1,7}(?:\.\d{1,9})?[a-z/%]{0,4}")
+NOTHING = ("null", "None", "true", "false", "{", "[", "-")
+# What follows "user" where nobody is named: `user time`, `user agent`, `user space`, `user requests`.
+NOBODY = re.compile(
+    r"time|agents?|spaces?|mode|input|ids?|names?|counts?|data|requests?|errors?|groups?|code|interface|not|is|was|are|has|have"
+    r"|had|must|can|cannot|may|will|should|would|could|did|does|do|with|without|and|or|nor|but|in|on|at|to|for|from|by|of|the"
+    r"|a|an|as|if|then|that|this|which|who|sessions?|messages?|prompts?|quer(?:y|ies)|content|levels?|land|threads?|process"
+    r"|processes|cpu|memory|config|settings|experience|tables?|database|manual|guide|programs?|applications?|apps?|api|limits?"
+    r"|quotas?|rates?|services?|accounts?|credentials?|passwords?|tokens?|keys?|home|director(?:y|ies)|profiles?|polic(?:y|ies)"
+    r"|abort|cancel|stop|start|actions?|events?|feedback|roles?|types?|context|cache|buffers?|batch(?:es)?|traffic|load|latency"
+    r"|callbacks?|functions?|stream|range|objects?|kernels?|files?|devices?|headers?|fields?|values?|turns?|text|side|stack|tasks?"
+    r"|jobs?|calls?|sys|system|nice|idle|login|logins|logout|auth|info|root|says?|said|asks?|wants?|sees?|saw|sends?|sent|makes?"
+    r"|made|gets?|got|gives?|gave|leaves?|left|comes?|came|goes|went|hits?|runs?|ran|sets?|puts?|pass|base|flow|only|again|now"
+    r"|so|too|here|there|when|while|after|before|exists?|gone|unknown|new|per|via",
+    re.IGNORECASE,
+)
+# Ends of words that are no names as a rule: user defined, user facing, user interaction, user annotations.
+NO_NAME = re.compile(r".*(?:ing|ions?|ed|ments?|ness|ability|able|ly)", re.IGNORECASE)

@@ -1,0 +1,162 @@
+"""The journal: entries go in at its end, are on the disk before anything else happens, and hold fast to each other."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from latdoctor.journal import database
+from latdoctor.journal.entry import Entry, JournalError, Moment, digest_of, following, misfit, now, written
+from latdoctor.journal.state import must_be
+
+__all__ = ["Journal", "JournalError"]
+
+AT_ONCE = 100  # entries read before a writer is let in between
+
+_COLUMNS = "seq, run, at, monotonic, boot, kind, body, previous, digest"
+_TYPES = (int, str, str, float, str, str, str, str, str)
+_UNREADABLE = "something in it has another type than it was written with, or is no text"
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The journal in the file `path`. Any number of processes and threads may use it at once."""
+
+    path: Path
+    writes: bool
+    clock: Callable[[], Moment] = now
+
+    @classmethod
+    def opened(cls, path: Path, clock: Callable[[], Moment] = now) -> Journal:
+        """For appending; the file and its folder are made where they are missing. Raises JournalError, UsageError."""
+        must_be(path.parent)
+        database.made(path)
+        return cls(path, True, clock)
+
+    @classmethod
+    def reading(cls, path: Path) -> Journal:
+        """For reading alone: nothing is ever written, and a file that is not there reads as empty."""
+        return cls(path, False)
+
+    def append(self, run: str, kind: str, body: Struct | Mapping[str, object]) -> Entry:
+        """Journals `body`; when this returns it is on the disk. Raises JournalError: then it is whole or not at all.
+
+        Waits `database.PATIENCE` seconds at most for other processes.
+        """
+        if not self.writes:
+            raise JournalError("is open for reading only", where=str(self.path), next_step="open it for appending")
+        encoded = written(body)
+        with database.writing(self.path) as connection:
+            entry = following(self._last(connection), run, kind, encoded, self.clock())
+            values = (entry.seq, entry.run, entry.at, entry.monotonic, entry.boot, entry.kind, encoded.decode())
+            connection.execute(
+                f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
+                (*values, entry.previous, entry.digest),
+            )
+        return entry
+
+    def entries(self, run: str = "", kinds: Container[str] = ()) -> tuple[Entry, ...]:
+        """All entries in their order, or those of `run`, or of `kinds`. Raises JournalError as `verify` does."""
+        return tuple(
+            entry for entry in self._proven() if (not run or entry.run == run) and (not kinds or entry.kind in kinds)
+        )
+
+    def verify(self) -> Entry | None:
+        """The last entry, after all were seen to follow each other from the first on; None where there is none.
+
+        Raises JournalError with the first entry that does not fit. Whoever holds the whole file can write another
+        history: only a last entry that was kept elsewhere tells that.
+        """
+        head = None
+        for entry in self._proven():
+            head = entry
+        return head
+
+    def _proven(self) -> Iterator[Entry]:
+        """Every entry, each proven to follow the one before."""
+        # Asked first: entries that are appended meanwhile are more than these, never fewer.
+        highest = database.read(self.path, _highest, 0)
+        before: Entry | None = None
+        for row in self._rows():
+            entry = _entry(row)
+            reason = misfit(entry, before) if entry else _UNREADABLE
+            if entry is None or reason:
+                raise self._broken(before, reason)
+            yield entry
+            before = entry
+        if highest > (before.seq if before else 0):
+            raise self._broken(before, f"it is missing, and so are all up to {highest}")
+        if before and before.seq > database.read(self.path, _highest, 0):
+            raise self._broken(before, "the count of all entries was changed")
+
+    def _rows(self) -> Iterator[Row]:
+        last = 0
+        while True:
+            try:
+                rows: list[Row] = database.read(self.path, partial(_after, last), [])
+            except JournalError as error:
+                if not last:
+                    raise
+                what = f"{error.what}; it could be read up to entry {last}"
+                raise JournalError(what, where=error.where, next_step=error.next_step) from error
+            if not rows:
+                return
+            yield from rows
+            last = rows[-1][0]
+
+    def _last(self, connection: sqlite3.Connection) -> Entry | None:
+        """The entry to follow: it is the last that there ever was, and in itself whole."""
+        row = connection.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY seq DESC LIMIT 1").fetchone()  # noqa: S608
+        last = _entry(row) if row else None
+        highest = _highest(connection)
+        if last is None and (row or highest):
+            raise self._broken(None, _UNREADABLE if row else f"it is missing, and so are all up to {highest}")
+        if last and (last.seq != highest or last.digest != digest_of(last)):
+            raise self._broken(last, "the one before it is not the last that was journaled, or was changed")
+        return last
+
+    def _broken(self, before: Entry | None, reason: str) -> JournalError:
+        number = before.seq + 1 if before else 1
+        return JournalError(
+            f"entry {number} does not fit: {reason}",
+            where=str(self.path),
+            next_step="the journal was damaged or changed: keep it under another name (mv), and a new one begins; "
+            "what stood open has to be looked at by hand",
+        )
+
+
+def _highest(connection: sqlite3.Connection) -> int:
+    """The highest number that any entry ever had, as SQLite itself remembers it."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
+    return row[0] if row and isinstance(row[0], int) else 0
+
+
+def _after(last: int, connection: sqlite3.Connection) -> list[Row]:
+    """The next rows after number `last`; one at a time before one that is damaged. Raises sqlite3.Error at that."""
+    asked = f"SELECT {_COLUMNS} FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - our own names
+    try:
+        return connection.execute(asked, (last, AT_ONCE)).fetchall()
+    except sqlite3.OperationalError:  # of the disk or another process, and no damage
+        raise
+    except sqlite3.DatabaseError:
+        return connection.execute(asked, (last, 1)).fetchall()
+
+
+def _entry(row: Row) -> Entry | None:
+    """The entry in `row`; None where something in it has a type or a text that no entry has."""
+    if tuple(type(value) for value in row) != _TYPES:
+        return None
+    seq, run, at, monotonic, boot, kind, body, previous, digest = row
+    try:
+        "".join((run, at, boot, kind, previous, digest)).encode()
+        return Entry(seq, run, at, monotonic, boot, kind, Raw(body.encode()), previous, digest)
+    except UnicodeEncodeError:  # it was no UTF-8
+        return None

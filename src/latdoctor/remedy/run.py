@@ -1,0 +1,271 @@
+"""A run: guard, watch, change, settle, verify; keep it, or take it back. Everything is journaled before it is done.
+
+What a run promises, and which test holds it to that: docs/remediation.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import secrets
+from dataclasses import replace
+
+from latdoctor.errors import LatdoctorError
+from latdoctor.evidence.conditions import Comparison, Reference, SignalTerm
+from latdoctor.evidence.judging import FAILS, HOLDS
+from latdoctor.journal.locks import Busy, held
+from latdoctor.journal.state import LOCKS, RUNS
+from latdoctor.remedy import guards, history
+from latdoctor.remedy.change import Conflict, Refused, Standing, brought
+from latdoctor.remedy.deadline import Deadline
+from latdoctor.remedy.history import Closed, Opened, Touched
+from latdoctor.remedy.observation import Observation, cleared, judged
+from latdoctor.remedy.plan import Plan, known
+from latdoctor.remedy.playbook import Playbook, Settle, Verify
+from latdoctor.remedy.playbook_files import Library
+from latdoctor.remedy.record import Recorder
+from latdoctor.remedy.result import Outcome, Result
+from latdoctor.remedy.table import measures
+from latdoctor.remedy.taking_back import take_back
+from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Streak, untold, window_of
+from latdoctor.remedy.world import Stopped, World, beside
+
+STEP = 15.0  # seconds for one change
+WINDOW = 5.0  # seconds of each look that verifies
+GLANCE = 2.0  # seconds of each look while it settles
+PATIENCE = 15.0  # seconds that a look may take beyond its window
+NOT_WORSE = 1.2  # a stage may leave P99 at most this many times as high: what 5 s windows of one load differ by
+
+
+class Failed(Exception):  # noqa: N818 - what happened; it never leaves this module
+    """The run cannot go on; what it has changed is taken back."""
+
+    def __init__(self, reason: str, outcome: Outcome = Outcome.FAILED) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.outcome = outcome  # where nothing has been changed yet
+
+
+def carry_out(plan: Plan, library: Library, world: World) -> Result:
+    """Executes `plan` on its target. Every way out leaves the target as before, or as after and verified, or says so.
+
+    Raises JournalError where nothing could be journaled; then nothing was changed.
+    """
+    name = _name(world.now())
+    recorder = Recorder(world.journal, name, world.tell)
+    playbook = library.find(plan.playbook)
+    try:
+        with held(world.state / LOCKS, plan.target.key, name):
+            refusal = guards.first(_scene(plan, playbook, world))
+            if refusal:
+                return _refused(recorder, refusal.guard, refusal.reason, refusal.next_step)
+            recorder.note("run.opened", Opened(plan, plan.digest, os.getpid()))
+            return _Run(plan, playbook, library, world, recorder).whole()
+    except Busy as busy:
+        return _refused(recorder, "lock", busy.what, busy.next_step)
+
+
+def _name(now: float) -> str:
+    at = datetime.datetime.fromtimestamp(now, datetime.UTC)
+    return f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def _scene(plan: Plan, playbook: Playbook, world: World) -> guards.Scene:
+    entries = world.journal.entries()
+    return guards.Scene(
+        plan=plan,
+        playbook=playbook,
+        access=world.access,
+        runs=history.runs(entries),
+        reset_at=history.last_reset(entries),
+        state=world.state,
+        now=world.now(),
+        approved=world.approved,
+    )
+
+
+def _refused(recorder: Recorder, guard: str, reason: str, next_step: str) -> Result:
+    recorder.note("run.refused", {"guard": guard, "reason": reason})
+    return Result(recorder.run, Outcome.REFUSED, reason, next_step)
+
+
+class _Run:
+    """One run on one target, under its lock."""
+
+    def __init__(self, plan: Plan, playbook: Playbook, library: Library, world: World, recorder: Recorder) -> None:
+        self._plan = plan
+        self._playbook = playbook
+        self._library = library
+        self._world = world
+        self._recorder = recorder
+        self._began = world.clock()
+        self._touched: list[Touched] = []
+        self._stays: list[Touched] = []  # changes of verified stages, which stay where a later stage fails
+        self._before: Observation | None = None
+        self._last: Observation | None = None
+        self._streak = Streak()
+
+    def whole(self) -> Result:
+        try:
+            before = self._watched_before()
+            for number, stage in enumerate(self._plan.stages):
+                self._stage(number, self._library.find(stage.playbook))
+            if self._playbook.stages:
+                self._stays.clear()
+                self._settled(self._playbook.settle, before)
+                self._verified(self._playbook.verify, before)
+            self._recorder.note("verify.passed", {})
+        except Failed as failed:
+            return self._given_up(failed.reason, failed.outcome)
+        except Stopped as stopped:
+            self._stays.clear()
+            return self._given_up(f"stopped: {stopped}", Outcome.FAILED)
+        except LatdoctorError as error:
+            self._stays.clear()
+            return self._given_up(str(error), Outcome.FAILED)
+        return self._closed(Outcome.VERIFIED, "verified")
+
+    def _watched_before(self) -> Observation:
+        """The look before the change, kept as a bundle. What is unknown in it refuses the run."""
+        before = self._before = self._look(self._playbook.before)
+        path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
+        if before.bundle is not None:
+            self._world.keep(before.bundle, path)
+            self._recorder.note("evidence.kept", {"path": str(path)})
+        self._recorder.note("before.measured", {"measures": measures(self._playbook, before)})
+        for condition in self._playbook.preconditions:
+            found = judged(condition, before, before.remembered)
+            if found.status != HOLDS:
+                unmet = "does not hold" if found.status == FAILS else "is not known"
+                raise Failed(f"precondition {found.text} {unmet}: {found.shown}", Outcome.REFUSED)
+        unknown = untold(self._playbook.verify, before)
+        if unknown:
+            raise Failed(f"it could not be verified afterwards: {'; '.join(unknown)}", Outcome.REFUSED)
+        return before
+
+    def _stage(self, number: int, playbook: Playbook) -> None:
+        """One stage, made and verified; a stage of several is skipped where what it mends is not to be seen."""
+        alone = not self._playbook.stages
+        earlier = self._last or self._before
+        if earlier is None:
+            raise Failed("nothing was seen before the change")
+        if not alone and _mended(playbook, earlier):
+            self._recorder.note("stage.skipped", {"stage": number, "playbook": playbook.id})
+            return
+        for index in range(len(self._plan.stages[number].changes)):
+            self._make(Touched(number, index))
+        self._settled(playbook.settle, earlier)
+        self._verified(playbook.verify if alone else _not_worse(playbook.verify), earlier)
+        self._recorder.note("stage.verified", {"stage": number, "playbook": playbook.id})
+        if self._playbook.on_failure == "undo-stage":
+            self._stays = list(self._touched)
+
+    def _make(self, touched: Touched) -> None:
+        self._must_go_on()
+        change = self._plan.stages[touched.stage].changes[touched.index]
+        self._recorder.note("change.intended", touched)
+        self._touched.append(touched)
+        resource = known(change.action).resource(self._world.access, change.resource)
+        try:
+            brought(change, Standing.AFTER, resource, self._deadline(STEP))
+        except Conflict as conflict:
+            if not conflict.written:  # it is theirs, and nothing of ours
+                self._touched.remove(touched)
+                self._recorder.note("undo.made", touched)
+            raise Failed(str(conflict), Outcome.REFUSED) from conflict
+        except Refused as refused:
+            raise Failed(f"the target refused {change.step}: {refused}") from refused
+        self._recorder.note("change.made", touched)
+
+    def _settled(self, settle: Settle, before: Observation) -> None:
+        """Waits until the queue of the incident has drained, or no longer than the playbook says."""
+        if settle.until is None:
+            return
+        until, settled = self._deadline(settle.at_most), False
+        while until.left > 0 and not settled:
+            settled = judged(settle.until, self._look(GLANCE), before.remembered).status == HOLDS
+        self._recorder.note("settled", {"settled": settled})
+
+    def _verified(self, verify: Verify, before: Observation) -> None:
+        """Raises Failed unless the change proves itself."""
+        until, self._streak = self._deadline(verify.within), Streak()
+        while self._streak.seconds < verify.hold:
+            if until.left <= 0:
+                why = self._streak.last.why if self._streak.last else "nothing was seen"
+                status = self._streak.last.status if self._streak.last else "inconclusive"
+                raise Failed(_unproven(status, why))
+            try:
+                seen = self._last = self._look(WINDOW)
+            except LatdoctorError as error:  # a window without sight is no success, and no reason to stop looking
+                self._recorder.note("verify.window", {"status": "unknown", "why": str(error)})
+                self._streak = Streak()
+                self._world.sleep(min(1.0, until.left))
+                continue
+            window = window_of(verify, seen, before.remembered)
+            self._recorder.note("verify.window", window)
+            self._streak = self._streak.with_window(window)
+            if window.status == ABORT:
+                raise Failed(f"stopped at once: {window.why}")
+
+    def _look(self, seconds: float) -> Observation:
+        self._must_go_on()
+        seen = beside(lambda: self._world.observe(seconds), seconds + PATIENCE, self._why_stop)
+        self._must_go_on()
+        return seen
+
+    def _must_go_on(self) -> None:
+        if why := self._why_stop():
+            raise Stopped(why)
+
+    def _why_stop(self) -> str:
+        return self._world.stop() or guards.stopped(self._world.state)
+
+    def _deadline(self, seconds: float) -> Deadline:
+        return Deadline.after(seconds, self._world.clock, self._world.sleep)
+
+    def _given_up(self, reason: str, outcome: Outcome) -> Result:
+        """Takes back what has to be; `outcome` is how it ended where nothing had been changed."""
+        undo = [touched for touched in reversed(self._touched) if touched not in self._stays]
+        if not self._touched:
+            return self._closed(outcome, reason)
+        self._recorder.note_if_possible("verify.failed", {"reason": reason})
+        changes = [(touched, self._plan.stages[touched.stage].changes[touched.index]) for touched in undo]
+        back = take_back(changes, reason, self._world, self._recorder)
+        stays = ", ".join(dict.fromkeys(self._plan.stages[touched.stage].playbook for touched in self._stays))
+        why = f"{back.reason}; verified before and left as they are: {stays}" if stays else back.reason
+        return self._closed(back.outcome, why, back.manual)
+
+    def _closed(self, outcome: Outcome, reason: str, manual: tuple[str, ...] = ()) -> Result:
+        note = self._recorder.note_if_possible("run.closed", Closed(outcome, reason))
+        return Result(
+            run=self._recorder.run,
+            outcome=outcome,
+            reason=reason,
+            manual=manual,
+            last=self._streak.last.conditions if self._streak.last else (),
+            measures=measures(self._playbook, self._before, self._last),
+            seconds=self._world.clock() - self._began,
+            note=note,
+        )
+
+
+def _mended(playbook: Playbook, observation: Observation) -> bool:
+    """Whether what a stage mends is not there: each finding that it would clear was looked for and is clear."""
+    found = [cleared(finding, observation) for finding in playbook.verify.mechanism]
+    return bool(found) and all(one.status == HOLDS for one in found)
+
+
+def _not_worse(verify: Verify) -> Verify:
+    """How a stage of several proves itself: it may not make things worse. The whole must then succeed."""
+    text = f"latency.p99 < {NOT_WORSE:g} x before"
+    condition = Comparison(SignalTerm("latency.p99"), "<", Reference("before", NOT_WORSE), text)
+    return replace(verify, succeed=(condition,), mechanism=())
+
+
+def _unproven(status: str, why: str) -> str:
+    told = {
+        FAILURE: "it has not helped",
+        INCONCLUSIVE: "it cannot be told whether it has helped",
+        SUCCESS: "it has not been well for long enough",
+    }
+    return f"{told.get(status, 'it could not be verified')}: {why or 'the time was over'}"

@@ -1,0 +1,81 @@
+"""Whether a change has helped: window after window, until it has for long enough, or the time is over.
+
+Three outcomes of one window. It speaks for the change only where all of it holds; a window in which something is
+unknown, or in which the load moved, tells nothing and is no success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from latdoctor.evidence.judging import HOLDS, UNKNOWN
+from latdoctor.remedy.observation import Judged, Observation, Remembered, any_holds, cleared, judged
+from latdoctor.remedy.playbook import Verify
+
+SUCCESS, FAILURE, INCONCLUSIVE, ABORT = "success", "failure", "inconclusive", "abort"
+
+
+class WindowSeen(Struct, frozen=True):
+    """One window and what it says of the change. `started` and `ended` are unix seconds."""
+
+    started: float
+    ended: float
+    status: str
+    conditions: tuple[Judged, ...]
+
+    @property
+    def why(self) -> str:
+        """What kept it from being a success."""
+        return "; ".join(c.told for c in self.conditions if _against(c, self.status))
+
+
+class Streak(Struct, frozen=True):
+    """Successes without a break: since when and until when they were watched, unix seconds; and the last window."""
+
+    since: float | None = None
+    until: float | None = None
+    last: WindowSeen | None = None
+
+    def with_window(self, window: WindowSeen) -> Streak:
+        if window.status != SUCCESS:
+            return Streak(last=window)
+        return Streak(window.started if self.since is None else self.since, window.ended, window)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been well."""
+        return 0.0 if self.since is None or self.until is None else self.until - self.since
+
+
+def window_of(verify: Verify, observation: Observation, before: Remembered) -> WindowSeen:
+    """What this look says of the change."""
+    aborts = [any_holds(condition, observation, before) for condition in verify.abort]
+    hit = tuple(one for one in aborts if one.status == HOLDS)
+    if hit:
+        return WindowSeen(observation.started, observation.ended, ABORT, hit)
+    load = [judged(verify.load, observation, before)] if verify.load is not None else []
+    wanted = [*_wanted(verify, observation, before)]
+    if any(one.status != HOLDS for one in load) or any(one.status == UNKNOWN for one in wanted):
+        status = INCONCLUSIVE
+    else:
+        status = SUCCESS if all(one.status == HOLDS for one in wanted) else FAILURE
+    return WindowSeen(observation.started, observation.ended, status, (*load, *wanted))
+
+
+def untold(verify: Verify, observation: Observation) -> tuple[str, ...]:
+    """What could not be verified, as seen before anything is changed: what is unknown now would be afterwards."""
+    before = observation.remembered
+    load = [judged(verify.load, observation, before)] if verify.load is not None else []
+    judgements = (*load, *_wanted(verify, observation, before))
+    return tuple(one.told for one in judgements if one.status == UNKNOWN)
+
+
+def _wanted(verify: Verify, observation: Observation, before: Remembered) -> Iterator[Judged]:
+    yield from (judged(condition, observation, before) for condition in verify.succeed)
+    yield from (cleared(finding, observation) for finding in verify.mechanism)
+
+
+def _against(judgement: Judged, status: str) -> bool:
+    return (judgement.status == HOLDS) is (status == ABORT)

@@ -1,0 +1,71 @@
+"""What a run is given: the journal, a way to look, a way in, clocks. The command line puts it together."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from latdoctor.errors import OperationError
+from latdoctor.evidence.bundle import Bundle
+from latdoctor.journal.entry import Entry
+from latdoctor.journal.store import Journal
+from latdoctor.remedy.observation import Observe
+from latdoctor.remedy.target import Access
+
+T = TypeVar("T")
+BEAT = 0.1  # seconds between two looks at whether to stop
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """`tell` hears every entry as it is journaled; `stop` says why the run shall end now, else nothing."""
+
+    journal: Journal
+    state: Path
+    access: Access
+    observe: Observe
+    keep: Callable[[Bundle, Path], None]
+    tell: Callable[[Entry], None] = lambda _: None
+    stop: Callable[[], str] = lambda: ""
+    approved: bool = False
+    now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = field(default=time.sleep)
+
+
+class Stopped(Exception):  # noqa: N818 - what happened; it never leaves this package
+    """Somebody wants the run to end."""
+
+
+def beside(call: Callable[[], T], seconds: float, stop: Callable[[], str]) -> T:
+    """What `call` gives, within `seconds`; it is left behind where it takes longer or the run shall stop.
+
+    Raises what `call` raises, OperationError after `seconds`, and Stopped.
+    """
+    done: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put((call(), None))
+        except Exception as error:  # noqa: BLE001 - it is raised again, on the thread that waits
+            done.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            value, error = done.get(timeout=BEAT)
+        except queue.Empty:
+            if why := stop():
+                raise Stopped(why) from None
+            if time.monotonic() > until:
+                raise OperationError(f"the look did not end within {seconds:.0f} s") from None
+            continue
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]

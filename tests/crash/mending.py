@@ -1,0 +1,94 @@
+"""One run, rollback or recovery against tests/crash/service.py, to be killed.
+
+Usage: python -m tests.crash.mending apply|fail|rollback|recover STATE URL PLAYBOOKS [mutant]
+
+`apply` verifies, `fail` does not and takes itself back. What is observed is made up, so that a run takes no time: all
+that is real here are the journal, the locks, and the way to the target. `mutant` journals a change after it was made.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.store import Journal
+from latdoctor.remedy import history, recovering
+from latdoctor.remedy.change import Standing, brought
+from latdoctor.remedy.deadline import Deadline
+from latdoctor.remedy.history import Touched
+from latdoctor.remedy.observation import Observation
+from latdoctor.remedy.plan import Asked, known, planned
+from latdoctor.remedy.playbook_files import read
+from latdoctor.remedy.run import _Run, carry_out
+from latdoctor.remedy.secret import Secret
+from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.world import World
+
+PLAYBOOK = "test.two-steps"
+
+
+def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> int:
+    access = Access(Target("service", "reference", admin=url), Secret("hush"))
+    library = read([playbooks])
+    if mutant:
+        _Run._make = _late  # type: ignore[method-assign]
+    journal = Journal.opened(state / JOURNAL)
+    seen = _Seen(helps=mode != "fail")
+    world = World(
+        journal, state, access, seen.observe, lambda bundle, path: None, now=seen.now, clock=seen.clock,
+        sleep=seen.sleep,
+    )  # fmt: skip
+    if mode in ("apply", "fail"):
+        plan = planned(Asked(library.find(PLAYBOOK), {}), library, access, seen.now())
+        return carry_out(plan, library, world).outcome.exit_code
+    runs = history.runs(journal.entries())
+    if mode == "rollback":
+        ended = recovering.roll_back(runs[-1].id, lambda target: world, lambda: runs)
+        return ended.outcome.exit_code
+    results = [recovering.recover(run, lambda target: world) for run in runs if run.open]
+    return max((result.outcome.exit_code for result in results), default=0)
+
+
+def _late(self: _Run, touched: Touched) -> None:
+    """What a run must never do: change first, journal then."""
+    change = self._plan.stages[touched.stage].changes[touched.index]
+    resource = known(change.action).resource(self._world.access, change.resource)
+    brought(change, Standing.AFTER, resource, Deadline.after(15))
+    self._recorder.note("change.intended", touched)
+    self._touched.append(touched)
+    self._recorder.note("change.made", touched)
+
+
+class _Seen:
+    """P99 falls with the change, or does not; its clock moves by what is waited for."""
+
+    def __init__(self, *, helps: bool) -> None:
+        self._helps = helps
+        self._looks = 0
+        self._passed = 0.0
+
+    def clock(self) -> float:
+        return self._passed
+
+    def now(self) -> float:
+        return 1_770_000_000.0 + self._passed
+
+    def sleep(self, seconds: float) -> None:
+        self._passed += seconds
+
+    def observe(self, seconds: float) -> Observation:
+        began = self.now()
+        self._passed += seconds
+        p99 = 0.3 if self._looks and self._helps else 3.0
+        self._looks += 1
+        window = Window(began, self.now())
+        rows = {"latency.p99": p99, "arrival.rate": 40.0}
+        readings = tuple(Reading(name, "service", value, Origin("page"), window) for name, value in rows.items())
+        return Observation(Evidence(readings=readings), {}, {}, began, self.now())
+
+
+if __name__ == "__main__":
+    wanted, where, address, folder, *rest = sys.argv[1:]
+    sys.exit(main(wanted, Path(where), address, Path(folder), mutant=bool(rest)))

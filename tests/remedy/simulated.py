@@ -1,0 +1,125 @@
+"""A service in memory whose latency follows its configuration, under a clock that only moves when somebody waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.remedy.change import Contended, Refused, State, Unreachable, Value, Values
+from latdoctor.remedy.deadline import Deadline
+from latdoctor.remedy.observation import Observation
+from latdoctor.remedy.target import Access, Target
+
+AT = 1_770_000_000.0  # unix seconds when the simulated clock stands at 0
+FINDING = "batch-sizes-bimodal"
+NAME = "test.set"
+
+
+@dataclass
+class Service:
+    """What is changed. `after` hooks let a test edit, hang, or lose a reply at a certain moment."""
+
+    values: dict[str, Value] = field(default_factory=lambda: {"scheduler": "long-alone", "lanes": False})
+    version: int = 1
+    now: float = 0.0
+    hangs: bool = False
+    loses_replies: int = 0
+    refuses: bool = False
+    rate: float = 40.0
+    sight: bool = True  # whether its page can be read
+    error_ratio: float = 0.0
+    drain: float = 0.0  # seconds after a change for which the queue of the incident keeps P99 high
+    changed_at: float = -1e9
+    writes: list[Values] = field(default_factory=list)
+    reads: int = 0
+    on_write: Callable[[Service], None] = lambda service: None
+    on_look: Callable[[Service], None] = lambda service: None
+    p99: Callable[[Service], float] = lambda service: 0.3 if service.values["scheduler"] == "token-budget" else 3.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def wall(self) -> float:
+        return AT + self.now
+
+    def edit(self, **values: Value) -> None:
+        """Somebody else turns a knob."""
+        self.values.update(values)
+        self.version += 1
+
+    def observe(self, seconds: float) -> Observation:
+        self.on_look(self)
+        began = self.wall()
+        self.now += seconds
+        draining = self.now - seconds < self.changed_at + self.drain
+        p99 = 3.0 if draining else self.p99(self)
+        rows = {"arrival.rate": self.rate, "error.ratio": self.error_ratio, "queue.depth": 200.0 if p99 > 1 else 2.0}
+        if self.sight:
+            rows["latency.p99"] = p99
+        window = Window(began, self.wall())
+        readings = tuple(Reading(name, "service", value, Origin("page"), window) for name, value in rows.items())
+        bimodal = "fired" if p99 > 1 and not draining else "clear"
+        findings = {FINDING: bimodal if self.sight else "not-evaluated"}
+        return Observation(Evidence(readings=readings), findings, {"slo.p99": 0.5}, began, self.wall())
+
+
+class InMemory:
+    """The service as a resource."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def read(self, deadline: Deadline) -> State:
+        self._answers(deadline)
+        self._service.reads += 1
+        return State(dict(self._service.values), str(self._service.version))
+
+    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+        service = self._service
+        self._answers(deadline)
+        service.on_write(service)
+        if service.refuses:
+            raise Refused("not with me")
+        if version != str(service.version):
+            raise Contended("it has changed")
+        service.writes.append(dict(values))
+        service.values.update(values)
+        service.version += 1
+        service.changed_at = service.now
+        if service.loses_replies:
+            service.loses_replies -= 1
+            raise Unreachable("the connection was closed")
+
+    def by_hand(self, values: Values) -> str:
+        return f"set {dict(values)}"
+
+    def _answers(self, deadline: Deadline) -> None:
+        if self._service.hangs:
+            self._service.now += deadline.left
+            raise Unreachable("no answer")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The action on it."""
+
+    service: Service
+    name: str = NAME
+    kinds: frozenset[str] = frozenset({"reference"})
+    undos: frozenset[str] = frozenset({"restore", "none-needed", "irreversible"})
+
+    def problems(self, given: Mapping[str, str]) -> Iterator[str]:
+        return iter(())
+
+    def where(self, target: Target, given: Mapping[str, str]) -> str:
+        return "memory"
+
+    def resource(self, access: Access, where: str) -> InMemory:
+        return InMemory(self.service)
+
+    def wanted(self, given: Mapping[str, str], state: State) -> Values:
+        return {name: text == "true" if text in ("true", "false") else text for name, text in given.items()}

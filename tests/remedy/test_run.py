@@ -1,0 +1,420 @@
+"""A run in simulated time: every way it can end, and how the target stands then."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from latdoctor.journal.entry import Moment
+from latdoctor.journal.store import Journal, JournalError
+from latdoctor.remedy import actions, history, recovering
+from latdoctor.remedy.change import Value
+from latdoctor.remedy.plan import Asked, Plan, planned
+from latdoctor.remedy.playbook_files import Library
+from latdoctor.remedy.result import Outcome, Result
+from latdoctor.remedy.run import carry_out
+from latdoctor.remedy.secret import Secret
+from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.world import World
+from tests.remedy import playbooks_here
+from tests.remedy.simulated import Service, Setting
+
+BEFORE: dict[str, Value] = {"scheduler": "long-alone", "lanes": False}
+AFTER: dict[str, Value] = {"scheduler": "token-budget", "lanes": False}
+
+
+@dataclass
+class Room:
+    """A service, its playbooks and a journal of its own."""
+
+    service: Service
+    library: Library
+    journal: Journal
+    state: Path
+    stop: Callable[[], str] = lambda: ""
+    approved: bool = False
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def world(self) -> World:
+        return World(
+            journal=self.journal,
+            state=self.state,
+            access=Access(Target("service", "reference", admin="http://memory"), Secret("hush")),
+            observe=self.service.observe,
+            keep=lambda bundle, path: None,
+            tell=lambda entry: self.told.append(entry.kind),
+            stop=self.stop,
+            approved=self.approved,
+            now=self.service.wall,
+            clock=self.service.clock,
+            sleep=self.service.sleep,
+        )
+
+    def plan(self, name: str = "test.scheduler") -> Plan:
+        return planned(Asked(self.library.find(name), {}), self.library, self.world.access, self.service.wall())
+
+    def run(self, name: str = "test.scheduler") -> Result:
+        return carry_out(self.plan(name), self.library, self.world)
+
+    def recovered(self) -> list[Result]:
+        open_ones = [run for run in history.runs(self.journal.entries()) if run.open]
+        return [recovering.recover(run, lambda target: self.world) for run in open_ones]
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
+    service = Service()
+    monkeypatch.setattr(actions, "ACTIONS", (*actions.ACTIONS, Setting(service)))
+    state = tmp_path / "state"
+    journal = Journal.opened(state / "journal.sqlite", clock=lambda: _moment(service))
+    return Room(service, playbooks_here.library(tmp_path / "playbooks"), journal, state)
+
+
+def _moment(service: Service) -> Moment:
+    at = datetime.datetime.fromtimestamp(service.wall(), datetime.UTC)
+    return Moment(at.isoformat(timespec="microseconds"), service.now, "boot")
+
+
+def test_what_helps_stays(room: Room) -> None:
+    result = room.run()
+    assert result.outcome is Outcome.VERIFIED, result
+    assert room.service.values == AFTER
+    assert [(m.signal, m.before, m.after) for m in result.measures][:1] == [("latency.p99", 3.0, 0.3)]
+
+
+def test_every_change_is_journaled_before_it_is_made(room: Room) -> None:
+    seen: list[list[str]] = []
+    room.service.on_write = lambda service: seen.append([entry.kind for entry in room.journal.entries()])
+    room.run()
+    assert seen
+    assert all(kinds[-1] == "change.intended" for kinds in seen)
+
+
+def no_help(service: Service) -> None:
+    service.p99 = lambda service: 3.0
+
+
+def halved_load(service: Service) -> None:
+    """The change does nothing; the load halves at once, and with it the latency."""
+    service.p99 = lambda service: 3.0 if service.rate > 30 else 0.3
+
+    def halve(service: Service) -> None:
+        service.rate = 20.0
+
+    service.on_write = halve
+
+
+def blind_after(service: Service) -> None:
+    def blind(service: Service) -> None:
+        service.sight = False
+
+    service.on_write = blind
+
+
+def nan_after(service: Service) -> None:
+    def spoilt(service: Service) -> None:
+        service.p99 = lambda service: float("nan")
+
+    service.on_write = spoilt
+
+
+def errors_after(service: Service) -> None:
+    def fail(service: Service) -> None:
+        service.error_ratio = 0.2
+
+    service.on_write = fail
+
+
+def relapses(service: Service) -> None:
+    """Well for one window, ill for the next, and so on."""
+    service.p99 = lambda service: 0.3 if int(service.now / 5) % 2 else 3.0
+
+
+TAKEN_BACK = [no_help, halved_load, blind_after, nan_after, errors_after, relapses]
+
+
+@pytest.mark.parametrize("spoil", TAKEN_BACK)
+def test_what_does_not_prove_itself_is_taken_back(room: Room, spoil: Callable[[Service], None]) -> None:
+    spoil(room.service)
+    result = room.run()
+    assert result.outcome is Outcome.ROLLED_BACK, result
+    assert room.service.values == BEFORE
+    assert result.reason
+
+
+def test_errors_are_taken_back_at_once(room: Room) -> None:
+    errors_after(room.service)
+    room.run()
+    windows = [kind for kind in room.told if kind == "verify.window"]
+    assert len(windows) == 1
+
+
+def test_a_queue_that_still_drains_is_waited_for(room: Room) -> None:
+    room.service.drain = 35.0  # longer than it settles
+    result = room.run()
+    assert result.outcome is Outcome.VERIFIED, result
+    assert room.service.values == AFTER
+
+
+def test_a_lost_reply_is_read_again(room: Room) -> None:
+    room.service.loses_replies = 1
+    assert room.run().outcome is Outcome.VERIFIED
+    assert len(room.service.writes) == 1
+
+
+@pytest.mark.parametrize("lost", ["sight", "rate"])
+def test_what_could_not_be_verified_is_not_begun(room: Room, lost: str) -> None:
+    setattr(room.service, lost, False if lost == "sight" else float("nan"))
+    result = room.run()
+    assert result.outcome is Outcome.REFUSED, result
+    assert room.service.writes == []
+
+
+def test_a_target_that_refuses_is_left_alone(room: Room) -> None:
+    room.service.refuses = True
+    result = room.run()
+    assert result.outcome in (Outcome.FAILED, Outcome.ROLLED_BACK)
+    assert room.service.values == BEFORE
+
+
+def test_a_hung_target_ends_loudly_and_soon(room: Room) -> None:
+    plan = room.plan()
+    no_help(room.service)
+
+    def hang(service: Service) -> None:
+        if len(service.writes) == 1 and service.now > 60:
+            service.hangs = True
+
+    room.service.on_look = hang
+    result = carry_out(plan, room.library, room.world)
+    assert result.outcome is Outcome.INCOMPLETE
+    assert result.manual == ("set {'scheduler': 'long-alone'}",)
+    begun = next(e for e in room.journal.entries() if e.kind == "rollback.begun")
+    assert begun
+    room.service.hangs = False
+    assert [one.outcome for one in room.recovered()] == [Outcome.ROLLED_BACK]
+    assert room.service.values == BEFORE
+
+
+def test_an_edit_between_plan_and_apply_refuses(room: Room) -> None:
+    plan = room.plan()
+    room.service.edit(scheduler="single")
+    assert carry_out(plan, room.library, room.world).outcome is Outcome.REFUSED
+    assert room.service.values["scheduler"] == "single"
+
+
+def test_an_edit_of_our_field_is_not_taken_back(room: Room) -> None:
+    no_help(room.service)
+
+    def edit(service: Service) -> None:
+        if service.writes and service.values["scheduler"] == "token-budget":
+            service.edit(scheduler="single")
+
+    room.service.on_look = edit
+    result = room.run()
+    assert result.outcome is Outcome.INCOMPLETE
+    assert room.service.values["scheduler"] == "single"
+
+
+def test_an_edit_of_another_field_stays(room: Room) -> None:
+    no_help(room.service)
+
+    def edit(service: Service) -> None:
+        if service.writes and not service.values["lanes"]:
+            service.edit(lanes=True)
+
+    room.service.on_look = edit
+    assert room.run().outcome is Outcome.ROLLED_BACK
+    assert room.service.values == {"scheduler": "long-alone", "lanes": True}
+
+
+def test_somebody_writes_between_our_reading_and_our_writing(room: Room) -> None:
+    once = iter([True])
+
+    def edit(service: Service) -> None:
+        if next(once, False):
+            service.edit(lanes=True)
+
+    room.service.on_write = edit
+    assert room.run().outcome is Outcome.VERIFIED
+    assert room.service.values == {"scheduler": "token-budget", "lanes": True}
+
+
+@pytest.mark.parametrize("after", range(4))  # so many looks there are
+def test_ctrl_c_takes_back(room: Room, after: int) -> None:
+    looks = iter(range(100))
+    stopped = [""]
+
+    def count(service: Service) -> None:
+        if next(looks) == after:
+            stopped[0] = "SIGINT"
+
+    room.service.on_look = count
+    room.stop = lambda: stopped[0]
+    assert room.run().outcome in (Outcome.ROLLED_BACK, Outcome.FAILED)
+    assert room.service.values == BEFORE
+
+
+def test_the_kill_switch(room: Room) -> None:
+    room.state.mkdir(exist_ok=True)
+    (room.state / "STOP").touch()
+    result = room.run()
+    assert result.outcome is Outcome.REFUSED
+    assert "STOP" in result.reason
+    assert room.service.writes == []
+
+
+def test_the_kill_switch_thrown_meanwhile_takes_back(room: Room) -> None:
+    def throw(service: Service) -> None:
+        if service.writes:
+            (room.state / "STOP").touch()
+
+    room.service.on_look = throw
+    assert room.run().outcome is Outcome.ROLLED_BACK
+    assert room.service.values == BEFORE
+
+
+def test_cooldown_then_attempts_then_breaker(room: Room) -> None:
+    no_help(room.service)
+    assert room.run().outcome is Outcome.ROLLED_BACK
+    assert "less than 600 s ago" in room.run().reason
+    room.service.now += 700
+    assert room.run().outcome is Outcome.ROLLED_BACK
+    room.service.now += 700
+    assert "this treats a symptom" in room.run().reason
+    assert room.run("test.lanes").outcome is Outcome.ROLLED_BACK
+    room.service.now += 700
+    result = room.run("test.lanes")
+    assert result.outcome is Outcome.REFUSED
+    assert "taken back" in result.reason
+    room.journal.append("", "breaker.reset", {})
+
+
+def test_nothing_to_change_is_refused(room: Room) -> None:
+    room.service.values["scheduler"] = "token-budget"
+    assert room.run().outcome is Outcome.REFUSED
+
+
+def test_a_playbook_that_changed_since_the_plan(room: Room, tmp_path: Path) -> None:
+    plan = room.plan()
+    changed = playbooks_here.library(tmp_path / "other", playbooks_here.SCHEDULER.replace("20s", "25s"))
+    assert carry_out(plan, changed, room.world).outcome is Outcome.REFUSED
+
+
+def test_an_old_plan_is_refused(room: Room) -> None:
+    plan = room.plan()
+    room.service.now += 3700
+    assert carry_out(plan, room.library, room.world).outcome is Outcome.REFUSED
+
+
+def test_high_risk_needs_approval(room: Room) -> None:
+    plan = replace_risk(room.plan(), "high")
+    assert carry_out(plan, room.library, room.world).outcome is Outcome.REFUSED
+    room.approved = True
+    assert carry_out(plan, room.library, room.world).outcome is Outcome.VERIFIED
+
+
+def replace_risk(plan: Plan, risk: str) -> Plan:
+    return msgspec.structs.replace(plan, risk=risk)
+
+
+def test_a_verified_run_is_taken_back_when_asked(room: Room) -> None:
+    done = room.run()
+    back = recovering.roll_back(done.run, lambda target: room.world, lambda: history.runs(room.journal.entries()))
+    assert back.outcome is Outcome.ROLLED_BACK
+    assert room.service.values == BEFORE
+    again = recovering.roll_back(done.run, lambda target: room.world, lambda: history.runs(room.journal.entries()))
+    assert again.outcome is Outcome.REFUSED
+
+
+def test_a_journal_that_cannot_be_written_changes_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = room.plan()
+    append = room.journal.append
+
+    def full(run: str, kind: str, body: object) -> object:
+        if kind == "change.intended":
+            raise JournalError("no space left")
+        return append(run, kind, body)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Journal, "append", lambda self, run, kind, body: full(run, kind, body))
+    result = carry_out(plan, room.library, room.world)
+    assert result.outcome is Outcome.FAILED
+    assert room.service.writes == []
+
+
+def test_a_journal_that_fails_later_does_not_keep_it_from_going_back(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = room.plan()
+    append = room.journal.append
+
+    def full(run: str, kind: str, body: object) -> object:
+        if room.service.writes:
+            raise JournalError("no space left")
+        return append(run, kind, body)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Journal, "append", lambda self, run, kind, body: full(run, kind, body))
+    result = carry_out(plan, room.library, room.world)
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert "no space left" in result.reason or "no space left" in result.note
+    assert room.service.values == BEFORE
+    monkeypatch.undo()
+
+
+def test_stages_are_verified_one_by_one_and_the_whole(room: Room) -> None:
+    room.service.p99 = lambda service: 0.3 if service.values == {"scheduler": "token-budget", "lanes": True} else 3.0
+    result = room.run("test.whole")
+    assert result.outcome is Outcome.VERIFIED, result
+    assert room.told.count("stage.verified") == 2
+
+
+def test_a_stage_that_makes_it_worse_goes_and_the_others_stay(room: Room) -> None:
+    room.service.p99 = lambda service: 9.0 if service.values["scheduler"] == "token-budget" else 3.0
+    result = room.run("test.whole")
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert room.service.values == {"scheduler": "long-alone", "lanes": True}
+    assert "test.lanes" in result.reason
+
+
+def test_a_whole_that_does_not_succeed_goes_altogether(room: Room) -> None:
+    no_help(room.service)
+    assert room.run("test.whole").outcome is Outcome.ROLLED_BACK
+    assert room.service.values == BEFORE
+
+
+class Killed(BaseException):
+    """Like SIGKILL: nothing of ours runs after it."""
+
+
+@pytest.mark.parametrize("name", ["test.scheduler", "test.whole"])
+def test_killed_after_any_entry_and_recovered(room: Room, name: str) -> None:
+    """Between any two entries of the journal; `tests/crash` kills real processes at each system call."""
+    room.service.p99 = lambda service: 0.3 if service.values["scheduler"] == "token-budget" else 3.0
+    whole = room.run(name)
+    entries = len(room.journal.entries())
+    assert whole.outcome is Outcome.VERIFIED
+    done = dict(room.service.values)
+    for number in range(entries - 1):
+        room.service.values = dict(BEFORE)
+        room.service.version += 1
+        room.service.now += 200_000  # beyond cooldown and attempts
+        plan = room.plan(name)
+        left = iter(range(number))
+
+        def die(entry: object, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise Killed
+
+        with contextlib.suppress(Killed):
+            carry_out(plan, room.library, replace(room.world, tell=die))
+        room.recovered()
+        assert room.service.values in (BEFORE, done), number
+        assert not [run for run in history.runs(room.journal.entries()) if run.open]
+        assert room.recovered() == []
