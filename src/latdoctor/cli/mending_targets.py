@@ -55,7 +55,7 @@ def pages_for(access: Access, servers: Sequence[str]) -> tuple[str, ...]:
 
 
 def _sibling(place: str, access: Access) -> bool:
-    """Whether another server of the target's kind is there. Where none can be asked, it is none that could be changed."""
+    """Whether another server of the target's kind is there; one that does not let us in is none."""
     try:
         return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
     except LatdoctorError:
