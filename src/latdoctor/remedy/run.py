@@ -154,7 +154,8 @@ class _Run:
             return
         for index in range(len(self._plan.stages[number].changes)):
             self._make(Touched(number, index))
-        self._settled(playbook.settle, earlier)
+        if alone:  # of several stages none waits for the queue to drain: the whole does, once all are made
+            self._settled(playbook.settle, earlier)
         self._verified(playbook.verify if alone else _not_worse(playbook.verify), earlier)
         self._recorder.note("stage.verified", {"stage": number, "playbook": playbook.id})
         if self._playbook.on_failure == "undo-stage":
@@ -256,10 +257,12 @@ def _mended(playbook: Playbook, observation: Observation) -> bool:
 
 
 def _not_worse(verify: Verify) -> Verify:
-    """How a stage of several proves itself: it may not make things worse. The whole must then succeed."""
+    """How a stage of several proves itself: one look in which it has not made things worse. The whole must then succeed,
+    and hold for as long as it says; what a stage waited longer for would be time in which the incident goes on.
+    """
     text = f"latency.p99 < {NOT_WORSE:g} x before"
     condition = Comparison(SignalTerm("latency.p99"), "<", Reference("before", NOT_WORSE), text)
-    return replace(verify, succeed=(condition,), mechanism=())
+    return replace(verify, succeed=(condition,), mechanism=(), hold=min(verify.hold, WINDOW / 2))
 
 
 def _unproven(status: str, why: str) -> str:
