@@ -23,7 +23,17 @@ from latdoctor.lab.outcome import PhaseReport
 from latdoctor.lab.scenario import Load, Phase, Scenario, find
 from latdoctor.remedy.playbook_files import shipped
 from latdoctor.trials import mending_cells, mending_page, mending_play, mending_user
-from latdoctor.trials.mending_cells import DIAGNOSED, GIVEN, QUICK, WRONG, MendingCell, cells, mendable, sliced, standing
+from latdoctor.trials.mending_cells import (
+    DIAGNOSED,
+    GIVEN,
+    QUICK,
+    WRONG,
+    MendingCell,
+    cells,
+    mendable,
+    sliced,
+    standing,
+)
 from latdoctor.trials.mending_report import MendingReport, Moments, Saturated, moved, spoiled, within
 from latdoctor.trials.mending_scores import score
 from latdoctor.trials.mending_store import MendingStore

@@ -47,6 +47,18 @@ _COLUMNS = ("incident", "named, and acted on", "playbook", "outcome", "P99 befor
             "time to verified")  # fmt: skip
 
 
+_STEPS = (
+    "incident",
+    "first window over the SLO",
+    "noticed",
+    "diagnosed",
+    "changed",
+    "queue drained",
+    "verified",
+    "closed",
+)
+
+
 def page(scores: MendingScores) -> str:
     """The whole page as Markdown."""
     real = [run for run in scores.runs if run.kind != WRONG]
@@ -59,6 +71,7 @@ def page(scores: MendingScores) -> str:
         "## promo-rush\n\n" + _RUSH + "\n\n" + _table(_rush_columns(scores.rush), _rush(scores.rush)) + "\n\n" + _DIFFERS,
         "## Every incident\n\nIn a cell with an arrow: in the incident → after.\n\n"
         + _table(_COLUMNS, (_row(run) for run in real)),
+        "## Step by step\n\nSeconds from the beginning of the incident.\n\n" + _table(_STEPS, (_steps(run) for run in real)),
         "## What was not verified, and why\n\n"
         + _table(("incident", "outcome", "why"), ((run.scenario, run.outcome, run.reason) for run in untold)),
         "## Wrong on purpose\n\n" + _WRONG + "\n\n" + _table(
@@ -76,7 +89,9 @@ def summary(scores: MendingScores) -> str:
         told = ", ".join(f"{name} {value}" for name, value, _ in _figures(rush))
         lines.append(f"{rush.run} ({rush.playbook or 'no playbook'}): {told}")
     for run in scores.runs:
-        lines.append(f"{run.run:<60} {run.outcome:<14} P99 {' → '.join(_p99s(run))} {_seconds(run.moments.to_verified)}")
+        lines.append(
+            f"{run.run:<60} {run.outcome:<14} P99 {' → '.join(_p99s(run))} {_seconds(run.moments.to_verified)}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -148,6 +163,12 @@ def _row(run: MendingReport) -> tuple[str, ...]:
         _arrow(ill.allocations_per_call, after and after.allocations_per_call, "{:.2f}"),
         _seconds(run.moments.to_verified),
     )
+
+
+def _steps(run: MendingReport) -> tuple[str, ...]:
+    of = run.moments
+    times = (of.over, of.noticed, of.diagnosed, of.changed, of.settled, of.verified, of.closed)
+    return (run.scenario, *("–" if time is None else f"{time:.1f}" for time in times))
 
 
 def _p99s(run: MendingReport) -> tuple[str, str, str]:

@@ -79,7 +79,9 @@ class Operator:
 
     def looked(self, request: Request) -> Bundle:
         """What is seen within LOOK seconds."""
-        return look(COLLECTORS, replace(request, window=LOOK), self.place.context, SystemClock(), baseline=self.baseline)
+        return look(
+            COLLECTORS, replace(request, window=LOOK), self.place.context, SystemClock(), baseline=self.baseline
+        )
 
     def remember(self, well: Bundle) -> None:
         """Keeps what was seen while all was well, to compare with."""
