@@ -115,3 +115,13 @@ def test_limits_of_a_site(tmp_path: Path) -> None:
     assert [limit.text for limit in rules.finding["gpu-hot"].site] == ["gpu.temperature > 80C"]
     assert rules.finding["kernels-tiny"].disabled
     assert rules.cause["app.load.burst"].disabled
+
+
+def test_playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of the page, taken literally, passes the commands of the page beside the shipped playbooks."""
+    monkeypatch.chdir(tmp_path)
+    commands, text = examples("A playbook")
+    Path("own").mkdir()
+    Path("own/app.batching.tighter.yaml").write_text(text, encoding="utf-8")
+    asked = re.findall(r"^\$ latdoctor (.*)$", commands, re.MULTILINE)
+    assert [run(command.split()).code for command in asked] == [0, 0]

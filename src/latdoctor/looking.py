@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from latdoctor import __version__, answering
 from latdoctor.collect import COLLECTORS
@@ -25,15 +26,20 @@ from latdoctor.evidence.judging import Facts
 from latdoctor.evidence.redact import Redactor
 from latdoctor.remedy.observation import Observation, Observe
 from latdoctor.remedy.plan import Because
+from latdoctor.remedy.target import Target
 
 
-def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
+def observer(
+    wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet, target: Target
+) -> Observe:
     """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
 
-    Only at what shows the present: a history or a log would bring samples from before the change.
-    Raises UsageError where nothing of that kind was given.
+    Only at what shows the present: a history or a log would bring samples from before the change. Of a server among
+    several only its own page: what its siblings do tells nothing of its change. Raises UsageError where nothing of
+    that kind was given.
     """
-    live = Request(servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
+    own = tuple(url for url in wanted.servers if target.kind == "reference" and _origin(url) == target.admin)
+    live = Request(servers=own or wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
     if not live.servers:
         raise UsageError(
             "nothing shows whether a change helps", next_step="give the server's metrics page: --server URL"
@@ -67,12 +73,28 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
     )
 
 
+def _origin(url: str) -> str:
+    from latdoctor.collect.prometheus.scrape import target
+
+    parts = urlsplit(target(url.strip()).url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
-    """The playbook of the first named cause that has one, and why; None where no named cause has any."""
+    """The playbook of the first named cause that has one, and why; None where no named cause has any.
+
+    Where it is one of several causes, the first playbook that all of them have: it mends whichever it is.
+    """
+    seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
     for cause in diagnosis.causes:
         if cause.named and cause.playbooks:
-            seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
             return cause.playbooks[0], Because(diagnosis.run_id, cause.id, cause.probability, seen)
+    if diagnosis.answer.kind == "one-of":
+        several = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
+        for playbook in several[0].playbooks if several else ():
+            if all(playbook in cause.playbooks for cause in several):
+                sure = min(1.0, sum(cause.probability for cause in several))
+                return playbook, Because(diagnosis.run_id, several[0].id, sure, seen)
     return None
 
 

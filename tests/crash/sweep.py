@@ -69,7 +69,7 @@ def points(
 def killed_at(
     command: Sequence[str], k: int, syscalls: Sequence[str] = CHANGES, environment: Mapping[str, str] | None = None
 ) -> Ended:
-    """`command`, with the code KILLED, when it gets SIGKILL instead of its `k`-th call; if it makes fewer, it just ends."""
+    """`command`, with the code KILLED, when it gets SIGKILL instead of its `k`-th call. With fewer calls it ends."""
     _must_trace()
     return _traced(command, k, syscalls, environment)[0]
 

@@ -2,9 +2,9 @@
 
 SYSCALLS are names with commas between them. Their calls are counted from 1, over all threads and processes of COMMAND
 together; with K = 0 nothing is killed. REPORT gets a line for each that it came to. What ends is the process that makes
-the call, by SIGKILL and before the call is done. Only these calls stop anybody (seccomp), so that it takes hardly longer
-than without. strace cannot do that: it counts for each thread and each call apart, and where it filters by seccomp the
-kernel does not deliver its signals.
+the call, by SIGKILL and before the call is done. Only these calls stop anybody (seccomp), so that it takes hardly more
+time than without. strace cannot do that: it counts for each thread and each call apart, and where it filters by seccomp
+the kernel does not deliver its signals.
 """
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ def test_taken_out(line: str, gone: list[str], kept: list[str]) -> None:
         "cpu user time 5 s, user 0.5 sys 0.1, 3 user 12.3%, user 7 system 3",
         "user agent curl, user space, in user mode, user requests: 5, for user input, of user data",
         "the user cancelled, user defined settings, user facing latency, user annotations, user interaction",
+        "the user says so, a new user came, no such user exists, user sent 3 requests per user, as the user goes on",
         "a pad_token=<s> of the tokenizer, eos_token: </s>",
         "mac 00:00:00:00:00:00 and ff:ff:ff:ff:ff:ff on 26-01-31-02-49-00",
         "sha1 aa:bb:cc:dd:ee:ff:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd",

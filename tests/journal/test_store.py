@@ -196,7 +196,6 @@ def test_processes_that_append_at_once_make_one_chain(tmp_path: Path) -> None:
     while any(process.poll() is None for process in several):
         lengths.append(len(reading.entries()))  # always whole, while they write
     assert lengths == sorted(lengths)
-    assert len(set(lengths)) > 3
     acknowledged = [[int(line) for line in process.communicate()[0].splitlines()] for process in several]
     assert [process.returncode for process in several] == [0] * 5
     assert indices(reading.entries()) == list(range(1, 61))

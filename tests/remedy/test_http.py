@@ -157,6 +157,12 @@ def test_an_answer_and_its_tag() -> None:
     assert b"if-match" not in asked.lower()
 
 
+@pytest.mark.parametrize("tag", ['"' + "x" * 300 + '"', '"\u00e9"', '"\t"', ""])
+def test_a_tag_that_cannot_be_named_is_none(tag: str) -> None:
+    with serving(answering(200, b"{}", f"etag: {tag}")) as server:
+        assert ask(server.url).version == ""
+
+
 def test_a_change_names_what_it_is_made_for() -> None:
     with serving(answering(204)) as server:
         ask(server.url, "PATCH", b'{"a":1}')

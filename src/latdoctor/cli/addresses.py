@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from latdoctor.errors import UsageError
 from latdoctor.text import clean
@@ -35,6 +36,12 @@ def server(given: str, where: str = "--server") -> Target:
             where=where,
             next_step=f"write it such as {where} http://HOST:PORT/metrics",
         ) from error
+
+
+def origin(given: str) -> str:
+    """Scheme, host and port of a server: where its admin interface is. Raises UsageError as `server` does."""
+    parts = urlsplit(server(given).url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def servers_name(servers: Sequence[str]) -> str:

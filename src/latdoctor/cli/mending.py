@@ -99,12 +99,13 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     if not how.yes and not _agreed(plans, books):
         return Outcome.HELD.exit_code
     place = own_folder()
-    observe = observer(wanted.request, wanted.context, wanted.baseline, rule_set(how.rules))
+    rules = rule_set(how.rules)
     results: list[Result] = []
     journal = Journal.opened(place / state.JOURNAL)
     with _stoppable() as stop:
         for plan, access in zip(plans, ways, strict=True):
             tell = shown.told(notice_console(), plan)
+            observe = observer(wanted.request, wanted.context, wanted.baseline, rules, access.target)
             world = World(journal, place, access, observe, kept, tell, stop, how.approved)
             results.append(carry_out(plan, books, world))
             if results[-1].outcome is not Outcome.VERIFIED:

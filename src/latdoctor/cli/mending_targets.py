@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from latdoctor.cli.addresses import server
+from latdoctor.cli.addresses import origin
 from latdoctor.cli.configuration import TargetSettings
 from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.remedy.actions.process import began
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.secret import Secret
@@ -25,11 +25,11 @@ def accesses(
     """The targets that `playbook` would change, in the order given; none is never all. Raises UsageError."""
     secret = token(settings.admin_token)
     if "process" in playbook.targets and pid is not None:
-        return (Access(Target(f"process {pid}", "process", pid=pid, started=0.0), Secret()),)
+        return (Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),)
     named = tuple(admin) or settings.admin
     if named:
         return tuple(_access(url, secret, settings) for url in dict.fromkeys(named))
-    found = [_access(url, secret, settings) for url in dict.fromkeys(_origin(url) for url in servers)]
+    found = [_access(url, secret, settings) for url in dict.fromkeys(origin(url) for url in servers)]
     fitting = tuple(access for access in found if access.target.kind in playbook.targets)
     if len(fitting) > 1:
         raise UsageError(
@@ -62,19 +62,14 @@ def token(file: Path | None) -> Secret:
 
 
 def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
-    origin = _origin(url)
-    access = Access(Target(origin, "", admin=origin, allow=settings.allow), secret)
+    place = origin(url)
+    access = Access(Target(place, "", admin=place, allow=settings.allow), secret)
     try:
         kind = kind_of(access)
     except LatdoctorError as error:
         raise UsageError(
             f"its admin interface cannot be read: {error.what}",
-            where=origin,
+            where=place,
             next_step=f"set {VARIABLE}, or name what to change with --admin URL",
         ) from error
-    return Access(Target(settings.name or origin, kind, admin=origin, allow=settings.allow), secret)
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(server(url).url)
-    return f"{parts.scheme}://{parts.netloc}"
+    return Access(Target(settings.name or place, kind, admin=place, allow=settings.allow), secret)

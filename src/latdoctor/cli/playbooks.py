@@ -44,10 +44,9 @@ def list_playbooks(playbooks: options.Playbooks = None, output: Output = Shape.T
     """
     known = library(playbooks or [])
     if output is Shape.JSON:
-        from latdoctor.evidence.model import to_json
-        from latdoctor.report.playbook import page
+        from latdoctor.report import playbook
 
-        typer.echo(to_json([page(playbook) for playbook in known.playbooks]).decode())
+        typer.echo(playbook.as_json(playbook.pages(known)))
         return
     _print_list(known)
 
@@ -104,21 +103,19 @@ def show(
 
     Exit codes: 0 shown · 2 no such playbook, or an invalid playbook or rule.
     """
-    from latdoctor.report.playbook import page
+    from latdoctor.report.playbook import as_json, page
 
     known = library(playbooks or [])
-    playbook = known.find(name)
+    found = known.find(name)
     if output is Shape.JSON:
-        from latdoctor.evidence.model import to_json
-
-        typer.echo(to_json(page(playbook)).decode())
+        typer.echo(as_json(page(found)))
         return
     _print_one(name, known, _words(rules or []))
 
 
 def _words(rules: Sequence[Path]) -> Words:
     from latdoctor.cli.answering import rule_set
-    from latdoctor.cli.explain import sentence
+    from latdoctor.report.explaining import sentence
     from latdoctor.report.playbook import Words
 
     known = rule_set(rules)

@@ -23,40 +23,47 @@ class Form(StrEnum):
 OutputOption = Annotated[Form, typer.Option("--output", "-o", help="How the outcome is printed.")]
 
 
+PlaybookId = Annotated[str | None, typer.Option("--playbook", metavar="ID", help="The playbook to run.")]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        readable=False,
+        help="A diagnosis (diagnose -o json): its first named cause is mended.",
+    ),
+]
+PlanFile = Annotated[
+    Path | None, typer.Option("--plan", metavar="FILE", readable=False, help="Execute exactly this saved plan.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the playbook (repeatable).")
+]
+Admin = Annotated[
+    list[str] | None,
+    typer.Option("--admin", metavar="URL", help="What is changed (default: the server whose page is watched)."),
+]
+Apply = Annotated[bool, typer.Option("--apply", help="Change it. Without: only the plan.", rich_help_panel=_HOW)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first.", rich_help_panel=_HOW)]
+Approve = Annotated[bool, typer.Option("--approve", help="A playbook of high risk may run.", rich_help_panel=_HOW)]
+SavePlan = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-plan", metavar="FILE", readable=False, help="Keep the plan, for --plan.", rich_help_panel=_HOW
+    ),
+]
+
+
 def remediate(
-    playbook: Annotated[str | None, typer.Option("--playbook", metavar="ID", help="The playbook to run.")] = None,
-    from_: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="FILE",
-            readable=False,
-            help="A diagnosis (diagnose -o json): its first named cause is mended.",
-        ),
-    ] = None,
-    plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", readable=False, help="Execute exactly this saved plan.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the playbook (repeatable).")
-    ] = None,
-    admin: Annotated[
-        list[str] | None,
-        typer.Option("--admin", metavar="URL", help="What is changed (default: the server whose page is watched)."),
-    ] = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Change it. Without: only the plan.", rich_help_panel=_HOW)
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.", rich_help_panel=_HOW)] = False,
-    approve: Annotated[
-        bool, typer.Option("--approve", help="A playbook of high risk may run.", rich_help_panel=_HOW)
-    ] = False,
-    save_plan: Annotated[
-        Path | None,
-        typer.Option(
-            "--save-plan", metavar="FILE", readable=False, help="Keep the plan, for --plan.", rich_help_panel=_HOW
-        ),
-    ] = None,
+    playbook: PlaybookId = None,
+    from_: From = None,
+    plan: PlanFile = None,
+    set_: Settings = None,
+    admin: Admin = None,
+    apply: Apply = False,
+    yes: Yes = False,
+    approve: Approve = False,
+    save_plan: SavePlan = None,
     playbooks: options.Playbooks = None,
     server: options.Server = None,
     pid: options.Pid = None,
@@ -68,7 +75,9 @@ def remediate(
     rules: options.Rules = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Mend a cause by a playbook: plan, change, verify, and keep it or take it back.
+    """Mend a cause by a playbook, and take back what fails.
+
+    It plans, changes, verifies, and keeps the change or takes it back.
 
     Without --apply it shows the plan and writes nothing. The token of the admin interface is read from
     LATDOCTOR_ADMIN_TOKEN or the configured file.
@@ -117,7 +126,9 @@ def recover(
     target: options.Target = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Bring runs to an end that were killed on their way: each target is then as before, or as after and verified.
+    """End runs that were killed on their way.
+
+    Each target is then as before, or as after and verified.
 
     Exit codes: 0 all have ended · 1 operational error · 4 one is still at work · 6 NOT taken back: see the commands it
     prints.

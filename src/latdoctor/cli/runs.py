@@ -54,7 +54,9 @@ def show(
 
 @app.command("verify")
 def verify() -> None:
-    """Prove that nobody has changed the journal: each entry carries the digest of the one before it.
+    """Prove that nobody has changed the journal.
+
+    Each entry carries the digest of the one before it.
 
     Exit codes: 0 whole · 1 it is not, or cannot be read.
     """
@@ -68,7 +70,9 @@ def verify() -> None:
 
 @app.command("reset")
 def reset() -> None:
-    """Close the circuit breaker: runs that were taken back one after the other no longer refuse the next.
+    """Close the circuit breaker.
+
+    Runs that were taken back one after the other no longer refuse the next.
 
     Exit codes: 0 done · 1 the journal cannot be written.
     """

@@ -116,7 +116,9 @@ NOBODY = re.compile(
     r"|quotas?|rates?|services?|accounts?|credentials?|passwords?|tokens?|keys?|home|director(?:y|ies)|profiles?|polic(?:y|ies)"
     r"|abort|cancel|stop|start|actions?|events?|feedback|roles?|types?|context|cache|buffers?|batch(?:es)?|traffic|load|latency"
     r"|callbacks?|functions?|stream|range|objects?|kernels?|files?|devices?|headers?|fields?|values?|turns?|text|side|stack|tasks?"
-    r"|jobs?|calls?|sys|system|nice|idle|login|logins|logout|auth|info|root",
+    r"|jobs?|calls?|sys|system|nice|idle|login|logins|logout|auth|info|root|says?|said|asks?|wants?|sees?|saw|sends?|sent|makes?"
+    r"|made|gets?|got|gives?|gave|leaves?|left|comes?|came|goes|went|hits?|runs?|ran|sets?|puts?|pass|base|flow|only|again|now"
+    r"|so|too|here|there|when|while|after|before|exists?|gone|unknown|new|per|via",
     re.IGNORECASE,
 )
 # Ends of words that are no names as a rule: user defined, user facing, user interaction, user annotations.

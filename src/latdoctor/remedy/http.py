@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1 << 20  # of an answer
 MAX_SAID_BYTES = 64 << 10  # of an answer that says no
+MAX_TAG = 256  # characters of an ETag: a longer one, or one with others than plain characters, is none
 LONGEST = 10.0  # seconds for one exchange, so that a lost one leaves time for another
 _CONTENDED = 412
 _NEVER = frozenset({501, 505})  # of 5xx: these will be said again; after any other it is not known what was done
@@ -208,7 +209,8 @@ def _until(until: float) -> Callable[[str, Any], None]:
 
 def _read(response: httpx.Response, until: float, *, reading: bool) -> _Came:
     """The body of what was read, or of a refusal; of a change that was made nobody waits for it."""
-    version = response.headers.get("etag", "")
+    tag = response.headers.get("etag", "")
+    version = tag if len(tag) <= MAX_TAG and tag.isascii() and tag.isprintable() else ""
     if response.is_success and not reading:
         return _Came(response.status_code, b"", version)
     if response.headers.get("content-encoding", "identity") not in ("", "identity"):

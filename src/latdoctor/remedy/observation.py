@@ -49,7 +49,13 @@ class Judged(Struct, frozen=True):
 
     text: str
     status: str  # holds | fails | unknown
-    shown: str = ""  # "latency.p99 = 310 ms"
+    shown: str = ""  # "latency.p99 is 310 ms, wanted < 250 ms (0.5 x before)"
+
+    @property
+    def told(self) -> str:
+        """What was seen, with the condition where that does not tell which one it was."""
+        seen = self.shown or self.status
+        return seen if self.text.split(" ")[0] in seen else f"{self.text}: {seen}"
 
 
 def judged(condition: Condition, observation: Observation, before: Remembered) -> Judged:
@@ -112,10 +118,13 @@ def _shown(truths: Iterable[Truth], status: str) -> str:
     telling = [truth for truth in truths if truth.status == status]
     if not telling:
         return "not seen"
-    atoms = [_atom(atom) for truth in telling for atom in truth.atoms]
+    atoms = [atom for truth in telling for atom in truth.atoms]
+    several = len({atom.subject for atom in atoms}) > 1
+    seen = [_atom(atom, several=several) for atom in atoms]
     missing = [f"{name} is not known" for truth in telling for name in truth.missing]
-    return "; ".join(dict.fromkeys([*atoms, *missing, *(why for truth in telling for why in truth.unsettled)]))
+    return "; ".join(dict.fromkeys([*seen, *missing, *(why for truth in telling for why in truth.unsettled)]))
 
 
-def _atom(atom: Atom) -> str:
-    return f"{atom.signal} of {atom.subject} is {atom.shown}, limit {atom.operator} {atom.limit}"
+def _atom(atom: Atom, *, several: bool) -> str:
+    of = f" of {atom.subject}" if several else ""
+    return f"{atom.signal}{of} is {atom.shown}, wanted {atom.operator} {atom.limit}"

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,28 +17,15 @@ from latdoctor.evidence.condition_text import parse_condition
 from latdoctor.evidence.conditions import Condition
 from latdoctor.evidence.signals import catalogue
 from latdoctor.remedy import parameters as values
-from latdoctor.remedy.playbook import (
-    DISRUPTIONS,
-    PARAMETER_TYPES,
-    RISKS,
-    UNDOS,
-    Guards,
-    Parameter,
-    Playbook,
-    Scalar,
-    Settle,
-    StageOf,
-    Step,
-    Verify,
-)
+from latdoctor.remedy.playbook import DISRUPTIONS, RISKS, Guards, Playbook, Settle, StageOf, Verify
+from latdoctor.remedy.playbook_steps import check_names, identifier, parameters_of, steps_of
 from latdoctor.remedy.target import KINDS
 from latdoctor.units import parse_duration
 from latdoctor.yamlfile import Fields, contents, one_of, parse
 
 LONGEST_WAIT = 3600.0  # seconds: nobody holds a service's lock for longer
 
-_ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_CLEARED = re.compile(r"(\S+) clear")
 _FIGURES = re.compile(r"[0-9.]+\.\.[0-9.]+ x before")
 
 
@@ -52,6 +37,9 @@ def read(path: Path, problems: list[Problem]) -> Playbook | None:
     except DefinitionError as error:
         problems.extend(error.problems)
         return None
+    if not isinstance(root.value, dict):
+        problems.append(Problem(root.where, "a playbook is a mapping"))
+        return None
     fields = Fields(root, problems, "playbook")
     found = _playbook(fields, hashlib.sha256(raw).hexdigest())
     fields.finish()
@@ -61,18 +49,18 @@ def read(path: Path, problems: list[Problem]) -> Playbook | None:
 
 
 def _playbook(fields: Fields, digest: str) -> Playbook:
-    parameters = tuple(_parameters(fields))
-    steps, stages = _steps(fields)
+    parameters = tuple(parameters_of(fields))
+    steps, stages = steps_of(fields)
     effect, measured_by = _effect(fields)
     risk = fields.choice("risk", RISKS, RISKS[0], required=True)
     for step in steps:
         if step.undo == "irreversible" and risk != "high":
             fields.problem(step.where, f"the step {step.id} is irreversible, and the risk is {risk}: it is high then")
-    _check_names(fields, parameters, [*steps, *stages])
+    check_names(fields, parameters, [*steps, *stages])
     return Playbook(
-        id=fields.scalar("id", _identifier, "", required=True),
+        id=fields.scalar("id", identifier, "", required=True),
         title=fields.text("title", required=True),
-        addresses=_list(fields, "addresses", _identifier),
+        addresses=_list(fields, "addresses", identifier),
         targets=_list(fields, "targets", lambda text: one_of(text, KINDS)),
         risk=risk,
         disruption=fields.choice("disruption", DISRUPTIONS, DISRUPTIONS[0], required=True),
@@ -131,47 +119,6 @@ def _conditions(fields: Fields, key: str, *, required: bool = True) -> tuple[Con
 def _condition(fields: Fields, key: str, *, required: bool = False) -> Condition | None:
     node = fields.node(key, required=required)
     return parse_condition(node, fields.problems) if node else None
-
-
-def _parameters(fields: Fields) -> Iterator[Parameter]:
-    for name, node in fields.items("parameters"):
-        if not _NAME.fullmatch(name):
-            fields.problem(node.where, f"the parameter {name!r} is not a name (lower-case letters, digits, _)")
-        inner = Fields(node, fields.problems, f"parameter {name}")
-        yield _parameter(name, inner)
-        inner.finish()
-
-
-def _parameter(name: str, fields: Fields) -> Parameter:
-    kind = fields.choice("type", PARAMETER_TYPES, "text", required=True)
-    made = Parameter(
-        name=name,
-        type=kind,
-        minimum=_end(fields, "minimum", kind),
-        maximum=_end(fields, "maximum", kind),
-        choices=fields.texts("choices"),
-        says=fields.text("says", required=True),
-    )
-    if kind in ("integer", "number", "duration") and (made.minimum is None or made.maximum is None):
-        fields.problem(fields.where, f"parameter {name}: a range has two ends, minimum and maximum")
-    elif made.minimum is not None and made.maximum is not None and made.minimum > made.maximum:
-        fields.problem(fields.where, f"parameter {name}: the minimum is above the maximum")
-    if made.choices and kind != "text":
-        fields.problem(fields.where, f"parameter {name}: a {kind} has no choices")
-    default: Scalar | None = fields.scalar("default", partial(values.value_of, made), None)
-    return replace(made, default=default)
-
-
-def _end(fields: Fields, key: str, kind: str) -> float | None:
-    """One end of a range, in the unit of the values. None where it is not given."""
-
-    def converted(text: str) -> float | None:
-        value = values.of_type(kind, text)
-        if isinstance(value, bool | str):
-            raise ValueError(f"a {kind} has no {key}")
-        return value
-
-    return fields.scalar(key, converted, None)
 
 
 def _guards(fields: Fields) -> Guards:
@@ -234,11 +181,11 @@ def _cleared(fields: Fields) -> Iterator[str]:
     """The findings of `mechanism`, each written as `finding clear`."""
     node = fields.node("mechanism")
     for text in fields.texts("mechanism"):
-        name, _, state = text.partition(" ")
-        if state != "clear" or not _ID.fullmatch(name):
-            fields.problem(node.where if node else fields.where, f"mechanism: {text!r} does not read `FINDING clear`")
+        told = _CLEARED.fullmatch(text)
+        if told:
+            yield told[1]
         else:
-            yield name
+            fields.problem(node.where if node else fields.where, f"mechanism: {text!r} does not read `FINDING clear`")
 
 
 def _effect(fields: Fields) -> tuple[str, str]:
@@ -261,87 +208,12 @@ def _effect(fields: Fields) -> tuple[str, str]:
     return effect, measured_by
 
 
-def _steps(fields: Fields) -> tuple[tuple[Step, ...], tuple[StageOf, ...]]:
-    """Its steps, or the other playbooks that are its stages."""
-    node = fields.node("steps", required=True)
-    items = node.value if node and isinstance(node.value, tuple) else ()
-    if node and not items:
-        fields.problem(node.where, "'steps' is a list of steps")
-    steps: list[Step] = []
-    stages: list[StageOf] = []
-    for item in items:
-        if isinstance(item.value, dict) and "playbook" in item.value:
-            stages.append(_stage(Fields(item, fields.problems, "stage")))
-        else:
-            steps.append(_step(Fields(item, fields.problems, "step")))
-    if steps and stages:
-        fields.problem(node.where if node else fields.where, "a playbook has steps of its own or stages, never both")
-    for what, names in (("step", [step.id for step in steps]), ("stage", [stage.playbook for stage in stages])):
-        for name in dict.fromkeys(name for name in names if name and names.count(name) > 1):
-            fields.problem(node.where if node else fields.where, f"the {what} {name} stands twice")
-    return tuple(steps), tuple(stages)
-
-
-def _step(fields: Fields) -> Step:
-    made = Step(
-        id=fields.scalar("id", _identifier, "", required=True),
-        action=fields.scalar("action", _identifier, "", required=True),
-        given=_given(fields),
-        undo=fields.choice("undo", UNDOS, UNDOS[0], required=True),
-        where=fields.where,
-    )
-    fields.finish()
-    return made
-
-
-def _stage(fields: Fields) -> StageOf:
-    made = StageOf(fields.scalar("playbook", _identifier, "", required=True), _given(fields), fields.where)
-    fields.finish()
-    return made
-
-
-def _given(fields: Fields) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, node in fields.items("with"):
-        if node.text is None:
-            fields.problem(node.where, f"with: {name!r} must be a single value")
-            continue
-        try:
-            values.named(node.text)
-        except ValueError as error:
-            fields.problem(node.where, f"with {name}: {error}")
-            continue
-        found[name] = node.text
-    return found
-
-
-def _check_names(fields: Fields, parameters: Sequence[Parameter], parts: Sequence[Step | StageOf]) -> None:
-    """Every `$name` is a parameter, and every parameter is used."""
-    known = {parameter.name for parameter in parameters}
-    used: set[str] = set()
-    for part in parts:
-        for text in part.given.values():
-            name = values.named(text)
-            if name is not None and name not in known:
-                fields.problem(part.where, f"${name} is not a parameter of this playbook")
-            used.add(name or "")
-    for parameter in parameters:
-        if parameter.name not in used:
-            fields.problem(fields.where, f"the parameter {parameter.name} is used nowhere")
-
-
 def _on_failure(fields: Fields, stages: Sequence[StageOf]) -> Literal["undo-stage", "undo-all"]:
     node = fields.node("on_failure")
     if node is not None and not stages:
         fields.problem(node.where, "on_failure is of playbooks with stages; steps are always undone together")
     chosen = fields.choice("on_failure", ("undo-stage", "undo-all"), "undo-stage")
     return "undo-all" if chosen == "undo-all" else "undo-stage"
-
-
-def _identifier(text: str) -> str:
-    if not _ID.fullmatch(text):
-        raise ValueError(f"{text!r} is not an id (lower-case words joined by - or .)")
-    return text
 
 
 def _counted(text: str) -> int:

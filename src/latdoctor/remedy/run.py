@@ -30,7 +30,7 @@ from latdoctor.remedy.taking_back import take_back
 from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Streak, untold, window_of
 from latdoctor.remedy.world import Stopped, World, beside
 
-STEP = 15.0  # seconds for one change
+STEP = 60.0  # seconds for one change: a replica that is replaced first ends what it has begun
 WINDOW = 5.0  # seconds of each look that verifies
 GLANCE = 2.0  # seconds of each look while it settles
 PATIENCE = 15.0  # seconds that a look may take beyond its window

@@ -24,7 +24,7 @@ class Target(Struct, frozen=True):
     @property
     def key(self) -> str:
         """What two runs must not have at once."""
-        return self.admin.rstrip("/") or f"pid {self.pid} of {self.started:g}"
+        return self.admin.rstrip("/") or f"pid {self.pid} of {self.started:.0f}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class WindowSeen(Struct, frozen=True):
     @property
     def why(self) -> str:
         """What kept it from being a success."""
-        return "; ".join(f"{c.text}: {c.shown or c.status}" for c in self.conditions if _against(c, self.status))
+        return "; ".join(c.told for c in self.conditions if _against(c, self.status))
 
 
 class Streak(Struct, frozen=True):
@@ -69,7 +69,7 @@ def untold(verify: Verify, observation: Observation) -> tuple[str, ...]:
     before = observation.remembered
     load = [judged(verify.load, observation, before)] if verify.load is not None else []
     judgements = (*load, *_wanted(verify, observation, before))
-    return tuple(f"{one.text}: {one.shown or one.status}" for one in judgements if one.status == UNKNOWN)
+    return tuple(one.told for one in judgements if one.status == UNKNOWN)
 
 
 def _wanted(verify: Verify, observation: Observation, before: Remembered) -> Iterator[Judged]:

@@ -12,16 +12,17 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from latdoctor.evidence.judging import show
+from latdoctor.evidence.judging import HOLDS, show
 from latdoctor.evidence.signals import catalogue
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.change import Change, Value
 from latdoctor.remedy.history import RunState
-from latdoctor.remedy.observation import text_of
+from latdoctor.remedy.observation import Judged, text_of
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Measure, Outcome, Result
+from latdoctor.remedy.verifying import ABORT
 from latdoctor.text import clean
 
 SCHEMA_VERSION = "1"
@@ -95,7 +96,7 @@ def line_of(entry: Entry, plan: Plan | None = None) -> str:
     if entry.kind in _TOUCHED:
         return _touched(entry.kind, body, plan)
     if entry.kind == "before.measured":
-        return "before: " + ", ".join(_measured(msgspec.convert(one, Measure)) for one in body["measures"][:3])
+        return "before: " + ", ".join(_measured(msgspec.convert(one, Measure)) for one in body["measures"][:4])
     if entry.kind == "settled":
         return "settled" if body["settled"] else "not settled in time; judging it as it is"
     if entry.kind == "verify.window":
@@ -143,10 +144,8 @@ def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json:
         listed = [{"seq": e.seq, "at": e.at, "kind": e.kind, "body": e.body, "digest": e.digest} for e in entries]
         _print_json({**_summary(state), "plan": state.plan, "entries": listed}, console)
         return
-    outcome = state.outcome
-    console.print(
-        Text(f"run {state.id}: {_SAYS[outcome] if outcome else 'UNFINISHED'}", style=_STYLE.get(outcome, "bold"))
-    )  # type: ignore[arg-type]
+    says, style = (_SAYS[state.outcome], _STYLE[state.outcome]) if state.outcome else ("UNFINISHED", "bold red")
+    console.print(Text(f"run {state.id}: {says}", style=style))
     console.print(Text(f"{state.plan.title} ({state.plan.playbook})\non {clean(state.plan.target.name)}", style="dim"))
     if state.reason:
         console.print(Text(clean(state.reason, 2000)))
@@ -198,6 +197,8 @@ def _terms(plan: Plan, book: Playbook) -> Table:
         grid.add_row("stop", f"{text_of(condition)}: taken back at once")
     for undo in dict.fromkeys(change.undo for change in plan.changes):
         grid.add_row("back", _UNDO.get(undo, undo))
+    for caution in dict.fromkeys(change.caution for change in plan.changes if change.caution):
+        grid.add_row("caution", caution)
     if plan.effect:
         grid.add_row("effect", plan.effect)
     if book.treats == "symptom":
@@ -256,7 +257,7 @@ def _figures(found: Sequence[Measure]) -> Table:
 
 
 def _measured(one: Measure) -> str:
-    return f"{one.signal} of {one.subject} {show(one.signal, one.before)}"
+    return f"{one.signal} {show(one.signal, one.before)}"
 
 
 def _touched(kind: str, body: dict[str, Any], plan: Plan | None) -> str:
@@ -269,8 +270,8 @@ def _touched(kind: str, body: dict[str, Any], plan: Plan | None) -> str:
 def _why(body: dict[str, Any]) -> str:
     if "why" in body:
         return str(body["why"])
-    against = (one for one in body.get("conditions", ()) if one["status"] != "holds")
-    return "; ".join(f"{one['text']}: {one['shown'] or one['status']}" for one in against)
+    conditions = msgspec.convert(body.get("conditions", ()), tuple[Judged, ...])
+    return "; ".join(one.told for one in conditions if (one.status == HOLDS) is (body["status"] == ABORT))
 
 
 def _summary(state: RunState) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from latdoctor.remedy.observation import text_of
@@ -164,7 +165,6 @@ class StagePage(Struct, frozen=True):
 class PlaybookPage(Struct, frozen=True):
     """A playbook as JSON. Conditions as they are written, times in seconds."""
 
-    schema_version: str
     id: str
     title: str
     digest: str
@@ -190,12 +190,28 @@ class PlaybookPage(Struct, frozen=True):
     measured_by: str
     explanation: str
     references: tuple[str, ...]
+    schema_version: str = SCHEMA_VERSION
+
+
+class PlaybooksPage(Struct, frozen=True):
+    """All of them."""
+
+    playbooks: tuple[PlaybookPage, ...]
+    schema_version: str = SCHEMA_VERSION
+
+
+def as_json(value: PlaybookPage | PlaybooksPage) -> str:
+    """Indented, keys in the order of the types."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def pages(library: Library) -> PlaybooksPage:
+    return PlaybooksPage(tuple(page(playbook) for playbook in library.playbooks))
 
 
 def page(playbook: Playbook) -> PlaybookPage:
     verify, settle = playbook.verify, playbook.settle
     return PlaybookPage(
-        schema_version=SCHEMA_VERSION,
         id=playbook.id,
         title=playbook.title,
         digest=playbook.digest,

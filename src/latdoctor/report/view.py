@@ -223,6 +223,16 @@ def _first_playbook(cause: RankedCause) -> str:
     return cause.playbooks[0] if cause.named and cause.playbooks and changed else ""
 
 
+def _playbooks(causes: Sequence[RankedCause]) -> tuple[str, ...]:
+    """What may be run against all of them together, else against each."""
+    runnable = [cause for cause in causes if _first_playbook(cause)]
+    if len(runnable) > 1:
+        together = [name for name in runnable[0].playbooks if all(name in one.playbooks for one in runnable)]
+        if together:
+            return tuple(together)
+    return tuple(dict.fromkeys(_first_playbook(cause) for cause in runnable))
+
+
 def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What fired and what no named cause expects."""
     return tuple(check.says for check in diagnosis.checks if check.id in diagnosis.answer.unexplained)
@@ -304,12 +314,13 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
     steps = [
         f"latdoctor remediate --playbook {playbook} --server URL (shows what it would change; --apply does it)"
-        for playbook in dict.fromkeys(_first_playbook(cause) for cause in named)
-        if playbook
-    ][:2]
+        for playbook in _playbooks(named)[:2]
+    ]
     steps += [f"latdoctor explain {cause.id}" for cause in named[:2]]
     for look in diagnosis.next_looks[:2]:
         steps.append(f"look with {look.ask}: it {look.cost} and would show {', '.join(look.checks)}")
+    if diagnosis.answer.causes and not diagnosis.next_looks:
+        steps.append("no other source would change this ranking")
     if any(check.required and "nothing shows latency.p99" in check.reason for check in diagnosis.checks):
         steps.append("watch the server's own metrics page (--server URL): nothing that was read tells its P99")
     if any(check.required and "no SLO given" in check.reason for check in diagnosis.checks):

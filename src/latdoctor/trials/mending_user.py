@@ -119,7 +119,7 @@ class Operator:
             journal=Journal.opened(self.state / JOURNAL),
             state=self.state,
             access=access,
-            observe=observer(request, self.place.context, self.baseline, self.rules),
+            observe=observer(request, self.place.context, self.baseline, self.rules, access.target),
             keep=kept,
             tell=heard,
         )

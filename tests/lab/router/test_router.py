@@ -65,6 +65,7 @@ def test_requests_are_spread_by_the_policy(config: RouterConfig, expected: dict[
                 assert page["ref_router_requests_total", name, "200"] == count
                 assert page["ref_router_request_seconds_count", name] == count
                 assert page["ref_router_replica_up", name] == 1
+            assert page["ref_router_arrivals_total",] == page["ref_router_seconds_count",] == 8
             # Another configuration counts from the next request on.
             found.fleet.configure(RouterConfig(policy="weighted", weights={"b": 0}))
             assert (await found.echo())["name"] == "a"

@@ -16,10 +16,16 @@ from latdoctor.remedy.change import Change, Conflict, Standing, Unreachable, bro
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.playbook import UNDOS
 from tests.lab.server.running import PATIENCE, TOKEN
-from tests.remedy.actions.worlds import WORLDS, World
+from tests.remedy.actions.worlds import SHARED, WORLDS, World
 
 LONG = PATIENCE
 SHORT = 0.4  # seconds, where a test waits for nothing to happen
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    yield
+    SHARED.close()
 
 
 @pytest.fixture(params=WORLDS)

@@ -19,7 +19,7 @@ from latdoctor.remedy.http import Answer
 from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
 from tests.lab.server.running import PATIENCE, TOKEN, Running
-from tests.remedy.actions.worlds import json_page, json_served, replace, routed
+from tests.remedy.actions.worlds import json_page, json_served, routed
 
 
 def soon() -> Deadline:
@@ -56,7 +56,7 @@ def test_two_acts_of_one_plan_follow_each_other() -> None:
 
 
 def test_a_replica_that_drains_is_waited_for_and_not_told_again() -> None:
-    with replace() as world, routed() as (fleet, url):
+    with routed() as (fleet, url):
         target = Target("lab", "reference-router", admin=url)
         access = Access(target, Secret(TOKEN))
         replicas = REPLACE.resource(access, REPLACE.where(target, {}))
@@ -68,7 +68,7 @@ def test_a_replica_that_drains_is_waited_for_and_not_told_again() -> None:
         with pytest.raises(Refused, match="no way back"):
             replicas.write({"starts.a": 1}, state.version, soon())
         with pytest.raises(UsageError, match="did you mean"):
-            world.action.wanted({"replica": "b.2"}, state)
+            REPLACE.wanted({"replica": "b.2"}, state)
 
 
 def test_a_new_process_that_does_not_come_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

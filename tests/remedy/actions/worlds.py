@@ -9,19 +9,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
 import httpx
+import msgspec
 import pytest
 from starlette.applications import Starlette
 
 from latdoctor.lab.listening import Listening
 from latdoctor.lab.server import router_admin
-from latdoctor.lab.server.fleet import Fleet
+from latdoctor.lab.server.config import ServerConfig, knobs
+from latdoctor.lab.server.fleet import Fleet, RouterConfig
 from latdoctor.lab.server.replicas import Supervisor
 from latdoctor.remedy.actions import action
 from latdoctor.remedy.actions.action import Action
@@ -86,9 +88,45 @@ class World:
         return {field.name: state.values.get(field.name) for field in change.fields}
 
 
+class Shared:
+    """One server and one router for many worlds: starting and ending them takes longer than a test."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._server: Running | None = None
+        self._router: tuple[Fleet, str] | None = None
+
+    @contextmanager
+    def server(self) -> Iterator[Running]:
+        if self._server is None:
+            self._server = self._stack.enter_context(Running())
+        yield self._server
+        assert self._server.client.put("/admin/draining", json={"draining": False}, headers=ANY).status_code == 200
+        start = msgspec.to_builtins(ServerConfig())
+        live: dict[str, dict[str, Any]] = {group: {} for group in start}
+        for name, is_live in knobs():
+            group, _, knob = name.partition(".")
+            if is_live:
+                live[group][knob] = start[group][knob]
+        assert self._server.client.patch("/admin/config", json=live, headers=ANY).status_code == 200
+
+    @contextmanager
+    def router(self) -> Iterator[tuple[Fleet, str]]:
+        if self._router is None:
+            self._router = self._stack.enter_context(routed())
+        yield self._router
+        self._router[0].configure(RouterConfig())
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+SHARED = Shared()
+
+
 @contextmanager
 def config() -> Iterator[World]:
-    with Running() as server, Wire(server.url) as wire:
+    with SHARED.server() as server, Wire(server.url) as wire:
 
         def patch(**groups: Any) -> httpx.Response:
             return server.client.patch("/admin/config", json=groups, headers=ANY)
@@ -110,7 +148,7 @@ def config() -> Iterator[World]:
 def once(name: str, count: str, path: str) -> Callable[[], Any]:
     @contextmanager
     def made() -> Iterator[World]:
-        with Running() as server, Wire(server.url) as wire:
+        with SHARED.server() as server, Wire(server.url) as wire:
 
             def acts() -> Any:
                 return server.client.get("/admin/acts", headers=ADMIN).json()
@@ -119,6 +157,7 @@ def once(name: str, count: str, path: str) -> Callable[[], Any]:
                 for _ in range(times):
                     assert server.client.post(page, headers=ANY).status_code == 200
 
+            before = acts()[count]
             yield World(
                 name,
                 {},
@@ -127,7 +166,7 @@ def once(name: str, count: str, path: str) -> Callable[[], Any]:
                 ours=lambda: post(path, 2),
                 other=lambda: server.client.put("/admin/draining", json={"draining": True}, headers=ANY),
                 kept=lambda: bool(acts()["draining"]),
-                done=lambda: int(acts()[count]),
+                done=lambda: int(acts()[count] - before),
             )
 
     return made
@@ -135,18 +174,19 @@ def once(name: str, count: str, path: str) -> Callable[[], Any]:
 
 @contextmanager
 def draining() -> Iterator[World]:
-    with Running() as server, Wire(server.url) as wire:
+    with SHARED.server() as server, Wire(server.url) as wire:
 
         def acts() -> Any:
             return server.client.get("/admin/acts", headers=ADMIN).json()
 
+        before = acts()["warm_ups"]
         yield World(
             "server.draining.set",
             {"draining": "true"},
             Target("lab", "reference", admin=wire.url),
             wire,
             other=lambda: server.client.post("/admin/warm-up", headers=ANY),
-            kept=lambda: bool(acts()["warm_ups"] == 1),
+            kept=lambda: bool(acts()["warm_ups"] == before + 1),
         )
 
 
@@ -200,7 +240,7 @@ def routed() -> Iterator[tuple[Fleet, str]]:
 
 @contextmanager
 def router_config() -> Iterator[World]:
-    with routed() as (fleet, url), Wire(url) as wire:
+    with SHARED.router() as (fleet, url), Wire(url) as wire:
 
         def patch(**fields: Any) -> None:
             answer = httpx.patch(f"{url}/admin/config", json=fields, headers=ANY, trust_env=False)
@@ -219,13 +259,14 @@ def router_config() -> Iterator[World]:
 
 @contextmanager
 def replace() -> Iterator[World]:
-    with routed() as (fleet, url), Wire(url) as wire:
+    with SHARED.router() as (fleet, url), Wire(url) as wire:
 
         def post(name: str, times: int = 1) -> None:
             for _ in range(times):
                 answer = httpx.post(f"{url}/admin/replicas/{name}/replace", headers=ADMIN, trust_env=False)
                 assert answer.status_code == 200
 
+        before = {one.name: one.starts for one in fleet.standings()}
         yield World(
             "router.replica.replace",
             {"replica": "b.1"},
@@ -233,8 +274,8 @@ def replace() -> Iterator[World]:
             wire,
             ours=lambda: post("b.1", 2),
             other=lambda: post("a"),
-            kept=lambda: fleet.known("a").starts == 2,
-            done=lambda: fleet.known("b.1").starts - 1,
+            kept=lambda: fleet.known("a").starts == before["a"] + 1,
+            done=lambda: fleet.known("b.1").starts - before["b.1"],
         )
 
 

@@ -88,8 +88,7 @@ class Parts:
         self.dependency = DependencyClient(config.dependency, self.metrics)
         self.access_log = AccessLog(identity.access_log) if identity.access_log else None
         self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
-        # A scrape or a new model must not wait for the requests, nor they for it.
-        self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")
+        self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")  # a new model and requests never wait for each other
         self._page_thread = ThreadPoolExecutor(1, "latdoctor-page")
         self.steps = Steps(
             intents=brain.intents,

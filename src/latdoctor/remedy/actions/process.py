@@ -76,3 +76,11 @@ class Process:
             ) from error
         except OSError as error:
             raise Refused(f"the kernel refuses: {error.strerror}", where=str(self)) from error
+
+
+def began(pid: int) -> int:
+    """When the process began, in clock ticks after boot. Raises UsageError where there is none."""
+    try:
+        return int((PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError) as error:
+        raise UsageError("there is no such process", where=f"--pid {pid}") from error

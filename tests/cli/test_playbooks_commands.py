@@ -1,0 +1,119 @@
+"""`playbooks list|lint|show`, and what a diagnosis says of the playbooks of its causes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from latdoctor.remedy.playbook_files import shipped
+from tests.cli.running import run
+from tests.remedy.playbooks_here import SCHEDULER
+
+INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
+
+
+@pytest.fixture(autouse=True)
+def _at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.fixture
+def own() -> str:
+    """A folder with a playbook that is no shipped one."""
+    Path("own").mkdir()
+    Path("own/test.scheduler.yaml").write_text(SCHEDULER.replace("test.set", "server.config.set"))
+    return "own"
+
+
+def test_all_are_listed_and_the_next_command_is_said(own: str) -> None:
+    listed = run(["playbooks", "list", "--playbooks", own])
+    assert listed.code == 0
+    for playbook in shipped().playbooks:
+        assert f"{playbook.id} " in listed.out
+    assert "\ntest.scheduler " in listed.out
+    assert listed.out.endswith(f"{len(shipped().playbooks) + 1} playbooks. Next: latdoctor playbooks show ID\n")
+    assert max(map(len, listed.out.splitlines())) <= 80
+
+
+def test_the_list_as_json() -> None:
+    pages = json.loads(run(["playbooks", "list", "-o", "json"]).out)
+    assert pages["schema_version"] == "1"
+    assert [page["id"] for page in pages["playbooks"]] == [one.id for one in shipped().playbooks]
+
+
+@pytest.mark.parametrize("name", [playbook.id for playbook in shipped().playbooks])
+def test_each_can_be_shown(name: str) -> None:
+    told = run(["playbooks", "show", name])
+    assert told.code == 0
+    playbook = shipped().find(name)
+    words = " ".join(told.out.split())
+    for part in (playbook.title, playbook.effect, *playbook.addresses, *(one.name for one in playbook.parameters)):
+        assert part in words
+    assert f"Next: latdoctor remediate --playbook {name} --server URL" in words
+    assert max(len(line) for line in told.out.splitlines() if " " in line.strip()) <= 80
+    page = json.loads(run(["playbooks", "show", name, "-o", "json"]).out)
+    assert (page["id"], page["digest"], page["risk"]) == (name, playbook.digest, playbook.risk)
+
+
+def test_what_must_be_given_stands_in_the_next_command() -> None:
+    assert "--server URL --set version=VALUE" in " ".join(
+        run(["playbooks", "show", "framework.model.previous-version"]).out.split()
+    )
+
+
+def test_an_unknown_one_brings_near_names() -> None:
+    told = run(["playbooks", "show", "app.batching.token"])
+    assert (told.code, told.out) == (2, "")
+    assert "did you mean app.batching.token-budget" in told.err
+
+
+def test_lint_tells_every_problem_with_its_line(own: str) -> None:
+    sound = run(["playbooks", "lint", "--playbooks", own])
+    assert (sound.code, sound.out.split(".")[0]) == (0, f"{len(shipped().playbooks) + 1} playbooks are sound")
+    text = SCHEDULER.replace("[app.batching.long-alone]", "[app.batching.long-alon]")
+    Path("own/test.scheduler.yaml").write_text(text.replace("[batch-sizes-bimodal clear]", "[batch-size clear]"))
+    told = run(["playbooks", "lint", "--playbooks", own])
+    assert told.code == 2
+    for says in (
+        "own/test.scheduler.yaml:2: addresses: there is no cause 'app.batching.long-alon' "
+        "(did you mean app.batching.long-alone?)",
+        "own/test.scheduler.yaml:2: mechanism: there is no finding 'batch-size'",
+        "own/test.scheduler.yaml:14: there is no action 'test.set'",
+    ):
+        assert says in told.err
+
+
+def test_lint_wants_more_than_less_pain_of_who_mends_a_cause(own: str) -> None:
+    Path("own/test.scheduler.yaml").write_text(SCHEDULER.replace("  mechanism: [batch-sizes-bimodal clear]\n", ""))
+    assert "only pain is looked at afterwards" in run(["playbooks", "lint", "--playbooks", own]).err
+
+
+def test_what_an_action_cannot_promise_is_told(own: str) -> None:
+    text = SCHEDULER.replace("test.set", "server.config.set").replace("undo: restore", "undo: none-needed")
+    Path("own/test.scheduler.yaml").write_text(text.replace("[reference]", "[reference, process]"))
+    told = run(["playbooks", "lint", "--playbooks", own]).err
+    assert "server.config.set cannot promise undo: none-needed (it promises restore)" in told
+    assert "server.config.set does not act on process" in told
+
+
+def test_a_diagnosis_says_which_playbook_mends_what_it_names() -> None:
+    said = " ".join(run(["diagnose", str(INCIDENTS / "dependency-slow.tar.zst")]).out.split())
+    assert "mend app.dependency.timeout: Wait less for the slow service (low risk, degrades answers;" in said
+    assert "Next latdoctor remediate --playbook app.dependency.timeout --server URL" in said
+
+
+def test_one_playbook_for_all_that_is_named_comes_first() -> None:
+    said = " ".join(run(["diagnose", str(INCIDENTS / "promo-rush.tar.zst")]).out.split())
+    assert "Next latdoctor remediate --playbook promo-rush-sop --server URL" in said
+
+
+def test_no_playbook_is_offered_where_no_server_was_seen(samples: Path) -> None:
+    trace = next(samples.rglob("*alexnet*.json*"), None)
+    if trace is None:
+        pytest.skip("no sample trace of a first run")
+    answer = json.loads(run(["diagnose", "--trace", str(trace), "-o", "json"]).out)
+    assert any(cause["playbooks"] for cause in answer["causes"] if cause["named"])
+    assert "remediate" not in run(["diagnose", "--trace", str(trace)]).out
