@@ -21,6 +21,7 @@ from latdoctor.lab.load.plan import Phase as LoadPhase
 from latdoctor.lab.load.result import Counts, Generator, LoadResult, PhaseResult, summary
 from latdoctor.lab.outcome import PhaseReport
 from latdoctor.lab.scenario import Load, Phase, Scenario, find
+from latdoctor.looking import remedy_of
 from latdoctor.remedy.playbook_files import shipped
 from latdoctor.trials import mending_cells, mending_page, mending_play, mending_user
 from latdoctor.trials.mending_cells import (
@@ -36,6 +37,7 @@ from latdoctor.trials.mending_cells import (
 )
 from latdoctor.trials.mending_report import MendingReport, Moments, Saturated, moved, spoiled, within
 from latdoctor.trials.mending_scores import score
+from latdoctor.trials.mending_story import Alarm
 from latdoctor.trials.mending_store import MendingStore
 from latdoctor.trials.mending_user import Operator, Place, Remedy
 from latdoctor.trials.store import record
@@ -150,7 +152,7 @@ def test_requests_that_are_lost_are_an_incident_without_a_tail() -> None:
 
 
 def test_the_alarm_rings_at_the_first_window_of_the_incident_over_the_slo() -> None:
-    alarm = mending_play._Alarm(slo=0.5, begins=12.0)
+    alarm = Alarm(slo=0.5, begins=12.0)
 
     def progress(elapsed: float, p99: float | None) -> Progress:
         return Progress(elapsed, 180.0, "x", 1, 1, 0, 0, 0.0, None, p99)
@@ -198,6 +200,21 @@ def test_another_playbook_is_taken_only_where_it_addresses_what_is_named(tmp_pat
     assert remedy is not None
     assert remedy.playbook.id == "app.dependency.bypass"
     assert operator(tmp_path).remedy(found, "promo-rush-sop") is None
+
+
+def test_where_it_is_one_of_several_what_mends_all_of_them_is_taken() -> None:
+    found = diagnosed("dependency-slow.tar.zst")
+    first, second = (
+        msgspec.structs.replace(found.causes[0], id=name, named=False, probability=0.4, playbooks=playbooks)
+        for name, playbooks in (("a", ("x", "both")), ("b", ("both", "y")))
+    )
+    answer = msgspec.structs.replace(found.answer, kind="one-of", causes=("a", "b"))
+    either = msgspec.structs.replace(found, causes=(first, second), answer=answer)
+    remedy = remedy_of(either)
+    assert remedy is not None
+    assert (remedy[0], remedy[1].cause, remedy[1].probability) == ("both", "a", 0.8)
+    apart = msgspec.structs.replace(either, causes=(first, msgspec.structs.replace(second, playbooks=("y",))))
+    assert remedy_of(apart) is None
 
 
 def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Path) -> None:

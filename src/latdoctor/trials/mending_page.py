@@ -71,7 +71,8 @@ def page(scores: MendingScores) -> str:
         "## promo-rush\n\n" + _RUSH + "\n\n" + _table(_rush_columns(scores.rush), _rush(scores.rush)) + "\n\n" + _DIFFERS,
         "## Every incident\n\nIn a cell with an arrow: in the incident → after.\n\n"
         + _table(_COLUMNS, (_row(run) for run in real)),
-        "## Step by step\n\nSeconds from the beginning of the incident.\n\n" + _table(_STEPS, (_steps(run) for run in real)),
+        "## Step by step\n\nSeconds from the beginning of the incident.\n\n"
+        + _table(_STEPS, (_steps(run) for run in real)),
         "## What was not verified, and why\n\n"
         + _table(("incident", "outcome", "why"), ((run.scenario, run.outcome, run.reason) for run in untold)),
         "## Wrong on purpose\n\n" + _WRONG + "\n\n" + _table(
@@ -158,9 +159,9 @@ def _row(run: MendingReport) -> tuple[str, ...]:
         run.outcome,
         *_p99s(run),
         *(_rate(one) for one in (run.before, ill, after)),
-        _arrow(ill.calls_per_answer, after and after.calls_per_answer, "{:.2f}"),
-        _arrow(ill.page_faults_per_call, after and after.page_faults_per_call, "{:.0f}"),
-        _arrow(ill.allocations_per_call, after and after.allocations_per_call, "{:.2f}"),
+        _arrow(ill.calls_per_answer, after.calls_per_answer if after else None, "{:.2f}"),
+        _arrow(ill.page_faults_per_call, after.page_faults_per_call if after else None, "{:.0f}"),
+        _arrow(ill.allocations_per_call, after.allocations_per_call if after else None, "{:.2f}"),
         _seconds(run.moments.to_verified),
     )
 

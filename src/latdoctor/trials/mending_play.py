@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import structs
 
-from latdoctor import __version__
 from latdoctor.collect.source import Request
 from latdoctor.diagnosis.rule_files import shipped as shipped_rules
 from latdoctor.errors import LatdoctorError, OperationError
@@ -22,34 +19,21 @@ from latdoctor.evidence.bundle import Bundle
 from latdoctor.lab.admin import Admin
 from latdoctor.lab.deployment import Deployment
 from latdoctor.lab.faults.injecting import inject
-from latdoctor.lab.load.openloop import Progress
 from latdoctor.lab.load.plan import LoadPlan
 from latdoctor.lab.load.process import saturate, start_load
 from latdoctor.lab.load.result import LoadResult
-from latdoctor.lab.outcome import BEFORE, PhaseReport, phase_report
-from latdoctor.lab.pages import Between, Look, look
+from latdoctor.lab.outcome import BEFORE
+from latdoctor.lab.pages import Between, look
 from latdoctor.lab.playing import Watcher, calibrated
 from latdoctor.lab.scenario import Phase, Scenario
-from latdoctor.remedy.history import moment
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.playbook_files import shipped as shipped_playbooks
-from latdoctor.remedy.result import Result
 from latdoctor.remedy.run import WINDOW
 from latdoctor.trials import machine
 from latdoctor.trials.mending_cells import SLICE, WRONG, MendingCell, sliced, standing
-from latdoctor.trials.mending_report import (
-    FAILED,
-    NO_PLAYBOOK,
-    NOTHING_NAMED,
-    VERIFIED,
-    MendingReport,
-    Moments,
-    Saturated,
-    spoiled,
-    within,
-)
+from latdoctor.trials.mending_report import FAILED, NO_PLAYBOOK, NOTHING_NAMED, VERIFIED, MendingReport, Saturated
+from latdoctor.trials.mending_story import Alarm, Story, Told, report_of
 from latdoctor.trials.mending_user import Operator, Place, Remedy
-from latdoctor.trials.truth import Machine, Span
 
 NOTICED = 15.0  # seconds after which somebody looks though the SLO still holds
 AFTER = 3 * SLICE  # seconds that are measured once it is verified
@@ -57,44 +41,6 @@ SATURATED = 8.0  # seconds
 _SETTLING = 1.0  # seconds of the phase `before` that the look leaves out, on either side
 
 Say = Callable[[str], None]
-
-
-@dataclass
-class _Alarm:
-    """Hears the generator: when a window of the incident was over the SLO for the first time.
-
-    `begins`: the incident's beginning, seconds from the start of the load.
-    """
-
-    slo: float
-    begins: float
-    over: float | None = None
-    rung: threading.Event = field(default_factory=threading.Event)
-
-    def heard(self, progress: Progress) -> None:
-        if self.over is None and progress.elapsed > self.begins and (progress.p99 or 0.0) > self.slo:
-            self.over = max(0.0, progress.elapsed - WINDOW - self.begins)
-            self.rung.set()
-
-
-@dataclass
-class _Story:
-    """What has happened so far. Times in unix seconds."""
-
-    looks: dict[str, Look] = field(default_factory=dict)  # the servers' pages at some moments
-    usage: tuple[machine.Usage | None, machine.Usage | None] = (None, None)
-    begun: float = 0.0
-    noticed: float = 0.0
-    diagnosed: float | None = None
-    at_work: float = 0.0  # the playbook, or somebody who found none
-    ended: float = 0.0
-    measured: float = 0.0
-    named: tuple[str, ...] = ()
-    remedy: Remedy | None = None
-    outcome: str = ""
-    reason: str = ""
-    result: Result | None = None
-    restored: bool | None = None
 
 
 def attempt(cell: MendingCell, say: Say, library: Library | None = None) -> MendingReport:
@@ -111,7 +57,7 @@ def attempt(cell: MendingCell, say: Say, library: Library | None = None) -> Mend
         ill = _saturated(plan, scenario, deployment) if cell.saturated else None
         story, alarm, result = _played(_Live(cell, scenario, plan, deployment, operator, say))
         mended = _saturated(plan, scenario, deployment) if ill and story.outcome == VERIFIED else None
-    report = _report(_Told(cell, scenario, plan, rate, operator), story, alarm, result)
+    report = report_of(Told(cell, scenario, plan, rate, tuple(operator.entries)), story, alarm, result)
     return structs.replace(
         report,
         saturated=(ill, mended) if ill and mended else None,
@@ -152,9 +98,9 @@ class _Live:
     started: float = 0.0
 
 
-def _played(live: _Live) -> tuple[_Story, _Alarm, LoadResult]:
+def _played(live: _Live) -> tuple[Story, Alarm, LoadResult]:
     begins = sum(phase.seconds for phase in live.scenario.phases[:-1])
-    alarm = _Alarm(live.scenario.load.slo, begins)
+    alarm = Alarm(live.scenario.load.slo, begins)
     with start_load(live.plan, live.deployment.address, metrics_port=0, report_s=WINDOW) as load:
         live.started, live.clients = load.wait_started(), load.metrics
         with ThreadPoolExecutor(1) as beside:
@@ -166,9 +112,9 @@ def _played(live: _Live) -> tuple[_Story, _Alarm, LoadResult]:
             return story, alarm, live.hearing.result()
 
 
-def _walked(live: _Live, alarm: _Alarm) -> _Story:
+def _walked(live: _Live, alarm: Alarm) -> Story:
     """Through the phases before the incident, then the incident and what is done about it."""
-    story = _Story()
+    story = Story()
     well: Bundle | None = None
     edge = live.started
     for phase in live.scenario.phases[:-1]:
@@ -205,7 +151,7 @@ def _begin(live: _Live, phase: Phase, gone: ExitStack) -> None:
         inject(fault, live.deployment.site, gone)
 
 
-def _mended(live: _Live, story: _Story) -> None:
+def _mended(live: _Live, story: Story) -> None:
     """Diagnoses, and does what that leads to."""
     if live.cell.kind == WRONG:
         story.remedy = Remedy(live.operator.library.find(live.cell.playbook), None)
@@ -229,7 +175,7 @@ def _mended(live: _Live, story: _Story) -> None:
         story.looks["measured"] = look(live.deployment.servers)
 
 
-def _run(live: _Live, story: _Story, remedy: Remedy) -> None:
+def _run(live: _Live, story: Story, remedy: Remedy) -> None:
     live.say(f"{remedy.playbook.id} is at work")
     try:
         plan, access = live.operator.planned(remedy)
@@ -261,80 +207,6 @@ def _until(live: _Live, moment: float) -> None:
         raise OperationError("the load was over before the incident was")
 
 
-def _wait_for(live: _Live, alarm: _Alarm, at_most: float) -> None:
+def _wait_for(live: _Live, alarm: Alarm, at_most: float) -> None:
     while not alarm.rung.is_set() and time.time() < at_most:
         _until(live, min(at_most, time.time() + 0.2))
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What a report starts from beside the story."""
-
-    cell: MendingCell
-    scenario: Scenario
-    plan: LoadPlan
-    rate: float
-    operator: Operator
-
-
-def _report(told: _Told, story: _Story, alarm: _Alarm, result: LoadResult) -> MendingReport:
-    names = [phase.name for phase in told.plan.phases]
-    edges = dict(zip(names, told.plan.starts(), strict=True))
-    well = Span(edges[BEFORE], edges[names[names.index(BEFORE) + 1]])
-    ill = Span(alarm.begins, max(alarm.begins + SLICE, story.at_work - result.started))
-    before = _figures("before", result, well, story.looks["well"], story.looks["well ended"])
-    incident = _figures("incident", result, ill, story.looks["ill"], story.looks["at work"])
-    if before is None or incident is None:
-        raise OperationError("the load was over before the incident was")
-    mended, after = Span(story.ended - result.started, story.measured - result.started), None
-    if story.outcome == VERIFIED:
-        after = _figures("after", result, mended, story.looks["mended"], story.looks["measured"])
-    spans = (well, ill, mended) if after else (well, ill)
-    processors = os.cpu_count() or 1
-    others = machine.others(*story.usage, processors)
-    remedy = story.remedy
-    return MendingReport(
-        run=told.cell.run,
-        kind=told.cell.kind,
-        scenario=told.scenario.id,
-        seed=told.cell.seed,
-        rate=told.rate,
-        slo=told.scenario.load.slo,
-        causes=tuple(truth.cause for truth in told.scenario.causes),
-        named=story.named,
-        cause=remedy.because.cause if remedy and remedy.because else "",
-        playbook=remedy.playbook.id if remedy else "",
-        outcome=story.outcome,
-        reason=story.reason,
-        before=before,
-        incident=incident,
-        after=after,
-        moments=_moments(story, alarm, told.operator),
-        restored=story.restored,
-        last=story.result.last if story.result else (),
-        spoiled=tuple(spoiled(result, spans, before, incident, others)),
-        machine=Machine(processors, None, others),
-        tool_version=__version__,
-    )
-
-
-def _figures(name: str, result: LoadResult, span: Span, first: Look, last: Look) -> PhaseReport | None:
-    whole = within(result, span)
-    return None if whole is None else phase_report(name, whole, Between(first, last))
-
-
-def _moments(story: _Story, alarm: _Alarm, operator: Operator) -> Moments:
-    def said(kind: str) -> float | None:
-        times = [moment(entry.at) for entry in operator.entries if entry.kind == kind]
-        return times[-1] - story.begun if times else None
-
-    changes = [moment(entry.at) for entry in operator.entries if entry.kind == "change.made"]
-    return Moments(
-        over=alarm.over,
-        noticed=story.noticed - story.begun,
-        diagnosed=None if story.diagnosed is None else story.diagnosed - story.begun,
-        changed=changes[0] - story.begun if changes else None,
-        settled=said("settled"),
-        verified=said("verify.passed"),
-        closed=said("run.closed"),
-    )
