@@ -29,9 +29,7 @@ from latdoctor.remedy.plan import Because
 from latdoctor.remedy.target import Target
 
 
-def observer(
-    wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet, target: Target
-) -> Observe:
+def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet, target: Target) -> Observe:
     """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
 
     Only at what shows the present: a history or a log would bring samples from before the change. Of a server among

@@ -37,8 +37,8 @@ from latdoctor.trials.mending_cells import (
 )
 from latdoctor.trials.mending_report import MendingReport, Moments, Saturated, moved, spoiled, within
 from latdoctor.trials.mending_scores import score
-from latdoctor.trials.mending_story import Alarm
 from latdoctor.trials.mending_store import MendingStore
+from latdoctor.trials.mending_story import Alarm
 from latdoctor.trials.mending_user import Operator, Place, Remedy
 from latdoctor.trials.store import record
 from latdoctor.trials.truth import Span

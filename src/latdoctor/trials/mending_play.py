@@ -186,7 +186,7 @@ def _run(live: _Live, story: Story, remedy: Remedy) -> None:
         story.outcome, story.reason = FAILED, str(error)
         return
     story.outcome, story.reason = story.result.outcome.value, story.result.reason
-    story.restored = _tag(admin) == before
+    story.restored = None if story.outcome == VERIFIED else _tag(admin) == before
     live.say(f"{story.outcome}: {story.reason}")
 
 
