@@ -5,8 +5,10 @@ And which playbook a diagnosis leads to. For the command and for the bench of re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from latdoctor import __version__, answering
 from latdoctor.collect import COLLECTORS
@@ -16,15 +18,17 @@ from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.judge import judge
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.errors import OperationError, UsageError
+from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.evidence import redacting
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.judging import Facts
 from latdoctor.evidence.redact import Redactor
+from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.observation import Observation, Observe
 from latdoctor.remedy.plan import Because
+from latdoctor.remedy.target import Access, Target
 
 
 def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
@@ -45,6 +49,29 @@ def observer(wanted: Request, context: Context, baseline: Baseline | None, rules
         return observation(bundle, rules)
 
     return observe
+
+
+def pages_for(access: Access, servers: Sequence[str]) -> tuple[str, ...]:
+    """The pages by which one sees whether a change of this target helps: all but those of its siblings.
+
+    What a sibling does tells nothing of the change, and would keep it from being verified.
+    """
+    return tuple(url for url in servers if not _sibling(_origin(url), access))
+
+
+def _sibling(place: str, access: Access) -> bool:
+    """Whether another server of the target's kind is there; one that does not let us in is none."""
+    if place == access.target.admin:
+        return False
+    try:
+        return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
+    except LatdoctorError:
+        return False
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def observation(bundle: Bundle, rules: RuleSet) -> Observation:
@@ -68,11 +95,20 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
 
 
 def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
-    """The playbook of the first named cause that has one, and why; None where no named cause has any."""
+    """The playbook of the first named cause that has one, and why; None where no named cause has any.
+
+    Where it is one of several causes, the first playbook that all of them have: it mends whichever it is.
+    """
+    seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
     for cause in diagnosis.causes:
         if cause.named and cause.playbooks:
-            seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
             return cause.playbooks[0], Because(diagnosis.run_id, cause.id, cause.probability, seen)
+    if diagnosis.answer.kind == "one-of":
+        several = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
+        for playbook in several[0].playbooks if several else ():
+            if all(playbook in cause.playbooks for cause in several):
+                sure = min(1.0, sum(cause.probability for cause in several))
+                return playbook, Because(diagnosis.run_id, several[0].id, sure, seen)
     return None
 
 

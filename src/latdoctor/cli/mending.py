@@ -17,14 +17,14 @@ import typer
 from latdoctor.cli.answering import rule_set
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
-from latdoctor.cli.mending_targets import accesses, again, pages_for
+from latdoctor.cli.mending_targets import accesses, again
 from latdoctor.cli.options import Given
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.errors import UsageError
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
-from latdoctor.looking import kept, observer, remedy_of
+from latdoctor.looking import kept, observer, pages_for, remedy_of
 from latdoctor.remedy import history, recovering
 from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.plan import Asked, Because, Plan, planned

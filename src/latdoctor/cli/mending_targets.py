@@ -45,23 +45,6 @@ def accesses(
     return fitting
 
 
-def pages_for(access: Access, servers: Sequence[str]) -> tuple[str, ...]:
-    """The pages by which one sees whether a change of this target helps: all but those of its siblings.
-
-    What a sibling does tells nothing of the change, and would keep it from being verified.
-    """
-    target = access.target
-    return tuple(url for url in servers if origin(url) == target.admin or not _sibling(origin(url), access))
-
-
-def _sibling(place: str, access: Access) -> bool:
-    """Whether another server of the target's kind is there; one that does not let us in is none."""
-    try:
-        return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
-    except LatdoctorError:
-        return False
-
-
 def again(target: Target, settings: TargetSettings) -> Access:
     """The way into a target of the journal."""
     return Access(target, token(settings.admin_token))
