@@ -16,6 +16,7 @@ from latdoctor.collect.look import SystemClock, look
 from latdoctor.collect.source import Request
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.judge import judge
+from latdoctor.diagnosis.remedies import playbooks_for
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
@@ -95,14 +96,15 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
 
 
 def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
-    """The playbook of the first named cause that has one, and why; None where no named cause has any.
+    """The playbook against all named causes together, else against the first that has one, and why; None without any.
 
     Where it is one of several causes, the first playbook that all of them have: it mends whichever it is.
     """
     seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
-    for cause in diagnosis.causes:
-        if cause.named and cause.playbooks:
-            return cause.playbooks[0], Because(diagnosis.run_id, cause.id, cause.probability, seen)
+    named = [cause for cause in diagnosis.causes if cause.named]
+    for playbook in playbooks_for(named)[:1]:
+        cause = next(cause for cause in named if playbook in cause.playbooks)
+        return playbook, Because(diagnosis.run_id, cause.id, cause.probability, seen)
     if diagnosis.answer.kind == "one-of":
         several = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
         for playbook in several[0].playbooks if several else ():

@@ -44,18 +44,18 @@ MAX_BYTES = 64 << 20  # of a diagnosis or a plan
 class Mending:
     """What was asked of `latdoctor remediate`."""
 
-    playbook: str
-    diagnosis: Path | None
-    plan: Path | None
-    settings: tuple[str, ...]
-    admin: tuple[str, ...]
-    apply: bool
-    yes: bool
-    approved: bool
-    save_plan: Path | None
-    playbooks: tuple[Path, ...]
-    rules: tuple[Path, ...]
-    as_json: bool
+    playbook: str = ""
+    diagnosis: Path | None = None
+    plan: Path | None = None
+    settings: tuple[str, ...] = ()
+    admin: tuple[str, ...] = ()
+    apply: bool = False
+    yes: bool = False
+    approved: bool = False
+    save_plan: Path | None = None
+    playbooks: tuple[Path, ...] = ()
+    rules: tuple[Path, ...] = ()
+    as_json: bool = False
 
 
 class SavedPlan(msgspec.Struct, frozen=True):

@@ -29,13 +29,15 @@ def accesses(
     named = tuple(admin) or settings.admin
     if named:
         return tuple(_access(url, secret, settings) for url in dict.fromkeys(named))
-    found = [_access(url, secret, settings) for url in dict.fromkeys(origin(url) for url in servers)]
+    found, shut = _opened(tuple(dict.fromkeys(origin(url) for url in servers)), secret, settings)
     fitting = tuple(access for access in found if access.target.kind in playbook.targets)
     if len(fitting) > 1:
         raise UsageError(
             f"{playbook.id} fits {len(fitting)} of the servers: {', '.join(a.target.admin for a in fitting)}",
             next_step="say which one is to be changed: --admin URL",
         )
+    if not fitting and shut:
+        raise shut[0]
     if not fitting:
         kinds = ", ".join(f"{access.target.admin} ({access.target.kind})" for access in found) or "nothing was given"
         raise UsageError(
@@ -43,6 +45,20 @@ def accesses(
             next_step="give its metrics page (--server URL) and, if that is elsewhere, what to change (--admin URL)",
         )
     return fitting
+
+
+def _opened(
+    places: Sequence[str], secret: Secret, settings: TargetSettings
+) -> tuple[tuple[Access, ...], tuple[UsageError, ...]]:
+    """Those of the servers whose admin interface can be read, and why the others cannot: a clients' page has none."""
+    found: list[Access] = []
+    shut: list[UsageError] = []
+    for place in places:
+        try:
+            found.append(_access(place, secret, settings))
+        except UsageError as error:
+            shut.append(error)
+    return tuple(found), tuple(shut)
 
 
 def again(target: Target, settings: TargetSettings) -> Access:

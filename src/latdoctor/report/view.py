@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from latdoctor.diagnosis.overlays import DISABLED, SITE_THRESHOLD
+from latdoctor.diagnosis.remedies import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
 from latdoctor.evidence.judging import Atom
 from latdoctor.evidence.model import Origin
@@ -24,7 +25,6 @@ _TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
 _SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
 _LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
-_CHANGEABLE = ("replica/", "server/")  # subjects whose server a playbook may be for
 _SEEN = {"seen": "seen", "partly": "seen in part", "unseen": "not seen", "not-applicable": "does not apply"}
 
 
@@ -208,29 +208,13 @@ def _place(origin: Origin) -> str:
 def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
     """What to do, by which playbook, whom to wake, and what not to do yet."""
     rows = [("do", cause.mend)]
-    if playbook := _first_playbook(cause):
+    if playbook := first_playbook(cause):
         rows.append(("mend", advised(playbook)))
     if cause.owner:
         rows.append(("wake", cause.owner))
     if cause.keep_evidence:
         rows.append(("keep", "do not restart yet: the evidence would be lost (latdoctor collect first)"))
     return tuple(rows)
-
-
-def _first_playbook(cause: RankedCause) -> str:
-    """What may be run: for a cause that is named, and was seen at a server that can be changed."""
-    changed = any(subject.startswith(_CHANGEABLE) for subject in cause.subjects)
-    return cause.playbooks[0] if cause.named and cause.playbooks and changed else ""
-
-
-def _playbooks(causes: Sequence[RankedCause]) -> tuple[str, ...]:
-    """What may be run against all of them together, else against each."""
-    runnable = [cause for cause in causes if _first_playbook(cause)]
-    if len(runnable) > 1:
-        together = [name for name in runnable[0].playbooks if all(name in one.playbooks for one in runnable)]
-        if together:
-            return tuple(together)
-    return tuple(dict.fromkeys(_first_playbook(cause) for cause in runnable))
 
 
 def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -314,7 +298,7 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
     steps = [
         f"latdoctor remediate --playbook {playbook} --server URL (shows what it would change; --apply does it)"
-        for playbook in _playbooks(named)[:2]
+        for playbook in playbooks_for(named)[:2]
     ]
     steps += [f"latdoctor explain {cause.id}" for cause in named[:2]]
     for look in diagnosis.next_looks[:2]:
