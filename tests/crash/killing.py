@@ -190,11 +190,11 @@ def nth_of(calls: Sequence[str], name: str, nth: int) -> int:
 
 
 def chosen(begin: Begin, every: int) -> list[int]:
-    """Points for a short sweep: each second by which something is sent or a transaction ends, each nth of the rest."""
-    points = range(1, len(begin.calls) + 1)
-    telling = [k for k in points if begin.calls[k - 1] in ("sendto", "sendmsg", "unlink", "rename")]
-    others = [k for k in points if k not in telling]
-    return sorted(telling[::2] + others[::every])
+    """Points for a short sweep: the end of each transaction, each second thing that is sent, each nth of the rest."""
+    ends, sent, others = [], [], []
+    for point, call in enumerate(begin.calls, 1):
+        (ends if call == "unlink" else sent if call.startswith("send") else others).append(point)
+    return sorted(ends + sent[::2] + others[::every])
 
 
 def _files(folder: Path) -> dict[str, bytes]:
