@@ -19,6 +19,7 @@ from tests.crash.killing import PLAYBOOKS
 from tests.crash.sweep import told
 from tests.crash.target import BEFORE, Target
 
+CHANGING_SAID, CHANGED_SAID = " changing ", " changed scheduler"  # as lines on stderr begin
 CHANGED = {"batching": {"scheduler": "token-budget"}, "governance": {"lanes": False}}
 
 
@@ -47,10 +48,10 @@ def test_what_helps_stays_and_is_taken_back_when_asked(command: Command) -> None
 # What it has said when the signal comes, and how it then ends: 1 where nothing had been changed.
 MOMENTS = {
     "before": ("watching before", signal.SIGTERM, 1),
-    "changing": ("changing", signal.SIGTERM, 3),
-    "changed": ("changed", signal.SIGINT, 3),
+    "changing": (CHANGING_SAID, signal.SIGTERM, 3),
+    "changed": (CHANGED_SAID, signal.SIGINT, 3),
     "verifying": ("window:", signal.SIGTERM, 3),
-    "terminal": ("changed", signal.SIGHUP, 3),
+    "terminal": (CHANGED_SAID, signal.SIGHUP, 3),
 }
 
 
@@ -72,7 +73,7 @@ def test_a_signal_takes_everything_back(command: Command, said: str, number: sig
 @pytest.mark.parametrize("page", ["frozen", "nan", "gone"])
 def test_a_page_that_goes_bad_is_no_success(command: Command, page: str) -> None:
     with command.started(command.remediate("--apply", "--yes")) as process:
-        heard(process, "changed")
+        heard(process, CHANGED_SAID)
         command.target.order(page=page)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 3, out
@@ -81,7 +82,7 @@ def test_a_page_that_goes_bad_is_no_success(command: Command, page: str) -> None
 
 def test_a_target_that_hangs_ends_loudly_within_35_s(command: Command) -> None:
     with command.started(command.remediate("--apply", "--yes", "-o", "json")) as process:
-        heard(process, "changed")
+        heard(process, CHANGED_SAID)
         command.target.hold()
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=90)

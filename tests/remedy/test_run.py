@@ -381,6 +381,19 @@ def test_a_journal_that_fails_later_does_not_keep_it_from_going_back(
     monkeypatch.undo()
 
 
+def test_a_defect_of_ours_is_told_and_leaves_nothing_half_done(room: Room) -> None:
+    def broken(service: Service) -> None:
+        if service.writes:
+            raise ZeroDivisionError
+
+    room.service.on_look = broken
+    with pytest.raises(ZeroDivisionError):
+        room.run()
+    assert room.service.values == BEFORE
+    (run,) = history.runs(room.journal.entries())
+    assert (run.outcome, "ZeroDivisionError" in run.reason) == (Outcome.ROLLED_BACK, True)
+
+
 def test_stages_are_verified_one_by_one_and_the_whole(room: Room) -> None:
     room.service.p99 = lambda service: 0.3 if service.values == {"scheduler": "token-budget", "lanes": True} else 3.0
     result = room.run("test.whole")
