@@ -69,14 +69,21 @@ def counted(name: str, begin: Begin, left: Sequence[Left]) -> Row:
     for one in [one for one in left if one.flaws][:5]:
         print(f"{name}, at {one.point} ({one.call}): {'; '.join(one.flaws)}", file=sys.stderr)
     caught = sum(bool(one.flaws) for one in left)
-    return Row(name, len(begin.calls), len(left), stands["before"], stands["after"], caught, dict(sorted(codes.items())))
+    return Row(
+        name, len(begin.calls), len(left), stands["before"], stands["after"], caught, dict(sorted(codes.items()))
+    )
 
 
 def table(found: Sequence[Row]) -> str:
-    lines = ["| what | calls | tried | before | after | not as it has to be | exit codes |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| what | calls | tried | before | after | not as it has to be | exit codes |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in found:
         codes = ", ".join(f"{code}: {count}" for code, count in row.codes.items()) or "–"
-        lines.append(f"| {row.name} | {row.calls} | {row.tried} | {row.before} | {row.after} | {row.caught} | {codes} |")
+        lines.append(
+            f"| {row.name} | {row.calls} | {row.tried} | {row.before} | {row.after} | {row.caught} | {codes} |"
+        )
     return "\n".join(lines)
 
 

@@ -89,7 +89,8 @@ class Sweep:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._forks.stdin and self._forks.stdout
+        assert self._forks.stdin
+        assert self._forks.stdout
         self._forks.stdin.close()
         self._forks.wait(20)
         self._forks.stdout.close()
@@ -171,7 +172,8 @@ class Sweep:
         self, mode: str, point: int = 0, errors: Mapping[str, int] | None = None, *, onwards: bool = False
     ) -> tuple[int, list[str]]:
         arguments = [mode, str(self._state), self.target.url, str(PLAYBOOKS), *self._mutant]
-        assert self._forks.stdin and self._forks.stdout
+        assert self._forks.stdin
+        assert self._forks.stdout
         asked = Asked(point, CHANGES, arguments, errors or {}, onwards)
         self._forks.stdin.write(json.dumps(asdict(asked)) + "\n")
         self._forks.stdin.flush()

@@ -73,10 +73,15 @@ class Service:
         for edge, count in zip(EDGES, self.counts, strict=True):
             so_far += count
             lines.append(f'ref_request_seconds_bucket{{{LABELS},le="{edge}"}} {so_far}')
-        lines += [f"ref_request_seconds_sum{{{LABELS}}} {self.seconds}", f"ref_request_seconds_count{{{LABELS}}} {whole}"]
+        lines += [
+            f"ref_request_seconds_sum{{{LABELS}}} {self.seconds}",
+            f"ref_request_seconds_count{{{LABELS}}} {whole}",
+        ]
         lines += [f'ref_info{{{LABELS},version="1",model_version="v1"}} 1']
         if self.behaviour.page == "nan":
-            lines = [f"{line.rpartition(' ')[0]} NaN" if "_seconds" in line and line[0] != "#" else line for line in lines]
+            lines = [
+                f"{line.rpartition(' ')[0]} NaN" if "_seconds" in line and line[0] != "#" else line for line in lines
+            ]
         self.shown = "\n".join(lines) + "\n"
         return self.shown
 

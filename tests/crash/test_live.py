@@ -116,23 +116,30 @@ def diagnosis(command: Command, path: Path) -> Path:
             "keep_evidence": False,
             "playbooks": ["test.quick"],
             **dict.fromkeys(texts, ""),
-            **dict.fromkeys(lists, []),
+            **{name: [] for name in lists},
         }
     ]
     path.write_text(json.dumps(document))
     return path
 
 
+TOUCHING = (
+    *("open", "openat", "creat", "mkdir", "mkdirat", "rename", "renameat", "renameat2"),
+    *("unlink", "unlinkat", "symlink", "link", "truncate"),
+)
+
+
 @pytest.mark.parametrize("how", ["playbook", "from"])
-def test_a_dry_run_writes_nothing_and_changes_nothing(command: Command, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_writes_nothing_and_changes_nothing(
+    command: Command, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if how == "from":
         line = command.remediate("--from", str(diagnosis(command, command.folder / "d.json")), playbook="")
     else:
         line = command.remediate()
     before = sorted(command.folder.rglob("*"))
     monkeypatch.chdir(command.folder)
-    making = ("mkdir", "mkdirat", "rename", "renameat", "renameat2", "unlink", "unlinkat", "symlink", "link", "truncate")
-    calls = told(line, ("open", "openat", "creat", *making), command.environment)
+    calls = told(line, TOUCHING, command.environment)
     assert calls
     assert [call for call in calls if not is_reading(call)] == []
     assert sorted(command.folder.rglob("*")) == before
@@ -159,7 +166,11 @@ def test_a_plan_is_executed_as_it_was_approved_or_not_at_all(command: Command, t
         return command.ended(line).code
 
     good = plan.read_text()
-    for old, new in (("token-budget", "single"), ("restore", "none-needed"), (command.target.url, "http://127.0.0.1:9")):
+    for old, new in (
+        ("token-budget", "single"),
+        ("restore", "none-needed"),
+        (command.target.url, "http://127.0.0.1:9"),
+    ):
         assert old in good
         plan.write_text(good.replace(old, new, 1))
         assert applied() == 2, old

@@ -38,7 +38,7 @@ class _Holder(Struct, frozen=True):
 
 @contextmanager
 def held(folder: Path, key: str, run: str = "") -> Iterator[None]:
-    """Holds the lock of `key` in `folder` for `run`; never waits for it. Children that a fork makes meanwhile hold it too.
+    """Holds the lock of `key` in `folder` for `run`; never waits for it. Children of a fork meanwhile hold it too.
 
     The file is never unlinked: else two could hold locks on two files of one name. Raises Busy, UsageError for the
     folder, and OperationError where the lock cannot be taken.

@@ -136,9 +136,7 @@ def _equal(one: Value | None, other: Value) -> bool:
     return one == other
 
 
-def brought(
-    change: Change, to: Standing, resource: Resource, deadline: Deadline, *, fenced: bool = False
-) -> bool:
+def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline, *, fenced: bool = False) -> bool:
     """Brings the resource to the one side of `change` from the other; whether anything had to be written.
 
     `fenced`: where it stands so already, the same is written once more. A write of ours to the other side may still be
