@@ -1,6 +1,6 @@
 """Writes what the documentation says of the program, from the program.
 
-Usage: python docs/generate.py      (writes commands.md, diagnosis.schema.json and signals.md beside this file)
+Usage: python docs/generate.py  (writes commands.md, diagnosis.schema.json, signals.md and causes/ beside this file)
 """
 
 from __future__ import annotations
@@ -17,25 +17,36 @@ from unittest import mock
 import typer.main
 
 from latdoctor.cli.main import app, main
-from latdoctor.report import document, signals
+from latdoctor.diagnosis import rule_files
+from latdoctor.report import cause_pages, document, signals
+from latdoctor.trials.families import split
 
 FOLDER = Path(__file__).parent
+CAUSES = FOLDER / "causes"
 Named = tuple[str, ...]
 
 
 def write() -> None:
-    """Writes every page."""
-    for name, text in pages().items():
+    """Writes every page, and takes away the page of a cause that is no more."""
+    made = pages()
+    for path in sorted(CAUSES.glob("*")):
+        if f"{CAUSES.name}/{path.name}" not in made:
+            path.unlink()
+            print(f"removed {path}")
+    CAUSES.mkdir(exist_ok=True)
+    for name, text in made.items():
         (FOLDER / name).write_text(text)
         print(f"wrote {FOLDER / name}")
 
 
 def pages() -> dict[str, str]:
     """The generated pages by file name."""
+    causes = cause_pages.pages(rule_files.shipped(), split().pairs)
     return {
         "commands.md": _commands_page(),
         "diagnosis.schema.json": json.dumps(document.schema(), indent=1) + "\n",
         "signals.md": signals.page(),
+        **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},
     }
 
 

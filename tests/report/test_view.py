@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,6 +17,8 @@ from latdoctor.report.gaps import gap_lines
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
 
+INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
+
 
 @pytest.fixture(scope="module")
 def diagnosis() -> Diagnosis:
@@ -28,6 +31,26 @@ def diagnosis() -> Diagnosis:
 )
 def test_no_probability_is_shown_as_certain(probability: float, shown: str) -> None:
     assert view.percent(probability) == shown
+
+
+@pytest.mark.parametrize("incident", sorted(path.name for path in INCIDENTS.iterdir()))
+def test_a_named_cause_comes_with_the_next_look_and_its_cost(incident: str) -> None:
+    """However sure it is: on the screen and as JSON."""
+    command = ["diagnose", str(INCIDENTS / incident)]
+    found = document.parse(run([*command, "-o", "json"]).out.encode())
+    assert found.next_looks, "files hold no more than some of the sources"
+    assert [look.bits for look in found.next_looks] == sorted((look.bits for look in found.next_looks), reverse=True)
+    assert all(look.ask.startswith("--") and look.cost and look.checks for look in found.next_looks)
+    first = found.next_looks[0]
+    shown = " ".join(run(command).out.partition("\nNext\n")[2].split())
+    assert f"look with {first.ask}: it {first.cost} and would show {first.checks[0]}" in shown
+
+
+def test_where_nothing_is_left_to_look_at_that_is_said(diagnosis: Diagnosis) -> None:
+    assert diagnosis.answer.causes
+    said = "no other source would change this ranking"
+    assert said not in view.next_steps(diagnosis)
+    assert said in view.next_steps(msgspec.structs.replace(diagnosis, next_looks=()))
 
 
 @given(st.text(max_size=200), st.integers(5, 60))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from latdoctor.trials import page
 from latdoctor.trials.families import Split, split
 from latdoctor.trials.scores import Scores
 from latdoctor.trials.scoring import ac_at, average, score
-from latdoctor.trials.truth import MADE, Truth
+from latdoctor.trials.truth import MADE, PLAYED, Truth
 from tests.trials.made import answered, truth
 
 A, B, C = "app.load.burst", "app.load.overload", "infra.io.stall"
@@ -18,6 +20,10 @@ SPLIT = Split(looked_at=("app.load",), never=("infra.io",), hard_pairs=((A, B),)
 
 def scored(*pairs: tuple[Truth, object]) -> Scores:
     return score({one.run: one for one, _ in pairs}, [answer for _, answer in pairs], SPLIT)  # type: ignore[misc]
+
+
+def well(run: str, scenario: str, kind: str = PLAYED) -> Truth:
+    return replace(truth(run, kind=kind), scenario=scenario)
 
 
 def test_the_accuracy_of_three_runs() -> None:
@@ -65,6 +71,39 @@ def test_a_named_cause_where_nothing_is_wrong_is_a_false_alarm() -> None:
 def test_sixty_well_runs_without_an_alarm_bound_its_rate() -> None:
     found = scored(*((truth(str(n)), answered(str(n))) for n in range(60)))
     assert found.false_alarms.bound == pytest.approx(0.0487, abs=1e-4)
+
+
+def test_false_alarms_stand_by_what_the_runs_are_an_example_of() -> None:
+    found = scored(
+        (well("a", "no-fault"), answered("a")),
+        (well("b", "busy"), answered("b", [A])),
+        (well("c", "busy"), answered("c")),
+        (well("d", "dependency-slow"), answered("d")),
+        (well("e", "healthy-but-busy", kind=MADE), answered("e")),
+        (truth("wrong", A), answered("wrong", [A])),
+    )
+    told = {one.name: (one.false_alarms.share.right, one.false_alarms.share.of) for one in found.well}
+    assert told == {
+        "played, calm": (0, 1),
+        "played, busy": (1, 2),
+        "played, the load of a fault's scenario without its fault": (0, 1),
+        "made, busy": (0, 1),
+    }
+    assert sum(of for _, of in told.values()) == found.false_alarms.share.of
+
+
+def test_the_page_says_what_rate_no_false_alarm_bounds_and_which_pairs_have_too_few_runs() -> None:
+    runs = [(well(str(n), "busy"), answered(str(n))) for n in range(60)]
+    runs += [(truth(f"a{n}", A), answered(f"a{n}", [A, B])) for n in range(20)]
+    runs += [(truth("b", B), answered("b", [A, B]))]
+    shown = page.page(scored(*runs))
+    assert (
+        "| played, busy | 0 of 60: 0.0% [0.0%–6.0%]; the true rate is at most 4.9%, below 3/60 (one-sided 95 %) |"
+        in shown
+    )
+    assert f"| `{A}` | `{B}` | 20 of 20: 100.0% [83.9%–100.0%] |" in shown
+    assert f"| `{B}` | `{A}` | 0 of 1: 0.0% [0.0%–79.3%] (few) |" in shown
+    assert "| hard pairs told apart | 1 of 2 in 90% of the runs or more; 1 of 2 with 20 runs |" in shown
 
 
 def test_naming_nothing_is_abstaining_and_costs_no_precision() -> None:

@@ -1,4 +1,4 @@
-"""`latdoctor lab bench diagnosis`: records incidents, diagnoses each, and scores the answers."""
+"""`latdoctor lab bench`: records incidents, diagnoses each and scores the answers; has them mended and measures that."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from latdoctor.trials.calibration import Fit
+    from latdoctor.trials.mending_scores import MendingScores
+    from latdoctor.trials.mending_store import MendingStore
     from latdoctor.trials.scores import Scores
     from latdoctor.trials.store import Store
 
@@ -77,6 +79,86 @@ def diagnosis(
     runs = frozenset(cell.run for cell in cells)
     scores, fit = _scored(store, runs, processes, answers, calibrate=calibrate)
     _print(scores, fit, output, page)
+
+
+@app.command()
+def remediation(
+    folder: Folder = Path("bench-remediation"),
+    quick: Annotated[bool, typer.Option("--quick", help="promo-rush and two others only: some eight minutes.")] = False,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="SCENARIO", help="The runs of one scenario only.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Play the next missing run, and stop without a score.")] = False,
+    no_play: Annotated[bool, typer.Option("--no-play", help="Play nothing: score what DIR holds.")] = False,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", readable=False, help="Write it as a page of Markdown, too.")
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How the scores are printed.")] = Output.TEXT,
+) -> None:
+    """Play incidents, have each diagnosed and mended, and measure what the clients had of it.
+
+    Every fault for which there is a playbook; for the field's incident the emergency bundle besides; and playbooks
+    that mend nothing, which must be taken back. Nobody but the playbook takes an incident away. A run that is there is
+    not repeated; a spoiled one is, twice at most.
+
+    Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged run · 3 --once, and more is left.
+    """
+    from latdoctor.cli.interrupting import ended_by_sigterm
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence.places import must_be_writable
+    from latdoctor.remedy.playbook_files import shipped
+    from latdoctor.trials import mending_cells
+    from latdoctor.trials.mending_store import MendingStore
+
+    if page is not None:
+        must_be_writable(page, "the page")
+    cells = mending_cells.cells(shipped(), quick=quick)
+    if only is not None:
+        known = sorted({cell.scenario for cell in cells})
+        if only not in known:
+            raise UsageError(f"no run plays {only!r}", where="--only", next_step=f"one of {', '.join(known)}")
+        cells = tuple(cell for cell in cells if cell.scenario == only)
+    store = MendingStore(folder)
+    if not no_play:
+        from latdoctor.cli.lab import need_extra
+        from latdoctor.trials.mending_play import attempt
+        from latdoctor.trials.store import record
+
+        need_extra()
+        with ended_by_sigterm():
+            left = record(store, cells, attempt, _say(), most=1 if once else None)
+        if once:
+            raise typer.Exit(MORE_IS_LEFT if left else 0)
+    _print_mended(_mended(store, tuple(cell.run for cell in cells)), output, page)
+
+
+def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:
+    """Raises UsageError where none of these runs is there."""
+    from latdoctor.errors import UsageError
+    from latdoctor.trials.mending_scores import score
+
+    there = set(store.runs())
+    runs = [store.report(run) for run in wanted if run in there]
+    if not runs:
+        raise UsageError("no such run is there", where=str(store.folder), next_step="leave --no-play out")
+    return score(runs, *store.losses())
+
+
+def _print_mended(scores: MendingScores, output: Output, page: Path | None) -> None:
+    import msgspec
+
+    from latdoctor.evidence.places import cannot_write
+    from latdoctor.trials import mending_page
+
+    if page is not None:
+        try:
+            page.write_text(mending_page.page(scores), encoding="utf-8")
+        except OSError as error:
+            raise cannot_write(page, "the page", error) from error
+    if output is Output.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(scores), indent=1).decode())
+        return
+    typer.echo(mending_page.summary(scores), nl=False)
 
 
 @app.command()

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -17,7 +17,6 @@ import typer
 from latdoctor.cli.answering import rule_set
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
-from latdoctor.cli.looking import kept, observer
 from latdoctor.cli.mending_targets import accesses, again
 from latdoctor.cli.options import Given
 from latdoctor.cli.playbooks import library
@@ -25,6 +24,7 @@ from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.errors import UsageError
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
+from latdoctor.looking import kept, observer, pages_for, remedy_of
 from latdoctor.remedy import history, recovering
 from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
@@ -105,7 +105,8 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     with _stoppable() as stop:
         for plan, access in zip(plans, ways, strict=True):
             tell = shown.told(notice_console(), plan)
-            observe = observer(wanted, rules, access.target)
+            request = replace(wanted.request, servers=pages_for(access, wanted.request.servers))
+            observe = observer(request, wanted.context, wanted.baseline, rules)
             world = World(journal, place, access, observe, kept, tell, stop, how.approved)
             results.append(carry_out(plan, books, world))
             if results[-1].outcome is not Outcome.VERIFIED:
@@ -175,10 +176,9 @@ def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(how.diagnosis), next_step="latdoctor diagnose … -o json > FILE"
         ) from error
-    for cause in diagnosis.causes:
-        if cause.named and cause.playbooks:
-            seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
-            return books.find(cause.playbooks[0]), Because(diagnosis.run_id, cause.id, cause.probability, seen)
+    remedy = remedy_of(diagnosis)
+    if remedy is not None:
+        return books.find(remedy[0]), remedy[1]
     named = ", ".join(cause.id for cause in diagnosis.causes if cause.named) or "no cause"
     raise UsageError(f"it names {named}, and no playbook mends that", where=str(how.diagnosis))
 

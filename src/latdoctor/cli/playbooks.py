@@ -115,7 +115,7 @@ def show(
 
 def _words(rules: Sequence[Path]) -> Words:
     from latdoctor.cli.answering import rule_set
-    from latdoctor.cli.explain import sentence
+    from latdoctor.report.explaining import sentence
     from latdoctor.report.playbook import Words
 
     known = rule_set(rules)

@@ -64,6 +64,16 @@ class Deployment:
         return (self._front.pid,)
 
     @property
+    def router(self) -> str:
+        """The base address of the router; empty without one."""
+        return self._router.url if self._router else ""
+
+    @property
+    def token(self) -> str:
+        """What the admin interfaces of the servers and of the router want to be told."""
+        return self._front.token
+
+    @property
     def site(self) -> Site:
         """Where faults can be put in, at this moment."""
         return Site(

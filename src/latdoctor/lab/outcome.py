@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from latdoctor.lab.load.result import LoadResult
+from latdoctor.lab.load.result import LoadResult, Summary
 from latdoctor.lab.pages import Between, Look
 from latdoctor.lab.scenario import Scenario
 
@@ -82,7 +82,7 @@ class PlayReport(Struct, frozen=True):
 def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[Look]) -> PlayReport:
     """The report of a run from what the generator measured and what the servers' pages said at each phase's edges."""
     phases = tuple(
-        _phase_report(phase.name, result, Between(looks[2 * index], looks[2 * index + 1]))
+        phase_report(phase.name, result.phase(phase.name).whole, Between(looks[2 * index], looks[2 * index + 1]))
         for index, phase in enumerate(scenario.phases)
     )
     by_name = {phase.name: phase for phase in phases}
@@ -135,8 +135,8 @@ def recovered(before: PhaseReport, after: PhaseReport, slo: float) -> bool | Non
     return after.p99 <= max(slo, RECOVERED * before.p99)
 
 
-def _phase_report(name: str, result: LoadResult, between: Between) -> PhaseReport:
-    whole = result.phase(name).whole
+def phase_report(name: str, whole: Summary, between: Between) -> PhaseReport:
+    """What clients saw and what the servers did meanwhile."""
     return PhaseReport(
         name=name,
         requests=whole.counts.requests,

@@ -46,7 +46,7 @@ def play(scenario: Scenario, seed: int, watcher: Watcher | None = None, *, rate:
     watcher = watcher or Watcher()
     watcher.say("starting the server")
     with Deployment(scenario) as deployment:
-        rate = rate or scenario.load.rate or _calibrated(scenario, deployment, seed, watcher)
+        rate = rate or scenario.load.rate or calibrated(scenario, deployment, seed, watcher)
         with start_load(scenario.plan(rate, seed), deployment.address, metrics_port=0) as load:
             started = load.wait_started()
             with ThreadPoolExecutor(1) as beside:  # the phases go by the clock while this thread hears the generator
@@ -72,7 +72,8 @@ def confirm(scenario: Scenario, report: PlayReport, watcher: Watcher | None = No
     return confirmed(report, taken)
 
 
-def _calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: Watcher) -> float:
+def calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: Watcher) -> float:
+    """The rate of `scenario`'s load on this machine, requests per second. Raises OperationError, UsageError."""
     watcher.say("measuring what this machine can do")
     plan = scenario.plan(10.0, seed)
     seconds, phase = scenario.load.calibrate_seconds, scenario.incident.name

@@ -28,8 +28,8 @@ class _Serving:
     def __init__(self, config: ServerConfig, *arguments: str) -> None:
         (self.port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
-        self._token = secrets.token_urlsafe(24)
-        self.admin = Admin(self.url, self._token)
+        self.token = secrets.token_urlsafe(24)
+        self.admin = Admin(self.url, self.token)
         self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-lab-")
         self._arguments = arguments
         self._started_with = config
@@ -47,7 +47,7 @@ class _Serving:
         settings = Path(self._folder.name) / "server.yaml"
         settings.write_bytes(msgspec.json.encode(config))  # JSON is YAML
         arguments = ["lab", "serve", "--port", str(self.port), "--config", str(settings), *self._arguments]
-        return Child(self._title, "latdoctor", arguments, {VARIABLE: self._token, "OMP_NUM_THREADS": "1"})
+        return Child(self._title, "latdoctor", arguments, {VARIABLE: self.token, "OMP_NUM_THREADS": "1"})
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +107,7 @@ class RouterProcess(_Serving):
         return msgspec.json.decode(body, type=tuple[Standing, ...])
 
     def replica_admin(self, url: str) -> Admin:
-        return Admin(url, self._token)
+        return Admin(url, self.token)
 
 
 class ProxyProcess:

@@ -11,7 +11,7 @@ import secrets
 from dataclasses import replace
 
 from latdoctor.errors import LatdoctorError
-from latdoctor.evidence.conditions import Comparison, Reference, SignalTerm
+from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Constant, Reference, SignalTerm
 from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.journal.locks import Busy, held
 from latdoctor.journal.state import LOCKS, RUNS
@@ -35,6 +35,7 @@ WINDOW = 5.0  # seconds of each look that verifies
 GLANCE = 2.0  # seconds of each look while it settles
 PATIENCE = 15.0  # seconds that a look may take beyond its window
 NOT_WORSE = 1.2  # a stage may leave P99 at most this many times as high: what 5 s windows of one load differ by
+STANDING, DRAINS = 10.0, 1.05  # or, with so many waiting, complete at least this many times as much
 
 
 class Failed(Exception):  # noqa: N818 - what happened; it never leaves this module
@@ -158,7 +159,8 @@ class _Run:
             return
         for index in range(len(self._plan.stages[number].changes)):
             self._make(Touched(number, index))
-        self._settled(playbook.settle, earlier)
+        if alone:  # of several stages none waits for the queue to drain: the whole does, once all are made
+            self._settled(playbook.settle, earlier)
         self._verified(playbook.verify if alone else _not_worse(playbook.verify), earlier)
         self._recorder.note("stage.verified", {"stage": number, "playbook": playbook.id})
         if self._playbook.on_failure == "undo-stage":
@@ -260,10 +262,29 @@ def _mended(playbook: Playbook, observation: Observation) -> bool:
 
 
 def _not_worse(verify: Verify) -> Verify:
-    """How a stage of several proves itself: it may not make things worse. The whole must then succeed."""
-    text = f"latency.p99 < {NOT_WORSE:g} x before"
-    condition = Comparison(SignalTerm("latency.p99"), "<", Reference("before", NOT_WORSE), text)
-    return replace(verify, succeed=(condition,), mechanism=())
+    """How a stage of several proves itself: one look in which it has not made things worse. The whole must then succeed,
+    and hold for as long as it says; what a stage waited longer for would be time in which the incident goes on.
+
+    While a queue stands P99 is that of whoever has waited in it and follows late; then it is enough that more is
+    completed than before.
+    """
+    condition = AnyOf(
+        (
+            _against_before("latency.p99", "<", NOT_WORSE),
+            AllOf((_above("queue.depth", STANDING), _against_before("completion.rate", ">", DRAINS))),
+        )
+    )
+    return replace(verify, succeed=(condition,), mechanism=(), hold=min(verify.hold, WINDOW / 2))
+
+
+def _against_before(signal: str, operator: str, times: float) -> Comparison:
+    return Comparison(
+        SignalTerm(signal), operator, Reference("before", times), f"{signal} {operator} {times:g} x before"
+    )
+
+
+def _above(signal: str, limit: float) -> Comparison:
+    return Comparison(SignalTerm(signal), ">", Constant((limit,), f"{limit:g}"), f"{signal} > {limit:g}")
 
 
 def _unproven(status: str, why: str) -> str:

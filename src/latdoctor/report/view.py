@@ -319,6 +319,8 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     steps += [f"latdoctor explain {cause.id}" for cause in named[:2]]
     for look in diagnosis.next_looks[:2]:
         steps.append(f"look with {look.ask}: it {look.cost} and would show {', '.join(look.checks)}")
+    if diagnosis.answer.causes and not diagnosis.next_looks:
+        steps.append("no other source would change this ranking")
     if any(check.required and "nothing shows latency.p99" in check.reason for check in diagnosis.checks):
         steps.append("watch the server's own metrics page (--server URL): nothing that was read tells its P99")
     if any(check.required and "no SLO given" in check.reason for check in diagnosis.checks):

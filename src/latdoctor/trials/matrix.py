@@ -6,13 +6,14 @@ then all at the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
 
 from msgspec import Struct, structs
 
 from latdoctor.errors import UsageError
+from latdoctor.lab.faults.injection import Fault
 from latdoctor.lab.scenario import INCIDENT, USUAL, Change, Phase, Scenario, Truth, find, graded, names
 from latdoctor.lab.telemetry.kinds import KINDS
 from latdoctor.trials.truth import MADE, PLAYED
@@ -65,6 +66,11 @@ class Cell(Struct, frozen=True):
         """Its name, and that of its files."""
         words = [self.kind, *(["calm"] if self.calm else []), self.scenario, *([self.beside] if self.beside else [])]
         return "-".join([*words, *(["long"] if self.long else []), self.severity, str(self.seed)])
+
+    @property
+    def seconds(self) -> float:
+        """About how long recording it takes."""
+        return seconds(self)
 
 
 @cache
@@ -201,11 +207,16 @@ def stretched(scenario: Scenario, longer: float) -> Scenario:
 
 
 def _stretched(phase: Phase, longer: float) -> Phase:
-    faults = []
-    for fault in phase.faults:
-        if hasattr(fault, "toxic"):
-            faults.append(structs.replace(fault, toxic=structs.replace(fault.toxic, lifetime=_LIFETIME)))
-        else:
-            faults.append(structs.replace(fault, lifetime=_LIFETIME) if hasattr(fault, "lifetime") else fault)
     whole = longer if phase.name in (BEFORE, INCIDENT, "after") else phase.seconds
-    return structs.replace(phase, seconds=whole, faults=tuple(faults))
+    return structs.replace(phase, seconds=whole, faults=lasting(phase.faults, _LIFETIME))
+
+
+def lasting(faults: Sequence[Fault], lifetime: float) -> tuple[Fault, ...]:
+    """`faults`, each of which stays for so many seconds unless it is taken out before."""
+    found = []
+    for fault in faults:
+        if hasattr(fault, "toxic"):
+            found.append(structs.replace(fault, toxic=structs.replace(fault.toxic, lifetime=lifetime)))
+        else:
+            found.append(structs.replace(fault, lifetime=lifetime) if hasattr(fault, "lifetime") else fault)
+    return tuple(found)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from latdoctor.trials.calibration import Fit
 from latdoctor.trials.intervals import Estimate, Share
-from latdoctor.trials.scores import FalseAlarms, Pair, Row, Scores
+from latdoctor.trials.scores import PAIR_APART, PAIR_RUNS, FalseAlarms, Pair, Row, Scores
 
 _HEAD = """# How right the diagnosis is
 
@@ -25,7 +25,11 @@ def page(scores: Scores, fit: Fit | None = None) -> str:
         "## Beside other methods, on the same runs\n\n" + _PEERS + "\n\n" + _table(_PEER_COLUMNS, _peers(scores)),
         "## By family\n\n" + _table(_ROW_COLUMNS, _rows(scores.families)),
         "## By kind of run and severity\n\n" + _table(_ROW_COLUMNS, _rows((*scores.kinds, *scores.severities))),
-        "## Hard pairs\n\nOf the runs of the first, those in which it ranks before the second.\n\n"
+        "## Where nothing is wrong\n\n"
+        + _table(
+            ("runs", "in which a cause was named"), ((one.name, _alarms(one.false_alarms)) for one in scores.well)
+        ),
+        f"## Hard pairs\n\n{_APART}\n\n"
         + _table(("cause", "easily taken for", "told apart"), _pairs(scores.hard_pairs)),
         "## Without a source\n\nEach beside the same runs with that source.\n\n"
         + _table(_ROW_COLUMNS, _rows(scores.withheld)),
@@ -43,6 +47,8 @@ mapping from signals to causes that was fitted on the families that were looked 
 failure. `latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before."""
 _LEFT_OUT = """The true causes of a run are taken out of the catalogue, and the same evidence is diagnosed again. Naming
 anything then is wrong, unless it is hard to tell from what was taken out or really there besides."""
+_APART = f"""Of the runs of the first, those in which it ranks before the second.
+`few`: there are fewer than {PAIR_RUNS} of them."""
 _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right", "sureness")
 _PEER_COLUMNS = ("method", "AC@1", "AC@3", "Avg@5", "both of two", "broke", "median time")
 
@@ -85,6 +91,7 @@ def _short(scores: Scores) -> Iterator[tuple[str, str]]:
     yield "runs in which nothing was named", _share(scores.abstained)
     yield "false alarms", _alarms(scores.false_alarms)
     yield "false alarms, played runs alone", _alarms(scores.played_false_alarms)
+    yield "hard pairs told apart", _told_apart(scores.hard_pairs)
     yield "wrongly named with the cause unknown", _share(scores.unknown_named)
     yield "Brier score of the top cause", _estimate(scores.brier, percent=False)
     yield "calibration error (ECE)", _estimate(scores.ece, percent=False)
@@ -94,8 +101,11 @@ def _short(scores: Scores) -> Iterator[tuple[str, str]]:
 
 
 def _alarms(alarms: FalseAlarms) -> str:
-    bound = "" if alarms.bound is None else f"; the true rate is at most {alarms.bound:.1%} (one-sided 95 %)"
-    return f"{_counted_share(alarms.share)}{bound}"
+    if alarms.bound is None:
+        return _counted_share(alarms.share)
+    # Of none seen the exact bound 1 - 0.05^(1/n) is what the rule of three says, nearly.
+    of_three = "" if alarms.share.right else f", below 3/{alarms.share.of}"
+    return f"{_counted_share(alarms.share)}; the true rate is at most {alarms.bound:.1%}{of_three} (one-sided 95 %)"
 
 
 def _peers(scores: Scores) -> Iterator[tuple[str, ...]]:
@@ -115,7 +125,16 @@ def _rows(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
 
 def _pairs(pairs: Sequence[Pair]) -> Iterator[tuple[str, ...]]:
     for pair in pairs:
-        yield f"`{pair.cause}`", f"`{pair.neighbour}`", _counted_share(pair.told_apart)
+        few = "" if pair.enough or pair.told_apart.value is None else " (few)"
+        yield f"`{pair.cause}`", f"`{pair.neighbour}`", f"{_counted_share(pair.told_apart)}{few}"
+
+
+def _told_apart(pairs: Sequence[Pair]) -> str:
+    """How many of the pairs, each way counted, reach their share, and how many have the runs for it."""
+    seen = [pair for pair in pairs if pair.told_apart.value is not None]
+    apart, enough = sum(pair.apart for pair in seen), sum(pair.enough for pair in seen)
+    reached = f"{apart} of {len(seen)} in {PAIR_APART:.0%} of the runs or more"
+    return f"{reached}; {enough} of {len(pairs)} with {PAIR_RUNS} runs"
 
 
 def _unknown(scores: Scores) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:

@@ -25,9 +25,6 @@ from latdoctor.trials.matrix import Cell, scenario_of
 from latdoctor.trials.snapshots import Watch, watching
 from latdoctor.trials.truth import MADE, PLAYED, Machine, Span, Told, Truth
 
-# The share of all processors that others may take: with more than this the machine's own state moves P99 as a mild
-# fault does. Two looks at an idle machine differ by 2 %.
-OTHERS = 0.15
 SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end
 TARGET = "reference"  # what the look is called: nothing of what is wrong
 
@@ -40,9 +37,6 @@ class Attempt:
     told: Told
     truth: Truth
     spoiled: tuple[str, ...]
-
-
-Attempting = Callable[[Cell, Callable[[str], None]], Attempt]
 
 
 def attempt(cell: Cell, say: Callable[[str], None]) -> Attempt:
@@ -159,7 +153,7 @@ def spoiled(report: PlayReport, others: float | None, *, watched: bool = True) -
     yield from (reason for reason in report.spoiled if not reason.startswith(idle))
     if not watched:
         yield "nothing of it was read"
-    if others is not None and others > OTHERS:
+    if others is not None and others > machine.OTHERS:
         yield f"others took {others:.0%} of the processors"
     if report.truth and all(one.moves is False for one in report.truth):
         yield "what was put in moved nothing: the tail is the same without it"

@@ -7,7 +7,9 @@ from msgspec import Struct
 from latdoctor.trials.intervals import Estimate, Share
 from latdoctor.trials.reliability import Bin
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
+PAIR_RUNS = 20  # of a cause, for its hard pairs to be told
+PAIR_APART = 0.9  # the share of them in which it must rank before its neighbour
 
 
 class Accuracy(Struct, frozen=True):
@@ -35,6 +37,15 @@ class Pair(Struct, frozen=True):
     neighbour: str
     told_apart: Share
 
+    @property
+    def enough(self) -> bool:
+        """Whether there are as many runs as a share of nine tenths is told by."""
+        return self.told_apart.of >= PAIR_RUNS
+
+    @property
+    def apart(self) -> bool:
+        return self.told_apart.value is not None and self.told_apart.value >= PAIR_APART
+
 
 class Unknown(Struct, frozen=True):
     """A cause taken out of the catalogue: of its runs, those in which something is wrongly named.
@@ -54,6 +65,13 @@ class FalseAlarms(Struct, frozen=True):
     share: Share
     bound: float | None
     runs: tuple[str, ...]
+
+
+class Well(Struct, frozen=True):
+    """The false alarms of one sort of runs in which nothing was wrong, such as busy ones."""
+
+    name: str
+    false_alarms: FalseAlarms
 
 
 class Calibration(Struct, frozen=True):
@@ -121,6 +139,7 @@ class Scores(Struct, frozen=True):
     slowest: float | None
     played: Accuracy
     played_false_alarms: FalseAlarms
+    well: tuple[Well, ...]
     looked_at: Accuracy
     never_looked_at: Accuracy
     families: tuple[Row, ...]

@@ -20,11 +20,16 @@ from latdoctor.trials.scores import (
     Row,
     Scores,
     Unknown,
+    Well,
 )
 from latdoctor.trials.truth import MADE, PLAYED, Truth
 from latdoctor.trials.views import PLAIN, SHIFTS
 
 LISTED = 5  # ranks that count for Avg@5
+
+# What a scenario in which nothing is wrong is an example of; any other has a fault that was left out.
+_CALM, _BUSY, _IDLE, _LEFT_OUT = "calm", "busy", "idle", "the load of a fault's scenario without its fault"
+_WELL = {"no-fault": _CALM, "healthy": _CALM, "busy": _BUSY, "healthy-but-busy": _BUSY, "idle": _IDLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ def score(truths: Mapping[str, Truth], answers: Iterable[Answered], split: Split
         slowest=max((case.answer.seconds for case in plain), default=None),
         played=accuracy([case for case in wrong if case.truth.kind == PLAYED]),
         played_false_alarms=_false_alarms([case for case in well if case.truth.kind == PLAYED]),
+        well=tuple(_well(well)),
         looked_at=accuracy([case for case in wrong if not split.is_never(case.truth.causes)]),
         never_looked_at=accuracy([case for case in wrong if split.is_never(case.truth.causes)]),
         families=_rows(wrong, lambda case: {family(cause) for cause in case.truth.causes}),
@@ -138,6 +144,15 @@ def _counted(plain: Sequence[Case]) -> Counted:
 def _false_alarms(well: Sequence[Case]) -> FalseAlarms:
     alarmed = [case.answer.run for case in well if case.answer.named]
     return FalseAlarms(share(len(alarmed), len(well)), at_most(len(alarmed), len(well)), tuple(alarmed))
+
+
+def _well(cases: Sequence[Case]) -> Iterable[Well]:
+    """By what they are an example of, played and made runs apart."""
+    sorts: dict[str, list[Case]] = {}
+    for case in cases:
+        sort = _WELL.get(case.truth.scenario, _LEFT_OUT)
+        sorts.setdefault(f"{case.truth.kind}, {sort}", []).append(case)
+    return (Well(name, _false_alarms(sorts[name])) for name in sorted(sorts))
 
 
 def _abstained(wrong: Sequence[Case]) -> Share:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import msgspec
 
@@ -20,9 +20,7 @@ from latdoctor import __version__
 from latdoctor.errors import BundleError, LatdoctorError
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.model import to_json
-from latdoctor.trials import matrix
-from latdoctor.trials.matrix import Cell
-from latdoctor.trials.recording import Attempt, Attempting, why_not
+from latdoctor.trials.recording import Attempt, why_not
 from latdoctor.trials.truth import Told, Truth
 
 BUNDLES, TOLD, TRUTHS, SPOILED = "bundles", "told", "truths", "spoiled"
@@ -30,44 +28,84 @@ TRIES = 3  # a spoiled run is repeated twice
 T = TypeVar("T")
 
 
+class Planned(Protocol):
+    """A run that shall be there: its name, and about how many seconds it takes."""
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class Tried(Protocol):
+    """One go at it; `spoiled` says why it does not count."""
+
+    @property
+    def spoiled(self) -> tuple[str, ...]: ...
+
+
+Due = TypeVar("Due", bound=Planned)
+Go = TypeVar("Go", bound=Tried)
+Kept_contra = TypeVar("Kept_contra", bound=Tried, contravariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Store:
-    """A folder of recordings."""
+class Runs:
+    """The names of the runs of a folder: which are complete, which were spoiled and how often."""
 
     folder: Path
-
-    def bundle(self, run: str) -> Path:
-        return self.folder / BUNDLES / f"{run}.tar.zst"
+    complete: ClassVar[str] = TRUTHS  # the folder whose file makes a run complete
 
     def runs(self) -> tuple[str, ...]:
         """The complete runs, in the order of their names."""
-        return tuple(sorted(path.stem for path in (self.folder / TRUTHS).glob("*.json")))
-
-    def told(self, run: str) -> Told:
-        """Raises BundleError."""
-        return _read(self._json(TOLD, run), Told)
-
-    def truth(self, run: str) -> Truth:
-        """Raises BundleError."""
-        return _read(self._json(TRUTHS, run), Truth)
+        return tuple(sorted(path.stem for path in (self.folder / self.complete).glob("*.json")))
 
     def spoiled(self, run: str) -> tuple[tuple[str, ...], ...]:
         """The reasons of each spoiled try. Raises BundleError."""
-        path = self._json(SPOILED, run)
-        return _read(path, tuple[tuple[str, ...], ...]) if path.exists() else ()
+        path = self.json(SPOILED, run)
+        return read_json(path, tuple[tuple[str, ...], ...]) if path.exists() else ()
 
     def losses(self) -> tuple[int, int]:
         """How many tries were spoiled in all, and how many runs were given up for it."""
         tries = {path.stem: len(self.spoiled(path.stem)) for path in (self.folder / SPOILED).glob("*.json")}
-        given_up = sum(count >= TRIES and not self._json(TRUTHS, run).exists() for run, count in tries.items())
+        given_up = sum(count >= TRIES and not self.json(self.complete, run).exists() for run, count in tries.items())
         return sum(tries.values()), given_up
 
-    def is_due(self, cell: Cell) -> bool:
+    def is_due(self, cell: Planned) -> bool:
         """Whether `cell` is neither recorded nor given up."""
-        return not self._json(TRUTHS, cell.run).exists() and len(self.spoiled(cell.run)) < TRIES
+        return not self.json(self.complete, cell.run).exists() and len(self.spoiled(cell.run)) < TRIES
 
-    def missing(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    def missing(self, cells: Sequence[Due]) -> tuple[Due, ...]:
         return tuple(cell for cell in cells if self.is_due(cell))
+
+    def keep_spoiled(self, run: str, reasons: Sequence[str]) -> None:
+        self.write(SPOILED, run, (*self.spoiled(run), tuple(reasons)))
+
+    def json(self, what: str, run: str) -> Path:
+        return self.folder / what / f"{run}.json"
+
+    def write(self, what: str, run: str, value: object) -> None:
+        path = self.json(what, run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = path.with_suffix(".part")
+        made.write_bytes(to_json(value))
+        made.replace(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Store(Runs):
+    """A folder of recordings."""
+
+    def bundle(self, run: str) -> Path:
+        return self.folder / BUNDLES / f"{run}.tar.zst"
+
+    def told(self, run: str) -> Told:
+        """Raises BundleError."""
+        return read_json(self.json(TOLD, run), Told)
+
+    def truth(self, run: str) -> Truth:
+        """Raises BundleError."""
+        return read_json(self.json(TRUTHS, run), Truth)
 
     def keep(self, attempt: Attempt) -> None:
         """Raises BundleError where it cannot be written."""
@@ -76,24 +114,12 @@ class Store:
         bundle.unlink(missing_ok=True)  # of a try that was interrupted before its truth was written
         save(attempt.bundle, bundle, __version__)
         tries = len(self.spoiled(run)) + 1
-        self._write(TOLD, run, attempt.told)
-        self._write(TRUTHS, run, msgspec.structs.replace(attempt.truth, tries=tries))
-
-    def keep_spoiled(self, run: str, reasons: Sequence[str]) -> None:
-        self._write(SPOILED, run, (*self.spoiled(run), tuple(reasons)))
-
-    def _json(self, what: str, run: str) -> Path:
-        return self.folder / what / f"{run}.json"
-
-    def _write(self, what: str, run: str, value: object) -> None:
-        path = self._json(what, run)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_suffix(".part")
-        made.write_bytes(to_json(value))
-        made.replace(path)
+        self.write(TOLD, run, attempt.told)
+        self.write(TRUTHS, run, msgspec.structs.replace(attempt.truth, tries=tries))
 
 
-def _read(path: Path, form: type[T]) -> T:
+def read_json(path: Path, form: type[T]) -> T:
+    """Raises BundleError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=form)
     except OSError as error:
@@ -104,10 +130,19 @@ def _read(path: Path, form: type[T]) -> T:
         ) from error
 
 
+class Keeping(Protocol[Kept_contra]):
+    """Where complete runs are kept."""
+
+    def is_due(self, cell: Planned) -> bool: ...
+    def missing(self, cells: Sequence[Due]) -> tuple[Due, ...]: ...
+    def keep(self, attempt: Kept_contra) -> None: ...
+    def keep_spoiled(self, run: str, reasons: Sequence[str]) -> None: ...
+
+
 def record(
-    store: Store,
-    cells: Sequence[Cell],
-    attempt: Attempting,
+    store: Keeping[Go],
+    cells: Sequence[Due],
+    attempt: Callable[[Due, Callable[[str], None]], Go],
     say: Callable[[str], None],
     *,
     most: int | None = None,
@@ -118,7 +153,7 @@ def record(
     A spoiled try is repeated at once. One that cannot be played counts as spoiled, so that the others go on.
     """
     due = store.missing(cells)
-    left = [matrix.seconds(cell) for cell in due]
+    left = [cell.seconds for cell in due]
     spent, planned = 0.0, 0.0
     for number, cell in enumerate(due[:most], 1):
         pace = spent / planned if planned else 1.0
@@ -131,7 +166,9 @@ def record(
     return len(store.missing(cells))
 
 
-def _try(store: Store, cell: Cell, attempt: Attempting, say: Callable[[str], None]) -> None:
+def _try(
+    store: Keeping[Go], cell: Due, attempt: Callable[[Due, Callable[[str], None]], Go], say: Callable[[str], None]
+) -> None:
     try:
         made = attempt(cell, say)
     except LatdoctorError as error:

@@ -1,0 +1,124 @@
+"""What a run of a playbook looks with: the same collectors and findings as a diagnosis, for a window of its choice.
+
+And which playbook a diagnosis leads to. For the command and for the bench of remediation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from latdoctor import __version__, answering
+from latdoctor.collect import COLLECTORS
+from latdoctor.collect.look import SystemClock, look
+from latdoctor.collect.source import Request
+from latdoctor.diagnosis.diagnose import slo_terms
+from latdoctor.diagnosis.judge import judge
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.errors import LatdoctorError, OperationError, UsageError
+from latdoctor.evidence import redacting
+from latdoctor.evidence.baseline import Baseline
+from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.bundle_files import save
+from latdoctor.evidence.judging import Facts
+from latdoctor.evidence.redact import Redactor
+from latdoctor.remedy.kinds import kind_of
+from latdoctor.remedy.observation import Observation, Observe
+from latdoctor.remedy.plan import Because
+from latdoctor.remedy.target import Access, Target
+
+
+def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
+    """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
+
+    Only at what shows the present: a history or a log would bring samples from before the change.
+    Raises UsageError where nothing of that kind was given.
+    """
+    live = Request(servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
+    if not live.servers:
+        raise UsageError(
+            "nothing shows whether a change helps", next_step="give the server's metrics page: --server URL"
+        )
+
+    def observe(seconds: float) -> Observation:
+        request = replace(live, window=seconds)
+        bundle = look(COLLECTORS, request, context, SystemClock(), baseline=baseline)
+        return observation(bundle, rules)
+
+    return observe
+
+
+def pages_for(access: Access, servers: Sequence[str]) -> tuple[str, ...]:
+    """The pages by which one sees whether a change of this target helps: all but those of its siblings.
+
+    What a sibling does tells nothing of the change, and would keep it from being verified.
+    """
+    return tuple(url for url in servers if not _sibling(_origin(url), access))
+
+
+def _sibling(place: str, access: Access) -> bool:
+    """Whether another server of the target's kind is there; one that does not let us in is none."""
+    if place == access.target.admin:
+        return False
+    try:
+        return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
+    except LatdoctorError:
+        return False
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def observation(bundle: Bundle, rules: RuleSet) -> Observation:
+    """What a look says of signals and findings. Raises OperationError where it shows nothing at all."""
+    evidence, _ = answering.seen(bundle)
+    if not evidence.readings:
+        why = evidence.gaps[0].reason if evidence.gaps else "no source showed anything"
+        raise OperationError(f"nothing was seen: {why}")
+    baseline = bundle.baseline.lookup if bundle.baseline else {}
+    facts = Facts(evidence, slo_terms(bundle.context), baseline, {})
+    checks = judge(rules, facts, ())
+    return Observation(
+        evidence=evidence,
+        findings={check.id: check.status for check in checks},
+        slo=facts.slo,
+        started=bundle.window.start or 0.0,
+        ended=bundle.window.end or 0.0,
+        bundle=bundle,
+        baseline=baseline,
+    )
+
+
+def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
+    """The playbook of the first named cause that has one, and why; None where no named cause has any.
+
+    Where it is one of several causes, the first playbook that all of them have: it mends whichever it is.
+    """
+    seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
+    for cause in diagnosis.causes:
+        if cause.named and cause.playbooks:
+            return cause.playbooks[0], Because(diagnosis.run_id, cause.id, cause.probability, seen)
+    if diagnosis.answer.kind == "one-of":
+        several = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
+        for playbook in several[0].playbooks if several else ():
+            if all(playbook in cause.playbooks for cause in several):
+                sure = min(1.0, sum(cause.probability for cause in several))
+                return playbook, Because(diagnosis.run_id, several[0].id, sure, seen)
+    return None
+
+
+def kept(bundle: Bundle, path: Path) -> None:
+    """Saves it, redacted. Raises OperationError, BundleError."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperationError(
+            f"what was seen cannot be kept: {error.strerror}", where=str(path.parent), next_step="free space there"
+        ) from error
+    redactor = Redactor()
+    save(redacting.redacted(bundle, redactor), path, __version__, redactor)

@@ -1,0 +1,97 @@
+"""What the mended incidents come to: how often a right playbook proves itself, how often a wrong one is taken back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from latdoctor import __version__
+from latdoctor.trials.intervals import Share, share
+from latdoctor.trials.mending_cells import PROMO_RUSH, WRONG
+from latdoctor.trials.mending_report import REFUSED, ROLLED_BACK, VERIFIED, MendingReport
+
+# What the field's incident is held to (MISSION.md's figures are set beside them on the page).
+P99_DOWN, GOODPUT_TIMES, CALLS_DOWN, TAKEN_DOWN, WITHIN = 0.7, 2.0, 0.6, 0.9, 60.0
+
+
+class Rush(Struct, frozen=True):
+    """The field's incident, by the playbook that mended it. Shares are of the incident's figure; seconds."""
+
+    run: str
+    playbook: str
+    outcome: str
+    p99_down: float | None
+    goodput_times: float | None
+    calls_down: float | None  # forward calls per answer, at the live rate
+    calls_down_saturated: float | None  # the same, with the server never idle before and after
+    capacity_times: float | None  # answers per second of the saturated server
+    faults_down: float | None  # page faults per call
+    allocations_down: float | None  # device allocations per call
+    to_verified: float | None
+
+
+class MendingScores(Struct, frozen=True):
+    """`mended`: of the runs in which a true cause was acted on, those that were verified. `wrong_refused`: of the
+    playbooks tried to no avail, those that were taken back or refused; `wrong_restored`: of those, the ones after which
+    the configuration was the one from before.
+    """
+
+    tool_version: str
+    runs: tuple[MendingReport, ...]
+    outcomes: dict[str, int]
+    right: Share
+    mended: Share
+    wrong_refused: Share
+    wrong_restored: Share
+    rush: tuple[Rush, ...]
+    spoiled_tries: int = 0
+    given_up: int = 0
+
+
+def score(runs: Sequence[MendingReport], spoiled_tries: int = 0, given_up: int = 0) -> MendingScores:
+    """Pure."""
+    tried = [run for run in runs if run.kind == WRONG]
+    real = [run for run in runs if run.kind != WRONG]
+    acted = [run for run in real if run.right]
+    stopped = [run for run in tried if run.outcome in (ROLLED_BACK, REFUSED)]
+    return MendingScores(
+        tool_version=__version__,
+        runs=tuple(runs),
+        outcomes=dict(sorted(Counter(run.outcome for run in real).items())),
+        right=share(len(acted), len(real)),
+        mended=share(sum(run.outcome == VERIFIED for run in acted), len(acted)),
+        wrong_refused=share(len(stopped), len(tried)),
+        wrong_restored=share(sum(run.restored is not False for run in stopped), len(stopped)),
+        rush=tuple(_rush(run) for run in real if run.scenario == PROMO_RUSH),
+        spoiled_tries=spoiled_tries,
+        given_up=given_up,
+    )
+
+
+def _rush(run: MendingReport) -> Rush:
+    ill, after = run.incident, run.after
+    first, last = run.saturated or (None, None)
+    return Rush(
+        run=run.run,
+        playbook=run.playbook,
+        outcome=run.outcome,
+        p99_down=_down(ill.p99, after.p99 if after else None),
+        goodput_times=_times(after.goodput if after else None, ill.goodput),
+        calls_down=_down(ill.calls_per_answer, after.calls_per_answer if after else None),
+        calls_down_saturated=_down(first.calls_per_answer if first else None, last.calls_per_answer if last else None),
+        capacity_times=_times(last.rate if last else None, first.rate if first else None),
+        faults_down=_down(ill.page_faults_per_call, after.page_faults_per_call if after else None),
+        allocations_down=_down(ill.allocations_per_call, after.allocations_per_call if after else None),
+        to_verified=run.moments.to_verified,
+    )
+
+
+def _down(before: float | None, after: float | None) -> float | None:
+    """By which share it fell; None where either was not measured, or there was nothing to fall."""
+    return None if before is None or after is None or before <= 0 else 1 - after / before
+
+
+def _times(after: float | None, before: float | None) -> float | None:
+    return None if before is None or after is None or before <= 0 else after / before

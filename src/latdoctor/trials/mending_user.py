@@ -1,0 +1,158 @@
+"""What an operator would do during the incident: look, choose the playbook that the diagnosis leads to, carry it out.
+
+Nothing here knows what was put in.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from latdoctor.answering import case, seen
+from latdoctor.collect import COLLECTORS
+from latdoctor.collect.look import SystemClock, look
+from latdoctor.collect.source import Request
+from latdoctor.diagnosis.diagnose import Stamp, diagnose
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.errors import UsageError
+from latdoctor.evidence import baseline as baselines
+from latdoctor.evidence.baseline import Baseline
+from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.journal.entry import Entry
+from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.store import Journal
+from latdoctor.looking import kept, observer, pages_for, remedy_of
+from latdoctor.remedy.kinds import kind_of
+from latdoctor.remedy.plan import Asked, Because, Plan, planned
+from latdoctor.remedy.playbook import Playbook
+from latdoctor.remedy.playbook_files import Library
+from latdoctor.remedy.result import Result
+from latdoctor.remedy.run import carry_out
+from latdoctor.remedy.secret import Secret
+from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.world import World
+
+LOOK = 10.0  # seconds: what `diagnose` takes where nothing else is said
+TARGET = "reference"
+_REPLICA = re.compile(r"\breplica/([^/@]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an operator knows of a service: its addresses, the token, and the model's version from when it was well."""
+
+    servers: tuple[str, ...]  # base addresses; with a router those of its replicas, in the order of their names
+    router: str
+    token: str
+    version: str
+    slo: float  # seconds
+
+    @property
+    def context(self) -> Context:
+        return Context(TARGET, self.slo)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """The playbook to be run, and the diagnosis that led to it (None: somebody just tries it)."""
+
+    playbook: Playbook
+    because: Because | None
+    replicas: tuple[str, ...] = ()  # the replicas that the diagnosis points at
+
+
+@dataclass
+class Operator:
+    """Looks at `place` and mends it, with all that a run leaves behind in `state`."""
+
+    place: Place
+    rules: RuleSet
+    library: Library
+    state: Path
+    baseline: Baseline | None = None
+    entries: list[Entry] = field(default_factory=list)
+
+    def looked(self, request: Request) -> Bundle:
+        """What is seen within LOOK seconds."""
+        return look(
+            COLLECTORS, replace(request, window=LOOK), self.place.context, SystemClock(), baseline=self.baseline
+        )
+
+    def remember(self, well: Bundle) -> None:
+        """Keeps what was seen while all was well, to compare with."""
+        self.baseline = baselines.record(seen(well)[0], TARGET, "")
+
+    def diagnosis(self, bundle: Bundle) -> Diagnosis:
+        return diagnose(case(bundle, *seen(bundle)), self.rules, Stamp(uuid.uuid4().hex[:12], ""))
+
+    def remedy(self, diagnosis: Diagnosis, given: str = "") -> Remedy | None:
+        """What the diagnosis leads to, or `given` for the cause of it that this playbook addresses."""
+        found = remedy_of(diagnosis)
+        if given:
+            book = self.library.find(given)
+            named = [cause for cause in diagnosis.causes if cause.named and cause.id in book.addresses]
+            seen = diagnosis.evidence_window.end or 0.0
+            because = [Because(diagnosis.run_id, cause.id, cause.probability, seen) for cause in named]
+            found = (given, because[0]) if because else None
+        if found is None:
+            return None
+        subjects = next(cause.subjects for cause in diagnosis.causes if cause.id == found[1].cause)
+        return Remedy(self.library.find(found[0]), found[1], _replicas(subjects))
+
+    def planned(self, remedy: Remedy) -> tuple[Plan, Access]:
+        """Raises UsageError where it is not clear what shall be changed, OperationError where it cannot be read."""
+        access = self._access(remedy)
+        asked = Asked(remedy.playbook, self._settings(remedy), remedy.because)
+        return planned(asked, self.library, access, time.time()), access
+
+    def carried_out(self, plan: Plan, access: Access, request: Request, tell: Callable[[str], None]) -> Result:
+        def heard(entry: Entry) -> None:
+            self.entries.append(entry)
+            tell(entry.kind)
+
+        world = World(
+            journal=Journal.opened(self.state / JOURNAL),
+            state=self.state,
+            access=access,
+            observe=observer(
+                replace(request, servers=pages_for(access, request.servers)),
+                self.place.context,
+                self.baseline,
+                self.rules,
+            ),
+            keep=kept,
+            tell=heard,
+        )
+        return carry_out(plan, self.library, world)
+
+    def _access(self, remedy: Remedy) -> Access:
+        url = self._target(remedy)
+        token = Secret(self.place.token)
+        kind = kind_of(Access(Target(url, "", admin=url), token))
+        return Access(Target(url, kind, admin=url), token)
+
+    def _target(self, remedy: Remedy) -> str:
+        if self.place.router and "reference-router" in remedy.playbook.targets:
+            return self.place.router
+        if len(self.place.servers) == 1:
+            return self.place.servers[0]
+        (name,) = remedy.replicas if len(remedy.replicas) == 1 else ("",)
+        if not name.isdecimal() or int(name) >= len(self.place.servers):
+            raise UsageError("the diagnosis does not tell which replica is to be changed")
+        return self.place.servers[int(name)]
+
+    def _settings(self, remedy: Remedy) -> dict[str, str]:
+        """The parameters that have no default: what only an operator can know."""
+        known = {"version": self.place.version, "replica": remedy.replicas[0] if remedy.replicas else ""}
+        wanted = [parameter.name for parameter in remedy.playbook.parameters if parameter.default is None]
+        return {name: known[name] for name in wanted if known.get(name)}
+
+
+def _replicas(subjects: Sequence[str]) -> tuple[str, ...]:
+    found = (_REPLICA.search(subject) for subject in subjects)
+    return tuple(dict.fromkeys(match[1] for match in found if match))
