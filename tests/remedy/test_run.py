@@ -381,6 +381,28 @@ def test_a_journal_that_fails_later_does_not_keep_it_from_going_back(
     monkeypatch.undo()
 
 
+def test_a_disk_that_fails_just_after_the_last_entry(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands in the journal that the run has verified itself, and the run was told that it does not."""
+    plan, append, failed = room.plan(), room.journal.append, False
+
+    def failing(run: str, kind: str, body: object) -> object:
+        nonlocal failed
+        if not failed:
+            entry = append(run, kind, body)  # type: ignore[arg-type]
+            failed = kind == "verify.passed"
+        if failed:
+            raise JournalError("the disk does not keep the journal")
+        return entry
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", lambda self, run, kind, body: failing(run, kind, body))
+        assert carry_out(plan, room.library, room.world).outcome is Outcome.ROLLED_BACK
+    assert room.service.values == BEFORE
+    assert [one.outcome for one in room.recovered()] == [Outcome.ROLLED_BACK]
+    assert room.service.values == BEFORE
+    assert room.recovered() == []
+
+
 def test_a_defect_of_ours_is_told_and_leaves_nothing_half_done(room: Room) -> None:
     def broken(service: Service) -> None:
         if service.writes:
