@@ -22,7 +22,6 @@ from latdoctor.remedy.taking_back import take_back
 from latdoctor.remedy.target import Target
 from latdoctor.remedy.world import World
 
-
 READING = 10.0  # seconds for a look at how all of it stands
 # A way into the target of a run, as things stand now. Raises UsageError where none is known.
 Enter = Callable[[Target], World]
