@@ -65,7 +65,7 @@ def test_a_target_that_hangs_is_told_of_within_35_s(room: Room, seed: int) -> No
     """From some look after the first change on, or from some exchange while it is taken back."""
     chance = random.Random(seed)
     no_help(room.service)
-    when = chance.randrange(1, 4 if seed % 2 else 12)
+    when = chance.randrange(1, 4 if seed % 2 else 6)
     met = 0
 
     def hang(service: Service) -> None:
