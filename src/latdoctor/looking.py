@@ -116,6 +116,11 @@ def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
 
 def kept(bundle: Bundle, path: Path) -> None:
     """Saves it, redacted. Raises OperationError, BundleError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperationError(
+            f"what was seen cannot be kept: {error.strerror}", where=str(path.parent), next_step="free space there"
+        ) from error
     redactor = Redactor()
     save(redacting.redacted(bundle, redactor), path, __version__, redactor)

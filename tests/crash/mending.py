@@ -30,25 +30,34 @@ PLAYBOOK = "test.two-steps"
 
 
 def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> int:
-    access = Access(Target("service", "reference", admin=url), Secret("hush"))
     library = read([playbooks])
     if mutant:
         _Run._make = _late  # type: ignore[method-assign]
-    journal = Journal.opened(state / JOURNAL)
-    seen = _Seen(helps=mode != "fail")
-    world = World(
-        journal, state, access, seen.observe, lambda bundle, path: None, now=seen.now, clock=seen.clock,
-        sleep=seen.sleep,
-    )  # fmt: skip
+    world = entered(state, url, helps=mode != "fail")
     if mode in ("apply", "fail"):
-        plan = planned(Asked(library.find(PLAYBOOK), {}), library, access, seen.now())
+        plan = planned(Asked(library.find(PLAYBOOK), {}), library, world.access, world.now())
         return carry_out(plan, library, world).outcome.exit_code
-    runs = history.runs(journal.entries())
+    runs = history.runs(world.journal.entries())
     if mode == "rollback":
         ended = recovering.roll_back(runs[-1].id, lambda target: world, lambda: runs)
         return ended.outcome.exit_code
     results = [recovering.recover(run, lambda target: world) for run in runs if run.open]
     return max((result.outcome.exit_code for result in results), default=0)
+
+
+def entered(state: Path, url: str, *, helps: bool) -> World:
+    """All that a run is given."""
+    seen = _Seen(helps=helps)
+    return World(
+        journal=Journal.opened(state / JOURNAL),
+        state=state,
+        access=Access(Target("service", "reference", admin=url), Secret("hush")),
+        observe=seen.observe,
+        keep=lambda bundle, path: None,
+        now=seen.now,
+        clock=seen.clock,
+        sleep=seen.sleep,
+    )
 
 
 def _late(self: _Run, touched: Touched) -> None:

@@ -19,7 +19,8 @@ from typing import Any
 
 CONFIG: dict[str, dict[str, Any]] = {"batching": {"scheduler": "long-alone"}, "governance": {"lanes": False}}
 KNOBS = {"batching.scheduler": True, "governance.lanes": True}
-RATE = 40.0  # requests per second
+LONGEST = 20.0  # seconds for which a test is waited for
+RATE = 1000.0  # requests per second: enough for a P99 of a second
 EDGES = ("0.1", "0.5", "1", "5", "+Inf")  # seconds
 FAST, SLOW = 1, 3  # places in EDGES of what one waits for
 LABELS = 'replica="r1",backend="cpu"'
@@ -27,12 +28,13 @@ LABELS = 'replica="r1",backend="cpu"'
 
 @dataclass
 class Behaviour:
-    """`helps`: whether the scheduler does. `page`: good, frozen, nan, gone. `late`: seconds for which a PATCH lies
-    before it is looked at, whether or not somebody still waits for its answer."""
+    """`helps`: whether the scheduler does. `page`: good, frozen, nan, gone. `late`: how many PATCHes lie, before they
+    are looked at, until `released`; their sender may have gone by then. `repeats`: every refusal says what was sent."""
 
     helps: bool = True
     page: str = "good"
-    late: float = 0.0
+    late: int = 0
+    repeats: bool = False
 
 
 @dataclass
@@ -46,6 +48,8 @@ class Service:
     counted: float = field(default_factory=time.monotonic)
     shown: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    lying: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))  # one for each that came
+    released: threading.Event = field(default_factory=threading.Event)
 
     @property
     def etag(self) -> str:
@@ -69,15 +73,20 @@ class Service:
         for edge, count in zip(EDGES, self.counts, strict=True):
             so_far += count
             lines.append(f'ref_request_seconds_bucket{{{LABELS},le="{edge}"}} {so_far}')
-        lines += [f"ref_request_seconds_sum{{{LABELS}}} {self.seconds}", f"ref_request_seconds_count{{{LABELS}}} {whole}"]
+        lines += [
+            f"ref_request_seconds_sum{{{LABELS}}} {self.seconds}",
+            f"ref_request_seconds_count{{{LABELS}}} {whole}",
+        ]
         lines += [f'ref_info{{{LABELS},version="1",model_version="v1"}} 1']
         if self.behaviour.page == "nan":
-            lines = [f"{line.rpartition(' ')[0]} NaN" if "_seconds" in line and line[0] != "#" else line for line in lines]
+            lines = [
+                f"{line.rpartition(' ')[0]} NaN" if "_seconds" in line and line[0] != "#" else line for line in lines
+            ]
         self.shown = "\n".join(lines) + "\n"
         return self.shown
 
     def told(self, order: dict[str, Any]) -> None:
-        """From a test: the fields of `Behaviour`, `config`, `forget`."""
+        """From a test: the fields of `Behaviour`, `config`, `release`."""
         self.count()
         for one in fields(Behaviour):
             if one.name in order:
@@ -85,8 +94,8 @@ class Service:
         if "config" in order:
             self.config = order["config"]
             self.revision += 1
-        if order.get("forget"):
-            self.asked.clear()
+        if order.get("release"):
+            self.released.set()
 
 
 SERVICE = Service()
@@ -96,6 +105,9 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        if self.path == "/test/lying":
+            self._answer(200, {"lies": SERVICE.lying.acquire(timeout=LONGEST)})
+            return
         with SERVICE.lock:
             if self.path == "/test":
                 self._answer(200, {"config": SERVICE.config, "revision": SERVICE.revision, "asked": SERVICE.asked})
@@ -117,8 +129,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         raw = self._body()
-        time.sleep(SERVICE.behaviour.late)
+        if SERVICE.behaviour.late:
+            SERVICE.behaviour.late -= 1
+            SERVICE.lying.release()
+            SERVICE.released.wait(LONGEST)
         with SERVICE.lock:
+            if SERVICE.behaviour.repeats:
+                self._answer(409, {"detail": f"not with {self.headers['authorization']}"})
+                return
             if self.headers["if-match"] not in (SERVICE.etag, "*"):
                 self._answer(412, {"error": "changed-meanwhile"})
                 return
@@ -149,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
         self._said(status, json.dumps(value).encode(), "application/json")
 
     def _said(self, status: int, body: bytes, kind: str) -> None:
-        if self.path != "/test":
+        if not self.path.startswith("/test"):
             SERVICE.asked.append([self.command, self.path, status])
         self.send_response(status)
         self.send_header("etag", SERVICE.etag)

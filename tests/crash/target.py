@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -46,7 +48,8 @@ class Target:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.go_on()
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.close()
         self.process.wait(PATIENCE)
         self.process.stdout.close()
@@ -56,11 +59,23 @@ class Target:
             told = json.load(answer)
         return Asked(told["config"], told["revision"], [tuple(one) for one in told["asked"]])
 
+    def until(self, told: Callable[[Asked], bool]) -> Asked:
+        """What it says once that holds; asked again and again."""
+        end = time.monotonic() + PATIENCE
+        while not told(seen := self.seen()):
+            assert time.monotonic() < end, seen
+        return seen
+
     def order(self, **what: Any) -> None:
         """How it behaves from now on: `tests.crash.service.Service.told`."""
         request = urllib.request.Request(f"{self.url}/test", json.dumps(what).encode(), method="POST")  # noqa: S310
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
             answer.read()
+
+    def until_one_lies(self) -> None:
+        """Returns once a PATCH has come that is not looked at yet (`Behaviour.late`)."""
+        with urllib.request.urlopen(f"{self.url}/test/lying", timeout=2 * PATIENCE) as answer:  # noqa: S310
+            assert json.load(answer)["lies"]
 
     def edit(self, **groups: Any) -> None:
         """Somebody else turns a knob."""

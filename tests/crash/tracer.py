@@ -62,7 +62,7 @@ class _Program(ctypes.Structure):
 
 def main(report: str, k: int, names: Sequence[str], command: Sequence[str]) -> int:
     """The code of the command, or minus the signal that ended it."""
-    code, met = forked(k, names, lambda: os.execvp(command[0], command))  # noqa: S606
+    code, met = forked(k, names, lambda: os.execvp(command[0], list(command)))  # noqa: S606
     Path(report).write_text("".join(f"{name}\n" for name in met))
     return code
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec import Struct
 
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.journal.entry import Entry, Moment, following, now, written
+from latdoctor.journal.store import Journal
 from latdoctor.remedy.change import Contended, Refused, State, Unreachable, Value, Values
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.target import Access, Target
 
 AT = 1_770_000_000.0  # unix seconds when the simulated clock stands at 0
+LONGEST = 10.0  # seconds for one exchange, as in latdoctor.remedy.http
 FINDING = "batch-sizes-bimodal"
 NAME = "test.set"
 
@@ -34,6 +40,8 @@ class Service:
     writes: list[Values] = field(default_factory=list)
     reads: int = 0
     on_write: Callable[[Service], None] = lambda service: None
+    on_answer: Callable[[Service], None] = lambda service: None  # before each reading and each writing
+    on_written: Callable[[Service, dict[str, Value]], None] = lambda service, values: None  # what is set just now
     on_look: Callable[[Service], None] = lambda service: None
     p99: Callable[[Service], float] = lambda service: 0.3 if service.values["scheduler"] == "token-budget" else 3.0
 
@@ -67,6 +75,27 @@ class Service:
         return Observation(Evidence(readings=readings), findings, {"slo.p99": 0.5}, began, self.wall())
 
 
+class Remembered(Journal):
+    """A journal without a disk: hundreds of runs would wait for it most of the time."""
+
+    @classmethod
+    def opened(cls, path: Path, clock: Callable[[], Moment] = now) -> Remembered:
+        return cls(path, True, clock)
+
+    def append(self, run: str, kind: str, body: Struct | Mapping[str, object]) -> Entry:
+        kept = self._kept
+        kept.append(following(kept[-1] if kept else None, run, kind, written(body), self.clock()))
+        return kept[-1]
+
+    def entries(self, run: str = "", kinds: Container[str] = ()) -> tuple[Entry, ...]:
+        return tuple(e for e in self._kept if (not run or e.run == run) and (not kinds or e.kind in kinds))
+
+    @property
+    def _kept(self) -> list[Entry]:
+        kept: list[Entry] = self.__dict__.setdefault("kept", [])
+        return kept
+
+
 class InMemory:
     """The service as a resource."""
 
@@ -86,6 +115,7 @@ class InMemory:
             raise Refused("not with me")
         if version != str(service.version):
             raise Contended("it has changed")
+        service.on_written(service, dict(values))
         service.writes.append(dict(values))
         service.values.update(values)
         service.version += 1
@@ -98,8 +128,9 @@ class InMemory:
         return f"set {dict(values)}"
 
     def _answers(self, deadline: Deadline) -> None:
+        self._service.on_answer(self._service)
         if self._service.hangs:
-            self._service.now += deadline.left
+            self._service.now += min(deadline.left, LONGEST)
             raise Unreachable("no answer")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor.journal.entry import Moment
+from latdoctor.journal.entry import Entry, Moment
 from latdoctor.journal.store import Journal, JournalError
 from latdoctor.remedy import actions, history, recovering
 from latdoctor.remedy.change import Value
@@ -40,6 +40,7 @@ class Room:
     stop: Callable[[], str] = lambda: ""
     approved: bool = False
     told: list[str] = field(default_factory=list)
+    hear: Callable[[Entry], None] = lambda entry: None
 
     @property
     def world(self) -> World:
@@ -49,7 +50,7 @@ class Room:
             access=Access(Target("service", "reference", admin="http://memory"), Secret("hush")),
             observe=self.service.observe,
             keep=lambda bundle, path: None,
-            tell=lambda entry: self.told.append(entry.kind),
+            tell=self._tell,
             stop=self.stop,
             approved=self.approved,
             now=self.service.wall,
@@ -57,11 +58,18 @@ class Room:
             sleep=self.service.sleep,
         )
 
+    def _tell(self, entry: Entry) -> None:
+        self.told.append(entry.kind)
+        self.hear(entry)
+
     def plan(self, name: str = "test.scheduler") -> Plan:
         return planned(Asked(self.library.find(name), {}), self.library, self.world.access, self.service.wall())
 
     def run(self, name: str = "test.scheduler") -> Result:
-        return carry_out(self.plan(name), self.library, self.world)
+        return self.execute(self.plan(name))
+
+    def execute(self, plan: Plan) -> Result:
+        return carry_out(plan, self.library, self.world)
 
     def recovered(self) -> list[Result]:
         open_ones = [run for run in history.runs(self.journal.entries()) if run.open]
@@ -72,9 +80,14 @@ class Room:
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
     service = Service()
     monkeypatch.setattr(actions, "ACTIONS", (*actions.ACTIONS, Setting(service)))
-    state = tmp_path / "state"
-    journal = Journal.opened(state / "journal.sqlite", clock=lambda: _moment(service))
-    return Room(service, playbooks_here.library(tmp_path / "playbooks"), journal, state)
+    return furnished(service, tmp_path)
+
+
+def furnished(service: Service, folder: Path, kind: type[Journal] = Journal) -> Room:
+    """A room in `folder`. The action on the service has to be known already."""
+    state = folder / "state"
+    journal = kind.opened(state / "journal.sqlite", clock=lambda: _moment(service))
+    return Room(service, playbooks_here.library(folder / "playbooks"), journal, state)
 
 
 def _moment(service: Service) -> Moment:
@@ -366,6 +379,41 @@ def test_a_journal_that_fails_later_does_not_keep_it_from_going_back(
     assert "no space left" in result.reason or "no space left" in result.note
     assert room.service.values == BEFORE
     monkeypatch.undo()
+
+
+def test_a_disk_that_fails_just_after_the_last_entry(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands in the journal that the run has verified itself, and the run was told that it does not."""
+    plan, append, failed = room.plan(), room.journal.append, False
+
+    def failing(run: str, kind: str, body: object) -> object:
+        nonlocal failed
+        if not failed:
+            entry = append(run, kind, body)  # type: ignore[arg-type]
+            failed = kind == "verify.passed"
+        if failed:
+            raise JournalError("the disk does not keep the journal")
+        return entry
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", lambda self, run, kind, body: failing(run, kind, body))
+        assert carry_out(plan, room.library, room.world).outcome is Outcome.ROLLED_BACK
+    assert room.service.values == BEFORE
+    assert [one.outcome for one in room.recovered()] == [Outcome.ROLLED_BACK]
+    assert room.service.values == BEFORE
+    assert room.recovered() == []
+
+
+def test_a_defect_of_ours_is_told_and_leaves_nothing_half_done(room: Room) -> None:
+    def broken(service: Service) -> None:
+        if service.writes:
+            raise ZeroDivisionError
+
+    room.service.on_look = broken
+    with pytest.raises(ZeroDivisionError):
+        room.run()
+    assert room.service.values == BEFORE
+    (run,) = history.runs(room.journal.entries())
+    assert (run.outcome, "ZeroDivisionError" in run.reason) == (Outcome.ROLLED_BACK, True)
 
 
 def test_stages_are_verified_one_by_one_and_the_whole(room: Room) -> None:

@@ -118,7 +118,8 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
 def rolled_back(run: str, target: str, *, as_json: bool) -> int:
     """The exit code; a run that was taken back as asked is a success."""
     journal, place = _journal()
-    result = recovering.roll_back(run, _enter(journal, place, target), lambda: history.runs(journal.entries()))
+    with _stoppable():
+        result = recovering.roll_back(run, _enter(journal, place, target), lambda: history.runs(journal.entries()))
     shown.results([result], result_console(), as_json=as_json)
     return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
 
@@ -127,7 +128,8 @@ def recovered(target: str, *, as_json: bool) -> int:
     """The exit code: the worst of all."""
     journal, place = _journal()
     enter = _enter(journal, place, target)
-    results = [recovering.recover(run, enter) for run in history.runs(journal.entries()) if run.open]
+    with _stoppable():
+        results = [recovering.recover(run, enter) for run in history.runs(journal.entries()) if run.open]
     shown.results(results, result_console(), as_json=as_json, nothing="no run is unfinished")
     codes = {result.outcome for result in results}
     return next((outcome.exit_code for outcome in (Outcome.INCOMPLETE, Outcome.HELD) if outcome in codes), 0)
@@ -241,9 +243,12 @@ def _agreed(plans: Sequence[Plan], books: Library) -> bool:
 
 @contextmanager
 def _stoppable() -> Iterator[Stop]:
-    """Ctrl-C and SIGTERM ask the run to end, which takes everything back; asked again they change nothing."""
+    """Ctrl-C, SIGTERM and the loss of the terminal ask a run to end, which takes everything back.
+
+    Asked again they change nothing, and taking back does not heed them.
+    """
     stop = Stop()
-    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield stop
     finally:

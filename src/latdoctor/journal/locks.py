@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from latdoctor.errors import OperationError
 from latdoctor.journal.state import must_be
 from latdoctor.text import clean
 
+_SAYING = 0.2  # seconds in which a holder says who it is
+_LOOK = 0.01  # seconds between two looks at that
 _MOST = 4096  # bytes read of what a holder says of itself
 
 
@@ -35,7 +38,7 @@ class _Holder(Struct, frozen=True):
 
 @contextmanager
 def held(folder: Path, key: str, run: str = "") -> Iterator[None]:
-    """Holds the lock of `key` in `folder` for `run`; never waits. Children that a fork makes meanwhile hold it too.
+    """Holds the lock of `key` in `folder` for `run`; never waits for it. Children of a fork meanwhile hold it too.
 
     The file is never unlinked: else two could hold locks on two files of one name. Raises Busy, UsageError for the
     folder, and OperationError where the lock cannot be taken.
@@ -68,7 +71,9 @@ def _take(descriptor: int, path: Path, key: str, run: str) -> None:
 
 
 def _busy(descriptor: int, path: Path, key: str) -> Busy:
-    holder = _holder(descriptor)
+    until = time.monotonic() + _SAYING
+    while not (holder := _holder(descriptor)).pid and time.monotonic() < until:
+        time.sleep(_LOOK)  # it has just got it
     target = clean(key, 200)
     if not holder.pid:
         return Busy(

@@ -12,13 +12,17 @@ from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.journal.locks import Busy, held
 from latdoctor.journal.state import LOCKS
 from latdoctor.remedy import history
+from latdoctor.remedy.change import Standing, standing
+from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.history import Closed, RunState
+from latdoctor.remedy.plan import known
 from latdoctor.remedy.record import Recorder
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.taking_back import take_back
 from latdoctor.remedy.target import Target
 from latdoctor.remedy.world import World
 
+READING = 10.0  # seconds for a look at how all of it stands
 # A way into the target of a run, as things stand now. Raises UsageError where none is known.
 Enter = Callable[[Target], World]
 
@@ -60,7 +64,7 @@ def _now(run_id: str, world: World) -> RunState:
 
 def _ended(run: RunState, world: World) -> Result:
     recorder = Recorder(world.journal, run.id, world.tell)
-    if run.verified and not run.rolling_back:
+    if run.verified and not run.rolling_back and not _was_taken_back(run, world):
         recorder.note("run.closed", Closed(Outcome.VERIFIED, "verified; it ended before it could say so"))
         return Result(run.id, Outcome.VERIFIED, "it had verified itself")
     if not run.standing:
@@ -69,6 +73,22 @@ def _ended(run: RunState, world: World) -> Result:
         recorder.note("run.closed", Closed(outcome, reason))
         return Result(run.id, outcome, reason)
     return _taken_back(run, run.reason or "it ended on its way", world)
+
+
+def _was_taken_back(run: RunState, world: World) -> bool:
+    """Whether a run that the journal calls verified has gone back all the same.
+
+    So it does where the disk fails just after that entry: the run hears that nothing was journaled, and cannot journal
+    that it takes back. Raises OperationError where the target does not tell.
+    """
+    deadline = Deadline.after(READING, world.clock, world.sleep)
+    for touched in run.standing:
+        change = run.change(touched)
+        if change.undo == "restore":
+            state = known(change.action).resource(world.access, change.resource).read(deadline)
+            if standing(change, state) is Standing.BEFORE:
+                return True
+    return False
 
 
 def _taken_back(run: RunState, reason: str, world: World) -> Result:

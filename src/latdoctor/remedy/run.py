@@ -124,6 +124,10 @@ class _Run:
         except LatdoctorError as error:
             self._stays.clear()
             return self._given_up(str(error), Outcome.FAILED)
+        except Exception as error:  # a mistake of ours: nothing stays half done for it, and it is still told
+            self._stays.clear()
+            self._given_up(f"a defect in latdoctor: {type(error).__name__}", Outcome.FAILED)
+            raise
         return self._closed(Outcome.VERIFIED, "verified")
 
     def _watched_before(self) -> Observation:

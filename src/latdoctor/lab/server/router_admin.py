@@ -3,8 +3,8 @@
 `GET /admin/config` gives the configuration and its ETag; `PATCH /admin/config` takes some of its fields and wants that
 ETag in If-Match (`*` is any), so that nobody overwrites what somebody else has just changed. It never comes back. A
 weight of null takes the weight back to 1 (a merge patch, RFC 7396). `GET /admin/replicas` has an ETag of its own, which
-changes whenever a process starts: `POST /admin/replicas/NAME/replace` may name it, so that who asks again never
-replaces twice.
+changes whenever a process starts: `POST /admin/replicas/NAME/replace` may name it, so that who asks again does not
+replace twice.
 """
 
 from __future__ import annotations

@@ -1,0 +1,215 @@
+"""The real command against a real server: signals, pages that go bad, plans that are not as they were, secrets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from latdoctor.evidence.bundle_files import opened
+from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.store import Journal
+from latdoctor.remedy import history
+from tests.crash.command import TOKEN, Command, heard
+from tests.crash.killing import PLAYBOOKS
+from tests.crash.sweep import told
+from tests.crash.target import BEFORE, Target
+
+CHANGING_SAID, CHANGED_SAID = " changing ", " changed scheduler"  # as lines on stderr begin
+CHANGED = {"batching": {"scheduler": "token-budget"}, "governance": {"lanes": False}}
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    with Target() as running:
+        yield running
+
+
+@pytest.fixture
+def command(tmp_path: Path, target: Target) -> Command:
+    return Command(tmp_path, target)
+
+
+def test_what_helps_stays_and_is_taken_back_when_asked(command: Command) -> None:
+    ended = command.ended(command.remediate("--apply", "--yes", "-o", "json"))
+    assert ended.code == 0, ended.err
+    assert command.target.seen().config == CHANGED
+    (result,) = json.loads(ended.out)["results"]
+    back = command.ended(command.line("rollback", result["run"]))
+    assert back.code == 0, back.err
+    assert command.target.seen().config == BEFORE
+    assert command.ended(command.line("runs", "verify")).code == 0
+
+
+# What it has said when the signal comes, and how it then ends: 1 where nothing had been changed.
+MOMENTS = {
+    "before": ("watching before", signal.SIGTERM, 1),
+    "changing": (CHANGING_SAID, signal.SIGTERM, 3),
+    "changed": (CHANGED_SAID, signal.SIGINT, 3),
+    "verifying": ("window:", signal.SIGTERM, 3),
+    "terminal": (CHANGED_SAID, signal.SIGHUP, 3),
+}
+
+
+@pytest.mark.parametrize(("said", "number", "code"), MOMENTS.values(), ids=MOMENTS.keys())
+def test_a_signal_takes_everything_back(command: Command, said: str, number: signal.Signals, code: int) -> None:
+    command.target.order(helps=False)
+    with command.started(command.remediate("--apply", "--yes")) as process:
+        heard(process, said)
+        process.send_signal(number)
+        process.send_signal(number)  # impatient
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == code, out
+    assert number.name in out
+    assert command.target.seen().config == BEFORE
+    (run,) = history.runs(Journal.reading(command.state / JOURNAL).entries())
+    assert not run.open
+
+
+@pytest.mark.parametrize("page", ["frozen", "nan", "gone"])
+def test_a_page_that_goes_bad_is_no_success(command: Command, page: str) -> None:
+    with command.started(command.remediate("--apply", "--yes")) as process:
+        heard(process, CHANGED_SAID)
+        command.target.order(page=page)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 3, out
+    assert command.target.seen().config == BEFORE
+
+
+def test_a_target_that_hangs_ends_loudly_within_35_s(command: Command) -> None:
+    with command.started(command.remediate("--apply", "--yes", "-o", "json")) as process:
+        heard(process, CHANGED_SAID)
+        command.target.hold()
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=90)
+    assert process.returncode == 6, out
+    (result,) = json.loads(out)["results"]
+    assert result["outcome"] == "incomplete"
+    assert "curl" in result["manual"][0]
+    assert "long-alone" in result["manual"][0]
+    entries = Journal.reading(command.state / JOURNAL).entries()
+    begun, ended = (next(e for e in entries if e.kind == kind) for kind in ("rollback.begun", "run.closed"))
+    assert ended.monotonic - begun.monotonic <= 35  # its own promise, by its own journal
+    command.target.go_on()
+    recovered = command.ended(command.line("recover"))
+    assert recovered.code == 0, recovered.err
+    assert command.target.seen().config == BEFORE
+
+
+def diagnosis(command: Command, path: Path) -> Path:
+    """One that names a cause with a playbook, of just now."""
+    looked = command.ended(command.line("diagnose", "--server", command.target.url, "--window", "1s", "-o", "json"))
+    document = json.loads(looked.out)
+    texts = ("title", "tier", "severity", "status", "confidence", "standing", "rival", "explanation", "confirm", "mend")
+    lists = ("subjects", "evidence_for", "evidence_against", "unseen", "contributions")
+    document["causes"] = [
+        {
+            "id": "app.batching.long-alone",
+            "owner": "",
+            "probability": 0.9,
+            "named": True,
+            "grounded": True,
+            "keep_evidence": False,
+            "playbooks": ["test.quick"],
+            **dict.fromkeys(texts, ""),
+            **{name: [] for name in lists},
+        }
+    ]
+    path.write_text(json.dumps(document))
+    return path
+
+
+TOUCHING = (
+    *("open", "openat", "creat", "mkdir", "mkdirat", "rename", "renameat", "renameat2"),
+    *("unlink", "unlinkat", "symlink", "link", "truncate"),
+)
+
+
+@pytest.mark.parametrize("how", ["playbook", "from"])
+def test_a_dry_run_writes_nothing_and_changes_nothing(
+    command: Command, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "from":
+        line = command.remediate("--from", str(diagnosis(command, command.folder / "d.json")), playbook="")
+    else:
+        line = command.remediate()
+    before = sorted(command.folder.rglob("*"))
+    monkeypatch.chdir(command.folder)
+    calls = told(line, TOUCHING, command.environment)
+    assert calls
+    assert [call for call in calls if not is_reading(call)] == []
+    assert sorted(command.folder.rglob("*")) == before
+    seen = command.target.seen()
+    assert seen.changes == []
+    assert seen.config == BEFORE
+
+
+def is_reading(call: str) -> bool:
+    if "/dev/null" in call or "/dev/tty" in call:
+        return True
+    writes = any(flag in call for flag in ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"))
+    return ("open(" in call or "openat(" in call) and not writes
+
+
+def test_a_plan_is_executed_as_it_was_approved_or_not_at_all(command: Command, tmp_path: Path) -> None:
+    books, plan = tmp_path / "books", tmp_path / "plan.json"
+    shutil.copytree(PLAYBOOKS, books)
+    saved = command.ended(command.remediate("--save-plan", str(plan), playbooks=books))
+    assert saved.code == 0, saved.err
+
+    def applied() -> int:
+        line = command.remediate("--plan", str(plan), "--apply", "--yes", playbooks=books, playbook="")
+        return command.ended(line).code
+
+    good = plan.read_text()
+    for old, new in (
+        ("token-budget", "single"),
+        ("restore", "none-needed"),
+        (command.target.url, "http://127.0.0.1:9"),
+    ):
+        assert old in good
+        plan.write_text(good.replace(old, new, 1))
+        assert applied() == 2, old
+    plan.write_text(good)
+    book = books / "test.quick.yaml"
+    written = book.read_text()
+    book.write_text(written.replace("hold: 4s", "hold: 3s"))
+    assert applied() == 5
+    book.write_text(written)
+    command.target.edit(governance={"lanes": True})
+    assert applied() == 5
+    assert command.target.seen().config["batching"] == BEFORE["batching"]
+    assert len(command.target.seen().changes) == 1  # the other one's
+
+
+def test_the_token_is_nowhere(command: Command, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    texts = []
+    lines = [
+        command.remediate("--save-plan", str(plan)),
+        command.remediate("--plan", str(plan), "--apply", "--yes", playbook=""),
+        command.remediate("--apply", "--yes", "-o", "json"),
+        command.line("runs", "list"),
+    ]
+    command.target.order(repeats=True)
+    for line in lines:
+        ended = command.ended(line)
+        texts += [ended.out, ended.err]
+    runs = history.runs(Journal.reading(command.state / JOURNAL).entries())
+    assert len(runs) == 2
+    for run in runs:
+        ended = command.ended(command.line("runs", "show", run.id, "-o", "json"))
+        assert ended.code == 0, ended.err
+        texts += [ended.out, ended.err]
+        with opened(command.state / "runs" / run.id / "before.tar.zst") as bundle:
+            texts += [str(artifact) for artifact in bundle.artifacts]
+            texts += [artifact.read().decode(errors="replace") for artifact in bundle.artifacts]
+    files = [path for path in command.folder.rglob("*") if path.is_file()]
+    assert {plan, command.state / JOURNAL} <= set(files)
+    texts += [path.read_bytes().decode(errors="replace") for path in files]
+    assert any("not with" in text for text in texts)  # the server did repeat it
+    assert [text for text in texts if TOKEN in text] == []
