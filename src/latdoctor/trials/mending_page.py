@@ -31,7 +31,8 @@ decided by the rule of the [diagnosis bench](lab.md#the-incident-bench), without
 _RUSH = """The field's incident: a promotion brings long calls to a batcher that runs them alone, and every large buffer
 goes back to the kernel. Beside the targets stands what field reports tell of such an incident."""
 
-_DIFFERS = """Where it differs from the field, and why. The field reports P99 from 0.4 s to 3.2 s; here the height of the
+_DIFFERS = """\
+Where it differs from the field, and why. The field reports P99 from 0.4 s to 3.2 s; here the height of the
 incident's P99 is how long it was let go on, for a server that gets more than it can answer never stops falling
 behind. The field counts kernel launches on a GPU (−78 %); here forward calls are counted on a processor. At the
 live rate the mended server is not busy, and so starts a call with whatever waits: it makes many small calls
@@ -43,8 +44,8 @@ _WRONG = """Playbooks tried on purpose where they mend nothing; in `burst` the l
 be refused or taken back, and leave the configuration as it was."""
 
 _COLUMNS = ("incident", "named, and acted on", "playbook", "outcome", "P99 before", "incident", "after",
-            "goodput before", "incident", "after", "calls per answer", "page faults per call", "device allocations per call",
-            "time to verified")  # fmt: skip
+            "goodput before", "incident", "after", "calls per answer", "page faults per call",
+            "device allocations per call", "time to verified")  # fmt: skip
 
 
 _STEPS = (
