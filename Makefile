@@ -36,7 +36,7 @@ $(READY):
 	@rm -f $(VENV)/.set-up-*
 	@touch $@
 
-demo: $(READY) ## play a real incident live and diagnose it while it happens (a minute and a half)
+demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (a minute and a half)
 	@$(BIN)/latdoctor demo
 
 test: $(READY) ## run the tests (ARGS="tests/words -k units" for some of them)

@@ -125,8 +125,10 @@ def _mended(room: _Room, playbook: str) -> int:
     from latdoctor.remedy import history
     from latdoctor.report import mending
 
-    room.screen.print(f"\n$ latdoctor remediate --playbook {playbook} --server {room.url} --slo {SLO} --apply --yes\n")
+    command = f"$ latdoctor remediate --playbook {playbook} --server {room.url}/metrics --slo {SLO}"
+    room.screen.print(f"\n{command}\n")
     mend(room.given, Mending(playbook))
+    room.screen.print(f"\n{command} --apply --yes\n")
     code = mend(room.given, Mending(playbook, apply=True, yes=True))
     entries = Journal.reading(own_folder() / JOURNAL).entries()
     for run in history.runs(entries):
