@@ -1,4 +1,4 @@
-"""`latdoctor lab bench`: records incidents, diagnoses each and scores the answers; has them mended and measures that."""
+"""`latdoctor lab bench`: records incidents, diagnoses each, scores the answers; has them mended, and measures that."""
 
 from __future__ import annotations
 

@@ -258,8 +258,8 @@ def _mended(playbook: Playbook, observation: Observation) -> bool:
 
 
 def _not_worse(verify: Verify) -> Verify:
-    """How a stage of several proves itself: one look in which it has not made things worse. The whole must then succeed,
-    and hold for as long as it says; what a stage waited longer for would be time in which the incident goes on.
+    """How a stage of several proves itself: one look in which it has not made things worse. The whole must then
+    succeed, and hold as long as it says; what a stage waited for longer would be time in which the incident goes on.
 
     While a queue stands P99 is that of whoever has waited in it and follows late; then it is enough that more is
     completed than before.
