@@ -87,7 +87,6 @@ def report_of(told: Told, story: Story, alarm: Alarm, result: LoadResult) -> Men
     mended, after = Span(story.ended - result.started, story.measured - result.started), None
     if story.outcome == VERIFIED:
         after = _figures("after", result, mended, story.looks["mended"], story.looks["measured"])
-    spans = (well, ill, mended) if after else (well, ill)
     processors = os.cpu_count() or 1
     others = machine.others(*story.usage, processors)
     remedy = story.remedy
@@ -110,7 +109,7 @@ def report_of(told: Told, story: Story, alarm: Alarm, result: LoadResult) -> Men
         moments=_moments(story, alarm, told.entries),
         restored=story.restored,
         last=story.result.last if story.result else (),
-        spoiled=tuple(spoiled(result, spans, before, incident, others)),
+        spoiled=tuple(spoiled(result, (well, ill), before, incident, others)),
         machine=Machine(processors, None, others),
         tool_version=__version__,
     )
