@@ -5,6 +5,7 @@ And which playbook a diagnosis leads to. For the command and for the bench of re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,27 +18,26 @@ from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.judge import judge
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.errors import OperationError, UsageError
+from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.evidence import redacting
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.judging import Facts
 from latdoctor.evidence.redact import Redactor
+from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.observation import Observation, Observe
 from latdoctor.remedy.plan import Because
-from latdoctor.remedy.target import Target
+from latdoctor.remedy.target import Access, Target
 
 
-def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet, target: Target) -> Observe:
+def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
     """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
 
-    Only at what shows the present: a history or a log would bring samples from before the change. Of a server among
-    several only its own page: what its siblings do tells nothing of its change. Raises UsageError where nothing of
-    that kind was given.
+    Only at what shows the present: a history or a log would bring samples from before the change.
+    Raises UsageError where nothing of that kind was given.
     """
-    own = tuple(url for url in wanted.servers if target.kind == "reference" and _origin(url) == target.admin)
-    live = Request(servers=own or wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
+    live = Request(servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
     if not live.servers:
         raise UsageError(
             "nothing shows whether a change helps", next_step="give the server's metrics page: --server URL"
@@ -49,6 +49,29 @@ def observer(wanted: Request, context: Context, baseline: Baseline | None, rules
         return observation(bundle, rules)
 
     return observe
+
+
+def pages_for(access: Access, servers: Sequence[str]) -> tuple[str, ...]:
+    """The pages by which one sees whether a change of this target helps: all but those of its siblings.
+
+    What a sibling does tells nothing of the change, and would keep it from being verified.
+    """
+    return tuple(url for url in servers if not _sibling(_origin(url), access))
+
+
+def _sibling(place: str, access: Access) -> bool:
+    """Whether another server of the target's kind is there; one that does not let us in is none."""
+    if place == access.target.admin:
+        return False
+    try:
+        return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
+    except LatdoctorError:
+        return False
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def observation(bundle: Bundle, rules: RuleSet) -> Observation:
@@ -69,13 +92,6 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
         bundle=bundle,
         baseline=baseline,
     )
-
-
-def _origin(url: str) -> str:
-    from latdoctor.collect.prometheus.scrape import target
-
-    parts = urlsplit(target(url.strip()).url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:

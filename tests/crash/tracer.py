@@ -15,7 +15,8 @@ import platform
 import signal
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 # Numbers of the system calls: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux.
@@ -33,6 +34,7 @@ NUMBERS = {
 }
 
 # ptrace(2), prctl(2), seccomp(2), bpf of linux/filter.h
+_GETREGS, _SETREGS, _RAX, _ORIG_RAX = 12, 13, 10, 15
 _CONT, _GETEVENTMSG, _SEIZE, _LISTEN = 7, 0x4201, 0x4206, 0x4208
 _FORKS, _SECCOMP_STOPS, _END_WITH_US = 0x2 | 0x4 | 0x8, 0x80, 0x100000
 _AT_SECCOMP, _AT_STOP = 7, 128
@@ -47,18 +49,45 @@ _libc.ptrace.restype = ctypes.c_long
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
 
 
+@dataclass(frozen=True)
+class _Strike:
+    k: int
+    errors: Mapping[str, int]
+    onwards: bool
+
+
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
 def main(report: str, k: int, names: Sequence[str], command: Sequence[str]) -> int:
     """The code of the command, or minus the signal that ended it."""
+    code, met = forked(k, names, lambda: os.execvp(command[0], command))  # noqa: S606
+    Path(report).write_text("".join(f"{name}\n" for name in met))
+    return code
+
+
+def forked(
+    k: int,
+    names: Sequence[str],
+    work: Callable[[], object],
+    errors: Mapping[str, int] | None = None,
+    *,
+    onwards: bool = False,
+) -> tuple[int, list[str]]:
+    """What a child that does `work` ends with, and the calls that it came to. This process has no other child.
+
+    With `errors` (of x86-64 only) the k-th call, and with `onwards` every later one, is not killed: it does nothing and
+    gives the error number of its name.
+    """
+    strike = _Strike(k, errors or {}, onwards)
     known = NUMBERS[platform.machine()]
     traced = [name for name in names if name in known]
     waiting, go = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(command, [known[name] for name in traced], waiting, go)
+        _become(work, [known[name] for name in traced], waiting, go)
+    os.close(waiting)
     _asked(_SEIZE, pid, _FORKS | _SECCOMP_STOPS | _END_WITH_US)
     os.close(go)
     met: list[str] = []
@@ -69,23 +98,24 @@ def main(report: str, k: int, names: Sequence[str], command: Sequence[str]) -> i
         except ChildProcessError:
             break
         if os.WIFSTOPPED(status):
-            _goes_on(thread, status, met, traced, k)
+            _goes_on(thread, status, met, traced, strike)
         elif thread == pid:
             code = os.waitstatus_to_exitcode(status)
-    Path(report).write_text("".join(f"{name}\n" for name in met))
-    return code
+    return code, met
 
 
-def _goes_on(thread: int, status: int, met: list[str], traced: Sequence[str], k: int) -> None:
+def _goes_on(thread: int, status: int, met: list[str], traced: Sequence[str], strike: _Strike) -> None:
     event, signum = status >> 16, os.WSTOPSIG(status)
     try:
         if event == _AT_SECCOMP:
             which = ctypes.c_ulong()
             _asked(_GETEVENTMSG, thread, ctypes.addressof(which))
             met.append(traced[which.value])
-            if len(met) == k:
-                os.kill(thread, signal.SIGKILL)
-                return
+            if len(met) == strike.k or (strike.onwards and len(met) > strike.k > 0):
+                if not strike.errors:
+                    os.kill(thread, signal.SIGKILL)
+                    return
+                _fails(thread, strike.errors[met[-1]])
         if event == _AT_STOP and signum in _STOPPING:
             _asked(_LISTEN, thread, 0)
         else:
@@ -94,8 +124,17 @@ def _goes_on(thread: int, status: int, met: list[str], traced: Sequence[str], k:
         return  # it has been killed meanwhile; the next wait tells
 
 
-def _become(command: Sequence[str], numbers: Sequence[int], waiting: int, go: int) -> None:
-    """Turns this process into the command, once it is traced."""
+def _fails(thread: int, error: int) -> None:
+    """Takes the call back that `thread` is about to make (seccomp(2), SECCOMP_RET_TRACE), and has it give `error`."""
+    registers = (ctypes.c_ulonglong * 27)()  # user_regs_struct of x86-64
+    _asked(_GETREGS, thread, ctypes.addressof(registers))
+    registers[_ORIG_RAX] = (1 << 64) - 1
+    registers[_RAX] = (1 << 64) - error
+    _asked(_SETREGS, thread, ctypes.addressof(registers))
+
+
+def _become(work: Callable[[], object], numbers: Sequence[int], waiting: int, go: int) -> None:
+    """Does `work` in this process, once it is traced."""
     os.close(go)
     os.read(waiting, 1)
     os.close(waiting)
@@ -108,7 +147,7 @@ def _become(command: Sequence[str], numbers: Sequence[int], waiting: int, go: in
     try:
         _libc.prctl(_NO_NEW_PRIVILEGES, 1, None, 0, 0)
         if _libc.prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(program), 0, 0) == 0:
-            os.execvp(command[0], command)  # noqa: S606
+            work()
     finally:
         os._exit(127)
 

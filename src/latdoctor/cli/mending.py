@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -24,7 +24,7 @@ from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.errors import UsageError
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
-from latdoctor.looking import kept, observer, remedy_of
+from latdoctor.looking import kept, observer, pages_for, remedy_of
 from latdoctor.remedy import history, recovering
 from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
@@ -105,7 +105,8 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     with _stoppable() as stop:
         for plan, access in zip(plans, ways, strict=True):
             tell = shown.told(notice_console(), plan)
-            observe = observer(wanted.request, wanted.context, wanted.baseline, rules, access.target)
+            request = replace(wanted.request, servers=pages_for(access, wanted.request.servers))
+            observe = observer(request, wanted.context, wanted.baseline, rules)
             world = World(journal, place, access, observe, kept, tell, stop, how.approved)
             results.append(carry_out(plan, books, world))
             if results[-1].outcome is not Outcome.VERIFIED:

@@ -66,7 +66,13 @@ def _harm_unseen(checks: Sequence[Check]) -> Sequence[Check]:
 
 
 def _grounds(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple[str, ...]:
-    """The specific findings that hold and that this cause expects: without one it is not named."""
+    """The specific findings that hold and that this cause expects: without one it is not named.
+
+    Nor is it where something holds that rules it out: it may be the likeliest of all that is known, and then what is
+    wrong is not known.
+    """
+    if any(checks[name].status == FIRED for name in cause.rules_out):
+        return ()
     return tuple(
         name
         for name, weight in cause.expects.items()

@@ -8,6 +8,7 @@ be done twice, and neither ever writes over what is neither before nor after.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Protocol
 
@@ -135,8 +136,11 @@ def _equal(one: Value | None, other: Value) -> bool:
     return one == other
 
 
-def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline) -> bool:
+def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline, *, fenced: bool = False) -> bool:
     """Brings the resource to the one side of `change` from the other; whether anything had to be written.
+
+    `fenced`: where it stands so already, the same is written once more. A write of ours to the other side may still be
+    on its way, and then names a version that is gone. It takes a target whose ETag never comes back.
 
     May be called again after any failure: where a reply was lost the next reading tells what was done.
     Raises Conflict where it stands on neither side, Refused, and Unreachable or Contended once there is no time left.
@@ -147,6 +151,9 @@ def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline
         try:
             state = resource.read(deadline)
             if alike(state.values, wanted):
+                if fenced and not tried:
+                    with suppress(Refused):  # what it will not take now it does not take late either
+                        resource.write(wanted, state.version, deadline)
                 return tried
             _must_stand(change, state, resource)
             tried = True

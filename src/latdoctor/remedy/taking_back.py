@@ -56,7 +56,7 @@ def _take_back(change: Change, world: World, deadline: Deadline) -> None:
     if change.undo == "irreversible":
         raise LatdoctorError("it cannot be taken back", where=change.resource)
     resource = known(change.action).resource(world.access, change.resource)
-    brought(change, Standing.BEFORE, resource, deadline)
+    brought(change, Standing.BEFORE, resource, deadline, fenced=True)
 
 
 def _by_hand(change: Change, world: World) -> str:

@@ -14,6 +14,7 @@ from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Condition, G
 from latdoctor.evidence.signals import TIERS, catalogue
 from latdoctor.report.condition import in_words
 from latdoctor.report.explaining import expecting_it, reason, sentence
+from latdoctor.report.playbook import advised
 from latdoctor.report.signals import sources
 from latdoctor.report.view import percent
 
@@ -107,6 +108,8 @@ def _seen(cause: Cause, expected: Sequence[Finding], rules: RuleSet) -> Iterator
 
 def _mending(cause: Cause) -> Iterator[str]:
     yield cause.mend
+    for name in cause.playbooks:
+        yield f"Playbook: {advised(name)} (`latdoctor playbooks show {name}`)."
     if cause.keep_evidence:
         yield "Do not restart before `latdoctor collect` has run: a restart destroys what proves it."
     if cause.owner:

@@ -26,7 +26,7 @@ from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.journal.entry import Entry
 from latdoctor.journal.state import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.looking import kept, observer, remedy_of
+from latdoctor.looking import kept, observer, pages_for, remedy_of
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
 from latdoctor.remedy.playbook import Playbook
@@ -120,7 +120,12 @@ class Operator:
             journal=Journal.opened(self.state / JOURNAL),
             state=self.state,
             access=access,
-            observe=observer(request, self.place.context, self.baseline, self.rules, access.target),
+            observe=observer(
+                replace(request, servers=pages_for(access, request.servers)),
+                self.place.context,
+                self.baseline,
+                self.rules,
+            ),
             keep=kept,
             tell=heard,
         )

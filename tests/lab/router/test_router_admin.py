@@ -25,7 +25,8 @@ def test_knobs_are_turned_by_who_has_seen_them() -> None:
     async def test() -> None:
         async with cluster("a", "b") as found:
             status, config, tag = await call(found, "GET", "/admin/config")
-            assert (status, config["policy"], tag) == (200, "least-loaded", f'"{etag(found.fleet.config)}"')
+            assert (status, config["policy"]) == (200, "least-loaded")
+            assert tag.startswith(f'"{etag(found.fleet.config)}-')
             seen = {**LET_IN, "if-match": tag}
             change = {"policy": "weighted", "weights": {"b": 0}}
             status, config, newer = await call(found, "PATCH", "/admin/config", headers=seen, json=change)
@@ -65,7 +66,8 @@ def test_a_bad_change_is_refused_and_changes_nothing(body: bytes, expected: int)
     async def test() -> None:
         async with cluster("a") as found:
             before = found.fleet.config
-            headers = {**LET_IN, "if-match": etag(before)}
+            _, _, tag = await call(found, "GET", "/admin/config")
+            headers = {**LET_IN, "if-match": tag}
             status, said, _ = await call(found, "PATCH", "/admin/config", headers=headers, data=body)
             assert (status, sorted(said)) == (expected, ["detail", "error"])
             assert found.fleet.config is before

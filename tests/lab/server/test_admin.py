@@ -79,7 +79,7 @@ def test_other_machines_and_servers_without_a_token_are_refused(
 def test_the_configuration_is_read_with_its_tag(shared: Running) -> None:
     answer = shared.client.get("/admin/config", headers=ADMIN)
     config = msgspec.json.decode(answer.content, type=ServerConfig)
-    assert answer.headers["etag"] == f'"{config.etag}"'
+    assert answer.headers["etag"].startswith(f'"{config.etag}-')
     assert shared.client.get("/admin/knobs", headers=ADMIN).json() == dict(knobs())
 
 
@@ -125,7 +125,7 @@ def test_a_change_needs_the_tag_of_what_it_changes(server: Running) -> None:
     assert patch(server, first, batching={"age_ms": 2}).status_code == 412
     assert patch(server, f'"0123", {changed.headers["etag"]}', batching={"age_ms": 2}).status_code == 200
     assert patch(server, "*", batching={"age_ms": 0}).status_code == 200
-    assert etag(server) == first
+    assert etag(server) != first  # though all is as it was: who wrote before and is late must not fit again
 
 
 def test_of_two_changes_at_once_one_is_told_of_the_other(server: Running) -> None:

@@ -56,7 +56,7 @@ class Acting:
         self._readiness = readiness
         self._profiling = profiling
         self._start = secrets.token_hex(8)
-        self._turns = 0  # how often it was set aside or taken back
+        self._turns = 0  # how often it was told to be set aside or taken back
         self._warm_ups = 0
         self._reloads = 0
         self._acting = asyncio.Lock()
@@ -122,7 +122,7 @@ class Acting:
             raise BadRequest(422, "invalid", 'the body is {"draining": true} or {"draining": false}')
 
         async def act() -> Acts:
-            self._turns += self._readiness.set_aside is not asked["draining"]
+            self._turns += 1
             self._readiness.set_aside = asked["draining"]
             return self.acts
 

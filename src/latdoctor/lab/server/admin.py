@@ -80,7 +80,7 @@ class Admin:
         return answer
 
     async def config(self, _: Request) -> Response:
-        return _shown(await self._tuning.settled())
+        return self._shown(await self._tuning.settled())
 
     async def knobs(self, _: Request) -> Response:
         """Every knob, and whether it can be turned while the server runs."""
@@ -90,7 +90,13 @@ class Admin:
         """A merge patch of groups and knobs (as RFC 7396 has it, without deleting); If-Match is required."""
         etags = if_match(request)
         patch = mapping(await body.read(request))
-        return _shown(await self._tuning.change(patch, etags))
+        return self._shown(await self._tuning.change(patch, etags))
+
+    def _shown(self, config: ServerConfig) -> Response:
+        """With its tag: nothing is awaited between the two."""
+        response = _json(config)
+        response.headers["etag"] = f'"{self._tuning.etag}"'
+        return response
 
     async def profile(self, request: Request) -> Response:
         depth = Depth(*(request.query_params.get(name, "0") == "1" for name in ("shapes", "memory", "stack")))
@@ -133,12 +139,6 @@ _STATUS: dict[type[LatdoctorError], tuple[int, str]] = {
     NeedsRestart: (409, "needs-restart"),
     Busy: (409, "busy"),
 }
-
-
-def _shown(config: ServerConfig) -> Response:
-    response = _json(config)
-    response.headers["etag"] = f'"{config.etag}"'
-    return response
 
 
 def _work(work: Work, now: float) -> dict[str, float | str | int]:

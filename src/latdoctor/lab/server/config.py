@@ -1,6 +1,6 @@
 """Every knob of the server, in one schema that says which can be turned live and which need a restart.
 
-The admin interface reads and patches this value as a whole; its ETag is the digest of its canonical JSON.
+The admin interface reads and patches this value as a whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Turning the router's knobs while it runs, and replacing a replica: only from this machine, only with the token.
 
 `GET /admin/config` gives the configuration and its ETag; `PATCH /admin/config` takes some of its fields and wants that
-ETag in If-Match (`*` is any), so that nobody overwrites what somebody else has just changed. A weight of null takes
-the weight back to 1 (a merge patch, RFC 7396). `GET /admin/replicas` has an ETag of its own, which changes whenever a
+ETag in If-Match (`*` is any), so that nobody overwrites what somebody else has just changed. It never comes back. A
+weight of null takes the weight back to 1 (a merge patch, RFC 7396). `GET /admin/replicas` has an ETag of its own, which changes whenever a
 process starts: `POST /admin/replicas/NAME/replace` may name it, so that who asks again never replaces twice.
 """
 
@@ -36,20 +36,28 @@ def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[Base
 
 
 def _knobs(fleet: Fleet, token: str) -> list[BaseRoute]:
+    begun, turns = secrets.token_hex(4), 0
+
+    def tag() -> str:
+        """Never the same again after a change, also where the configuration is."""
+        return f"{etag(fleet.config)}-{begun}-{turns}"
+
     async def show(_: Request) -> Response:
-        return _config(fleet.config)
+        return _json(fleet.config, etag=f'"{tag()}"')
 
     async def patch(request: Request) -> Response:
+        nonlocal turns
         asked = _if_match(request)
         changes = await json_of(request, dict[str, Any])
         # Nothing is awaited from here on: no other change can come between.
-        if asked not in ("*", etag(fleet.config)):
+        if asked not in ("*", tag()):
             raise BadRequest(412, "changed", "the configuration has changed since; read it again")
         try:
             fleet.configure(patched(fleet.config, changes))
         except UsageError as error:
             raise BadRequest(422, "invalid", clean(str(error), 300)) from error
-        return _config(fleet.config)
+        turns += 1
+        return _json(fleet.config, etag=f'"{tag()}"')
 
     return [
         Route("/admin/config", guarded(show, token), methods=["GET"]),
@@ -143,10 +151,6 @@ async def json_of(request: Request, kind: type[Kind]) -> Kind:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
-
-
-def _config(config: RouterConfig) -> Response:
-    return _json(config, etag=f'"{etag(config)}"')
 
 
 def _json(value: Any, **headers: str) -> Response:

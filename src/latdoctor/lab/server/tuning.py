@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any, Protocol
@@ -62,10 +63,19 @@ class Tuning:
         self._dependency = dependency
         self._threads = threads
         self._changing = asyncio.Lock()
+        self._start = secrets.token_hex(4)
+        self._changes = 0
 
     @property
     def config(self) -> ServerConfig:
         return self._config
+
+    @property
+    def etag(self) -> str:
+        """Of the configuration as it now stands. It never comes back: not when the same is configured again, so that a
+        change which was long on its way does not fit any more.
+        """
+        return f"{self._config.etag}-{self._start}-{self._changes}"
 
     async def settled(self) -> ServerConfig:
         """The configuration once no change is under way: who lost the answer to one learns here what became of it."""
@@ -79,7 +89,7 @@ class Tuning:
         """
         async with self._changing:
             before = self._config
-            if not etags & {"*", before.etag}:
+            if not etags & {"*", self.etag}:
                 raise Stale("the configuration has changed meanwhile", next_step="read it again")
             after = patched(before, patch)
             fixed = restart_only(before, after)
@@ -98,6 +108,7 @@ class Tuning:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._threads, self._apply_fallible, before, after)
         self._config = after
+        self._changes += 1
         self._governance.configure(after)
         self._dependency.configure(after.dependency)
         if (before.batching, before.governance) != (after.batching, after.governance):

@@ -44,7 +44,7 @@ async def _changed(tuning: Tuning, patch: Callable[[ServerConfig], Knobs]) -> tu
     for _ in range(_TRIES):
         before = tuning.config
         try:
-            return before, await tuning.change(patch(before), frozenset({before.etag}))
+            return before, await tuning.change(patch(before), frozenset({tuning.etag}))
         except Stale:
             continue
     raise OperationError("the configuration is changed all the time", next_step="try again")
