@@ -383,6 +383,17 @@ def test_a_stage_that_makes_it_worse_goes_and_the_others_stay(room: Room) -> Non
     assert "test.lanes" in result.reason
 
 
+@pytest.mark.parametrize(("completed", "outcome"), [(60.0, Outcome.REFUSED), (44.0, Outcome.VERIFIED)])
+def test_what_gets_well_by_itself_proves_no_playbook(room: Room, completed: float, outcome: Outcome) -> None:
+    """40 requests come in a second, as before the incident; the queue that it left is worked off by itself."""
+    room.service.completed = lambda service: completed
+    result = room.run()
+    assert result.outcome is outcome, result
+    if outcome is Outcome.REFUSED:
+        assert "by itself" in result.reason
+        assert room.service.values == BEFORE
+
+
 @pytest.mark.parametrize(("completed", "stays"), [(30.0, True), (21.0, False), (10.0, False)])
 def test_while_a_queue_stands_a_stage_is_judged_by_what_is_completed(
     room: Room, completed: float, stays: bool
