@@ -300,6 +300,8 @@ def test_the_page_tells_every_run_and_why_one_was_not_verified() -> None:
     assert "| loop-block | `app.batching.by-complexity` | rolled-back | yes |" in text
     assert mending_page.page(score(())).count("Nothing to tell.") >= 3
     assert "promo-rush" in mending_page.summary(score(RUNS))
+    assert "Not played yet: x, y." in mending_page.page(score(RUNS, missing=("x", "y")))
+    assert "Not played yet" not in text
 
 
 def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:

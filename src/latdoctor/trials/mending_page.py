@@ -100,10 +100,11 @@ def summary(scores: MendingScores) -> str:
 
 
 def _counted(scores: MendingScores) -> str:
+    missing = f" Not played yet: {', '.join(scores.missing)}." if scores.missing else ""
     outcomes = ", ".join(f"{count} {name}" for name, count in scores.outcomes.items()) or "none"
     return (
         f"{sum(scores.outcomes.values())} incidents: {outcomes}; {scores.spoiled_tries} spoiled tries, "
-        f"{scores.given_up} runs given up; {_machine(scores)}; version {scores.tool_version}."
+        f"{scores.given_up} runs given up; {_machine(scores)}; version {scores.tool_version}.{missing}"
     )
 
 
