@@ -37,6 +37,7 @@ class Service:
     error_ratio: float = 0.0
     drain: float = 0.0  # seconds after a change for which the queue of the incident keeps P99 high
     changed_at: float = -1e9
+    completed: Callable[[Service], float] | None = None  # a second, where the page shows it
     writes: list[Values] = field(default_factory=list)
     reads: int = 0
     on_write: Callable[[Service], None] = lambda service: None
@@ -68,6 +69,8 @@ class Service:
         rows = {"arrival.rate": self.rate, "error.ratio": self.error_ratio, "queue.depth": 200.0 if p99 > 1 else 2.0}
         if self.sight:
             rows["latency.p99"] = p99
+        if self.completed is not None:
+            rows["completion.rate"] = self.completed(self)
         window = Window(began, self.wall())
         readings = tuple(Reading(name, "service", value, Origin("page"), window) for name, value in rows.items())
         bimodal = "fired" if p99 > 1 and not draining else "clear"

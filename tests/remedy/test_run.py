@@ -431,6 +431,32 @@ def test_a_stage_that_makes_it_worse_goes_and_the_others_stay(room: Room) -> Non
     assert "test.lanes" in result.reason
 
 
+@pytest.mark.parametrize(("completed", "outcome"), [(60.0, Outcome.REFUSED), (44.0, Outcome.VERIFIED)])
+def test_what_gets_well_by_itself_proves_no_playbook(room: Room, completed: float, outcome: Outcome) -> None:
+    """40 requests come in a second, as before the incident; the queue that it left is worked off by itself."""
+    room.service.completed = lambda service: completed
+    result = room.run()
+    assert result.outcome is outcome, result
+    if outcome is Outcome.REFUSED:
+        assert "by itself" in result.reason
+        assert room.service.values == BEFORE
+
+
+@pytest.mark.parametrize(("completed", "stays"), [(30.0, True), (21.0, False), (10.0, False)])
+def test_while_a_queue_stands_a_stage_is_judged_by_what_is_completed(room: Room, completed: float, stays: bool) -> None:
+    """P99 is that of the incident's queue then, and rises still; 20 requests were completed in a second before."""
+
+    def p99(service: Service) -> float:
+        done = service.values == {"scheduler": "token-budget", "lanes": True}
+        return 0.3 if done and stays else 9.0 if service.values["lanes"] else 3.0
+
+    room.service.p99 = p99
+    room.service.completed = lambda service: completed if service.values["lanes"] else 20.0
+    result = room.run("test.whole")
+    assert result.outcome is (Outcome.VERIFIED if stays else Outcome.ROLLED_BACK), result
+    assert room.service.values["lanes"] is stays
+
+
 def test_a_whole_that_does_not_succeed_goes_altogether(room: Room) -> None:
     no_help(room.service)
     assert room.run("test.whole").outcome is Outcome.ROLLED_BACK

@@ -177,7 +177,7 @@ def diagnosed(name: str) -> Diagnosis:
 
 
 def operator(tmp_path: Path, *servers: str, router: str = "") -> Operator:
-    place = Place(servers or ("http://127.0.0.1:1",), router, "secret", "v1", 0.5)
+    place = Place(servers or ("http://127.0.0.1:1",), router, "secret", "v1", "int8", 0.5)
     return Operator(place, shipped_rules(), shipped(), tmp_path)
 
 
@@ -222,6 +222,7 @@ def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Pat
     book = shipped().find("framework.model.previous-version")
     assert who._target(Remedy(book, None, ("1",))) == "http://b:2"
     assert who._settings(Remedy(book, None, ("1",))) == {"version": "v1"}
+    assert who._settings(Remedy(shipped().find("framework.precision.restore"), None)) == {"precision": "int8"}
     assert who._target(Remedy(shipped().find("app.balance.even"), None, ("0", "1"))) == "http://r:3"
     assert who._settings(Remedy(shipped().find("infra.replica.replace"), None, ("1",))) == {"replica": "1"}
     for replicas in ((), ("0", "1"), ("7",), ("x",)):
@@ -299,6 +300,8 @@ def test_the_page_tells_every_run_and_why_one_was_not_verified() -> None:
     assert "| loop-block | `app.batching.by-complexity` | rolled-back | yes |" in text
     assert mending_page.page(score(())).count("Nothing to tell.") >= 3
     assert "promo-rush" in mending_page.summary(score(RUNS))
+    assert "Not played yet: x, y." in mending_page.page(score(RUNS, missing=("x", "y")))
+    assert "Not played yet" not in text
 
 
 def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:

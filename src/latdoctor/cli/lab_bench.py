@@ -1,4 +1,4 @@
-"""`latdoctor lab bench`: records incidents, diagnoses and scores them; has them mended and measures that."""
+"""`latdoctor lab bench`: records incidents, diagnoses each, scores the answers; has them mended, and measures that."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:
     runs = [store.report(run) for run in wanted if run in there]
     if not runs:
         raise UsageError("no such run is there", where=str(store.folder), next_step="leave --no-play out")
-    return score(runs, *store.losses())
+    return score(runs, *store.losses(), missing=[run for run in wanted if run not in there])
 
 
 def _print_mended(scores: MendingScores, output: Output, page: Path | None) -> None:

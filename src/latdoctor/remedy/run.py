@@ -27,7 +27,7 @@ from latdoctor.remedy.record import Recorder
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.table import measures
 from latdoctor.remedy.taking_back import take_back
-from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Streak, untold, window_of
+from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Streak, untold, well_by_itself, window_of
 from latdoctor.remedy.world import Stopped, World, beside
 
 STEP = 60.0  # seconds for one change: a replica that is replaced first ends what it has begun
@@ -146,6 +146,8 @@ class _Run:
         unknown = untold(self._playbook.verify, before)
         if unknown:
             raise Failed(f"it could not be verified afterwards: {'; '.join(unknown)}", Outcome.REFUSED)
+        if why := well_by_itself(before):
+            raise Failed(f"it gets well by itself, and nothing would be proved: {why}", Outcome.REFUSED)
         return before
 
     def _stage(self, number: int, playbook: Playbook) -> None:

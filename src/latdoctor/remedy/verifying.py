@@ -10,10 +10,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from latdoctor.evidence.conditions import Comparison, Reference, SignalTerm
 from latdoctor.evidence.judging import HOLDS, UNKNOWN
 from latdoctor.remedy.observation import Judged, Observation, Remembered, any_holds, cleared, judged
 from latdoctor.remedy.playbook import Verify
 
+# A service that completes so many times as much as comes is working off what waits: it gets well without anybody's help,
+# and P99 falls whatever is changed. Both count the same requests, so that chance moves the two alike.
+_DRAINING = Comparison(
+    SignalTerm("completion.rate"), ">", Reference("arrival.rate", 1.2), "completion.rate > 1.2 x arrival.rate"
+)
 SUCCESS, FAILURE, INCONCLUSIVE, ABORT = "success", "failure", "inconclusive", "abort"
 
 
@@ -70,6 +76,15 @@ def untold(verify: Verify, observation: Observation) -> tuple[str, ...]:
     load = [judged(verify.load, observation, before)] if verify.load is not None else []
     judgements = (*load, *_wanted(verify, observation, before))
     return tuple(one.told for one in judgements if one.status == UNKNOWN)
+
+
+def well_by_itself(observation: Observation) -> str:
+    """Why a change made now could not prove itself: what waited is being worked off already. Else empty.
+
+    Where the page does not show it nothing is said: the load and the findings still judge.
+    """
+    found = any_holds(_DRAINING, observation, {})
+    return found.shown if found.status == HOLDS else ""
 
 
 def _wanted(verify: Verify, observation: Observation, before: Remembered) -> Iterator[Judged]:

@@ -21,33 +21,33 @@ from latdoctor.trials.mending_scores import (
 _HEAD = """# How well incidents are mended
 
 `latdoctor lab bench remediation --page docs/remediation-bench.md` writes this page. Each incident is really played
-against the reference server, and nobody takes it away. Once a window of five seconds is over the SLO, or after fifteen
-seconds, somebody looks for ten seconds, and runs the playbook of the first named cause that has one, as
-`diagnose` and `remediate --from` do: nothing knows what was put in. P99 and goodput (answers within the SLO per second)
-are the clients'; calls, page faults and device allocations are the servers' own counters. *Incident* is the time until
-the playbook was at work, *after* at least twelve seconds from when it was verified. Whether a run was spoiled is
-decided by the rule of the [diagnosis bench](lab.md#the-incident-bench), without regard to how it ended."""
+against the reference server, and nobody takes it away. Once a window of five seconds is over the SLO, or after
+fifteen seconds, somebody looks for ten seconds, and runs the playbook of the first named cause that has one, as
+`diagnose` and `remediate --from` do: nothing knows what was put in. P99 and goodput (answers within the SLO per
+second) are the clients'; calls, page faults and device allocations are the servers' own counters. *Incident* is the
+time until the playbook was at work, *after* at least twelve seconds from when it was verified. Whether a run was
+spoiled is decided by the rule of the [diagnosis bench](lab.md#the-incident-bench), without regard to how it ended."""
 
-_RUSH = """The field's incident: a promotion brings long calls to a batcher that runs them alone, and every large buffer
-goes back to the kernel. Beside the targets stands what field reports tell of such an incident."""
+_RUSH = """The field's incident: a promotion brings long calls to a batcher that runs them alone, and every large
+buffer goes back to the kernel. Beside the targets stands what field reports tell of such an incident."""
 
-_DIFFERS = """\
-Where it differs from the field, and why. The field reports P99 from 0.4 s to 3.2 s; here the height of the
-incident's P99 is how long it was let go on, for a server that gets more than it can answer never stops falling
-behind. The field counts kernel launches on a GPU (−78 %); here forward calls are counted on a processor. At the
-live rate the mended server is not busy, and so starts a call with whatever waits: it makes many small calls
-because it can, and the calls for an answer fall by less. With both sides saturated each call is as full as the
-scheduler may make it: that is the figure to set beside the field's. INT8, FP16 and a state cache are part of
-the field's figures for throughput and play no part here. The field gives no figure for memory remedies."""
+_DIFFERS = """Where it differs from the field, and why. The field reports P99 from 0.4 s to 3.2 s; here the height of
+the incident's P99 is how long it was let go on, for a server that gets more than it can answer never stops falling
+behind. The field counts kernel launches on a GPU (−78 %); here forward calls are counted on a processor. At the live
+rate the mended server is not busy, and so starts a call with whatever waits: it makes many small calls because it
+can, and the calls for an answer fall by less. With both sides saturated each call is as full as the scheduler may
+make it: that is the figure to set beside the field's. INT8, FP16 and a state cache are part of the field's figures
+for throughput and play no part here. The field gives no figure for memory remedies. Bounding batches by tokens alone
+leaves the memory as it was: each call is larger then, and takes more page faults."""
 
-_WRONG = """Playbooks tried on purpose where they mend nothing; in `burst` the load falls by itself meanwhile. Each must
-be refused or taken back, and leave the configuration as it was."""
+_WRONG = """Playbooks tried on purpose where they mend nothing; in `burst` the load falls by itself meanwhile. Each
+must be refused or taken back, and leave the configuration as it was."""
 
-_COLUMNS = ("incident", "named, and acted on", "playbook", "outcome", "P99 before", "incident", "after",
-            "goodput before", "incident", "after", "calls per answer", "page faults per call",
-            "device allocations per call", "time to verified")  # fmt: skip
-
-
+_COLUMNS = (
+    *("incident", "named, and acted on", "playbook", "outcome", "P99 before", "incident", "after"),
+    *("goodput before", "incident", "after", "calls per answer", "page faults per call", "device allocations per call"),
+    "time to verified",
+)
 _STEPS = (
     "incident",
     "first window over the SLO",
@@ -69,7 +69,9 @@ def page(scores: MendingScores) -> str:
         _HEAD,
         _counted(scores),
         "## In short\n\n" + _table(("", "value"), _short(scores)),
-        "\n\n".join(("## promo-rush", _RUSH, _table(_rush_columns(scores.rush), _rush(scores.rush)), _DIFFERS)),
+        f"## promo-rush\n\n{_RUSH}",
+        _table(_rush_columns(scores.rush), _rush(scores.rush)),
+        _DIFFERS,
         "## Every incident\n\nIn a cell with an arrow: in the incident → after.\n\n"
         + _table(_COLUMNS, (_row(run) for run in real)),
         "## Step by step\n\nSeconds from the beginning of the incident.\n\n"
@@ -98,10 +100,11 @@ def summary(scores: MendingScores) -> str:
 
 
 def _counted(scores: MendingScores) -> str:
+    missing = f" Not played yet: {', '.join(scores.missing)}." if scores.missing else ""
     outcomes = ", ".join(f"{count} {name}" for name, count in scores.outcomes.items()) or "none"
     return (
         f"{sum(scores.outcomes.values())} incidents: {outcomes}; {scores.spoiled_tries} spoiled tries, "
-        f"{scores.given_up} runs given up; {_machine(scores)}; version {scores.tool_version}."
+        f"{scores.given_up} runs given up; {_machine(scores)}; version {scores.tool_version}.{missing}"
     )
 
 

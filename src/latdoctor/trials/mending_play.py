@@ -67,8 +67,8 @@ def attempt(cell: MendingCell, say: Say, library: Library | None = None) -> Mend
 
 def _place(scenario: Scenario, deployment: Deployment) -> Place:
     servers = deployment.servers
-    version = Admin(servers[0], deployment.token).config()[0].model.version
-    return Place(servers, deployment.router, deployment.token, version, scenario.load.slo)
+    model = Admin(servers[0], deployment.token).config()[0].model
+    return Place(servers, deployment.router, deployment.token, model.version, model.precision, scenario.load.slo)
 
 
 def _saturated(plan: LoadPlan, scenario: Scenario, deployment: Deployment) -> Saturated:

@@ -95,7 +95,8 @@ def spoiled(
     """Why a run does not count, as for a recording of the incident bench; how it ended does not matter.
 
     What the generator did in a phase that none of `spans` (seconds from the start of the load) touches is of no
-    account.
+    account. What comes after the mending is none of them: a generator that is late then adds to the latencies, and so
+    speaks against the playbook only.
     """
     looked = tuple(f"{name}: " for name in _touched(result, spans))
     named = tuple(f"{phase.name}: " for phase in result.plan.phases)

@@ -35,7 +35,7 @@ class Rush(Struct, frozen=True):
 class MendingScores(Struct, frozen=True):
     """`mended`: of the runs in which a true cause was acted on, those that were verified. `wrong_refused`: of the
     playbooks tried to no avail, those that were taken back or refused; `wrong_restored`: of those, the ones after which
-    the configuration was the one from before.
+    the configuration was the one from before. `missing` are the runs of the bench that were not played yet.
     """
 
     tool_version: str
@@ -48,9 +48,12 @@ class MendingScores(Struct, frozen=True):
     rush: tuple[Rush, ...]
     spoiled_tries: int = 0
     given_up: int = 0
+    missing: tuple[str, ...] = ()
 
 
-def score(runs: Sequence[MendingReport], spoiled_tries: int = 0, given_up: int = 0) -> MendingScores:
+def score(
+    runs: Sequence[MendingReport], spoiled_tries: int = 0, given_up: int = 0, missing: Sequence[str] = ()
+) -> MendingScores:
     """Pure."""
     tried = [run for run in runs if run.kind == WRONG]
     real = [run for run in runs if run.kind != WRONG]
@@ -67,6 +70,7 @@ def score(runs: Sequence[MendingReport], spoiled_tries: int = 0, given_up: int =
         rush=tuple(_rush(run) for run in real if run.scenario == PROMO_RUSH),
         spoiled_tries=spoiled_tries,
         given_up=given_up,
+        missing=tuple(missing),
     )
 
 

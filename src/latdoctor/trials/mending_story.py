@@ -20,7 +20,7 @@ from latdoctor.remedy.history import moment
 from latdoctor.remedy.result import Result
 from latdoctor.remedy.run import WINDOW
 from latdoctor.trials import machine
-from latdoctor.trials.mending_cells import SLICE, MendingCell
+from latdoctor.trials.mending_cells import MendingCell
 from latdoctor.trials.mending_report import VERIFIED, MendingReport, Moments, spoiled, within
 from latdoctor.trials.mending_user import Remedy
 from latdoctor.trials.truth import Machine, Span
@@ -79,7 +79,8 @@ def report_of(told: Told, story: Story, alarm: Alarm, result: LoadResult) -> Men
     names = [phase.name for phase in told.plan.phases]
     edges = dict(zip(names, told.plan.starts(), strict=True))
     well = Span(edges[BEFORE], edges[names[names.index(BEFORE) + 1]])
-    ill = Span(alarm.begins, max(alarm.begins + SLICE, story.at_work - result.started))
+    first = next(phase for phase in told.plan.phases if phase.name == told.scenario.incident.name)
+    ill = Span(alarm.begins, max(alarm.begins + first.seconds, story.at_work - result.started))
     before = _figures("before", result, well, story.looks["well"], story.looks["well ended"])
     incident = _figures("incident", result, ill, story.looks["ill"], story.looks["at work"])
     if before is None or incident is None:
@@ -87,7 +88,6 @@ def report_of(told: Told, story: Story, alarm: Alarm, result: LoadResult) -> Men
     mended, after = Span(story.ended - result.started, story.measured - result.started), None
     if story.outcome == VERIFIED:
         after = _figures("after", result, mended, story.looks["mended"], story.looks["measured"])
-    spans = (well, ill, mended) if after else (well, ill)
     processors = os.cpu_count() or 1
     others = machine.others(*story.usage, processors)
     remedy = story.remedy
@@ -110,7 +110,7 @@ def report_of(told: Told, story: Story, alarm: Alarm, result: LoadResult) -> Men
         moments=_moments(story, alarm, told.entries),
         restored=story.restored,
         last=story.result.last if story.result else (),
-        spoiled=tuple(spoiled(result, spans, before, incident, others)),
+        spoiled=tuple(spoiled(result, (well, ill), before, incident, others)),
         machine=Machine(processors, None, others),
         tool_version=__version__,
     )

@@ -44,12 +44,13 @@ _REPLICA = re.compile(r"\breplica/([^/@]+)")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an operator knows of a service: its addresses, the token, and the model's version from when it was well."""
+    """What an operator knows of a service: its addresses, the token, and what was served while it was well."""
 
     servers: tuple[str, ...]  # base addresses; with a router those of its replicas, in the order of their names
     router: str
     token: str
-    version: str
+    version: str  # of the model
+    precision: str
     slo: float  # seconds
 
     @property
@@ -147,10 +148,11 @@ class Operator:
         return self.place.servers[int(name)]
 
     def _settings(self, remedy: Remedy) -> dict[str, str]:
-        """The parameters that have no default: what only an operator can know."""
-        known = {"version": self.place.version, "replica": remedy.replicas[0] if remedy.replicas else ""}
-        wanted = [parameter.name for parameter in remedy.playbook.parameters if parameter.default is None]
-        return {name: known[name] for name in wanted if known.get(name)}
+        """What only an operator can know: what was so before, and which replica it is."""
+        known = {"version": self.place.version, "precision": self.place.precision}
+        known |= {"replica": remedy.replicas[0] if remedy.replicas else ""}
+        wanted = [parameter.name for parameter in remedy.playbook.parameters if known.get(parameter.name)]
+        return {name: known[name] for name in wanted}
 
 
 def _replicas(subjects: Sequence[str]) -> tuple[str, ...]:
