@@ -8,6 +8,7 @@ is journaled, sent and killed is done by a whole process each time, as in `sweep
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -51,8 +52,9 @@ def _ended(arguments: Sequence[str]) -> None:
     try:
         code = mending.main(mode, Path(where), address, Path(folder), mutant=bool(rest))
     except LatdoctorError as error:
-        os.write(2, f"{error}\n".encode(errors="replace"))
         code = error.exit_code
+        with contextlib.suppress(OSError):  # it may be this very call that is made to fail
+            os.write(2, f"{error}\n".encode(errors="replace"))
     except BaseException as error:  # noqa: BLE001 - the process ends here, and must not go back into the loop
         os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
     finally:

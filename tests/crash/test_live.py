@@ -105,7 +105,7 @@ def diagnosis(command: Command, path: Path) -> Path:
     looked = command.ended(command.line("diagnose", "--server", command.target.url, "--window", "1s", "-o", "json"))
     document = json.loads(looked.out)
     texts = ("title", "tier", "severity", "status", "confidence", "standing", "rival", "explanation", "confirm", "mend")
-    lists = ("subjects", "evidence_for", "evidence_against", "unseen", "contributions")
+    lists = ("evidence_for", "evidence_against", "unseen", "contributions")
     document["causes"] = [
         {
             "id": "app.batching.long-alone",
@@ -114,6 +114,7 @@ def diagnosis(command: Command, path: Path) -> Path:
             "named": True,
             "grounded": True,
             "keep_evidence": False,
+            "subjects": ["replica/0"],
             "playbooks": ["test.quick"],
             **dict.fromkeys(texts, ""),
             **{name: [] for name in lists},
