@@ -82,9 +82,13 @@ class Replicas:
         if now.state == "draining" or not now.pid:
             raise Contended(f"replica {name} is being replaced already", where=self.url)
         exchange(Asked("POST", self._page(name), None, version), self.access.token, deadline)
-        while self._one(name, deadline)[0].starts <= now.starts:
-            if not deadline.pause():
-                raise Unreachable(f"replica {name} has ended, and there is no new process yet", where=self.url)
+        try:
+            while self._one(name, deadline)[0].starts <= now.starts:
+                if not deadline.pause():
+                    raise Unreachable("there was no time left", where=self.url)
+        except Unreachable as error:  # also where the last of the time went by during a look
+            what = f"replica {name} has ended, and there is no new process yet"
+            raise Unreachable(what, where=self.url) from error
 
     def by_hand(self, values: Values) -> str:
         return by_hand.curl("POST", self._page(_only(values)[0].removeprefix(_FIELD)))
