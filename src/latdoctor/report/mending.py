@@ -149,9 +149,7 @@ def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json:
     console.print(Text(f"{state.plan.title} ({state.plan.playbook})\non {clean(state.plan.target.name)}", style="dim"))
     if state.reason:
         console.print(Text(clean(state.reason, 2000)))
-    console.print()
-    for stage in state.plan.stages:
-        console.print(_changes(stage.changes))
+    console.print(_stages(state.plan))
     console.print()
     tell = told(console, state.plan)
     for entry in entries:
@@ -170,12 +168,15 @@ def _plan(plan: Plan, book: Playbook) -> RenderableType:
     if plan.because:
         sure = f"{plan.because.probability:.0%}"
         rows.append(Text(f"because of {plan.because.cause} ({sure}, diagnosis {plan.because.run_id})", style="dim"))
-    rows.append(Text())
+    return Group(*rows, _stages(plan), Text(), _terms(plan, book))
+
+
+def _stages(plan: Plan) -> RenderableType:
+    """What each stage changes, under its name where there are several."""
+    rows: list[RenderableType] = []
     for stage in plan.stages:
-        if len(plan.stages) > 1:
-            rows.append(Text(stage.playbook, style="bold"))
+        rows += [Text(), Text(stage.playbook, style="bold")] if len(plan.stages) > 1 else [Text()]
         rows.append(_changes(stage.changes))
-    rows += [Text(), _terms(plan, book)]
     return Group(*rows)
 
 

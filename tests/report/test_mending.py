@@ -1,0 +1,116 @@
+"""Plans, runs and outcomes as people read them."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from msgspec import Raw
+from rich.console import Console
+
+from latdoctor.journal.entry import Entry
+from latdoctor.remedy.change import Change, Field
+from latdoctor.remedy.history import RunState
+from latdoctor.remedy.plan import Plan, StagePlan
+from latdoctor.remedy.playbook_files import shipped
+from latdoctor.remedy.result import Measure, Outcome, Result
+from latdoctor.remedy.target import Target
+from latdoctor.report import mending
+
+HOSTILE = "evil\x1b[31m\x1b]8;;http://x\x07[bold red]name"
+CHANGE = Change("scheduler", "server.config.set", "http://x/admin/config", (Field("a", "old", HOSTILE),), "restore")
+
+
+def plan(playbook: str = "promo-rush-sop") -> Plan:
+    book = shipped().find(playbook)
+    stages = tuple(StagePlan(one.playbook, {}, (CHANGE,)) for one in book.stages) or (
+        StagePlan(playbook, {}, (CHANGE,)),
+    )
+    target = Target(HOSTILE, "reference", admin="http://x")
+    return Plan(playbook, book.digest, book.title, target, book.risk, book.disruption, book.effect, stages, 1.77e9)
+
+
+def shown(*, width: int = 80) -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(file=out, width=width, highlight=False, markup=False, emoji=False), out
+
+
+def harmless(text: str) -> bool:
+    return "\x1b" not in text and "\x07" not in text and max(map(len, text.splitlines())) <= 80
+
+
+def test_a_plan_says_old_and_new_its_proof_its_way_back_and_that_nothing_was_changed() -> None:
+    console, out = shown()
+    mending.plans([plan()], shipped(), console, as_json=False)
+    text = out.getvalue()
+    assert harmless(text)
+    for part in ("old", "evil", "proof", "taken back", "old values are put back", "nothing was changed", "--apply"):
+        assert part in text
+    for stage in shipped().find("promo-rush-sop").stages:
+        assert stage.playbook in text
+
+
+def test_a_plan_as_json_is_planned_and_never_succeeded() -> None:
+    console, out = shown()
+    mending.plans([plan()], shipped(), console, as_json=True)
+    document = json.loads(out.getvalue())
+    assert document["outcome"] == "planned"
+    assert document["plans"][0]["digest"] == plan().digest
+
+
+@pytest.mark.parametrize("outcome", list(Outcome), ids=str)
+def test_each_outcome_is_told_with_what_to_do_next(outcome: Outcome) -> None:
+    console, out = shown()
+    manual = ("curl -X PATCH http://x",) if outcome is Outcome.INCOMPLETE else ()
+    measures = (Measure("latency.p99", HOSTILE, 3.0, 0.3), Measure("queue.depth", "replica/0", 600.0))
+    result = Result("r1", outcome, f"because {HOSTILE}", manual=manual, measures=measures, seconds=34.0)
+    mending.results([result], console, as_json=False)
+    text = out.getvalue()
+    assert harmless(text)
+    assert "Next: latdoctor" in text
+    assert "300 ms" in text
+    assert "not seen" in text  # what was not measured afterwards is no zero
+    assert ("curl -X PATCH" in text) == (outcome is Outcome.INCOMPLETE)
+
+
+def entry(kind: str, **body: object) -> Entry:
+    raw = Raw(json.dumps(body).encode())
+    return Entry(1, "r1", "2026-11-22T09:16:12.000000+00:00", 1.0, "boot", kind, raw, "0" * 64, "1" * 64)
+
+
+CONDITION = {"text": "latency.p99 < 0.5 x before", "status": "fails", "shown": "latency.p99 is 2 s, wanted < 1 s"}
+LINES = [
+    (entry("change.intended", stage=0, index=0), "changing scheduler"),
+    (entry("undo.made", stage=0, index=0), "put back scheduler"),
+    (entry("settled", settled=False), "not settled in time"),
+    (entry("verify.window", status="failure", conditions=[CONDITION]), "latency.p99 is 2 s, wanted < 1 s"),
+    (entry("verify.window", status="unknown", why="page gone"), "page gone"),
+    (entry("rollback.begun", reason="it has not helped"), "it has not helped"),
+    (entry("undo.failed", step="scheduler", why="hung"), "NOT taken back"),
+    (entry("run.refused", guard="lock", reason="held"), "refused by lock: held"),
+    (entry("run.closed", outcome="rolled-back", reason=""), "rolled-back"),
+    (entry("of.tomorrow", any=1), "of.tomorrow"),
+]
+
+
+@pytest.mark.parametrize(("one", "said"), LINES, ids=[one.kind for one, _ in LINES])
+def test_what_the_journal_says_in_a_line(one: Entry, said: str) -> None:
+    assert said in mending.line_of(one, plan())
+
+
+def test_a_run_is_told_from_its_first_entry_to_its_last() -> None:
+    console, out = shown()
+    state = RunState("r1", plan(), 1.77e9, outcome=Outcome.VERIFIED)
+    mending.run(state, [one for one, _ in LINES], console, as_json=False)
+    text = out.getvalue()
+    assert harmless(text)
+    assert "latdoctor rollback r1" in text
+    assert text.count("09:16:12") == len(LINES)
+
+
+def test_runs_are_listed_with_the_next_command() -> None:
+    console, out = shown()
+    mending.runs([RunState("r1", plan(), 1.77e9)], console, as_json=False)
+    assert "latdoctor recover" in out.getvalue()
+    assert harmless(out.getvalue())
