@@ -48,7 +48,8 @@ def test_threads_and_children_count_together(tmp_path: Path) -> None:
     assert points(python(THREADS, tmp_path / "0"), MADE) == 21
     for k in (1, 7, 20):
         assert killed_at(python(THREADS, tmp_path / str(k)), k, MADE).returncode == KILLED
-        assert len(names(tmp_path / str(k))) >= k - 1  # and other threads' calls that were under way
+        # Each of the three other threads may have been met at a call, and die before that is done.
+        assert k - 1 - 3 <= len(names(tmp_path / str(k))) < 20
     ended = killed_at(python(THREADS, tmp_path / "21"), 21, MADE)
     assert ended.returncode == 1  # the child was killed, and its parent says so
     assert len(names(tmp_path / "21")) == 20
