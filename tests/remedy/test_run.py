@@ -395,9 +395,7 @@ def test_what_gets_well_by_itself_proves_no_playbook(room: Room, completed: floa
 
 
 @pytest.mark.parametrize(("completed", "stays"), [(30.0, True), (21.0, False), (10.0, False)])
-def test_while_a_queue_stands_a_stage_is_judged_by_what_is_completed(
-    room: Room, completed: float, stays: bool
-) -> None:
+def test_while_a_queue_stands_a_stage_is_judged_by_what_is_completed(room: Room, completed: float, stays: bool) -> None:
     """P99 is that of the incident's queue then, and rises still; 20 requests were completed in a second before."""
 
     def p99(service: Service) -> float:

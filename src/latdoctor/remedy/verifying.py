@@ -15,8 +15,8 @@ from latdoctor.evidence.judging import HOLDS, UNKNOWN
 from latdoctor.remedy.observation import Judged, Observation, Remembered, any_holds, cleared, judged
 from latdoctor.remedy.playbook import Verify
 
-# A service that completes so many times as much as comes is working off what waits: it gets well without anybody's help,
-# and P99 falls whatever is changed. Both count the same requests, so that chance moves the two alike.
+# A service that completes so many times as much as comes is working off what waits: it gets well without help, and P99
+# falls whatever is changed. Both count the same requests, so that chance moves the two alike.
 _DRAINING = Comparison(
     SignalTerm("completion.rate"), ">", Reference("arrival.rate", 1.2), "completion.rate > 1.2 x arrival.rate"
 )
