@@ -97,7 +97,7 @@ def remediation(
 ) -> None:
     """Play incidents, have each mended, and measure that.
 
-    Every fault for which there is a playbook; for the field's incident the emergency bundle besides; and playbooks
+    Each is diagnosed and remediated as an operator would. Every fault for which there is a playbook; for the field's incident the emergency bundle besides; and playbooks
     that mend nothing, which must be taken back. Nobody but the playbook takes an incident away. A run that is there is
     not repeated; a spoiled one is, twice at most.
 
