@@ -97,9 +97,9 @@ def remediation(
 ) -> None:
     """Play incidents, have each mended, and measure that.
 
-    Each is diagnosed and remediated as an operator would. Every fault for which there is a playbook; for the field's incident the emergency bundle besides; and playbooks
-    that mend nothing, which must be taken back. Nobody but the playbook takes an incident away. A run that is there is
-    not repeated; a spoiled one is, twice at most.
+    Each is diagnosed and remediated as an operator would. Every fault for which there is a playbook; for the
+    field's incident the emergency bundle besides; and playbooks that mend nothing, which must be taken back. Nobody
+    but the playbook takes an incident away. A run that is there is not repeated; a spoiled one is, twice at most.
 
     Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged run · 3 --once, and more is left.
     """
