@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from latdoctor.trials.mending_scores import MendingScores
     from latdoctor.trials.mending_store import MendingStore
     from latdoctor.trials.scores import Scores
-    from latdoctor.trials.store import Store
+    from latdoctor.trials.store import Due, Go, Keeping, Store
 
 app = typer.Typer(help="Measure latdoctor itself on incidents that are really played.", no_args_is_help=True)
 
@@ -60,22 +60,15 @@ def diagnosis(
 
     Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged recording · 3 --once, and more is left.
     """
-    from latdoctor.cli.interrupting import ended_by_sigterm
     from latdoctor.trials import matrix as matrices
     from latdoctor.trials.store import Store
 
     cells = matrices.cells("quick" if quick else matrix)
     store = Store(folder)
     if not no_play:
-        from latdoctor.cli.lab import need_extra
         from latdoctor.trials.recording import attempt
-        from latdoctor.trials.store import record
 
-        need_extra()
-        with ended_by_sigterm():
-            left = record(store, cells, attempt, _say(), most=1 if once else None)
-        if once:
-            raise typer.Exit(MORE_IS_LEFT if left else 0)
+        _recorded(store, cells, attempt, once=once)
     runs = frozenset(cell.run for cell in cells)
     scores, fit = _scored(store, runs, processes, answers, calibrate=calibrate)
     _print(scores, fit, output, page)
@@ -103,7 +96,6 @@ def remediation(
 
     Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged run · 3 --once, and more is left.
     """
-    from latdoctor.cli.interrupting import ended_by_sigterm
     from latdoctor.errors import UsageError
     from latdoctor.evidence.places import must_be_writable
     from latdoctor.remedy.playbook_files import shipped
@@ -120,16 +112,25 @@ def remediation(
         cells = tuple(cell for cell in cells if cell.scenario == only)
     store = MendingStore(folder)
     if not no_play:
-        from latdoctor.cli.lab import need_extra
         from latdoctor.trials.mending_play import attempt
-        from latdoctor.trials.store import record
 
-        need_extra()
-        with ended_by_sigterm():
-            left = record(store, cells, attempt, _say(), most=1 if once else None)
-        if once:
-            raise typer.Exit(MORE_IS_LEFT if left else 0)
+        _recorded(store, cells, attempt, once=once)
     _print_mended(_mended(store, tuple(cell.run for cell in cells)), output, page)
+
+
+def _recorded(
+    store: Keeping[Go], cells: Sequence[Due], attempt: Callable[[Due, Callable[[str], None]], Go], *, once: bool
+) -> None:
+    """Plays what is missing; with `once` one run of it, and then leaves."""
+    from latdoctor.cli.interrupting import ended_by_sigterm
+    from latdoctor.cli.lab import need_extra
+    from latdoctor.trials.store import record
+
+    need_extra()
+    with ended_by_sigterm():
+        left = record(store, cells, attempt, _say(), most=1 if once else None)
+    if once:
+        raise typer.Exit(MORE_IS_LEFT if left else 0)
 
 
 def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:

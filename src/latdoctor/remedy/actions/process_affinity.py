@@ -10,7 +10,7 @@ from itertools import groupby
 
 from latdoctor.errors import UsageError
 from latdoctor.remedy.actions.process import Process
-from latdoctor.remedy.actions.threads import ThreadValue, uniform
+from latdoctor.remedy.actions.threads import ThreadValue, problems_of, uniform
 from latdoctor.remedy.change import State, Value, Values
 from latdoctor.remedy.target import Access, Target
 from latdoctor.text import clean
@@ -29,13 +29,7 @@ class AffinityAction:
     undos: frozenset[str] = frozenset({"restore"})
 
     def problems(self, given: Mapping[str, str]) -> Iterator[str]:
-        if set(given) != {FIELD}:
-            yield "it takes one argument, `cpus: 0-3,6`"
-        elif "$" not in given[FIELD]:
-            try:
-                cpus(given[FIELD])
-            except UsageError as error:
-                yield error.what
+        return problems_of(given, FIELD, "0-3,6", cpus)
 
     def where(self, target: Target, given: Mapping[str, str]) -> str:
         return f"{Process.of(target)}, {FIELD}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from latdoctor.errors import UsageError
 from latdoctor.remedy.actions import values
 from latdoctor.remedy.actions.process import PROC, Process
-from latdoctor.remedy.actions.threads import ThreadValue, uniform
+from latdoctor.remedy.actions.threads import ThreadValue, problems_of, uniform
 from latdoctor.remedy.change import State, Value, Values
 from latdoctor.remedy.target import Access, Target
 
@@ -31,13 +31,7 @@ class NiceAction:
     undos: frozenset[str] = frozenset({"restore"})
 
     def problems(self, given: Mapping[str, str]) -> Iterator[str]:
-        if set(given) != {FIELD}:
-            yield "it takes one argument, `nice: 5`"
-        elif "$" not in given[FIELD]:
-            try:
-                _level(given[FIELD])
-            except UsageError as error:
-                yield error.what
+        return problems_of(given, FIELD, "5", _level)
 
     def where(self, target: Target, given: Mapping[str, str]) -> str:
         return f"{Process.of(target)}, {FIELD}"

@@ -6,7 +6,7 @@ whoever comes next, after a crash, can go either way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,6 +68,17 @@ class ThreadValue:
         if given is not None and given != wanted:
             self.process.permitted(partial(self.put, thread, before))
             raise Refused(f"{self.field} {wanted} is not to be had here, only {given}", where=str(self.process))
+
+
+def problems_of(given: Mapping[str, str], field: str, example: str, read: Callable[[str], object]) -> Iterator[str]:
+    """What is wrong with a step that takes this field alone. `read` raises UsageError for what it cannot be."""
+    if set(given) != {field}:
+        yield f"it takes one argument, `{field}: {example}`"
+    elif "$" not in given[field]:
+        try:
+            read(given[field])
+        except UsageError as error:
+            yield error.what
 
 
 def uniform(field: str, state: State) -> Value:
