@@ -60,7 +60,6 @@ class _Room:
     given: Given
     url: str
     screen: Console
-    notices: Console
 
 
 def _played(seed: int, keep: Path | None) -> int:
@@ -82,7 +81,7 @@ def _played(seed: int, keep: Path | None) -> int:
         rate = calibrated(scenario, deployment, seed, Watcher(say=notices.print))
         with start_load(sliced(scenario.plan(rate, seed)), deployment.address, metrics_port=0) as load:
             begun = load.wait_started()
-            room = _Room(_asked(deployment, load.metrics), deployment.servers[0], screen, notices)
+            room = _Room(_asked(deployment, load.metrics), deployment.servers[0], screen)
             with ThreadPoolExecutor(1) as beside:
                 clients = beside.submit(load.wait)
                 try:

@@ -38,21 +38,20 @@ class WindowSeen(Struct, frozen=True):
 
 
 class Streak(Struct, frozen=True):
-    """Successes without a break: since when and until when they were watched, unix seconds; and the last window."""
+    """Successes without a break: since when they were watched, unix seconds; and the last window."""
 
-    since: float | None = None
-    until: float | None = None
+    since: float | None = None  # None: the last window was no success
     last: WindowSeen | None = None
 
     def with_window(self, window: WindowSeen) -> Streak:
         if window.status != SUCCESS:
             return Streak(last=window)
-        return Streak(window.started if self.since is None else self.since, window.ended, window)
+        return Streak(window.started if self.since is None else self.since, window)
 
     @property
     def seconds(self) -> float:
         """How long it has been well."""
-        return 0.0 if self.since is None or self.until is None else self.until - self.since
+        return 0.0 if self.since is None or self.last is None else self.last.ended - self.since
 
 
 def window_of(verify: Verify, observation: Observation, before: Remembered) -> WindowSeen:
@@ -61,7 +60,7 @@ def window_of(verify: Verify, observation: Observation, before: Remembered) -> W
     hit = tuple(one for one in aborts if one.status == HOLDS)
     if hit:
         return WindowSeen(observation.started, observation.ended, ABORT, hit)
-    load = [judged(verify.load, observation, before)] if verify.load is not None else []
+    load = _load(verify, observation, before)
     wanted = [*_wanted(verify, observation, before)]
     if any(one.status != HOLDS for one in load) or any(one.status == UNKNOWN for one in wanted):
         status = INCONCLUSIVE
@@ -73,8 +72,7 @@ def window_of(verify: Verify, observation: Observation, before: Remembered) -> W
 def untold(verify: Verify, observation: Observation) -> tuple[str, ...]:
     """What could not be verified, as seen before anything is changed: what is unknown now would be afterwards."""
     before = observation.remembered
-    load = [judged(verify.load, observation, before)] if verify.load is not None else []
-    judgements = (*load, *_wanted(verify, observation, before))
+    judgements = (*_load(verify, observation, before), *_wanted(verify, observation, before))
     return tuple(one.told for one in judgements if one.status == UNKNOWN)
 
 
@@ -85,6 +83,10 @@ def well_by_itself(observation: Observation) -> str:
     """
     found = any_holds(_DRAINING, observation, {})
     return found.shown if found.status == HOLDS else ""
+
+
+def _load(verify: Verify, observation: Observation, before: Remembered) -> list[Judged]:
+    return [] if verify.load is None else [judged(verify.load, observation, before)]
 
 
 def _wanted(verify: Verify, observation: Observation, before: Remembered) -> Iterator[Judged]:
