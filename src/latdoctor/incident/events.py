@@ -1,0 +1,157 @@
+"""What is journaled of an incident: the bodies of its entries, by kind. An entry's `run` is the incident's id.
+
+A run of a playbook keeps its own entries under its own id; `RUN_JOINED` says which incident it was for. Times in a body
+are unix seconds by the clock of whoever told them; an entry's own time is this machine's.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+OPENED = "incident.opened"
+ALERTED = "alert.received"
+CONFIRMED = "alert.confirmed"
+DIAGNOSED = "diagnosis.made"
+PLANNED = "plan.made"
+RUN_JOINED = "run.joined"
+SAMPLED = "service.sampled"
+NOTED = "note.made"
+MARKED = "stage.marked"
+NOTIFIED = "notification.sent"
+CLOSED = "incident.closed"
+
+FIRING, RESOLVED = "firing", "resolved"
+BY_ALERT, BY_HAND = "alert", "hand"
+REAL, FALSE_ALARM, UNKNOWN = "confirmed", "false-alarm", "unknown"
+
+
+class Opened(Struct, frozen=True):
+    """`targets`: names of configured targets or addresses of servers; none: whatever is looked at while it is open.
+
+    `began`: when the trouble began, by `clock` ("alertmanager", "given by hand"); None: not told.
+    """
+
+    title: str
+    targets: tuple[str, ...]
+    source: str  # BY_ALERT | BY_HAND
+    sop: str
+    sop_digest: str
+    began: float | None = None
+    clock: str = ""
+    by: str = ""
+    key: str = ""  # of the alert's group, by which its repetitions are known
+
+
+class Alert(Struct, frozen=True):
+    """One alert of a notification. `fingerprint` tells it from others."""
+
+    fingerprint: str
+    status: str  # FIRING | RESOLVED
+    name: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    starts_at: float | None = None
+    ends_at: float | None = None
+    generator: str = ""
+
+
+class Alerted(Struct, frozen=True):
+    """A notification that brought something new. `truncated`: alerts that the sender left out."""
+
+    key: str
+    receiver: str
+    alerts: tuple[Alert, ...]
+    truncated: int = 0
+
+
+class Confirmed(Struct, frozen=True):
+    """What a look at the service itself said of the alert."""
+
+    status: str  # REAL | FALSE_ALARM | UNKNOWN
+    says: str
+    diagnosis: str = ""  # its run_id
+
+
+class Named(Struct, frozen=True):
+    """A cause as a diagnosis named it, or as a candidate. `because`: what its fired findings say."""
+
+    id: str
+    title: str
+    tier: str
+    probability: float
+    named: bool
+    subjects: tuple[str, ...]
+    because: tuple[str, ...]
+    against: tuple[str, ...] = ()
+    playbooks: tuple[str, ...] = ()
+
+
+class Diagnosed(Struct, frozen=True):
+    """A diagnosis in short. `document` and `bundle` are files in the state folder; empty where none was kept."""
+
+    run_id: str
+    target: str
+    level: str  # of the verdict
+    says: str
+    answer: str  # its kind
+    causes: tuple[Named, ...]
+    unseen: tuple[str, ...]  # why something could not be seen
+    seen_from: float | None = None
+    seen_until: float | None = None
+    since: float | None = None  # since when it is slow
+    document: str = ""
+    bundle: str = ""
+
+
+class Planned(Struct, frozen=True):
+    """A plan that was made. Nothing was changed by it."""
+
+    playbook: str
+    title: str
+    digest: str
+    target: str
+    risk: str
+    cause: str = ""
+
+
+class RunJoined(Struct, frozen=True):
+    joined: str  # the id of the run
+
+
+class Sampled(Struct, frozen=True):
+    """How the service stood for `seconds`: by subject and signal, in base units. None: not known."""
+
+    seconds: float
+    values: dict[str, dict[str, float]]
+    requests: float | None = None  # answered well
+    over_slo: float | None = None  # of these, later than the SLO
+    slo_p99: float | None = None  # seconds
+
+
+class Noted(Struct, frozen=True):
+    text: str
+    by: str = ""
+
+
+class Marked(Struct, frozen=True):
+    """A human says that a stage of the SOP is met."""
+
+    stage: str
+    by: str = ""
+    text: str = ""
+
+
+class Notified(Struct, frozen=True):
+    """`key`: what the receiver knows it by; the same when it is tried again."""
+
+    to: str
+    what: str
+    key: str
+    sent: bool
+    why: str = ""
+
+
+class Closed(Struct, frozen=True):
+    outcome: str  # resolved | false-alarm
+    says: str = ""
+    by: str = ""

@@ -1,0 +1,52 @@
+"""Which incident a command belongs to, and how a new one is named."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from latdoctor.errors import UsageError
+from latdoctor.incident.state import Incident
+from latdoctor.journal.entry import Moment
+
+PREFIX = "inc-"
+
+
+def new_id(now: Moment) -> str:
+    """`inc-20261122-0712-4f2a`: when it was opened (UTC), and what tells it from others of that minute."""
+    day, clock = now.at[:10].replace("-", ""), now.at[11:16].replace(":", "")
+    return f"{PREFIX}{day}-{clock}-{secrets.token_hex(2)}"
+
+
+def chosen(found: Sequence[Incident], asked: str = "", *, only_open: bool = True) -> Incident:
+    """The incident `asked` for, by its id or its only beginning; else the one that is open, else (unless `only_open`)
+    the last. Raises UsageError.
+    """
+    if asked:
+        fitting = [one for one in found if one.id == asked] or [one for one in found if one.id.startswith(asked)]
+        if len(fitting) != 1:
+            what = f"{len(fitting)} incidents begin with" if fitting else "there is no incident"
+            raise UsageError(f"{what} {asked!r}", next_step="latdoctor incidents list")
+        return fitting[0]
+    standing = [one for one in found if one.open]
+    if len(standing) > 1:
+        raise UsageError(
+            f"{len(standing)} incidents are open: {', '.join(one.id for one in standing[:4])}",
+            next_step="say which with --incident ID",
+        )
+    if standing:
+        return standing[0]
+    if found and not only_open:
+        return found[-1]
+    raise UsageError("no incident is open", next_step="latdoctor sop start")
+
+
+def joined(found: Sequence[Incident], targets: Sequence[str]) -> str:
+    """The open incident that a look at `targets`, or a change of them, is for; empty where there is none, or where
+    several could be meant: nothing is guessed.
+    """
+    standing = [one for one in found if one.open]
+    fitting = [one for one in standing if set(one.opened.targets) & set(targets)]
+    if not fitting:
+        fitting = [one for one in standing if not one.opened.targets]
+    return fitting[0].id if len(fitting) == 1 else ""

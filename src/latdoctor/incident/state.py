@@ -1,0 +1,72 @@
+"""Incidents, as the journal's entries add up to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from latdoctor.incident import events
+from latdoctor.journal.entry import Entry
+
+Body = TypeVar("Body")
+
+
+@dataclass(slots=True)
+class Incident:
+    """One incident. `entries` are its own and those of its runs, in their order."""
+
+    id: str
+    opened: events.Opened
+    entries: list[Entry] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    alerts: dict[str, events.Alert] = field(default_factory=dict)  # by fingerprint, each as it stood last
+    closed: events.Closed | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.closed is None
+
+    @property
+    def firing(self) -> bool:
+        return any(alert.status == events.FIRING for alert in self.alerts.values())
+
+    def of(self, kind: str) -> tuple[Entry, ...]:
+        """Its entries of one kind."""
+        return tuple(entry for entry in self.entries if entry.kind == kind)
+
+
+def incidents(entries: Iterable[Entry]) -> tuple[Incident, ...]:
+    """Every incident that was opened, oldest first.
+
+    Entries of a run that came before it joined (its refusal, its opening) belong to the incident too. Raises
+    msgspec.ValidationError for an entry that another version wrote otherwise.
+    """
+    listed = tuple(entries)
+    owner = {body(entry, events.RunJoined).joined: entry.run for entry in listed if entry.kind == events.RUN_JOINED}
+    found: dict[str, Incident] = {}
+    for entry in listed:
+        if entry.kind == events.OPENED:
+            found[entry.run] = Incident(entry.run, body(entry, events.Opened))
+        incident = found.get(owner.get(entry.run, entry.run))
+        if incident is not None:
+            _add(incident, entry)
+    return tuple(found.values())
+
+
+def _add(incident: Incident, entry: Entry) -> None:
+    incident.entries.append(entry)
+    match entry.kind:
+        case events.RUN_JOINED:
+            incident.runs.append(body(entry, events.RunJoined).joined)
+        case events.ALERTED:
+            incident.alerts.update({alert.fingerprint: alert for alert in body(entry, events.Alerted).alerts})
+        case events.CLOSED:
+            incident.closed = body(entry, events.Closed)
+
+
+def body(entry: Entry, kind: type[Body]) -> Body:
+    """Raises msgspec.ValidationError."""
+    return msgspec.json.decode(entry.body, type=kind)
