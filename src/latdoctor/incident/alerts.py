@@ -1,6 +1,6 @@
 """What an Alertmanager sends (webhook, version 4), out of its bytes.
 
-Whoever can reach the listener may have written them: bytes, alerts, labels and texts are bounded, and texts are cleaned.
+Whoever can reach the listener may have written them: bytes, alerts, labels and texts are bounded; texts are cleaned.
 What is not of the form is an AlertError that says what and where; a field that is not known is left out.
 https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
