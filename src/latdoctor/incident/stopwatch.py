@@ -20,7 +20,7 @@ WENT_BACK = "this machine's clock went back meanwhile, so that the time is not k
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """T0. `at` is unix seconds by `clock`, another one's whose skew is not known; empty: this machine's, at its opening.
+    """T0. `at` is unix seconds by `clock`, whose skew is not known; empty: this machine's own, when it was opened.
 
     `note`: why a time that was told is not taken.
     """
