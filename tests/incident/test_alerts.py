@@ -100,7 +100,7 @@ def test_entries_hold_all_alerts_and_fit_into_the_journal() -> None:
     pieces = entries(whole)
     assert len(pieces) > 1
     assert tuple(alert for piece in pieces for alert in piece.alerts) == whole.alerts
-    assert [piece.truncated for piece in pieces] == [3] + [0] * (len(pieces) - 1)
+    assert {piece.truncated for piece in pieces} == {3}
     assert all(len(msgspec.json.encode(piece)) < LARGEST_BODY for piece in pieces)
 
 

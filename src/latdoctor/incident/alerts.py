@@ -77,7 +77,7 @@ def parsed(content: bytes, where: str = "alert") -> Alerted:
 
 
 def entries(alerted: Alerted) -> tuple[Alerted, ...]:
-    """The same in pieces that each fit into an entry of the journal; what was left out is told with the first."""
+    """The same in pieces that each fit into an entry of the journal. Each says how many alerts the sender left out."""
     pieces: list[list[Alert]] = [[]]
     size = 0
     for alert in alerted.alerts:
@@ -87,10 +87,7 @@ def entries(alerted: Alerted) -> tuple[Alerted, ...]:
             size = 0
         pieces[-1].append(alert)
         size += adds
-    return tuple(
-        Alerted(alerted.key, alerted.receiver, tuple(piece), alerted.truncated if index == 0 else 0)
-        for index, piece in enumerate(pieces)
-    )
+    return tuple(msgspec.structs.replace(alerted, alerts=tuple(piece)) for piece in pieces)
 
 
 def _alert(told: _Alert, where: str) -> Alert:

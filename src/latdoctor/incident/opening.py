@@ -7,7 +7,7 @@ disk nothing was opened; killed after it the next one to ask is given what is op
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,15 +32,19 @@ class Opening:
     new: bool
 
 
-def opened(journal: Journal, place: Path, wanted: events.Opened) -> Opening:
-    """Opens `wanted`, unless it is open. `place` is the state folder. Raises JournalError, UsageError, and Busy where
-    others open theirs for longer than PATIENCE.
+def opened(
+    journal: Journal, place: Path, wanted: events.Opened, standing: Callable[[], Sequence[Incident]] | None = None
+) -> Opening:
+    """Opens `wanted`, unless it is open. `place` is the state folder; `standing` tells the open incidents to who reads
+    on (the whole journal is read otherwise).
+
+    Raises JournalError, UsageError, and Busy where others open theirs for longer than PATIENCE.
     """
-    with _alone(place):
-        known = incidents(journal.entries())
-        standing = same(known, wanted)
-        if standing is not None:
-            return Opening(standing.id, new=False)
+    with alone(place, LOCK):
+        known = incidents(journal.entries()) if standing is None else standing()
+        found = same(known, wanted)
+        if found is not None:
+            return Opening(found.id, new=False)
         name = new_id(journal.clock())
         while name in {one.id for one in known}:
             name = new_id(journal.clock())
@@ -74,12 +78,13 @@ def keys(incident: Incident) -> frozenset[str]:
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
+def alone(place: Path, what: str) -> Iterator[None]:
+    """No other process does `what` meanwhile. Raises Busy where one does for longer than PATIENCE."""
     until = time.monotonic() + PATIENCE
     with ExitStack() as stack:
         while True:
             try:
-                stack.enter_context(held(place / LOCKS, LOCK))
+                stack.enter_context(held(place / LOCKS, what))
                 break
             except Busy:
                 if time.monotonic() > until:
