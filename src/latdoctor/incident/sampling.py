@@ -1,7 +1,7 @@
 """How the service stood over some seconds, out of what a look saw: one line of an incident's chart.
 
-A sample speaks of what was counted and measured meanwhile: by pages, a Prometheus server, the driver and the host. What a
-log tells lies anywhere in the past. Unknown is left out, and never 0.
+A sample speaks of what was counted and measured meanwhile: by pages, a Prometheus server, the driver and the host. What
+a log tells lies anywhere in the past. Unknown is left out, and never 0.
 """
 
 from __future__ import annotations
