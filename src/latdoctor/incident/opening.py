@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from latdoctor.incident import events
+from latdoctor.incident import events, sop_files
 from latdoctor.incident.joining import new_id, places
+from latdoctor.incident.sop import Sop
 from latdoctor.incident.state import Incident, body, incidents
 from latdoctor.journal.locks import Busy, held
 from latdoctor.journal.state import LOCKS
@@ -33,12 +34,16 @@ class Opening:
 
 
 def opened(
-    journal: Journal, place: Path, wanted: events.Opened, standing: Callable[[], Sequence[Incident]] | None = None
+    journal: Journal,
+    place: Path,
+    wanted: events.Opened,
+    sop: Sop | None = None,
+    standing: Callable[[], Sequence[Incident]] | None = None,
 ) -> Opening:
-    """Opens `wanted`, unless it is open. `place` is the state folder; `standing` tells the open incidents to who reads
-    on (the whole journal is read otherwise).
+    """Opens `wanted`, unless it is open. `place` is the state folder, in which its `sop` is kept as it is now.
 
-    Raises JournalError, UsageError, and Busy where others open theirs for longer than PATIENCE.
+    `standing` tells the open incidents; without it the whole journal is read. Raises JournalError, UsageError,
+    OperationError, and Busy where others open theirs for longer than PATIENCE.
     """
     with alone(place, LOCK):
         known = incidents(journal.entries()) if standing is None else standing()
@@ -48,6 +53,8 @@ def opened(
         name = new_id(journal.clock())
         while name in {one.id for one in known}:
             name = new_id(journal.clock())
+        if sop is not None:
+            sop_files.keep(place, name, sop)
         journal.append(name, events.OPENED, wanted)
         return Opening(name, new=True)
 
