@@ -34,8 +34,8 @@ SAVED = {
     "triton": "captured/triton.prom",
     "vllm": "transcribed/vllm_datadog_opt125m.prom",
 }
-# What those pages do not show: names since DCGM 4.6, fields that are off as the exporter comes, quantiles that are off in
-# Triton, and a queue that only newer Tritons tell of.
+# What those pages do not show: names since DCGM 4.6, fields that are off as the exporter comes, quantiles that are off
+# in Triton, and a queue that only newer Tritons tell of.
 UNSHOWN = {
     "dcgm": {
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
