@@ -71,7 +71,7 @@ def _played(seed: int, keep: Path | None) -> int:
     from latdoctor.lab.load.process import start_load
     from latdoctor.lab.outcome import BEFORE
     from latdoctor.lab.playing import Watcher, calibrated
-    from latdoctor.trials.mending_cells import sliced, standing
+    from latdoctor.trials.mending.cells import sliced, standing
 
     notices, screen = notice_console(), result_console()
     scenario = standing(SCENARIO)
