@@ -21,6 +21,7 @@ from latdoctor.cli.mending_targets import Ways, again, ways_in
 from latdoctor.cli.options import Given
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.screen import notice_console, result_console
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
@@ -175,7 +176,7 @@ def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
         return books.find(how.playbook), None
     try:
         diagnosis = parse_diagnosis(_read(how.diagnosis))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(how.diagnosis), next_step="latdoctor diagnose … -o json > FILE"
         ) from error
@@ -203,7 +204,7 @@ def _saved(how: Mending) -> Plan:
         raise UsageError("a saved plan says all of it", next_step="give --plan alone, or leave it out")
     try:
         saved = msgspec.json.decode(_read(how.plan), type=SavedPlan)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(f"it is no plan: {error}", where=str(how.plan), next_step="--save-plan writes one") from error
     if saved.plan.digest != saved.digest:
         raise UsageError("it was changed since it was made", where=str(how.plan), next_step="make the plan again")

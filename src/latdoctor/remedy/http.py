@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from latdoctor.beside import Beside
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.remedy.change import Contended, Refused, Unreachable
 from latdoctor.remedy.deadline import Deadline
@@ -102,7 +103,7 @@ def json_object(answer: Answer, where: str) -> dict[str, Any]:
     """The body as a JSON object. Raises Refused for anything else."""
     try:
         return msgspec.json.decode(answer.body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         raise Refused("the answer is not a JSON object", where=where, next_step=_LOOK) from None
 
 
@@ -235,7 +236,7 @@ def _said(body: bytes, token: Secret) -> str:
     text = body.decode(errors="replace")
     try:
         told = msgspec.json.decode(body, type=dict[str, Any]).get("detail")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         told = None
     return _without(told if isinstance(told, str) else text, token)
 
