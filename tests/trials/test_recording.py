@@ -139,6 +139,20 @@ def test_what_others_take_is_all_that_neither_we_nor_our_children_take(tmp_path:
     assert machine.usage(0.0, tmp_path / "nowhere") is None
 
 
+def test_what_the_host_gave_to_others_and_what_the_processors_are(tmp_path: Path) -> None:
+    def read(stat: str) -> machine.Usage | None:
+        (tmp_path / "stat").write_text(stat)
+        return machine.usage(0.0, tmp_path, pid=1)
+
+    first, last = read("cpu  10 0 0 80 10 0 0 0 7 0\n"), read("cpu  20 0 0 120 15 0 0 45 9 0\n")
+    assert machine.steal(first, last) == pytest.approx(0.45), "guests are counted once"
+    assert machine.steal(first, first) is None
+    assert machine.steal(None, last) is None
+    assert machine.model(tmp_path) == ""
+    (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Some CPU: 2 GHz\nmodel name : other\n")
+    assert machine.model(tmp_path) == "Some CPU: 2 GHz"
+
+
 @pytest.mark.parametrize("name", matrix.MATRICES)
 def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: str) -> None:
     cells = matrix.cells(name)
