@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from latdoctor import __version__
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evidence import redacting
@@ -89,7 +90,7 @@ def again(place: Path, diagnosed: events.Diagnosed) -> Diagnosis | None:
     try:
         with (place / diagnosed.document).open("rb") as file:
             return msgspec.json.decode(file.read(MAX_BYTES), type=Diagnosis)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODABLE):
         return None
 
 
