@@ -1,4 +1,4 @@
-"""An intake that is killed, at any of its system calls: what was answered is there, and sent again nothing is doubled."""
+"""An intake that is killed at any system call: what was answered is there, and sent again nothing is doubled."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def test_killed_at_any_call(tmp_path: Path) -> None:
         seen.add(len(answered))
         subprocess.run(command(folder), check=True, capture_output=True)  # the sender tries again
         assert known(folder) == {str(number): 1 for number in range(ALERTS)}
-    assert seen == {0, 1, 2, 3}
+    assert seen == {0, 1, 2}
