@@ -101,6 +101,7 @@ class Diagnosed(Struct, frozen=True):
     since: float | None = None  # since when it is slow
     document: str = ""
     bundle: str = ""
+    fired: tuple[str, ...] = ()  # ids of the specific findings that held: what tells incidents apart
 
 
 class Planned(Struct, frozen=True):
