@@ -12,7 +12,6 @@ from latdoctor.incident.events import Alert, Named
 SCHEMA_VERSION = "1"
 
 FACT, INFERENCE, SAID = "fact", "inference", "said"
-MONOTONIC, WALL = "monotonic", "wall"
 OWN = "this machine"  # whose clock the journal's own times are by
 INCIDENT, RUN = "incident", "run"
 
@@ -21,14 +20,15 @@ class Told(Struct, frozen=True):
     """One moment of the timeline.
 
     `clock` is whose clock told the time: this machine's, or that of whoever is named there. `measured` is what
-    `seconds` were counted with: `monotonic` within one boot, else the difference of two wall clocks. `part` tells
-    moments apart that one entry of the journal tells of; it is empty for the entry itself.
+    `seconds` were counted with: `monotonic` within one boot, else the difference of two wall clocks; null where a clock
+    was set back meanwhile, so that the order is known and the time is not. `part` tells moments apart that one entry of
+    the journal tells of; it is empty for the entry itself.
     """
 
     at: str
     clock: str
-    seconds: float
-    measured: str  # MONOTONIC | WALL
+    seconds: float | None
+    measured: str  # monotonic | wall
     kind: str  # of the entry: events.*, or a kind of a run's entries
     part: str
     says: str
@@ -113,7 +113,7 @@ class Look(Struct, frozen=True):
     """A diagnosis in short."""
 
     at: str
-    seconds: float
+    seconds: float | None
     digest: str
     run_id: str
     target: str
@@ -176,7 +176,7 @@ class Sample(Struct, frozen=True):
     """How the service stood in the `length` seconds before `seconds`: by subject and signal, in base units."""
 
     at: str
-    seconds: float
+    seconds: float | None
     length: float
     digest: str
     values: dict[str, dict[str, float]]

@@ -1,39 +1,57 @@
-"""How long after the start something was: by the clock that is never set where that can be told, else by wall clocks."""
+"""When entries were made, counted from the start of what they tell of."""
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from latdoctor.incident.document import MONOTONIC, WALL
+from latdoctor.incident.state import Incident
+from latdoctor.incident.stopwatch import MONOTONIC, WALL, Passed, passed, start_of
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.history import moment
+
+_NOT_KNOWN = Passed(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`first` is the first entry; `before` are the seconds from the start to it, by two wall clocks where the start was
-    told by another one, and 0 where the entry is the start itself.
-    """
+    """`start` is unix seconds; `passed`, by an entry's digest, how long after it that was journaled."""
 
-    first: Entry
-    before: float = 0.0
+    start: float
+    passed: Mapping[str, Passed]
 
-    def of(self, entry: Entry) -> tuple[float, str]:
-        """Seconds since the start, and what they were measured with."""
-        seconds, measured = between(self.first, entry)
-        return self.before + seconds, measured
+    def of(self, entry: Entry) -> Passed:
+        return self.passed.get(entry.digest, _NOT_KNOWN)
 
     def at(self, time: float) -> float:
-        """The same of a time by another clock, unix seconds."""
-        return self.before + time - moment(self.first.at)
+        """Seconds from the start to a time that another clock tells, unix seconds."""
+        return time - self.start
+
+    @property
+    def longest(self) -> float:
+        """Seconds until the last entry of which it is known."""
+        return max((one.seconds for one in self.passed.values() if one.seconds is not None), default=0.0)
 
 
-def between(one: Entry, other: Entry) -> tuple[float, str]:
-    """Seconds from `one` entry to the `other`: monotonic within one boot, else the difference of the wall clock."""
+def of_incident(incident: Incident) -> Count:
+    return Count(start_of(incident).at, passed(incident))
+
+
+def of_entries(entries: Sequence[Entry]) -> Count:
+    """From the first of `entries` on."""
+    first = entries[0]
+    return Count(moment(first.at), {entry.digest: between(first, entry) for entry in entries})
+
+
+def between(one: Entry, other: Entry) -> Passed:
+    """From `one` entry to the `other`, later one: monotonic within one boot, else by the wall clock; None where that
+    went back meanwhile.
+    """
     if one.boot and one.boot == other.boot:
-        return other.monotonic - one.monotonic, MONOTONIC
-    return moment(other.at) - moment(one.at), WALL
+        return Passed(max(0.0, other.monotonic - one.monotonic), MONOTONIC)
+    seconds = moment(other.at) - moment(one.at)
+    return Passed(seconds if seconds >= 0 else None, WALL)
 
 
 def rfc3339(time: float) -> str:
@@ -45,6 +63,6 @@ def rfc3339(time: float) -> str:
     return told.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def is_time(value: float | None) -> bool:
+def is_time(value: float) -> bool:
     """Whether it can be a moment of an incident: between 1971 and 2100."""
-    return value is not None and 3.15e7 < value < 4.1e9
+    return 3.15e7 < value < 4.1e9

@@ -49,7 +49,9 @@ def impact(entries: Iterable[Entry], seen: Sequence[Sample], count: Count, span:
     """Of the `span` seconds from the start on."""
     span = max(0.0, span)
     sampled = [
-        _Seen(one.seconds - one.length, one.seconds, samples.standing(one), one.requests, one.over_slo) for one in seen
+        _Seen(one.seconds - one.length, one.seconds, samples.standing(one), one.requests, one.over_slo)
+        for one in seen
+        if one.seconds is not None
     ]
     tally = _Tally()
     covered = _once(sampled, span, tally)
@@ -126,8 +128,10 @@ def _windows(entries: Iterable[Entry], count: Count) -> Iterator[_Seen]:
             window = msgspec.json.decode(entry.body, type=WindowSeen)
         except msgspec.MsgspecError:
             continue
+        seconds = count.of(entry).seconds
+        if seconds is None:
+            continue
         # Its own times are of the wall clock; what that was set by since the start does not count.
-        seconds, _ = count.of(entry)
         set_by = seconds - count.at(moment(entry.at))
         begin, end = count.at(window.started) + set_by, count.at(window.ended) + set_by
         if end > begin:

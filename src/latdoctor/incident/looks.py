@@ -32,7 +32,7 @@ def looks(entries: Iterable[Entry], count: Count) -> tuple[Look, ...]:
 def _look(entry: Entry, said: events.Diagnosed, count: Count) -> Look:
     return Look(
         at=entry.at,
-        seconds=count.of(entry)[0],
+        seconds=count.of(entry).seconds,
         digest=entry.digest,
         run_id=clean(said.run_id, 100),
         target=clean(said.target, 200),

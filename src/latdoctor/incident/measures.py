@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from latdoctor.incident import events
-from latdoctor.incident.document import FACT, INFERENCE, OWN, WALL, Look, RunTold, Sample, Start, TimeTo
+from latdoctor.incident.document import FACT, INFERENCE, OWN, Look, RunTold, Sample, Start, TimeTo
 from latdoctor.incident.elapsed import Count, between
 from latdoctor.incident.samples import OVER, UNJUDGED, WITHIN, standing
 from latdoctor.incident.state import Incident
+from latdoctor.incident.stopwatch import WALL, WENT_BACK, Passed
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.history import moment
 from latdoctor.text import clean
@@ -39,15 +40,15 @@ def measures(
 ) -> tuple[TimeTo, ...]:
     """The four, in the order in which they come."""
     return (
-        _detected(incident, count, looks),
+        _detected(incident, looks),
         _acknowledged(incident),
         _mitigated(incident, start, count, runs, seen),
         _resolved(incident, start, count),
     )
 
 
-def _detected(incident: Incident, count: Count, looks: Sequence[Look]) -> TimeTo:
-    first = count.first
+def _detected(incident: Incident, looks: Sequence[Look]) -> TimeTo:
+    first = incident.entries[0]
     onset = min((look.since for look in looks if look.since is not None), default=None)
     opened = incident.opened
     if onset is not None:
@@ -59,7 +60,7 @@ def _detected(incident: Incident, count: Count, looks: Sequence[Look]) -> TimeTo
         why = "nothing tells when the trouble began"
         return TimeTo("MTTD", "time to detect", DETECT, None, ends=_named(first, "the first entry"), why=why)
     seconds = moment(first.at) - began
-    found = TimeTo(
+    return TimeTo(
         id="MTTD",
         title="time to detect",
         definition=DETECT,
@@ -71,7 +72,6 @@ def _detected(incident: Incident, count: Count, looks: Sequence[Look]) -> TimeTo
         end_digest=first.digest,
         why="" if seconds >= 0 else "what it began by lies after the incident was opened",
     )
-    return found
 
 
 def _acknowledged(incident: Incident) -> TimeTo:
@@ -82,15 +82,16 @@ def _acknowledged(incident: Incident) -> TimeTo:
         return TimeTo(
             "MTTA", "time to acknowledge", ACKNOWLEDGE, None, begins=_named(first, "the first entry"), why=why
         )
-    seconds, measured = between(first, answer)
+    took = between(first, answer)
     return TimeTo(
         id="MTTA",
         title="time to acknowledge",
         definition=ACKNOWLEDGE,
-        seconds=max(0.0, seconds),
+        seconds=took.seconds,
         begins=_named(first, "the first entry"),
         ends=_named(answer, answer.kind),
-        measured=measured,
+        measured=took.by,
+        why="" if took.seconds is not None else WENT_BACK,
         begin_digest=first.digest,
         end_digest=answer.digest,
     )
@@ -102,13 +103,12 @@ def _mitigated(
     whose = {run.id for run in runs if run.stands}
     proof = next((one for one in incident.entries if one.kind == "verify.passed" and one.run in whose), None)
     if proof is not None:
-        seconds, measured = count.of(proof)
         ends, digest = _named(proof, f"run {proof.run} proved itself"), proof.digest
-        return _from_start("MTTM", "time to mitigate", MITIGATE, start, seconds, measured, ends, digest)
+        return _from_start("MTTM", "time to mitigate", MITIGATE, start, count.of(proof), ends, digest)
     last = _last_over(seen)
     if last is not None:
         ends = f"{last.at}: the end of the last sample over the SLO"
-        return _from_start("MTTM", "time to mitigate", MITIGATE, start, last.seconds, "", ends, last.digest)
+        return _from_start("MTTM", "time to mitigate", MITIGATE, start, Passed(last.seconds), ends, last.digest)
     why = "no run has proved itself and stands, and samples do not show that it kept its SLO again"
     return TimeTo("MTTM", "time to mitigate", MITIGATE, None, begins=_told(start), why=why)
 
@@ -126,25 +126,24 @@ def _resolved(incident: Incident, start: Start, count: Count) -> TimeTo:
     if incident.closed is None or ended is None or incident.closed.outcome != "resolved":
         why = "it is still open" if incident.closed is None else "it was a false alarm: there was nothing to resolve"
         return TimeTo("MTTR", "time to resolve", RESOLVE, None, begins=_told(start), why=why)
-    seconds, measured = count.of(ended)
     ends = _named(ended, "closed as resolved")
-    return _from_start("MTTR", "time to resolve", RESOLVE, start, seconds, measured, ends, ended.digest)
+    return _from_start("MTTR", "time to resolve", RESOLVE, start, count.of(ended), ends, ended.digest)
 
 
 def _from_start(
-    name: str, title: str, definition: str, start: Start, seconds: float, measured: str, ends: str, digest: str
+    name: str, title: str, definition: str, start: Start, took: Passed, ends: str, digest: str
 ) -> TimeTo:
     return TimeTo(
         id=name,
         title=title,
         definition=definition,
-        seconds=seconds if seconds >= 0 else None,
+        seconds=took.seconds,
         begins=_told(start),
         ends=ends,
-        measured=measured if start.clock == OWN and measured else WALL,
+        measured=took.by if start.clock == OWN else WALL,  # else between two clocks
         begin_digest=start.digest,
         end_digest=digest,
-        why="" if seconds >= 0 else "the start, as told, lies after it: the two clocks differ",
+        why="" if took.seconds is not None else WENT_BACK,
     )
 
 

@@ -56,7 +56,7 @@ def _run(run: RunState, entries: Sequence[Entry]) -> RunTold:
         reason=clean(run.reason, 600),
         opened_at=rfc3339(run.opened_at),
         ended_at=closed.at if closed else None,
-        seconds=between(opened, closed)[0] if closed else None,
+        seconds=between(opened, closed).seconds if closed else None,
         changes=tuple(_changes(run)),
         figures=_figures(entries),
     )

@@ -10,8 +10,9 @@ import msgspec
 
 from latdoctor.evidence.judging import show
 from latdoctor.incident import events, samples, wording
-from latdoctor.incident.document import INFERENCE, OWN, WALL, Sample, Told
+from latdoctor.incident.document import INFERENCE, OWN, Sample, Told
 from latdoctor.incident.elapsed import Count, is_time, rfc3339
+from latdoctor.incident.stopwatch import WALL
 from latdoctor.incident.wording import BECAUSE, CRITICAL, SINCE, WARNING, Piece
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.change import Value
@@ -35,9 +36,10 @@ def moments(entries: Iterable[Entry], count: Count, runs: Mapping[str, RunState]
     listed: list[tuple[float, int, int, Told]] = []
     reached = -math.inf
     for place, told in enumerate(_told(entries, count, runs)):
-        if told.clock == OWN:
+        own = told.clock == OWN or told.seconds is None
+        if told.seconds is not None and own:
             reached = max(reached, told.seconds)
-        listed.append((reached if told.clock == OWN else told.seconds, told.clock == OWN, place, told))
+        listed.append((reached if own or told.seconds is None else told.seconds, own, place, told))
     return tuple(told for *_, told in sorted(listed, key=lambda one: one[:3]))
 
 
@@ -126,8 +128,8 @@ def value(one: Value) -> str:
 
 
 def _moment(entry: Entry, piece: Piece, count: Count) -> Told:
-    seconds, measured = count.of(entry)
-    at, clock = entry.at, piece.clock
+    when = count.of(entry)
+    at, clock, seconds, measured = entry.at, piece.clock, when.seconds, when.by
     if piece.time is not None and is_time(piece.time):
         at, seconds, measured = rfc3339(piece.time), count.at(piece.time), WALL
     elif piece.time is not None:

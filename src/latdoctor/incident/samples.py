@@ -36,7 +36,7 @@ def sample(entry: Entry, count: Count) -> Sample | None:
         return None
     return Sample(
         at=entry.at,
-        seconds=count.of(entry)[0],
+        seconds=count.of(entry).seconds,
         length=max(0.0, told.seconds),
         digest=entry.digest,
         values={clean(subject, 200): _values(listed) for subject, listed in told.values.items()},

@@ -22,7 +22,7 @@ from latdoctor.incident.document import (
     Timeline,
     Told,
 )
-from latdoctor.incident.elapsed import Count, is_time, rfc3339
+from latdoctor.incident.elapsed import Count, of_entries, of_incident, rfc3339
 from latdoctor.incident.impact import impact
 from latdoctor.incident.looks import looks, unseen
 from latdoctor.incident.measures import measures
@@ -30,9 +30,9 @@ from latdoctor.incident.mended import mended
 from latdoctor.incident.moments import moments
 from latdoctor.incident.samples import sample
 from latdoctor.incident.state import Incident
+from latdoctor.incident.stopwatch import start_of
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy import history
-from latdoctor.remedy.history import moment
 from latdoctor.text import clean
 
 __all__ = ["Timeline", "of_run", "timeline"]
@@ -45,7 +45,7 @@ def timeline(incident: Incident, stages: Sequence[Stage] = ()) -> Timeline:
     """
     opened = incident.opened
     entries = incident.entries
-    start, count = _start(incident)
+    start, count = _start(incident), of_incident(incident)
     runs = {run.id: run for run in history.runs(entries)}
     told = mended(incident.runs, runs, entries)
     seen, found = _samples(entries, count), looks(entries, count)
@@ -66,7 +66,7 @@ def timeline(incident: Incident, stages: Sequence[Stage] = ()) -> Timeline:
         last=_last(entries),
         stages=tuple(stages),
         measures=measures(incident, start, count, found, told, seen),
-        impact=impact(entries, seen, count, count.of(ended or entries[-1])[0]),
+        impact=impact(entries, seen, count, _span(count, ended)),
         alerts=tuple(_alert(alert) for alert in incident.alerts.values()),
         looks=found,
         runs=told,
@@ -82,7 +82,7 @@ def of_run(run: str, entries: Sequence[Entry]) -> Timeline:
 
     Raises msgspec.ValidationError.
     """
-    count = Count(entries[0])
+    count = of_entries(entries)
     runs = {state.id: state for state in history.runs(entries)}
     told = mended([run], runs, entries)
     ended = next((entry for entry in reversed(entries) if entry.kind in ("run.closed", "run.refused")), None)
@@ -102,7 +102,7 @@ def of_run(run: str, entries: Sequence[Entry]) -> Timeline:
         last=_last(entries),
         stages=(),
         measures=(),
-        impact=impact(entries, (), count, count.of(ended or entries[-1])[0]),
+        impact=impact(entries, (), count, _span(count, ended)),
         alerts=(),
         looks=(),
         runs=told,
@@ -113,14 +113,20 @@ def of_run(run: str, entries: Sequence[Entry]) -> Timeline:
     )
 
 
-def _start(incident: Incident) -> tuple[Start, Count]:
+def _start(incident: Incident) -> Start:
     """When the trouble began, as the alert or a human tells; else when the incident was opened."""
-    opened, first = incident.opened, incident.entries[0]
-    if opened.began is None or not is_time(opened.began):
-        return Start(first.at, OWN, "the incident was opened", first.digest), Count(first)
-    whose = clean(opened.clock, 100) or "not told whose"
-    says = "the trouble began" if opened.source == events.BY_HAND else "the alert began to fire"
-    return Start(rfc3339(opened.began), whose, says, first.digest), Count(first, moment(first.at) - opened.began)
+    first, start = incident.entries[0], start_of(incident)
+    if not start.clock:
+        note = f" ({clean(start.note, 200)})" if start.note else ""
+        return Start(first.at, OWN, f"the incident was opened{note}", first.digest)
+    says = "the trouble began" if incident.opened.source == events.BY_HAND else "the alert began to fire"
+    return Start(rfc3339(start.at), clean(start.clock, 100), says, first.digest)
+
+
+def _span(count: Count, ended: Entry | None) -> float:
+    """Seconds from the start to the end, or to the last entry."""
+    end = count.of(ended).seconds if ended else None
+    return count.longest if end is None else end
 
 
 def _last(entries: Sequence[Entry]) -> Last:
