@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, Look, RunTold, Sample, Start, TimeTo
-from latdoctor.incident.elapsed import Count, between
+from latdoctor.incident.elapsed import Count, between, is_time
 from latdoctor.incident.samples import OVER, UNJUDGED, WITHIN, standing
 from latdoctor.incident.state import Incident
 from latdoctor.incident.stopwatch import WALL, WENT_BACK, Passed
@@ -53,7 +53,7 @@ def _detected(incident: Incident, looks: Sequence[Look]) -> TimeTo:
     opened = incident.opened
     if onset is not None:
         begins, basis, began = f"{onset}: latency rose, as the evidence of a diagnosis shows", INFERENCE, moment(onset)
-    elif opened.began is not None:
+    elif opened.began is not None and is_time(opened.began):
         whose = clean(opened.clock, 100) or "somebody"
         begins, basis, began = f"it began, as {whose} tells", FACT, opened.began
     else:
