@@ -153,6 +153,8 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
         elif how.between:
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
     _print(diagnosis, how.output, verbose=how.verbose)
+    if how.output is not Output.JSON:
+        _print_seen_before(diagnosis, how.output)
     return exit_code(diagnosis, how.fail_on.value)
 
 
@@ -287,3 +289,22 @@ def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:
         typer.echo(markdown.render(diagnosis), nl=False)
     else:
         console.render(diagnosis, result_console(), verbose=verbose)
+
+
+def _print_seen_before(diagnosis: Diagnosis, output: Output) -> None:
+    """One line where the journal has an incident like this one; the document stays as its schema says."""
+    from latdoctor.cli.remembered import seen_before
+
+    line = seen_before(diagnosis)
+    if not line:
+        return
+    if output is Output.MARKDOWN:
+        from latdoctor.report.markdown import escape
+
+        typer.echo(f"\n{escape(line)}")
+    else:
+        from rich.text import Text
+
+        from latdoctor.cli.screen import result_console
+
+        result_console().print(Text(line, style="bold"))

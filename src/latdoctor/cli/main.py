@@ -7,7 +7,21 @@ import sys
 import typer
 
 from latdoctor import __version__
-from latdoctor.cli import baseline, bundle, demo, diagnose, explain, lab, playbooks, remediate, rules, runs, sight
+from latdoctor.cli import (
+    baseline,
+    bundle,
+    demo,
+    diagnose,
+    explain,
+    incidents,
+    lab,
+    playbooks,
+    remediate,
+    rules,
+    runs,
+    sight,
+    timeline,
+)
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.interrupting import INTERRUPTED
 from latdoctor.cli.saying import say
@@ -32,12 +46,14 @@ app.command("explain")(explain.explain)
 app.command("remediate")(remediate.remediate)
 app.command("rollback")(remediate.rollback)
 app.command("recover")(remediate.recover)
+app.command("timeline")(timeline.timeline)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
 app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
+app.add_typer(incidents.app, name="incidents")
 app.add_typer(lab.app, name="lab")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -14,7 +15,6 @@ from latdoctor.incident.postmortem import TODO, Line, Section, Table, clock, pos
 from latdoctor.report.timeline_markdown import basis
 
 WIDTH = 80
-_STAMP = 17  # columns of the time and of how long after the start
 
 
 def render(timeline: Timeline) -> str:
@@ -62,7 +62,8 @@ def _moments(timeline: Timeline) -> Iterator[str]:
         if told.at[:10] != day:
             day = told.at[:10]
             yield f"{day} (UTC)"
-        yield from wrapped(_event(told), f"{clock(told.at)[11:]} {since(told.seconds):>8}"[:_STAMP].ljust(_STAMP + 1), " " * (_STAMP + 1))
+        stamp = f"{clock(told.at)[11:]} {since(told.seconds):>9}"
+        yield from wrapped(_event(told), f"{stamp}  ", " " * (len(stamp) + 2))
 
 
 def _event(told: Told) -> str:
@@ -73,11 +74,13 @@ def _event(told: Told) -> str:
 
 def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     """`text` in lines of WIDTH columns, `first` before the first of them and `rest` before the others."""
-    if text.isascii():
+    if _NARROW.fullmatch(text):
         return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest) or [first]
     # Characters that take two columns, or none: rich knows how wide each is.
     lines = Text(text).wrap(_CONSOLE, WIDTH - max(len(first), len(rest)))
     return [f"{rest if number else first}{line.plain.rstrip()}" for number, line in enumerate(lines)] or [first]
 
 
+# One column each: Latin, Greek and Cyrillic letters, the signs that we print, arrows.
+_NARROW = re.compile("[\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u21ff\u2260-\u2265]*")
 _CONSOLE = Console(file=io.StringIO(), width=WIDTH, color_system=None)
