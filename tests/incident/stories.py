@@ -83,7 +83,9 @@ def cause(name: str = CAUSE, *, text: str = "", named: bool = True, probability:
     )
 
 
-def diagnosed(*causes: events.Named, text: str = "", fired: tuple[str, ...] = ("batch-sizes-bimodal",)) -> events.Diagnosed:
+def diagnosed(
+    *causes: events.Named, text: str = "", fired: tuple[str, ...] = ("batch-sizes-bimodal",)
+) -> events.Diagnosed:
     return events.Diagnosed(
         run_id=f"d1a9{text}",
         target=f"checkout{text}",
@@ -135,7 +137,15 @@ def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
     """`text` is added to everything that comes from outside."""
     log = Log(incident)
     opened = events.Opened(
-        f"P99 over SLO{text}", (f"checkout{text}",), events.BY_ALERT, "promo", "a" * 64, BEGAN, f"alertmanager{text}", "", "k"
+        f"P99 over SLO{text}",
+        (f"checkout{text}",),
+        events.BY_ALERT,
+        "promo",
+        "a" * 64,
+        BEGAN,
+        f"alertmanager{text}",
+        "",
+        "k",
     )
     log.add(12, events.OPENED, opened)
     labels = {"severity": "critical", f"service{text}": f"checkout{text}"}
@@ -146,12 +156,16 @@ def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
     log.add(30, events.SAMPLED, sampled(3.1, text=text))
     log.add(70, events.DIAGNOSED, diagnosed(text=text))
     log.add(80, events.NOTED, events.Noted(f"the sale has begun{text}", f"Ada{text}"))
-    log.add(90, events.PLANNED, events.Planned(f"{BOOK}{text}", f"Bound batches{text}", "c" * 64, f"checkout{text}", "low"))
+    log.add(
+        90, events.PLANNED, events.Planned(f"{BOOK}{text}", f"Bound batches{text}", "c" * 64, f"checkout{text}", "low")
+    )
     log.add(100, events.RUN_JOINED, events.RunJoined(run))
     carried_out(log, 100.1, text=text, run=run)
     log.add(119, events.MARKED, events.Marked("mitigated", f"Ada{text}", f"quiet now{text}"))
     log.add(130, events.SAMPLED, sampled(0.31, text=text))
-    log.add(131, events.NOTIFIED, events.Notified(f"pagerduty{text}", f"resolve{text}", "k", False, f"it is down{text}"))
+    log.add(
+        131, events.NOTIFIED, events.Notified(f"pagerduty{text}", f"resolve{text}", "k", False, f"it is down{text}")
+    )
     resolved = events.Alert("f1", events.RESOLVED, f"LatencyHigh{text}", labels, {}, BEGAN, BEGAN + 125)
     log.add(132, events.ALERTED, events.Alerted("k", f"on-call{text}", (resolved,)))
     log.add(140, events.SAMPLED, sampled(0.3, text=text))
@@ -176,7 +190,11 @@ def long(count: int) -> Log:
             case 1:
                 log.add(at, "verify.window", WindowSeen(BEGAN + at - 5, BEGAN + at, "failure", window), RUN)
             case 2:
-                log.add(at, events.NOTED, events.Noted(f"looked at replica {len(log.entries)}: nothing odd → next one", "Ada"))
+                log.add(
+                    at,
+                    events.NOTED,
+                    events.Noted(f"looked at replica {len(log.entries)}: nothing odd → next one", "Ada"),
+                )
             case 3:
                 log.add(at, events.ALERTED, events.Alerted("k", "on-call", (alert,)))
             case _:

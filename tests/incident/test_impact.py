@@ -60,7 +60,9 @@ CASES: list[tuple[str, Spans, Spans, tuple[float | None, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("samples", "windows", "wanted"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("samples", "windows", "wanted"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
 def test_what_it_cost(samples: Spans, windows: Spans, wanted: tuple[float | None, ...]) -> None:
     assert figures(cost(samples, windows)) == tuple(one if one is None else pytest.approx(one) for one in wanted)
 

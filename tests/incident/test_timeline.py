@@ -54,7 +54,10 @@ SAYS = [
     (events.ALERTED, "alert over: 1 resolved: LatencyHigh"),
     (events.CONFIRMED, "the alert is real: P99 is 3.2 s"),
     (events.DIAGNOSED, "looked at checkout: critical: P99 is 3.2 s"),
-    (events.DIAGNOSED, f"({CAUSE}, 94 %) on replica/0, because batch sizes peak at 1 and 5; against it: no GPU was seen"),
+    (
+        events.DIAGNOSED,
+        f"({CAUSE}, 94 %) on replica/0, because batch sizes peak at 1 and 5; against it: no GPU was seen",
+    ),
     (events.PLANNED, f"plan made, nothing changed: Bound batches ({BOOK}) on checkout, risk low"),
     (events.SAMPLED, "the service is over the SLO: P99 3.2 s, the SLO is 500 ms"),
     (events.SAMPLED, "the service is within the SLO: P99 310 ms"),
@@ -63,7 +66,10 @@ SAYS = [
     (events.NOTIFIED, "could NOT tell pagerduty: resolve (it is down)"),
     (events.CLOSED, "incident closed: resolved: all is well"),
     ("evidence.kept", "what was seen before the change is kept"),
-    ("change.made", "changed scheduler: batching.scheduler long-alone → token-budget, batching.max_batch_tokens not set → 1024"),
+    (
+        "change.made",
+        "changed scheduler: batching.scheduler long-alone → token-budget, batching.max_batch_tokens not set → 1024",
+    ),
     ("verify.passed", f"{BOOK}: verified"),
     ("run.closed", "ended: verified (it says why)"),
 ]
@@ -170,7 +176,9 @@ def test_an_entry_of_another_version_hides_no_other() -> None:
 def test_a_value_that_is_no_number_was_not_seen() -> None:
     log = Log()
     log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
-    log.add(10, events.SAMPLED, msgspec.structs.replace(sampled(None), values={"service": {"latency.p99": float("nan")}}))
+    log.add(
+        10, events.SAMPLED, msgspec.structs.replace(sampled(None), values={"service": {"latency.p99": float("nan")}})
+    )
     page = told(log)
     assert page.samples[0].values == {"service": {}}
     assert page.impact.over is None

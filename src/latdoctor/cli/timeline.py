@@ -23,7 +23,8 @@ class Format(StrEnum):
 
 def timeline(
     incident: Annotated[
-        str | None, typer.Option("--incident", metavar="ID", help="Which incident (default: the open one, or the last).")
+        str | None,
+        typer.Option("--incident", metavar="ID", help="Which incident (default: the open one, or the last)."),
     ] = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="A single run instead.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="The form of the document.")] = Format.TEXT,

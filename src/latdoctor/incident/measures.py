@@ -36,7 +36,12 @@ _ANSWERS = (events.CONFIRMED, events.DIAGNOSED, events.NOTED, events.MARKED, eve
 
 
 def measures(
-    incident: Incident, start: Start, count: Count, looks: Sequence[Look], runs: Sequence[RunTold], seen: Sequence[Sample]
+    incident: Incident,
+    start: Start,
+    count: Count,
+    looks: Sequence[Look],
+    runs: Sequence[RunTold],
+    seen: Sequence[Sample],
 ) -> tuple[TimeTo, ...]:
     """The four, in the order in which they come."""
     return (
@@ -130,9 +135,7 @@ def _resolved(incident: Incident, start: Start, count: Count) -> TimeTo:
     return _from_start("MTTR", "time to resolve", RESOLVE, start, count.of(ended), ends, ended.digest)
 
 
-def _from_start(
-    name: str, title: str, definition: str, start: Start, took: Passed, ends: str, digest: str
-) -> TimeTo:
+def _from_start(name: str, title: str, definition: str, start: Start, took: Passed, ends: str, digest: str) -> TimeTo:
     return TimeTo(
         id=name,
         title=title,

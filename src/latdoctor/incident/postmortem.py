@@ -69,7 +69,9 @@ def _status(timeline: Timeline) -> str:
 
 
 def _sections(told: Timeline) -> Iterator[Section]:
-    yield Section("Overview", tuple(_overview(told)), todo=("what happened, in two or three sentences for all to read",))
+    yield Section(
+        "Overview", tuple(_overview(told)), todo=("what happened, in two or three sentences for all to read",)
+    )
     yield Section("What happened", tuple(_moment(one) for one in told.moments if _is_key(one)))
     yield Section(
         "Contributing factors",
@@ -86,7 +88,9 @@ def _sections(told: Timeline) -> Iterator[Section]:
     yield Section("Responders", tuple(Line(name) for name in told.responders), todo=("who else, and in which role",))
     yield Section("Timeline", timeline=True)
     yield Section(
-        "How did we do", tables=tuple(_how(told)), todo=("what went well", "what did not go so well", "where luck helped")
+        "How did we do",
+        tables=tuple(_how(told)),
+        todo=("what went well", "what did not go so well", "where luck helped"),
     )
     yield Section("What was not seen", tuple(_unseen(told)))
     yield Section("Action items", todo=("each with an owner, a date and a ticket",))
@@ -147,7 +151,13 @@ def _run_tables(runs: Iterable[RunTold]) -> Iterator[Table]:
     for run in runs:
         if run.changes:
             rows = (
-                (f"{one.step}: {one.name}", one.resource, one.before, one.after, "stands" if one.stands else "taken back")
+                (
+                    f"{one.step}: {one.name}",
+                    one.resource,
+                    one.before,
+                    one.after,
+                    "stands" if one.stands else "taken back",
+                )
                 for one in run.changes
             )
             yield Table((f"changed by {run.id}", "of", "before", "after", "now"), tuple(rows))

@@ -61,7 +61,9 @@ def showing(one: Past, timeline: Timeline, alike: Sequence[Similar], console: Co
         return
     console.print(Text(f"{one.id}: {one.title}", style="bold"))
     ended = f"{one.outcome} {clock(one.closed_at)}" if one.closed_at else "it goes on"
-    console.print(Text(f"opened {clock(one.opened_at)} UTC · {ended} · worst: {one.level or 'not looked at'}", style="dim"))
+    console.print(
+        Text(f"opened {clock(one.opened_at)} UTC · {ended} · worst: {one.level or 'not looked at'}", style="dim")
+    )
     rows = [("cause", name) for name in one.named] or [("cause", "none was named")]
     rows += [("worked", name) for name in one.worked]
     rows += [("taken back", name) for name in one.taken_back]
@@ -116,7 +118,9 @@ def _like(one: Similar) -> str:
 
 
 def _tried(one: Past) -> str:
-    return "no playbook was run" if not one.remedies else _helped(one) if one.worked or one.taken_back else "none helped"
+    return (
+        "no playbook was run" if not one.remedies else _helped(one) if one.worked or one.taken_back else "none helped"
+    )
 
 
 def seen_before(found: Sequence[Similar]) -> str:

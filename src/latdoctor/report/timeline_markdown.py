@@ -36,7 +36,9 @@ def _section(section: Section, timeline: Timeline) -> Iterator[str]:
         yield ""
         yield from _table(table.heads, table.rows)
     if section.timeline:
-        yield from _table(("time (UTC)", "since start", "event", "basis", "source"), [_row(one) for one in timeline.moments])
+        yield from _table(
+            ("time (UTC)", "since start", "event", "basis", "source"), [_row(one) for one in timeline.moments]
+        )
     if section.todo:
         yield ""
         yield from (f"* {TODO}: {what}" for what in section.todo)
