@@ -113,7 +113,7 @@ def test_where_no_p99_was_seen_the_requests_tell() -> None:
 def test_in_words_it_says_how_much_was_not_seen() -> None:
     lines = list(impact_lines(timeline(promo_rush().incident).impact))
     assert any("Over its SLO for" in line for line in lines)
-    assert any("nobody was watching" in line for line in lines)
+    assert any("nobody saw the other 70 %" in line for line in lines)
     nothing = " ".join(impact_lines(cost([])))
     assert "not known" in nothing
     assert "100 %" in nothing

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.document import Stage, Timeline
+from latdoctor.incident.clock import StageState
+from latdoctor.incident.document import Timeline
 from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.remedy.result import Outcome
 from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text
@@ -27,9 +28,11 @@ FORMS: dict[str, Callable[[Timeline], str]] = {
 }
 SUFFIX = {"json": "json", "markdown": "md", "text": "txt", "cloudevents": "ndjson"}
 STAGES = (
-    Stage("confirmed", "Alert confirmed", 60.0, "met", "2026-11-22T06:49:29.000000Z", 31.0, "a" * 64),
-    Stage("mitigated", "Mitigated", 100.0, "late", "2026-11-22T06:50:59.000000Z", -19.0, "b" * 64, "marked by Ada"),
-    Stage("verified", "Fix verified", 3600.0, "unknown", why="the latest evidence is unknown"),
+    StageState("confirmed", "Alert confirmed", 60.0, "met", "2026-11-22T06:49:29.000000Z", 29.0, 31.0, "a" * 64),
+    StageState(
+        "mitigated", "Mitigated", 100.0, "late", "2026-11-22T06:50:59.000000Z", 119.0, -19.0, "b" * 64, "marked by Ada"
+    ),
+    StageState("verified", "Fix verified", 3600.0, "unknown", why="the latest evidence is unknown"),
 )
 
 
@@ -114,13 +117,13 @@ def test_what_is_sent_again_has_the_same_ids_and_what_came_since_others() -> Non
 
 
 def test_a_deadline_is_an_event_when_it_falls_and_another_once_it_stands_otherwise() -> None:
-    def deadlines(stage: Stage) -> dict[str, str]:
+    def deadlines(stage: StageState) -> dict[str, str]:
         told = timeline(promo_rush().incident, (stage,))
         return {
             one.id: one.time for one in cloudevents.cloud_events(told) if one.type == "io.latdoctor.sop.deadline.v1"
         }
 
-    open_ = Stage("mitigated", "Mitigated", 1800.0, "unmet")
+    open_ = StageState("mitigated", "Mitigated", 1800.0, "unmet")
     met = msgspec.structs.replace(open_, status="met")
     assert list(deadlines(open_).values()) == ["2026-11-22T07:19:00.000000Z"]
     assert deadlines(open_).keys() != deadlines(met).keys()

@@ -18,6 +18,7 @@ from latdoctor.text import clean
 
 if TYPE_CHECKING:
     from latdoctor.diagnosis.result import Diagnosis
+    from latdoctor.incident.clock import StageState
 
 LARGEST = 64 << 20  # bytes of a journal that is read beside a diagnosis: a second or two
 
@@ -31,6 +32,22 @@ def known(found: Sequence[Entry]) -> tuple[Incident, ...]:
     """Its incidents. Raises OperationError."""
     with readable():
         return incidents(found)
+
+
+def stages(incident: Incident) -> tuple[StageState, ...]:
+    """How its SOP stands, as of its last entry; none where the SOP is not here, or is another by now: that is told."""
+    from latdoctor.incident.clock import clock
+    from latdoctor.incident.sop_files import shipped
+
+    wanted = incident.opened.sop
+    if not wanted:
+        return ()
+    sop = shipped().get(wanted)
+    if sop is None or sop.digest != incident.opened.sop_digest:
+        what = "is not here" if sop is None else "has been changed since"
+        say(f"its SOP {clean(wanted, 80)} {what}: how its stages stood is not told")
+        return ()
+    return clock(sop, incident)
 
 
 @contextmanager

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from latdoctor.incident.document import Timeline
 
 
+_BEGUN = ("run.opened", "run.refused")  # the first entry of a run
+
+
 class Format(StrEnum):
     """The form of the document."""
 
@@ -59,14 +62,14 @@ def _chosen(incident: str, run: str) -> Timeline:
         raise UsageError("an incident and a run were both given", next_step="give one of them")
     found = remembered.entries()
     if run:
-        own = [entry for entry in found if entry.run == run and entry.kind.startswith("run.")]
+        own = [entry for entry in found if entry.run == run and entry.kind in _BEGUN]
         if not own:
             raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
         with remembered.readable():
             return of_run(run, [entry for entry in found if entry.run == run])
     one = chosen(remembered.known(found), incident, only_open=False)
     with remembered.readable():
-        return told(one)
+        return told(one, remembered.stages(one))
 
 
 def _rendered(told: Timeline, form: Format) -> str:

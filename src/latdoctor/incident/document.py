@@ -56,7 +56,9 @@ class Start(Struct, frozen=True):
 
 
 class Stage(Struct, frozen=True):
-    """A stage of the SOP. `due` and `margin` (to spare; negative: too late) are seconds."""
+    """A stage of the SOP, as its clock stood with the last entry. `due` and `margin` (to spare; negative: too late) are
+    seconds.
+    """
 
     id: str
     title: str
@@ -65,7 +67,8 @@ class Stage(Struct, frozen=True):
     met_at: str | None = None
     margin: float | None = None
     digest: str = ""  # the entry that met it
-    why: str = ""
+    how: str = ""  # what that says
+    why: str = ""  # why it is unknown, or what is known of one that is not met
 
 
 class TimeTo(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """What an incident cost: seconds and requests over the SLO, as far as anybody was watching.
 
-Two things tell: samples of the service, and the windows by which a run was verified. A second that neither covers was not
-seen. No second counts twice; where the two overlap the sample counts, for it has the requests.
+Two things tell: samples of the service, and the windows by which a run was verified. A second that neither covers was
+not seen. No second counts twice; where the two overlap the sample counts, for it has the requests.
 """
 
 from __future__ import annotations

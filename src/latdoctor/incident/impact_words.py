@@ -10,6 +10,9 @@ from latdoctor.units import format_value
 
 def impact_lines(impact: Impact) -> Iterator[str]:
     """Seconds, requests, and how far all that was seen."""
+    if not impact.span:
+        yield "It has just begun: there is no time yet of which anything could be told."
+        return
     span, seen = format_value(impact.span, "time"), format_value(impact.seen, "time")
     if impact.over is None:
         yield f"How long it was over its SLO is not known: of its {span} none could be judged."
@@ -27,5 +30,5 @@ def impact_lines(impact: Impact) -> Iterator[str]:
         slos = ", ".join(format_value(one, "time") for one in impact.slo_p99)
         slo = f" (SLO {slos})" if slos else ""
         yield f"The highest P99 of any sample was {format_value(impact.worst_p99, 'time')}{slo}."
-    share = f"{impact.unseen / impact.span:.0%}".replace("%", " %") if impact.span else "none"
-    yield f"Seen were {seen} of {span}; {share} of the time nobody was watching, and may have been as bad."
+    share = f"{impact.unseen / impact.span:.0%}".replace("%", " %")
+    yield f"The service was watched for {seen} of {span}; nobody saw the other {share}, which may have been as bad."

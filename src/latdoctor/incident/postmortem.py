@@ -13,7 +13,20 @@ from msgspec import Struct
 from latdoctor.evidence.judging import show
 from latdoctor.evidence.signals import catalogue
 from latdoctor.incident import events, wording
-from latdoctor.incident.document import FACT, INCIDENT, INFERENCE, OWN, Look, RunTold, Stage, TimeTo, Timeline, Told
+from latdoctor.incident.document import (
+    FACT,
+    INCIDENT,
+    INFERENCE,
+    OWN,
+    SAID,
+    Look,
+    RunTold,
+    Stage,
+    Timeline,
+    TimeTo,
+    Told,
+)
+from latdoctor.incident.elapsed import clock
 from latdoctor.incident.impact_words import impact_lines
 from latdoctor.units import format_value
 
@@ -89,7 +102,8 @@ def _sections(told: Timeline) -> Iterator[Section]:
     yield Section("Timeline", timeline=True)
     yield Section(
         "How did we do",
-        tables=tuple(_how(told)),
+        tuple(_not_so_well(told)),
+        tuple(_how(told)),
         todo=("what went well", "what did not go so well", "where luck helped"),
     )
     yield Section("What was not seen", tuple(_unseen(told)))
@@ -102,7 +116,7 @@ def _overview(told: Timeline) -> Iterator[Line]:
     if told.targets:
         yield Line(f"What was looked at: {', '.join(told.targets)}.")
     for line in _causes(told.looks):
-        yield Line(line.says.partition(", because")[0], line.basis, source=line.source)
+        yield Line(line.says.partition(", because")[0] + ".", line.basis, source=line.source)
     for run in told.runs:
         if run.stands:
             yield _run(run)
@@ -174,7 +188,7 @@ def _figures(run: RunTold) -> Iterator[tuple[str, ...]]:
 
 
 def _impact(told: Timeline) -> Iterator[Line]:
-    return (Line(says, source=", ".join(told.impact.sources)) for says in impact_lines(told.impact))
+    return (Line(says) for says in impact_lines(told.impact))
 
 
 def _how(told: Timeline) -> Iterator[Table]:
@@ -194,9 +208,24 @@ def _measure(one: TimeTo) -> tuple[str, ...]:
 
 def _stage(one: Stage) -> tuple[str, ...]:
     margin = "" if one.margin is None else format_value(one.margin, "time")
-    met = clock(one.met_at) if one.met_at else "–"
-    status = f"{one.status}: {one.why}" if one.why else one.status
+    met = clock(one.met_at)
+    told = one.how or one.why
+    status = f"{one.status}: {told}" if told else one.status
     return one.title, format_value(one.due, "time"), met, margin, status, _digest(one.digest) if one.digest else ""
+
+
+def _not_so_well(told: Timeline) -> Iterator[Line]:
+    """What the journal itself shows of that; the rest is for humans."""
+    for stage in told.stages:
+        if stage.status == "late":
+            by = f" by {format_value(-stage.margin, 'time')}" if stage.margin is not None else ""
+            yield Line(f"Stage {stage.title} was late{by}.", source=_digest(stage.digest) if stage.digest else "")
+    for run in told.runs:
+        if run.outcome and not run.stands:
+            yield Line(f"Run {run.id}{f' of {run.playbook}' if run.playbook else ''} ended {run.outcome}.")
+    for one in told.moments:
+        if one.kind == events.NOTIFIED and one.level:
+            yield Line(f"{clock(one.at)} {one.says}", source=_digest(one.digest))
 
 
 def _unseen(told: Timeline) -> Iterator[Line]:
@@ -220,11 +249,6 @@ def _digest(digest: str) -> str:
     return f"journal {digest[:SHORT]}"
 
 
-def clock(at: str | None) -> str:
-    """`2026-11-22 02:49:10`, UTC."""
-    return "–" if at is None else f"{at[:10]} {at[11:19]}"
-
-
 def since(seconds: float | None) -> str:
     """`+5:12` after the start; hours where there are any."""
     if seconds is None:
@@ -233,3 +257,10 @@ def since(seconds: float | None) -> str:
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     sign = "-" if seconds < 0 and whole else "+"
     return f"{sign}{hours}:{minutes:02d}:{rest:02d}" if hours else f"{sign}{minutes}:{rest:02d}"
+
+
+def attributed(basis: str, by: str) -> str:
+    """`fact`, `inference, by diagnosis d1a9`, `said by Ada`."""
+    if basis == SAID:
+        return f"said by {by.strip() or 'somebody'}"
+    return f"{basis}, by {by.strip()}" if by.strip() else basis

@@ -8,8 +8,8 @@ either (Jaccard's; of causes Ruzicka's, with a candidate counting for its probab
     subjects 10 %  the kinds of them (replica, gpu, service): where it was
     tiers 10 %     infrastructure, framework, application
 
-What neither incident tells of is left out and the rest weighs accordingly; what only one tells of is not shared. So it is
-the same from either side, 1 with itself, and 0 where nothing is shared or nothing is known.
+What neither incident tells of is left out and the rest weighs accordingly; what only one tells of is not shared. So it
+is the same from either side, 1 with itself, and 0 where nothing is shared or nothing is known.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A timeline as CloudEvents 1.0 in JSON, one a line: for whatever collects events elsewhere.
 
-The id of an event is the digest of its entry in the journal (with the part of it, where one entry tells several things),
-so that who gets one twice can tell. The deadlines of the SOP are events of their own, at the time when they fall; one that
-stands otherwise than before is another event.
+The id of an event is the digest of its entry in the journal (with the part of it, where one entry tells several
+things), so that who gets one twice can tell. The deadlines of the SOP are events of their own, at the time when they
+fall; one that stands otherwise than before is another event.
 """
 
 from __future__ import annotations

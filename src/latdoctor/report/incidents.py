@@ -10,10 +10,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from latdoctor.incident.document import TimeTo, Timeline
+from latdoctor.incident.document import Timeline, TimeTo
+from latdoctor.incident.elapsed import clock
 from latdoctor.incident.impact_words import impact_lines
 from latdoctor.incident.measures import mean
-from latdoctor.incident.postmortem import clock
 from latdoctor.incident.similar import Past, Similar
 from latdoctor.units import format_value
 

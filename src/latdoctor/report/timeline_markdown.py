@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from latdoctor.incident.document import SAID, Timeline, Told
-from latdoctor.incident.postmortem import SHORT, TODO, Line, Section, clock, postmortem, since, whose
+from latdoctor.incident.document import Timeline, Told
+from latdoctor.incident.elapsed import clock
+from latdoctor.incident.postmortem import SHORT, TODO, Line, Section, attributed, postmortem, since, whose
 from latdoctor.report.markdown import escape
 
 
 def render(timeline: Timeline) -> str:
     """The whole post-mortem as one Markdown document."""
-    return "\n".join(_lines(timeline)).rstrip() + "\n"
+    lines: list[str] = []
+    for line in _lines(timeline):
+        if line or (lines and lines[-1]):
+            lines.append(line)
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _lines(timeline: Timeline) -> Iterator[str]:
@@ -23,8 +28,8 @@ def _lines(timeline: Timeline) -> Iterator[str]:
     yield ""
     yield f"Status: {escape(page.status)}"
     yield ""
-    yield "Times are UTC. Each line says whether it is a *fact* (measured, done or received), an *inference* of a diagnosis,"
-    yield "or what a human *said*, and where it is written."
+    yield "Times are UTC. Each line says whether it is a *fact* (measured, done or received), an *inference* of a"
+    yield "diagnosis, or what a human *said*, and where it is written."
     for section in page.sections:
         yield from ("", f"## {escape(section.title)}", "")
         yield from _section(section, timeline)
@@ -46,14 +51,7 @@ def _section(section: Section, timeline: Timeline) -> Iterator[str]:
 
 def _line(line: Line) -> str:
     source = f" ({escape(line.source)})" if line.source else ""
-    return f"* **{escape(basis(line.basis, line.by))}**: {escape(line.says)}{source}"
-
-
-def basis(kind: str, by: str) -> str:
-    """`fact`, `inference`, `said by Ada`."""
-    if kind == SAID:
-        return f"said by {by or 'somebody'}"
-    return f"{kind}, by {by}" if by else kind
+    return f"* **{escape(attributed(line.basis, line.by))}**: {escape(line.says)}{source}"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -65,4 +63,4 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 def _row(told: Told) -> tuple[str, ...]:
     kept = f", {', '.join(told.evidence)}" if told.evidence else ""
     source = f"journal {told.digest[:SHORT]}{kept}"
-    return clock(told.at) + whose(told), since(told.seconds), told.says, basis(told.basis, told.by), source
+    return clock(told.at) + whose(told), since(told.seconds), told.says, attributed(told.basis, told.by), source

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from latdoctor.incident.document import FACT, Timeline, Told
-from latdoctor.incident.postmortem import TODO, Line, Section, Table, clock, postmortem, since, whose
-from latdoctor.report.timeline_markdown import basis
+from latdoctor.incident.elapsed import clock
+from latdoctor.incident.postmortem import TODO, Line, Section, Table, attributed, postmortem, since, whose
 
 WIDTH = 80
 
@@ -24,7 +24,7 @@ def render(timeline: Timeline) -> str:
 
 def _lines(timeline: Timeline) -> Iterator[str]:
     page = postmortem(timeline)
-    yield from wrapped(page.title.upper() if page.title.isascii() else page.title)
+    yield from wrapped(page.title)
     yield from wrapped(page.status)
     for section in page.sections:
         yield from ("", section.title, "-" * len(section.title))
@@ -44,7 +44,7 @@ def _section(section: Section, timeline: Timeline) -> Iterator[str]:
 
 def _said(line: Line) -> str:
     source = f" [{line.source}]" if line.source else ""
-    mark = "" if line.basis == FACT and not line.by else f"({basis(line.basis, line.by)}) "
+    mark = "" if line.basis == FACT and not line.by else f"({attributed(line.basis, line.by)}) "
     return f"{mark}{line.says}{source}"
 
 
@@ -67,7 +67,7 @@ def _moments(timeline: Timeline) -> Iterator[str]:
 
 
 def _event(told: Told) -> str:
-    mark = "" if told.basis == FACT else f"({basis(told.basis, told.by)}) "
+    mark = "" if told.basis == FACT else f"({attributed(told.basis, told.by)}) "
     by = f" [{told.by}]" if told.by and told.basis == FACT else ""
     return f"{mark}{told.says}{whose(told)}{by}"
 
