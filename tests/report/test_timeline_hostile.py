@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
@@ -19,7 +19,7 @@ from latdoctor.incident import events
 from latdoctor.incident.document import Timeline
 from latdoctor.incident.timeline import timeline
 from latdoctor.text import clean
-from tests.incident.stories import Log, cause, diagnosed, promo_rush, sampled
+from tests.incident.stories import BEGAN, Log, cause, diagnosed, promo_rush, sampled
 from tests.report.test_timeline_forms import FORMS, STAGES
 
 HOSTILE: dict[str, str] = json.loads((Path(__file__).parents[1] / "incident" / "hostile.json").read_text())
@@ -34,7 +34,7 @@ def hostile(text: str) -> Timeline:
 def bare(text: str) -> Timeline:
     """Every text from outside is this one, from its first character on."""
     log = Log()
-    log.add(0, events.OPENED, events.Opened(text, (text,), events.BY_ALERT, "", "", None, text, text, text))
+    log.add(0, events.OPENED, events.Opened(text, (text,), events.BY_HAND, "", "", BEGAN - 1, text, text, text))
     alert = events.Alert(text, events.FIRING, text, {"severity": text, text: text}, {text: text}, None, None, text)
     log.add(1, events.ALERTED, events.Alerted(text, text, (alert,)))
     log.add(2, events.CONFIRMED, events.Confirmed(events.REAL, text, text))
@@ -88,6 +88,8 @@ TEXTS = st.one_of(
 
 @settings(max_examples=150)
 @given(TEXTS)
+@example("x ")
+@example("x\u3000")
 def test_markdown_keeps_its_structure_whatever_the_texts_are(text: str) -> None:
     assume(clean(text, 20).strip())  # without a name nobody is listed
     assert shape(FORMS["markdown"](bare(text))) == PLAIN

@@ -36,7 +36,7 @@ def list_(output: OutputOption = Form.TEXT) -> None:
     from latdoctor.incident.timeline import timeline
     from latdoctor.report import incidents as shown
 
-    found = remembered.known(remembered.entries())
+    found = remembered.incidents()
     with remembered.readable():
         measures = [one for incident in found for one in timeline(incident).measures]
         shown.listing(library(found), measures, result_console(), as_json=output is Form.JSON)
@@ -58,7 +58,7 @@ def show(
     from latdoctor.incident.timeline import timeline
     from latdoctor.report import incidents as shown
 
-    found = remembered.known(remembered.entries())
+    found = remembered.incidents()
     one = chosen(found, incident or "", only_open=False)
     with remembered.readable():
         told = past(one)
@@ -91,7 +91,7 @@ def similar_(
 
     if diagnosis is not None and incident:
         raise UsageError("a diagnosis and an incident were both given", next_step="give one of them")
-    found = remembered.known(remembered.entries())
+    found = remembered.incidents()
     wanted: Features
     own = ""
     if diagnosis is not None:

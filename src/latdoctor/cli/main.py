@@ -20,6 +20,7 @@ from latdoctor.cli import (
     rules,
     runs,
     sight,
+    sop,
     timeline,
 )
 from latdoctor.cli.addresses import masked
@@ -53,6 +54,7 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
 app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
+app.add_typer(sop.app, name="sop")
 app.add_typer(incidents.app, name="incidents")
 app.add_typer(lab.app, name="lab")
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from latdoctor.cli.saying import say
-from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.incident.state import Incident, incidents
+from latdoctor.errors import LatdoctorError
+from latdoctor.incident import marking
+from latdoctor.incident.state import Incident
 from latdoctor.journal import state
-from latdoctor.journal.entry import Entry
 from latdoctor.journal.store import Journal
 from latdoctor.text import clean
 
@@ -23,44 +20,35 @@ if TYPE_CHECKING:
 LARGEST = 64 << 20  # bytes of a journal that is read beside a diagnosis: a second or two
 
 
-def entries() -> tuple[Entry, ...]:
-    """All of the journal; none where there is none. Raises JournalError, UsageError."""
-    return Journal.reading(state.folder() / state.JOURNAL).entries()
+def journal() -> Journal:
+    """For reading alone; one that is not there reads as empty. Raises UsageError."""
+    return Journal.reading(state.folder() / state.JOURNAL)
 
 
-def known(found: Sequence[Entry]) -> tuple[Incident, ...]:
-    """Its incidents. Raises OperationError."""
-    with readable():
-        return incidents(found)
+def incidents() -> tuple[Incident, ...]:
+    """All of them, the oldest first. Raises JournalError, UsageError, OperationError."""
+    return marking.known(journal())
+
+
+def readable() -> AbstractContextManager[None]:
+    """An entry that another version wrote otherwise is an OperationError with a next step."""
+    return marking.readable(journal())
 
 
 def stages(incident: Incident) -> tuple[StageState, ...]:
-    """How its SOP stands, as of its last entry; none where the SOP is not here, or is another by now: that is told."""
+    """How its SOP stands, as of its last entry; none where that SOP is not here: that is told on stderr."""
     from latdoctor.incident.clock import clock
-    from latdoctor.incident.sop_files import shipped
+    from latdoctor.incident.sop_files import followed
 
-    wanted = incident.opened.sop
-    if not wanted:
+    if not incident.opened.sop:
         return ()
-    sop = shipped().get(wanted)
-    if sop is None or sop.digest != incident.opened.sop_digest:
-        what = "is not here" if sop is None else "has been changed since"
-        say(f"its SOP {clean(wanted, 80)} {what}: how its stages stood is not told")
-        return ()
-    return clock(sop, incident)
-
-
-@contextmanager
-def readable() -> Iterator[None]:
-    """An entry that another version wrote otherwise is an OperationError with a next step."""
     try:
-        yield
-    except (msgspec.MsgspecError, KeyError, IndexError, ValueError) as error:
-        raise OperationError(
-            f"an entry is not as this version writes it: {clean(str(error), 200)}",
-            where=str(state.folder() / state.JOURNAL),
-            next_step="use the latdoctor that wrote it, or a later one",
-        ) from error
+        sop = followed(state.folder(), incident)
+    except LatdoctorError as error:
+        say(f"how the stages of its SOP stood is not told: {clean(str(error), 400)}")
+        return ()
+    with readable():
+        return clock(sop, incident)
 
 
 def seen_before(diagnosis: Diagnosis) -> str:
@@ -78,9 +66,8 @@ def seen_before(diagnosis: Diagnosis) -> str:
         if path.stat().st_size > LARGEST:
             say(f"earlier incidents were not looked for, as the journal is larger than {LARGEST >> 20} MiB")
             return ""
-        ended = [incident for incident in known(entries()) if not incident.open]
-        with readable():
-            return told(similar(of_diagnosis(diagnosis), library(ended)))
+        ended = [incident for incident in incidents() if not incident.open]
+        return told(similar(of_diagnosis(diagnosis), library(ended)))
     except (LatdoctorError, OSError) as error:
         say(f"earlier incidents were not looked for: {clean(str(error), 400)}")
         return ""

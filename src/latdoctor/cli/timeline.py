@@ -60,14 +60,13 @@ def _chosen(incident: str, run: str) -> Timeline:
 
     if incident and run:
         raise UsageError("an incident and a run were both given", next_step="give one of them")
-    found = remembered.entries()
     if run:
-        own = [entry for entry in found if entry.run == run and entry.kind in _BEGUN]
-        if not own:
+        own = remembered.journal().entries(run)
+        if not any(entry.kind in _BEGUN for entry in own):
             raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
         with remembered.readable():
-            return of_run(run, [entry for entry in found if entry.run == run])
-    one = chosen(remembered.known(found), incident, only_open=False)
+            return of_run(run, own)
+    one = chosen(remembered.incidents(), incident, only_open=False)
     with remembered.readable():
         return told(one, remembered.stages(one))
 

@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from latdoctor.incident import events
+from latdoctor.incident import events, sop_files
 from latdoctor.incident.joining import new_id, places
+from latdoctor.incident.sop import Sop
 from latdoctor.incident.state import Incident, body, incidents
 from latdoctor.journal.locks import Busy, held
 from latdoctor.journal.state import LOCKS
@@ -32,9 +33,10 @@ class Opening:
     new: bool
 
 
-def opened(journal: Journal, place: Path, wanted: events.Opened) -> Opening:
-    """Opens `wanted`, unless it is open. `place` is the state folder. Raises JournalError, UsageError, and Busy where
-    others open theirs for longer than PATIENCE.
+def opened(journal: Journal, place: Path, wanted: events.Opened, sop: Sop | None = None) -> Opening:
+    """Opens `wanted`, unless it is open. `place` is the state folder, in which its `sop` is kept as it is now.
+
+    Raises JournalError, UsageError, OperationError, and Busy where others open theirs for longer than PATIENCE.
     """
     with _alone(place):
         known = incidents(journal.entries())
@@ -44,6 +46,8 @@ def opened(journal: Journal, place: Path, wanted: events.Opened) -> Opening:
         name = new_id(journal.clock())
         while name in {one.id for one in known}:
             name = new_id(journal.clock())
+        if sop is not None:
+            sop_files.keep(place, name, sop)
         journal.append(name, events.OPENED, wanted)
         return Opening(name, new=True)
 
