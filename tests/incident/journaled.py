@@ -41,7 +41,13 @@ _USUAL: Mapping[str, Mapping[str, object]] = {
         "causes": [],
         "unseen": [],
     },
-    events.PLANNED: {"playbook": "app.batching.token-budget", "title": "t", "digest": "d", "target": "t", "risk": "low"},
+    events.PLANNED: {
+        "playbook": "app.batching.token-budget",
+        "title": "t",
+        "digest": "d",
+        "target": "t",
+        "risk": "low",
+    },
     events.SAMPLED: {"seconds": 10.0, "slo_p99": 0.5},
     events.NOTED: {"text": "looked at the dashboard"},
     events.MARKED: {},
@@ -89,7 +95,9 @@ def alert(status: str, fingerprint: str = "a") -> dict[str, Any]:
     return {"fingerprint": fingerprint, "status": status, "name": "SlowP99", "labels": {}, "annotations": {}}
 
 
-def cause(name: str = "app.batching.long-alone", *, named: bool = True, playbooks: Sequence[str] = ()) -> dict[str, Any]:
+def cause(
+    name: str = "app.batching.long-alone", *, named: bool = True, playbooks: Sequence[str] = ()
+) -> dict[str, Any]:
     return {
         "id": name,
         "title": "Long requests run alone",

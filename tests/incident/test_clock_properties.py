@@ -109,14 +109,17 @@ def test_time_alone_meets_nothing_and_mends_nothing(rows: list[dict[str, Any]], 
     )
     for before, after in zip(first, second, strict=True):
         assert (after.done, after.by, after.seconds) == (before.done, before.by, before.seconds)
-        if before.done or before.margin is not None and before.status in (LATE, NOT_TOLD):
+        if before.done or (before.margin is not None and before.status in (LATE, NOT_TOLD)):
             assert after.status == before.status
 
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(UNKNOWN), st.floats(0, 600)), max_size=10))
 def test_what_does_not_tell_meets_nothing(rows: list[tuple[dict[str, Any], float]]) -> None:
-    at, listed = 0.0, [{"kind": events.RUN_JOINED, "joined": "r", "at": 0.0}, {"kind": RUN_OPENED, "run": "r", "at": 0.0}]
+    at, listed = (
+        0.0,
+        [{"kind": events.RUN_JOINED, "joined": "r", "at": 0.0}, {"kind": RUN_OPENED, "run": "r", "at": 0.0}],
+    )
     for body, wait in rows:
         at += wait
         listed.append({**body, "at": at})

@@ -110,6 +110,35 @@ def test_where_no_p99_was_seen_the_requests_tell() -> None:
     assert (one.over, one.within, one.requests, one.requests_over) == (10.0, 10.0, 2000, 21)
 
 
+BOUNDED = [
+    (3.2, "at least", "over"), (3.2, "at most", "unjudged"), (0.3, "at most", "within"), (0.3, "at least", "unjudged"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("p99", "bound", "stands"), BOUNDED)
+def test_a_bound_tells_where_it_does(p99: float, bound: str, stands: str) -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    values = {"service": {"latency.p99": p99}}
+    said = {"seconds": 10, "values": values, "slo_p99": 0.5, "bounds": {"service": {"latency.p99": bound}}}
+    log.add(10, events.SAMPLED, said)
+    one = timeline(log.incident).impact
+    assert {"over": one.over, "within": one.within, "unjudged": one.unjudged}[stands] == 10.0
+
+
+def test_late_requests_may_be_known_only_between_two_counts() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    said = {"seconds": 10, "values": {}, "requests": 1000, "slo_p99": 0.5}
+    log.add(10, events.SAMPLED, {**said, "over_slo_between": (20, 40)})
+    log.add(20, events.SAMPLED, {**said, "over_slo": 5})
+    log.add(30, events.SAMPLED, {**said, "over_slo_between": (5, 40)})
+    one = timeline(log.incident).impact
+    assert (one.over, one.within, one.unjudged) == (10.0, 10.0, 10.0)
+    assert (one.requests, one.requests_over, one.requests_over_most) == (3000, 30, 85)
+    assert any("30 to 85 of 3 000 requests" in line for line in impact_lines(one))
+
+
 def test_in_words_it_says_how_much_was_not_seen() -> None:
     lines = list(impact_lines(timeline(promo_rush().incident).impact))
     assert any("Over its SLO for" in line for line in lines)

@@ -91,7 +91,8 @@ class Impact(Struct, frozen=True):
     """What it cost. Null is not known; what was not seen is never taken for well.
 
     `span` is the whole time from the start to the end (or to the last entry); `seen` the part of it that was watched,
-    of which `over` and `within` were judged against the SLO. `requests` and `requests_over` are of `counted` seconds.
+    of which `over` and `within` were judged against the SLO. `requests`, and at least `requests_over` and at most
+    `requests_over_most` of them that were late, are of `counted` seconds.
     """
 
     definition: str
@@ -102,6 +103,7 @@ class Impact(Struct, frozen=True):
     unjudged: float  # watched, and no P99 or no SLO known
     requests: float | None
     requests_over: float | None
+    requests_over_most: float | None
     counted: float
     slo_p99: tuple[float, ...]  # the SLOs that were judged by, seconds
     worst_p99: float | None
@@ -176,7 +178,11 @@ class RunTold(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """How the service stood in the `length` seconds before `seconds`: by subject and signal, in base units."""
+    """How the service stood in the `length` seconds before `seconds`: by subject and signal, in base units.
+
+    `bounds`: where a value is only "at least" or "at most" what there is. `over_slo_between`: at least and at most so
+    many, where no more is known.
+    """
 
     at: str
     seconds: float | None
@@ -186,6 +192,8 @@ class Sample(Struct, frozen=True):
     requests: float | None
     over_slo: float | None
     slo_p99: float | None
+    bounds: dict[str, dict[str, str]] = {}
+    over_slo_between: tuple[float, float] | None = None
 
 
 class Last(Struct, frozen=True):

@@ -24,6 +24,8 @@ def impact_lines(impact: Impact) -> Iterator[str]:
         yield "How many requests were late is not known: nothing that was seen counts them."
     else:
         late, of = format_value(impact.requests_over, "count"), format_value(impact.requests, "count")
+        if impact.requests_over_most is not None and impact.requests_over_most > impact.requests_over:
+            late = f"{late} to {format_value(impact.requests_over_most, 'count')}"
         counted = format_value(impact.counted, "time")
         yield f"{late} of {of} requests were answered later than the SLO, in the {counted} in which they were counted."
     if impact.worst_p99 is not None:
