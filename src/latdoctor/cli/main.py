@@ -8,6 +8,7 @@ import typer
 
 from latdoctor import __version__
 from latdoctor.cli import (
+    alerts,
     baseline,
     bundle,
     demo,
@@ -15,6 +16,7 @@ from latdoctor.cli import (
     explain,
     incidents,
     lab,
+    listen,
     playbooks,
     remediate,
     rules,
@@ -48,12 +50,14 @@ app.command("remediate")(remediate.remediate)
 app.command("rollback")(remediate.rollback)
 app.command("recover")(remediate.recover)
 app.command("timeline")(timeline.timeline)
+app.command("listen")(listen.listen)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
 app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
+app.add_typer(alerts.app, name="alerts")
 app.add_typer(sop.app, name="sop")
 app.add_typer(incidents.app, name="incidents")
 app.add_typer(lab.app, name="lab")

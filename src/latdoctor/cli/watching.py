@@ -52,7 +52,7 @@ def watch(given: Given, rules: RuleSet, heard: Heard, *, every: str, as_json: bo
 
     Raises StoppedError where no look came to its end, and what the first look raises.
     """
-    pause = _pause(every or EVERY)
+    pause = pause_of(every or EVERY)
     _can_be_repeated(given)
     clock = SystemClock()
     looks = _Looks(given, rules, clock, heard)
@@ -85,7 +85,8 @@ def follow(
     return 0 if last is None else last
 
 
-def _pause(text: str) -> float:
+def pause_of(text: str) -> float:
+    """The seconds that --every says. Raises UsageError."""
     try:
         pause = parse_duration(text)
     except ValueError as error:
