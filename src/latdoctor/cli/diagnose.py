@@ -49,6 +49,10 @@ AgainstOption = Annotated[
         "--against", metavar="BUNDLE", readable=False, help="Tell also what differs from this look of another time."
     ),
 ]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", readable=False, help="Write the answer as a page to be looked at, too."),
+]
 Between = Annotated[
     tuple[str, str] | None,
     typer.Option("--between", metavar="A B", help="Tell also how replica B differs from replica A (any two subjects)."),
@@ -89,6 +93,7 @@ def diagnose(
     every: Every = None,
     against: AgainstOption = None,
     between: Between = None,
+    html: Html = None,
 ) -> None:
     """Say why the service is slow, with the evidence.
 
@@ -104,7 +109,7 @@ def diagnose(
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between)
+    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, html)
     if watch:
         raise typer.Exit(_watch(bundle, asked, rules or [], how))
     raise typer.Exit(_once(bundle, asked, rules or [], how))
@@ -122,12 +127,14 @@ class _How:
     every: str
     against: Path | None
     between: tuple[str, str] | None
+    html: Path | None = None
 
 
 def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
     """One look and its answer; the exit code."""
     from msgspec import structs
 
+    from latdoctor.cli import pages
     from latdoctor.cli.against import another_moment, two_subjects
     from latdoctor.cli.answering import exit_code, rule_set, stamp, the_case
     from latdoctor.cli.asking import Need
@@ -152,6 +159,8 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
             diagnosis = structs.replace(diagnosis, against=compared)
         elif how.between:
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
+        if how.html is not None:
+            pages.written(pages.of_diagnosis(case, diagnosis, how.against), how.html)
     _print(diagnosis, how.output, verbose=how.verbose)
     return exit_code(diagnosis, how.fail_on.value)
 
@@ -168,6 +177,7 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
         "--against": how.against is not None,
         "--between": how.between is not None,
         "-v": how.verbose,
+        "--html": how.html is not None,
         "-o markdown": how.output is Output.MARKDOWN,
     }
     for name in (name for name, given in for_one_look.items() if given):

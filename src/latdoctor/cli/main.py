@@ -7,7 +7,20 @@ import sys
 import typer
 
 from latdoctor import __version__
-from latdoctor.cli import baseline, bundle, demo, diagnose, explain, lab, playbooks, remediate, rules, runs, sight
+from latdoctor.cli import (
+    baseline,
+    bundle,
+    demo,
+    diagnose,
+    explain,
+    lab,
+    playbooks,
+    remediate,
+    report,
+    rules,
+    runs,
+    sight,
+)
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.interrupting import INTERRUPTED
 from latdoctor.cli.saying import say
@@ -32,6 +45,7 @@ app.command("explain")(explain.explain)
 app.command("remediate")(remediate.remediate)
 app.command("rollback")(remediate.rollback)
 app.command("recover")(remediate.recover)
+app.command("report")(report.report)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
