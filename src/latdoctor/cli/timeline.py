@@ -22,6 +22,7 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
     JSON = "json"
     CLOUDEVENTS = "cloudevents"
+    HTML = "html"
 
 
 def timeline(
@@ -83,6 +84,16 @@ def _rendered(told: Timeline, form: Format) -> str:
             return timeline_json.render(told)
         case Format.CLOUDEVENTS:
             return cloudevents.render(told)
+        case Format.HTML:
+            return _page(told)
+
+
+def _page(told: Timeline) -> str:
+    from latdoctor.cli import pages
+    from latdoctor.journal import state
+    from latdoctor.report.page import html
+
+    return html.render(pages.of_incident(told, state.folder()))
 
 
 def _write(text: str, to: Path) -> None:
