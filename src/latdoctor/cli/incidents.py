@@ -116,15 +116,14 @@ def _others(found: tuple[Incident, ...], own: str) -> tuple[Past, ...]:
 
 def _diagnosis(path: Path) -> Diagnosis:
     """Raises UsageError."""
-    import msgspec
-
     from latdoctor.cli.mending import read
+    from latdoctor.decoding import UNDECODABLE
     from latdoctor.errors import UsageError
     from latdoctor.report.document import parse
 
     try:
         return parse(read(path))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(path), next_step="latdoctor diagnose … -o json > FILE"
         ) from error
