@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from latdoctor.incident.state import Incident
 
 app = typer.Typer(
-    help="Past incidents: what they were, what worked, what was taken back.",
+    help="Past incidents: what they were, and what worked.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

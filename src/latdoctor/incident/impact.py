@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.incident import samples
 from latdoctor.incident.document import Impact, Sample
@@ -127,7 +128,7 @@ def _windows(entries: Iterable[Entry], count: Count) -> Iterator[_Seen]:
             continue
         try:
             window = msgspec.json.decode(entry.body, type=WindowSeen)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             continue
         seconds = count.of(entry).seconds
         if seconds is None:

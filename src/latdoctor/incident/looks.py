@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.incident import events
 from latdoctor.incident.document import Look
 from latdoctor.incident.elapsed import Count, is_time, rfc3339
@@ -23,7 +22,7 @@ def looks(entries: Iterable[Entry], count: Count) -> tuple[Look, ...]:
         if entry.kind == events.DIAGNOSED:
             try:
                 said = body(entry, events.Diagnosed)
-            except msgspec.MsgspecError:
+            except UNDECODABLE:
                 continue
             found.append(_look(entry, said, count))
     return tuple(found)

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.evidence.judging import show
 from latdoctor.incident import events, samples, wording
 from latdoctor.incident.document import INFERENCE, OWN, Sample, Told
@@ -79,7 +80,7 @@ def _pieces(entry: Entry, runs: Mapping[str, RunState]) -> tuple[Piece, ...]:
     try:
         found = wording.pieces(entry)
         return _of_run(entry, runs.get(entry.run)) if found is None else found
-    except (msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError):
+    except (*UNDECODABLE, KeyError, IndexError, TypeError, ValueError):
         return (_unreadable(entry),)
 
 

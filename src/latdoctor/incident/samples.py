@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.evidence.model import AT_LEAST, AT_MOST
 from latdoctor.incident.document import Sample
 from latdoctor.incident.elapsed import Count
@@ -35,7 +35,7 @@ def sample(entry: Entry, count: Count) -> Sample | None:
     """None where another version wrote it otherwise: then nothing was seen."""
     try:
         told = body(entry, _Sampled)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None
     return Sample(
         at=entry.at,

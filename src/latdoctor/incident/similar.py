@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import of_incident
@@ -171,6 +171,6 @@ def library(found: Iterable[Incident]) -> tuple[Past, ...]:
     for incident in found:
         try:
             listed.append(past(incident))
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             continue
     return tuple(listed)
