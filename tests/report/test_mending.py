@@ -16,6 +16,7 @@ from latdoctor.remedy.plan import Plan, StagePlan
 from latdoctor.remedy.playbook_files import shipped
 from latdoctor.remedy.result import Measure, Outcome, Result
 from latdoctor.remedy.target import Target
+from latdoctor.remedy.telling import line_of
 from latdoctor.report import mending
 
 HOSTILE = "evil\x1b[31m\x1b]8;;http://x\x07[bold red]name"
@@ -96,7 +97,7 @@ LINES = [
 
 @pytest.mark.parametrize(("one", "said"), LINES, ids=[one.kind for one, _ in LINES])
 def test_what_the_journal_says_in_a_line(one: Entry, said: str) -> None:
-    assert said in mending.line_of(one, plan())
+    assert said in line_of(one, plan())
 
 
 def test_a_run_is_told_from_its_first_entry_to_its_last() -> None:

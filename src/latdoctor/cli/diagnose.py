@@ -50,6 +50,10 @@ AgainstOption = Annotated[
         "--against", metavar="BUNDLE", readable=False, help="Tell also what differs from this look of another time."
     ),
 ]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", readable=False, help="Write the answer as a page to be looked at, too."),
+]
 Between = Annotated[
     tuple[str, str] | None,
     typer.Option("--between", metavar="A B", help="Tell also how replica B differs from replica A (any two subjects)."),
@@ -92,6 +96,7 @@ def diagnose(
     between: Between = None,
     incident: options.Incident = None,
     no_incident: options.NoIncident = False,
+    html: Html = None,
 ) -> None:
     """Say why the service is slow, with the evidence.
 
@@ -111,7 +116,7 @@ def diagnose(
 
     belongs = Belongs(incident or "", no_incident)
     must_be_known(belongs)
-    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs)
+    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs, html)
     if watch:
         raise typer.Exit(_watch(bundle, asked, rules or [], how))
     raise typer.Exit(_once(bundle, asked, rules or [], how))
@@ -130,17 +135,20 @@ class _How:
     against: Path | None
     between: tuple[str, str] | None
     belongs: Belongs
+    html: Path | None = None
 
 
 def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
     """One look and its answer; the exit code."""
     from msgspec import structs
 
+    from latdoctor.cli import pages
     from latdoctor.cli.against import another_moment, two_subjects
     from latdoctor.cli.answering import exit_code, rule_set, stamp, the_case
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
     from latdoctor.cli.marking import looked as looked_in_incident
+    from latdoctor.cli.remembered import print_seen_before
     from latdoctor.diagnosis.diagnose import diagnose as judged
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
@@ -161,7 +169,11 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
             diagnosis = structs.replace(diagnosis, against=compared)
         elif how.between:
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
+        if how.html is not None:
+            pages.written(pages.of_diagnosis(case, diagnosis, how.against), how.html)
         _print(diagnosis, how.output, verbose=how.verbose)
+        if how.output is not Output.JSON:  # the document stays as its schema says
+            print_seen_before(diagnosis, as_markdown=how.output is Output.MARKDOWN)
         looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
     return exit_code(diagnosis, how.fail_on.value)
 
@@ -180,6 +192,7 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
         "--against": how.against is not None,
         "--between": how.between is not None,
         "-v": how.verbose,
+        "--html": how.html is not None,
         "-o markdown": how.output is Output.MARKDOWN,
     }
     for name in (name for name, given in for_one_look.items() if given):

@@ -14,14 +14,17 @@ from latdoctor.cli import (
     demo,
     diagnose,
     explain,
+    incidents,
     lab,
     listen,
     playbooks,
     remediate,
+    report,
     rules,
     runs,
     sight,
     sop,
+    timeline,
 )
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.interrupting import INTERRUPTED
@@ -47,7 +50,9 @@ app.command("explain")(explain.explain)
 app.command("remediate")(remediate.remediate)
 app.command("rollback")(remediate.rollback)
 app.command("recover")(remediate.recover)
+app.command("timeline")(timeline.timeline)
 app.command("listen")(listen.listen)
+app.command("report")(report.report)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
@@ -56,6 +61,7 @@ app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
 app.add_typer(alerts.app, name="alerts")
 app.add_typer(sop.app, name="sop")
+app.add_typer(incidents.app, name="incidents")
 app.add_typer(lab.app, name="lab")
 
 

@@ -182,7 +182,7 @@ def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
     if how.diagnosis is None:
         return books.find(how.playbook), None
     try:
-        diagnosis = parse_diagnosis(_read(how.diagnosis))
+        diagnosis = parse_diagnosis(read(how.diagnosis))
     except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(how.diagnosis), next_step="latdoctor diagnose … -o json > FILE"
@@ -210,7 +210,7 @@ def _saved(how: Mending) -> Plan:
     if how.playbook or how.diagnosis or how.settings or how.admin or how.plan is None:
         raise UsageError("a saved plan says all of it", next_step="give --plan alone, or leave it out")
     try:
-        saved = msgspec.json.decode(_read(how.plan), type=SavedPlan)
+        saved = msgspec.json.decode(read(how.plan), type=SavedPlan)
     except UNDECODABLE as error:
         raise UsageError(f"it is no plan: {error}", where=str(how.plan), next_step="--save-plan writes one") from error
     if saved.plan.digest != saved.digest:
@@ -229,7 +229,7 @@ def _save(plans: Sequence[Plan], path: Path) -> None:
         raise UsageError(f"the plan cannot be written: {error.strerror}", where=str(path)) from error
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
     """Raises UsageError."""
     try:
         with path.open("rb") as file:

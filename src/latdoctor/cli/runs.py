@@ -39,6 +39,7 @@ def show(
     from latdoctor.cli.screen import result_console
     from latdoctor.errors import UsageError
     from latdoctor.remedy import history
+    from latdoctor.remedy.telling import line_of
     from latdoctor.report import mending
 
     entries = _journal().entries(run)
@@ -46,7 +47,7 @@ def show(
     if found is None:
         refused = [entry for entry in entries if entry.kind == "run.refused"]
         if refused:
-            typer.echo(f"run {run}: {mending.line_of(refused[0])}")
+            typer.echo(f"run {run}: {line_of(refused[0])}")
             return
         raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
     mending.run(found, entries, result_console(), as_json=output is Form.JSON)

@@ -24,7 +24,7 @@ from latdoctor.remedy.plan import Plan, known
 from latdoctor.remedy.playbook import Playbook, Settle, Verify
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.record import Recorder
-from latdoctor.remedy.result import Outcome, Result
+from latdoctor.remedy.result import Measure, Outcome, Result
 from latdoctor.remedy.table import measures
 from latdoctor.remedy.taking_back import take_back
 from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Streak, untold, well_by_itself, window_of
@@ -117,7 +117,7 @@ class _Run:
                 self._stays.clear()
                 self._settled(self._playbook.settle, before)
                 self._verified(self._playbook.verify, before)
-            self._recorder.note("verify.passed", {})
+            self._recorder.note("verify.passed", {"measures": self._measures()})
         except Failed as failed:
             return self._given_up(failed.reason, failed.outcome)
         except Stopped as stopped:
@@ -238,7 +238,7 @@ class _Run:
         undo = [touched for touched in reversed(self._touched) if touched not in self._stays]
         if not self._touched:
             return self._closed(outcome, reason)
-        self._recorder.note_if_possible("verify.failed", {"reason": reason})
+        self._recorder.note_if_possible("verify.failed", {"reason": reason, "measures": self._measures()})
         changes = [(touched, self._plan.stages[touched.stage].changes[touched.index]) for touched in undo]
         back = take_back(changes, reason, self._world, self._recorder)
         stays = ", ".join(dict.fromkeys(self._plan.stages[touched.stage].playbook for touched in self._stays))
@@ -253,10 +253,14 @@ class _Run:
             reason=reason,
             manual=manual,
             last=self._streak.last.conditions if self._streak.last else (),
-            measures=measures(self._playbook, self._before, self._last),
+            measures=self._measures(),
             seconds=self._world.clock() - self._began,
             note=note,
         )
+
+    def _measures(self) -> tuple[Measure, ...]:
+        """What the run is judged by, before it and as it was seen last."""
+        return measures(self._playbook, self._before, self._last)
 
 
 def _mended(playbook: Playbook, observation: Observation) -> bool:

@@ -13,17 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.evidence.condition_words import in_words
-from latdoctor.evidence.judging import HOLDS, show
+from latdoctor.evidence.judging import show
 from latdoctor.evidence.signals import catalogue
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.change import Change, Value
 from latdoctor.remedy.history import RunState
-from latdoctor.remedy.observation import Judged
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Measure, Outcome, Result
-from latdoctor.remedy.verifying import ABORT
+from latdoctor.remedy.telling import line_of
 from latdoctor.text import clean
 
 SCHEMA_VERSION = "1"
@@ -48,24 +47,6 @@ _UNDO = {
     "none-needed": "it leaves nothing behind that had to be taken back",
     "irreversible": "there is NO way back",
 }
-_LINES = {
-    "run.opened": "run {run}: watching before anything is changed",
-    "evidence.kept": "evidence kept: {path}",
-    "stage.skipped": "stage {playbook} skipped: what it mends is not to be seen",
-    "stage.verified": "stage {playbook} verified",
-    "verify.passed": "verified",
-    "verify.failed": "not verified: {reason}",
-    "rollback.begun": "taking back: {reason}",
-    "undo.failed": "NOT taken back: {step}: {why}",
-    "run.refused": "refused by {guard}: {reason}",
-    "run.closed": "ended: {outcome}",
-}
-_TOUCHED = {
-    "change.intended": "changing",
-    "change.made": "changed",
-    "undo.intended": "putting back",
-    "undo.made": "put back",
-}
 _LONGEST = 60  # characters of a value
 
 
@@ -89,20 +70,6 @@ def results(ended: Sequence[Result], console: Console, *, as_json: bool, nothing
         console.print(nothing)
     for result in ended:
         console.print(_result(result))
-
-
-def line_of(entry: Entry, plan: Plan | None = None) -> str:
-    """What an entry of the journal says, in a line."""
-    body: dict[str, Any] = msgspec.json.decode(entry.body)
-    if entry.kind in _TOUCHED:
-        return _touched(entry.kind, body, plan)
-    if entry.kind == "before.measured":
-        return "before: " + ", ".join(_measured(msgspec.convert(one, Measure)) for one in body["measures"][:4])
-    if entry.kind == "settled":
-        return "settled" if body["settled"] else "not settled in time; judging it as it is"
-    if entry.kind == "verify.window":
-        return f"window: {body['status']}" + (f" ({_why(body)})" if _why(body) else "")
-    return _LINES.get(entry.kind, entry.kind).format(run=entry.run, **body)
 
 
 def told(console: Console, plan: Plan | None = None) -> Callable[[Entry], None]:
@@ -256,24 +223,6 @@ def _figures(found: Sequence[Measure]) -> Table:
         after = "not seen" if one.after is None else show(one.signal, one.after)
         table.add_row(catalogue()[one.signal].says, clean(one.subject, 30), show(one.signal, one.before), after)
     return table
-
-
-def _measured(one: Measure) -> str:
-    return f"{one.signal} {show(one.signal, one.before)}"
-
-
-def _touched(kind: str, body: dict[str, Any], plan: Plan | None) -> str:
-    step = f"change {body['index'] + 1}"
-    if plan is not None:
-        step = plan.stages[body["stage"]].changes[body["index"]].step
-    return f"{_TOUCHED[kind]} {step}"
-
-
-def _why(body: dict[str, Any]) -> str:
-    if "why" in body:
-        return str(body["why"])
-    conditions = msgspec.convert(body.get("conditions", ()), tuple[Judged, ...])
-    return "; ".join(one.told for one in conditions if (one.status == HOLDS) is (body["status"] == ABORT))
 
 
 def _summary(state: RunState) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""From looks to the HTML report: what of each can still be read, and the file that it becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from latdoctor import answering
+from latdoctor.diagnosis.diagnose import Case
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.errors import LatdoctorError, OperationError
+from latdoctor.evidence.bundle_files import opened
+from latdoctor.incident.document import Look, Timeline
+from latdoctor.report import document
+from latdoctor.report.page import building, html
+from latdoctor.report.page.material import BEFORE, ONLY, Seen, chosen, unix
+from latdoctor.report.page.model import Page
+
+MAX_DOCUMENT = 64 << 20  # bytes of a kept diagnosis
+
+
+def written(page: Page, path: Path) -> None:
+    """Raises OperationError."""
+    try:
+        path.write_text(html.render(page), encoding="utf-8")
+    except OSError as error:
+        raise OperationError(
+            f"the report could not be written: {error.strerror}", where=str(path), next_step="name another file"
+        ) from error
+
+
+def of_diagnosis(case: Case, diagnosis: Diagnosis, other: Path | None = None) -> Page:
+    """The page of one look, beside that in the bundle `other`. Raises BundleError."""
+    this = Seen(ONLY, diagnosis, case.evidence, case.context.slo_p99, diagnosis.window.end)
+    if other is None:
+        return building.of_diagnosis((this,))
+    with opened(other) as bundle:
+        evidence, _ = answering.seen(bundle)
+        return building.of_diagnosis((Seen(BEFORE, None, evidence, bundle.context.slo_p99, bundle.window.end), this))
+
+
+def of_incident(timeline: Timeline, folder: Path) -> Page:
+    """The page of an incident, with what its state `folder` still holds of its looks."""
+    return building.of_incident(timeline, tuple(_seen(name, look, folder) for name, look in chosen(timeline)))
+
+
+def _seen(name: str, look: Look, folder: Path) -> Seen:
+    """What is missing or unreadable is told on the page; nothing of it is an error."""
+    time, whys = unix(look.at), []
+    diagnosis = evidence = slo = None
+    try:
+        path = _kept(look.document, folder)
+        if path.stat().st_size > MAX_DOCUMENT:
+            raise OperationError(f"is larger than {MAX_DOCUMENT >> 20} MiB", where=look.document)
+        diagnosis = document.parse(path.read_bytes())
+    except (OSError, LatdoctorError, msgspec.MsgspecError) as error:
+        whys.append(f"the diagnosis of {look.at} cannot be read again: {_reason(error)}")
+    try:
+        with opened(_kept(look.bundle, folder)) as bundle:
+            evidence, _ = answering.seen(bundle)
+            slo = bundle.context.slo_p99
+    except (OSError, LatdoctorError) as error:
+        whys.append(f"what was seen at {look.at} cannot be read again: {_reason(error)}")
+    return Seen(name, diagnosis, evidence, slo, time, "; ".join(whys))
+
+
+def _kept(name: str, folder: Path) -> Path:
+    """A file of the state folder. Raises OperationError where none was kept, or the name leads out of the folder."""
+    if not name:
+        raise OperationError("none was kept")
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise OperationError("its name leads out of the state folder", where=name)
+    return path
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, LatdoctorError):
+        return f"{error.where}: {error.what}" if error.where else error.what
+    return str(getattr(error, "strerror", None) or error)

@@ -1,0 +1,154 @@
+"""What an incident cost: seconds and requests over the SLO, as far as anybody was watching.
+
+Two things tell: samples of the service, and the windows by which a run was verified. A second that neither covers was
+not seen. No second counts twice; where the two overlap the sample counts, for it has the requests.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from latdoctor.decoding import UNDECODABLE
+from latdoctor.evidence.judging import FAILS, HOLDS
+from latdoctor.incident import samples
+from latdoctor.incident.document import Impact, Sample
+from latdoctor.incident.elapsed import Count
+from latdoctor.incident.samples import OVER, UNJUDGED, WITHIN
+from latdoctor.journal.entry import Entry
+from latdoctor.remedy.history import moment
+from latdoctor.remedy.verifying import WindowSeen
+
+DEFINITION = (
+    "Seconds from the start to the end in which P99 of any subject was over its SLO (of samples without a P99: in which"
+    " more than 1 % of the requests were later than the SLO), and the requests that were answered well but later than"
+    " the SLO. Counted from samples of the service and from verification windows; what neither covers is not seen."
+)
+OVERLAP = 0.1  # of its length may a sample overlap the one before, and its requests still count
+# A condition of a verification that compares with the SLO itself.
+_TELLS = re.compile(r"latency\.p99 <=? slo\.p99|p99-over-slo clear")
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """From `begin` to `end`, seconds since the start."""
+
+    begin: float
+    end: float
+    state: str
+    requests: float | None = None
+    late: tuple[float, float] | None = None  # of these, at least and at most
+
+
+def impact(entries: Iterable[Entry], seen: Sequence[Sample], count: Count, span: float) -> Impact:
+    """Of the `span` seconds from the start on."""
+    span = max(0.0, span)
+    sampled = [
+        _Seen(one.seconds - one.length, one.seconds, samples.standing(one), one.requests, samples.late_of(one))
+        for one in seen
+        if one.seconds is not None
+    ]
+    tally = _Tally()
+    covered = _once(sampled, span, tally)
+    windows = list(_windows(entries, count))
+    _fill(windows, covered, span, tally)
+    peaks = [p99 for p99 in map(samples.p99_of, seen) if p99 is not None]
+    judged = bool(tally.seconds[OVER] or tally.seconds[WITHIN])
+    return Impact(
+        definition=DEFINITION,
+        span=span,
+        seen=min(span, sum(tally.seconds.values())),
+        over=tally.seconds[OVER] if judged else None,
+        within=tally.seconds[WITHIN] if judged else None,
+        unjudged=tally.seconds[UNJUDGED],
+        requests=tally.requests if tally.counted else None,
+        requests_over=tally.late[0] if tally.counted else None,
+        requests_over_most=tally.late[1] if tally.counted else None,
+        counted=tally.counted,
+        slo_p99=tuple(sorted({one.slo_p99 for one in seen if one.slo_p99 is not None})),
+        worst_p99=max(peaks, default=None),
+        sources=tuple(_sources(len(seen), len(windows))),
+    )
+
+
+class _Tally:
+    """What was counted so far."""
+
+    def __init__(self) -> None:
+        self.seconds = {OVER: 0.0, WITHIN: 0.0, UNJUDGED: 0.0}
+        self.requests = 0.0
+        self.late = (0.0, 0.0)
+        self.counted = 0.0
+
+
+def _once(sampled: Sequence[_Seen], span: float, tally: _Tally) -> list[Span]:
+    """Counts each second once; the spans that are covered, in order."""
+    covered: list[Span] = []
+    reached = 0.0
+    for one in sorted(sampled, key=lambda seen: (seen.begin, seen.end)):
+        begin, end = max(one.begin, reached), min(one.end, span)
+        if end <= begin:
+            continue
+        tally.seconds[one.state] += end - begin
+        covered.append((begin, end))
+        reached = end
+        whole = end - begin >= (1 - OVERLAP) * (one.end - one.begin)
+        if whole and one.requests is not None and one.late is not None:
+            tally.requests += one.requests
+            tally.late = (tally.late[0] + one.late[0], tally.late[1] + one.late[1])
+            tally.counted += end - begin
+    return covered
+
+
+def _fill(windows: Iterable[_Seen], covered: Sequence[Span], span: float, tally: _Tally) -> None:
+    """Counts what windows show of the time between samples."""
+    ends = [end for _, end in covered]
+    reached = 0.0
+    for one in sorted(windows, key=lambda seen: (seen.begin, seen.end)):
+        begin, last = max(one.begin, reached), min(one.end, span)
+        reached = max(reached, last)
+        for place in range(bisect.bisect_right(ends, begin), len(covered)):
+            if begin >= last:
+                break
+            tally.seconds[one.state] += max(0.0, min(covered[place][0], last) - begin)
+            begin = max(begin, covered[place][1])
+        tally.seconds[one.state] += max(0.0, last - begin)
+
+
+def _windows(entries: Iterable[Entry], count: Count) -> Iterator[_Seen]:
+    """The windows of verification; those without sight, and of another version, show nothing."""
+    for entry in entries:
+        if entry.kind != "verify.window":
+            continue
+        try:
+            window = msgspec.json.decode(entry.body, type=WindowSeen)
+        except UNDECODABLE:
+            continue
+        seconds = count.of(entry).seconds
+        if seconds is None:
+            continue
+        # Its own times are of the wall clock; what that was set by since the start does not count.
+        set_by = seconds - count.at(moment(entry.at))
+        begin, end = count.at(window.started) + set_by, count.at(window.ended) + set_by
+        if end > begin:
+            yield _Seen(begin, end, _judged(window))
+
+
+def _judged(window: WindowSeen) -> str:
+    told = [one.status for one in window.conditions if _TELLS.fullmatch(one.text)]
+    if FAILS in told:
+        return OVER
+    return WITHIN if told and all(status == HOLDS for status in told) else UNJUDGED
+
+
+def _sources(sampled: int, windows: int) -> Iterator[str]:
+    if sampled:
+        yield f"{sampled} sample{'s' if sampled > 1 else ''} of the service"
+    if windows:
+        yield f"{windows} verification window{'s' if windows > 1 else ''}"

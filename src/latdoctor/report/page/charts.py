@@ -1,0 +1,342 @@
+"""Charts as the charting library takes them (ECharts' options), and the table of the data behind each.
+
+Colours and numbers of an axis are left to `page.js`, which knows whether it is dark and how wide the screen is. A text
+`@name` stands for one of them, under the keys that `page.js` looks at and where no text from outside stands.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+from latdoctor.report.page.model import (
+    CHANGED,
+    DUE,
+    HAPPENED,
+    MENDED,
+    UNDONE,
+    Account,
+    Bars,
+    Chart,
+    Lines,
+    Mark,
+    Table,
+    Waterfall,
+)
+from latdoctor.units import format_value
+
+Options = dict[str, Any]
+
+NOT_SEEN = "not seen"
+TABLE_ROWS = 300  # of a chart over time: more are thinned out, and the table says so
+_DASHES = ("solid", "dashed", "dotted")
+_SYMBOLS = ("circle", "rect", "triangle", "diamond")
+_MARKS = {  # colour and stroke of each kind, told apart without colours as well
+    HAPPENED: ("@quiet", "dotted"),
+    CHANGED: ("@change", "solid"),
+    MENDED: ("@good", "solid"),
+    UNDONE: ("@bad", "solid"),
+    DUE: ("@quiet", "dashed"),
+}
+_WITH_NAMES = {"outerBoundsMode": "same", "outerBoundsContain": "axisLabel"}  # of an axis, within the edges
+_FEW = 40  # points up to which each is drawn as a symbol
+_TEMPLATE = str.maketrans("{|}", "(/)")  # signs by which the library would format a text
+
+
+def options(chart: Chart) -> Options:
+    """What the library draws."""
+    match chart:
+        case Lines():
+            return _lines(chart)
+        case Bars():
+            return _bars(chart)
+        case Waterfall():
+            return _waterfall(chart)
+        case Account():
+            return _account(chart)
+
+
+def table(chart: Chart) -> Table:
+    """The same as rows to be read."""
+    match chart:
+        case Lines():
+            return _table_of_lines(chart)
+        case Bars():
+            columns = (chart.over, *(group.name for group in chart.groups))
+            rows = tuple(
+                (name, *(shown(group.values[place], chart.dimension) for group in chart.groups))
+                for place, name in enumerate(chart.categories)
+            )
+            return Table(chart.title, columns, rows, numbers=tuple(range(1, len(columns))))
+        case Waterfall():
+            rows = tuple(
+                (course.name, piece.name, shown(piece.length, chart.dimension))
+                for course in chart.courses
+                for piece in course.pieces
+            )
+            return Table(chart.title, ("when", "stage", "mean"), rows, numbers=(2,))
+        case Account():
+            rows = tuple((row.says, f"{row.points:+d}") for row in chart.rows)
+            total = sum(row.points for row in chart.rows)
+            return Table(chart.title, ("what", "points"), (*rows, ("total", f"{total:+d}")), numbers=(1,))
+
+
+def shown(value: float | None, dimension: str) -> str:
+    return NOT_SEEN if value is None else format_value(value, dimension)
+
+
+def spoken(chart: Chart) -> str:
+    """What the chart shows, for whoever hears the page."""
+    match chart:
+        case Lines():
+            told = "; ".join(_told(line.name, line.values, chart.dimension) for line in chart.lines)
+            return f"{chart.title}, over time: {told}"
+        case Bars():
+            told = "; ".join(_told(group.name, group.values, chart.dimension) for group in chart.groups)
+            return f"{chart.title}, by {chart.over}: {told}"
+        case Waterfall():
+            return f"{chart.title}: " + "; ".join(
+                f"{course.name} {format_value(sum(piece.length for piece in course.pieces), chart.dimension)}"
+                for course in chart.courses
+            )
+        case Account():
+            return f"{chart.title}: {sum(row.points for row in chart.rows):+d} points in {len(chart.rows)} rows"
+
+
+def _told(name: str, values: tuple[float | None, ...], dimension: str) -> str:
+    seen = [value for value in values if value is not None]
+    if not seen:
+        return f"{name} {NOT_SEEN}"
+    return f"{name} from {format_value(min(seen), dimension)} to {format_value(max(seen), dimension)}"
+
+
+def _lines(chart: Lines) -> Options:
+    points = max((len(line.times) for line in chart.lines), default=0)
+    series: list[Options] = [
+        {
+            "type": "line",
+            "name": _plain(line.name),
+            "data": [[time * 1000, value] for time, value in zip(line.times, line.values, strict=True)],
+            "lineStyle": {"type": _DASHES[place % len(_DASHES)], "width": 2},
+            "symbol": _SYMBOLS[place % len(_SYMBOLS)],
+            "symbolSize": 5,
+            "showSymbol": points <= _FEW,
+            "emphasis": {"disabled": True},
+        }
+        for place, line in enumerate(chart.lines)
+    ]
+    if series:
+        series[0]["markLine"] = {
+            "silent": True,
+            "symbol": ["none", "none"],
+            "animation": False,
+            "data": [*_limits(chart), *_marks(chart.marks)],
+        }
+    return {
+        **_common(chart.dimension, "axis"),
+        "useUTC": True,
+        "grid": {
+            "left": 8,
+            "right": 16,
+            "top": 66 if chart.marks else 46,
+            "bottom": 8,
+            "outerBoundsMode": "same",
+            "outerBoundsContain": "axisLabel",
+        },
+        "xAxis": {"type": "time", "splitLine": {"show": False}, **_span(chart), "axisLabel": {"hideOverlap": True}},
+        "yAxis": {**_axis(chart.dimension), **_reach(chart)},
+        "series": series,
+    }
+
+
+def _span(chart: Lines) -> Options:
+    """The axis holds every mark as well as every point."""
+    times = [time for line in chart.lines for time in line.times] + [mark.time for mark in chart.marks]
+    return {"min": min(times) * 1000, "max": max(times) * 1000} if times else {}
+
+
+def _limits(chart: Lines) -> Iterator[Options]:
+    for limit in chart.limits:
+        says = f"{_plain(limit.name)} {format_value(limit.value, chart.dimension)}"
+        yield {
+            "yAxis": limit.value,
+            "lineStyle": {"color": "@bad", "type": "dashed", "width": 1.5},
+            "label": {"formatter": says, "position": "insideEndTop", "color": "@bad"},
+        }
+
+
+def _marks(marks: tuple[Mark, ...]) -> Iterator[Options]:
+    """The labels of marks stand on three levels, so that near ones do not cover each other."""
+    for place, mark in enumerate(marks):
+        color, stroke = _MARKS[mark.kind]
+        yield {
+            "xAxis": mark.time * 1000,
+            "lineStyle": {"color": color, "type": stroke, "width": 1.5},
+            "label": {
+                "formatter": mark.label,
+                "position": "end",
+                "distance": 2 + 11 * (place % 3),
+                "color": "@ink",
+                "fontWeight": "bold",
+                "fontSize": 11,
+            },
+        }
+
+
+def _bars(chart: Bars) -> Options:
+    names: Options = {
+        "type": "category",
+        "data": [_plain(name) for name in chart.categories],
+        "axisTick": {"show": False},
+        **({"inverse": True, "axisLabel": {"width": "@names", "overflow": "break"}} if chart.lying else {}),
+        **({} if chart.lying else {"name": _plain(chart.over), "nameLocation": "middle", "nameGap": 26}),
+    }
+    values = _axis(chart.dimension)
+    several = len(chart.groups) > 1
+    return {
+        **_common(chart.dimension, "axis"),
+        "legend": {"show": several, "top": 8, "left": 0, "type": "plain"},
+        "grid": {
+            "left": 8,
+            "right": 24,
+            "top": 46 if several else 16,
+            "bottom": 8 if chart.lying else 28,
+            "outerBoundsMode": "same",
+            "outerBoundsContain": "axisLabel",
+        },
+        "xAxis": values if chart.lying else names,
+        "yAxis": names if chart.lying else values,
+        "series": [
+            {"type": "bar", "name": _plain(group.name), "data": list(group.values), "barMaxWidth": 26, "barGap": "8%"}
+            for group in chart.groups
+        ],
+    }
+
+
+def _waterfall(chart: Waterfall) -> Options:
+    """Bars that begin where the one before them ends: the way there is drawn without a colour."""
+    rows = [(course, piece) for course in chart.courses for piece in course.pieces]
+    begins: list[float] = []
+    for course in chart.courses:
+        for place in range(len(course.pieces)):
+            begins.append(sum(piece.length for piece in course.pieces[:place]))
+    several = len(chart.courses) > 1
+    names = [_plain(f"{piece.name}, {course.name}" if several else piece.name) for course, piece in rows]
+    return {
+        **_common(chart.dimension, "none"),
+        "legend": {"show": False},
+        "grid": {"left": 8, "right": 64, "top": 8, "bottom": 8, **_WITH_NAMES},
+        "xAxis": _axis(chart.dimension),
+        "yAxis": {
+            "type": "category",
+            "inverse": True,
+            "data": names,
+            "axisTick": {"show": False},
+            "axisLabel": {"width": "@names", "overflow": "break", "interval": 0},
+        },
+        "series": [
+            {"type": "bar", "stack": "way", "silent": True, "itemStyle": {"color": "transparent"}, "data": begins,
+             "decal": {"symbol": "none"}},
+            {
+                "type": "bar",
+                "stack": "way",
+                "name": "mean",
+                "barMaxWidth": 18,
+                "label": {"show": True, "position": "right", "formatter": f"@{chart.dimension}", "color": "@ink"},
+                "data": [
+                    {"value": piece.length, "itemStyle": {"color": f"@series{chart.courses.index(course) % 5 + 1}"}}
+                    for course, piece in rows
+                ],
+            },
+        ],
+    }  # fmt: skip
+
+
+def _account(chart: Account) -> Options:
+    return {
+        **_common("count", "none"),
+        "legend": {"show": False},
+        "grid": {
+            "left": 8,
+            "right": 28,
+            "top": 8,
+            "bottom": 8,
+            "outerBoundsMode": "same",
+            "outerBoundsContain": "axisLabel",
+        },
+        "xAxis": {"type": "value", "axisLabel": {"formatter": "@points"}, "splitNumber": 4},
+        "yAxis": {
+            "type": "category",
+            "inverse": True,
+            "data": [_plain(row.says) for row in chart.rows],
+            "axisTick": {"show": False},
+            "axisLine": {"show": False},
+            "axisLabel": {"width": "@names", "overflow": "break", "interval": 0, "lineHeight": 14},
+        },
+        "series": [
+            {
+                "type": "bar",
+                "name": "points",
+                "barMaxWidth": 16,
+                "label": {"show": True, "position": "right", "formatter": "@points", "color": "@ink"},
+                "data": [
+                    {"value": row.points, "itemStyle": {"color": "@good" if row.points >= 0 else "@bad"}}
+                    for row in chart.rows
+                ],
+            }
+        ],
+    }
+
+
+def _common(dimension: str, trigger: str) -> Options:
+    tooltip: Options = {"show": trigger != "none", "trigger": trigger if trigger != "none" else "item", "confine": True}
+    # Drawn, not written as markup: no text from outside can become an element.
+    tooltip |= {"renderMode": "richText", "valueFormatter": f"@{dimension}"}
+    return {
+        "animation": False,
+        "aria": {"enabled": True, "label": {"enabled": False}, "decal": {"show": True}},
+        "tooltip": tooltip,
+        "legend": {"top": 8, "left": 0, "type": "plain", "icon": "roundRect"},
+    }
+
+
+def _axis(dimension: str) -> Options:
+    """An axis of values from zero on."""
+    return {"type": "value", "axisLabel": {"formatter": f"@{dimension}"}, "splitNumber": 4}
+
+
+def _reach(chart: Lines) -> Options:
+    """A limit above every value has to be seen too."""
+    highest = max((value for line in chart.lines for value in line.values if value is not None), default=0.0)
+    least = max((limit.value for limit in chart.limits), default=0.0)
+    return {"max": least * 1.15} if least > highest else {}
+
+
+def _plain(text: str) -> str:
+    return text.translate(_TEMPLATE)
+
+
+def _table_of_lines(chart: Lines) -> Table:
+    """One row for each time at which any line has a value."""
+    by_time: dict[float, dict[int, float | None]] = {}
+    for place, line in enumerate(chart.lines):
+        for time, value in zip(line.times, line.values, strict=True):
+            by_time.setdefault(time, {})[place] = value
+    times = sorted(by_time)
+    step = -(-len(times) // TABLE_ROWS) or 1
+    rows = tuple(
+        (clock(time), *(shown(by_time[time].get(place), chart.dimension) for place in range(len(chart.lines))))
+        for time in times[::step]
+    )
+    columns = ("time (UTC)", *(line.name for line in chart.lines))
+    note = f"every {step}th of {len(times)} times" if step > 1 else ""
+    return Table(chart.title, columns, rows, numbers=tuple(range(1, len(columns))), note=note)
+
+
+def clock(time: float) -> str:
+    """`2026-11-22 07:12:03` in UTC."""
+    try:
+        return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # a source may tell of any number
+        return "a time that makes no sense"

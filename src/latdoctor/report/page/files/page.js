@@ -1,0 +1,116 @@
+// Draws the charts: gives ECharts the options that stand in the page, in the colours of the page's own style.
+(() => {
+  "use strict";
+  const charts = JSON.parse(document.getElementById("charts").textContent);
+  const root = document.documentElement;
+  let drawn = [];
+
+  const digits = (value) => {
+    if (value === 0) return "0";
+    const magnitude = Math.abs(value);
+    if (magnitude >= 1e15 || magnitude < 1e-4) return value.toExponential(2);
+    const decimals = Math.max(0, 2 - Math.floor(Math.log10(magnitude)));
+    const shown = value.toFixed(Math.min(decimals, 20));
+    const [whole, part = ""] = shown.split(".");
+    const fraction = part.replace(/0+$/, "");
+    return whole.replace(/\B(?=(\d{3})+$)/g, "\u202f") + (fraction ? "." + fraction : "");
+  };
+  const scaled = (scale) => (value) => {
+    if (value === 0) return "0";
+    const [factor, name] = scale.find(([least]) => Math.abs(value) >= least * 0.9995) || scale[scale.length - 1];
+    return `${digits(value / factor)} ${name}`;
+  };
+  const formats = {
+    time: scaled([[3600, "h"], [120, "min"], [1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]].map(
+      ([least, name]) => [least === 120 ? 60 : least, name])),
+    bytes: scaled([[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]),
+    throughput: scaled([[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]]),
+    ratio: (value) => `${digits(value * 100)} %`,
+    rate: (value) => `${digits(value)}/s`,
+    count: digits,
+    points: (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + digits(Math.abs(value)),
+  };
+  // ECharts hands over a bare value, a point of a line, or a description of a bar.
+  const formatter = (name) => (given) => {
+    let value = given;
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) value = value.value;
+    if (Array.isArray(value)) value = value[1];
+    return typeof value === "number" ? (formats[name] || formats.count)(value) : "not seen";
+  };
+
+  const token = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  const resolve = (value, key, width) => {
+    if (Array.isArray(value)) return value.map((one) => resolve(one, "", width));
+    if (value !== null && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, resolve(one, name, width)]));
+    }
+    if (typeof value !== "string" || !value.startsWith("@")) return value;
+    if (key === "color") return token(value.slice(1));
+    if (key === "formatter" || key === "valueFormatter") return formatter(value.slice(1));
+    if (key === "width") return width < 560 ? Math.round(width * 0.4) : Math.min(360, Math.round(width * 0.4));
+    return value;
+  };
+
+  const theme = () => {
+    const [ink, quiet, line, card] = ["ink", "quiet", "line", "card"].map(token);
+    const axis = {
+      axisLine: { lineStyle: { color: line } },
+      axisTick: { lineStyle: { color: line } },
+      axisLabel: { color: quiet },
+      nameTextStyle: { color: quiet },
+      splitLine: { lineStyle: { color: line } },
+    };
+    return {
+      color: [1, 2, 3, 4, 5, 6].map((place) => token(`series${place}`)),
+      backgroundColor: "transparent",
+      textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: ink },
+      legend: { textStyle: { color: ink } },
+      tooltip: { backgroundColor: card, borderColor: line, borderWidth: 1, textStyle: { color: ink } },
+      timeAxis: axis,
+      valueAxis: axis,
+      categoryAxis: axis,
+    };
+  };
+
+  const draw = (width) => {
+    drawn.forEach((chart) => chart.dispose());
+    const colours = theme();
+    drawn = charts.map(({ id, options }) => {
+      const place = document.getElementById(`chart-${id}`);
+      const rows = Number(place.dataset.rows);
+      const wide = Math.floor(Math.min(place.clientWidth || width, width));
+      if (rows) place.style.height = `${rows * (wide < 560 ? 44 : 34) + 48}px`;
+      const chart = echarts.init(place, colours, { renderer: "svg", width: wide });
+      chart.setOption(resolve(options, "", wide));
+      return chart;
+    });
+    root.dataset.drawn = String(drawn.length);
+  };
+
+  const again = () => draw(Infinity);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  let waiting = 0;
+  let before = root.clientWidth;
+  addEventListener("resize", () => {
+    if (root.clientWidth === before || root.classList.contains("print")) return;
+    before = root.clientWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(again, 120);
+  });
+  dark.addEventListener("change", () => root.classList.contains("print") || again());
+
+  // On paper: light, as wide as the sheet, and everything that was folded is open but for the tables of the charts.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    root.classList.add("print");
+    folded = [...document.querySelectorAll("details:not(.data):not([open])")];
+    folded.forEach((one) => { one.open = true; });
+    draw(660);
+  });
+  addEventListener("afterprint", () => {
+    root.classList.remove("print");
+    folded.forEach((one) => { one.open = false; });
+    again();
+  });
+  again();
+})();

@@ -1,0 +1,59 @@
+"""What a page is made from: looks with all that they saw, as whoever may read bundles hands them in."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.evidence.model import Evidence
+from latdoctor.incident.document import Look, Timeline
+
+BEFORE, AT_WORST, AFTER, ONLY = "before", "in the incident", "afterwards", "in this look"
+_LEVELS = ("healthy", "info", "inconclusive", "warning", "critical")  # the worst is last
+_ENOUGH = ("healthy", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look. What of it is missing is None, and `why` says for what reason. `slo_p99` in seconds."""
+
+    name: str
+    diagnosis: Diagnosis | None
+    evidence: Evidence | None
+    slo_p99: float | None = None
+    time: float | None = None
+    why: str = ""
+
+
+def chosen(timeline: Timeline) -> tuple[tuple[str, Look], ...]:
+    """The looks that a page compares: the last healthy one before the worst, the worst, and the last after it.
+
+    Of looks that are equally bad it is the one that names a cause most surely. Their bundles are to be read.
+    """
+    if not timeline.looks:
+        return ()
+    worst = max(range(len(timeline.looks)), key=lambda place: _badness(timeline.looks, place))
+    found = [(AT_WORST, timeline.looks[worst])]
+    before = [look for look in timeline.looks[:worst] if look.level in _ENOUGH]
+    if before:
+        found.insert(0, (BEFORE, before[-1]))
+    if worst + 1 < len(timeline.looks):
+        found.append((AFTER, timeline.looks[-1]))
+    return tuple(found)
+
+
+def _badness(looks: Sequence[Look], place: int) -> tuple[int, float, int]:
+    look = looks[place]
+    level = _LEVELS.index(look.level) if look.level in _LEVELS else 0
+    sure = max((cause.probability for cause in look.causes if cause.named), default=0.0)
+    return level, sure, -place
+
+
+def unix(at: str) -> float | None:
+    """RFC 3339 as unix seconds; None where it is no time."""
+    try:
+        return datetime.datetime.fromisoformat(at).timestamp()
+    except (ValueError, OverflowError):
+        return None

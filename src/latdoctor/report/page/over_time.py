@@ -1,0 +1,157 @@
+"""Charts over time: of what was sampled while the incident went on, else of the series that the looks read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from latdoctor.evidence.signals import catalogue
+from latdoctor.incident.document import Sample, Timeline
+from latdoctor.report.page.material import Seen, unix
+from latdoctor.report.page.model import Limit, Line, Lines, Mark, NotSeen
+
+Point = tuple[float, float | None]
+Measured = Mapping[tuple[str, str], Sequence[Point]]  # by signal and subject
+
+MOST_POINTS = 1500  # of a line: more than a screen has columns
+_SUBJECTS = 3  # drawn of each signal
+_HOLE = 3.0  # times the usual distance of two points, from which on nothing is drawn between them
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A chart: the first of `families` that anything was seen of, each a signal and its name in the chart."""
+
+    id: str
+    title: str
+    families: tuple[tuple[tuple[str, str], ...], ...]
+
+
+LATENCY = Wanted(
+    "latency",
+    "Latency",
+    (
+        (("latency.p50", "P50"), ("latency.p99", "P99")),
+        (("router.latency.p50", "P50 at the router"), ("router.latency.p99", "P99 at the router")),
+        (("client.latency.p50", "P50 of clients"), ("client.latency.p99", "P99 of clients")),
+        (("http.latency.p99", "P99 of HTTP"),),
+        (("latency.p95", "P95"),),
+        (("latency.mean", "mean"),),
+        (("request.latency", "single requests"),),
+    ),
+)
+BESIDE = (
+    Wanted("queue", "Requests waiting", ((("queue.depth", "waiting"),), (("queue.time.mean", "mean time waiting"),))),
+    Wanted("arrivals", "Requests", ((("arrival.rate", "arriving"), ("completion.rate", "answered")),)),
+    Wanted(
+        "memory",
+        "Memory",
+        (
+            (("alloc.reserved", "held by the allocator"), ("alloc.allocated", "given out")),
+            (("server.rss", "resident"),),
+            (("process.rss", "resident"),),
+            (("gpu.memory_used", "used on the GPU"),),
+            (("kv.usage", "KV cache in use"),),
+            (("host.memory.available", "available on the host"),),
+        ),
+    ),
+)
+
+
+def measured(timeline: Timeline | None, looks: Sequence[Seen]) -> Measured:
+    """All that is known over time: samples, else series of the looks, else what each of several looks measured."""
+    found: dict[tuple[str, str], list[Point]] = {}
+    if timeline is not None:
+        for time, sample in _timed(timeline):
+            for subject, values in sample.values.items():
+                for signal, value in values.items():
+                    found.setdefault((signal, subject), []).append((time, value))
+    return _with_holes(found) if found else _of_looks(looks)
+
+
+def _timed(timeline: Timeline) -> Iterator[tuple[float, Sample]]:
+    """Samples by the seconds since the start, which no setting of a clock disturbs; else by their own time."""
+    start = unix(timeline.start.at)
+    for sample in timeline.samples:
+        own = unix(sample.at)
+        if sample.seconds is not None and start is not None:
+            yield start + sample.seconds, sample
+        elif own is not None:
+            yield own, sample
+
+
+def _of_looks(looks: Sequence[Seen]) -> Measured:
+    found: dict[tuple[str, str], list[Point]] = {}
+    for look in looks:
+        for series in look.evidence.series if look.evidence else ():
+            if not series.labels:
+                found.setdefault((series.signal, series.subject), []).extend(
+                    zip(series.times, series.values, strict=True)
+                )
+    if found or len(looks) < 2:
+        return _with_holes(found)
+    for look in looks:
+        for reading in look.evidence.readings if look.evidence else ():
+            if look.time is not None and isinstance(reading.value, float) and not (reading.labels or reading.bound):
+                found.setdefault((reading.signal, reading.subject), []).append((look.time, reading.value))
+    return found
+
+
+def _with_holes(found: Mapping[tuple[str, str], Sequence[Point]]) -> Measured:
+    return {key: tuple(_broken(sorted(set(points)))) for key, points in found.items()}
+
+
+def _broken(points: Sequence[Point]) -> Iterable[Point]:
+    """With a point without a value where for long nothing was measured: a line there would say what nobody saw."""
+    steps = sorted(later - former for (former, _), (later, _) in pairwise(points))
+    usual = steps[len(steps) // 2] if steps else 0.0
+    before: float | None = None
+    for time, value in points:
+        if before is not None and usual and time - before > _HOLE * usual:
+            yield before + usual, None
+        yield time, value
+        before = time
+
+
+def chart(
+    wanted: Wanted, found: Measured, limits: tuple[Limit, ...] = (), marks: tuple[Mark, ...] = ()
+) -> Lines | NotSeen:
+    """What was asked for, or why it is not there."""
+    for family in wanted.families:
+        lines, left = _drawn(family, found)
+        if lines:
+            dimension = catalogue()[family[0][0]].dimension
+            note = f"{left} more of the same kind were seen and are not drawn" if left else ""
+            return Lines(wanted.id, wanted.title, dimension, lines, limits, marks, note)
+    asked = ", ".join(signal for family in wanted.families[:3] for signal, _ in family)
+    why = "nothing that was read tells of it over time" if not found else "it is not among what was measured over time"
+    return NotSeen(wanted.title, f"{why} ({asked})")
+
+
+def _drawn(family: tuple[tuple[str, str], ...], found: Measured) -> tuple[tuple[Line, ...], int]:
+    """The lines, and how many subjects were left out: those with the highest values are drawn."""
+    peaks: dict[str, float] = {}
+    for signal, _ in family:
+        for (name, subject), points in found.items():
+            seen = [value for _, value in points if value is not None]
+            if name == signal and seen and len(points) > 1:
+                peaks[subject] = max(peaks.get(subject, 0.0), *seen)
+    subjects = sorted(peaks, key=lambda subject: (-peaks[subject], subject))
+    lines = []
+    for subject in subjects[:_SUBJECTS]:
+        for signal, name in family:
+            points = thinned(found.get((signal, subject), ()))
+            if points:
+                said = f"{name} of {subject}" if len(subjects) > 1 else name
+                lines.append(Line(said, tuple(time for time, _ in points), tuple(value for _, value in points)))
+    return tuple(lines), max(0, len(subjects) - _SUBJECTS)
+
+
+def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
+    """At most `most` points: of neighbours the one with the highest value, so that no peak is lost."""
+    if len(points) <= most:
+        return points
+    step = -(-len(points) // most)
+    groups = (points[place : place + step] for place in range(0, len(points), step))
+    return [max(group, key=lambda point: -1.0 if point[1] is None else point[1]) for group in groups]
