@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.incident.events import FIRING, Alert, Alerted
 from latdoctor.text import clean
@@ -64,10 +65,9 @@ def parsed(content: bytes, where: str = "alert") -> Alerted:
         )
     try:
         told = msgspec.json.decode(content, type=_Notification)
-    except RecursionError:
-        raise AlertError("it is nested too deeply", where=where, next_step=_LOOK) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise AlertError(clean(str(error), 300), where=where, next_step=_LOOK) from None
+    except UNDECODABLE as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else clean(str(error), 300)
+        raise AlertError(what, where=where, next_step=_LOOK) from None
     return Alerted(
         key=_key(told.group_key),
         receiver=clean(told.receiver, LONGEST_NAME),

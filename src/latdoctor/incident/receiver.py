@@ -27,7 +27,8 @@ from latdoctor.incident.intake import Taken
 from latdoctor.text import clean
 
 PATH, HEALTH = "/alerts", "/healthz"
-MAX_CONNECTIONS = 64  # at once; an Alertmanager has one for each group that it is sending
+MAX_CONNECTIONS = 32  # at once; an Alertmanager has one for each group that it is sending
+ROOM = 0.5  # seconds for which one more waits for another to end; then it is sent away, and tries again
 MAX_HEAD = 64 << 10  # bytes of a request before its body
 SILENCE = 5.0  # seconds in which a client has to send something
 LONGEST = 20.0  # seconds for one connection, from the first byte to the answer
@@ -121,7 +122,7 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = "latdoctor", self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
+        if not self._free.acquire(timeout=ROOM):
             _sent_away(request)
             self.shutdown_request(request)
             return

@@ -16,7 +16,7 @@ from latdoctor.evidence.model import Distribution, Evidence, Reading, Window
 from latdoctor.incident.events import Sampled
 
 PAGES, HISTORY = "prometheus", "promql"
-_LIVE = (f"{PAGES}/", f"{HISTORY}/", "nvml/", "host/")
+_LIVE = (f"{PAGES}/", f"{HISTORY}/", "nvml.json", "host/")
 
 # What is charted: what users feel, what comes in, how it is served, and memory.
 SIGNALS = (

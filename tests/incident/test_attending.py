@@ -1,0 +1,122 @@
+"""A turn of the listener's looks: what it journals, of which time, and what it leaves out."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from latdoctor.cli.answering import rule_set
+from latdoctor.cli.attending import Attendance
+from latdoctor.cli.options import Given
+from latdoctor.collect.look import SystemClock
+from latdoctor.incident import events
+from latdoctor.incident.intake import About, Intake
+from latdoctor.incident.state import Incident, body, incidents
+from latdoctor.journal.store import Journal
+from tests.collect.promql.history import END, HOUR, openmetrics
+from tests.collect.promql.real import prometheus
+from tests.incident.listening import Page, paged
+from tests.incident.made_alerts import alert, alerted
+
+
+@pytest.fixture(autouse=True)
+def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with prometheus(tmp_path_factory.mktemp("prometheus"), openmetrics()) as url:
+        yield url
+
+
+class Desk:
+    """An open incident, and looks at `given`."""
+
+    def __init__(self, folder: Path, given: Given, *, targets: tuple[str, ...] = ()) -> None:
+        place = folder / "state"
+        self.journal = Journal.opened(place / "journal.sqlite")
+        self.intake = Intake(self.journal, place, About(targets=targets))
+        self.intake.take(alerted(alert(1)))
+        self.said: list[str] = []
+        self.attendance = Attendance(given, rule_set(()), self.intake, 1.0, SystemClock(), self.said.append)
+
+    @property
+    def incident(self) -> Incident:
+        (found,) = incidents(self.journal.entries())
+        return found
+
+    def confirmed(self) -> list[str]:
+        return [body(entry, events.Confirmed).status for entry in self.incident.of(events.CONFIRMED)]
+
+
+def test_a_history_is_sampled_once_for_each_of_its_windows(history: str, tmp_path: Path) -> None:
+    since, until = (datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat() for at in (END - HOUR, END))
+    given = Given(prometheus=history, select='{job="vllm"}', since=since, until=until, slo="1s")
+    desk = Desk(tmp_path, given)
+    assert desk.attendance.turn() == 300, desk.said
+    (sampled,) = (body(entry, events.Sampled) for entry in desk.incident.of(events.SAMPLED))
+    assert sampled.seconds == 300
+    # Replica b alone, at 4 a second, answers later than the SLO; a has as many and c half of it for two minutes.
+    assert sampled.requests == pytest.approx(2640, rel=0.05)
+    assert sampled.over_slo == pytest.approx(1200, rel=0.05)
+    assert {subject.partition("/")[0] for subject in sampled.values} == {"model"}
+    assert desk.confirmed() == ["confirmed"]
+
+
+def test_what_was_confirmed_is_not_looked_into_again(tmp_path: Path) -> None:
+    with paged(Page(each=(300, 100))) as page:
+        desk = Desk(tmp_path, Given(server=(page.url,), slo="500ms", window="1s", nvml=False))
+        for _ in range(3):
+            assert desk.attendance.turn() == 1
+    assert desk.confirmed() == ["confirmed"]
+    assert len(desk.incident.of(events.DIAGNOSED)) == 1
+    assert len(desk.incident.of(events.SAMPLED)) == 3
+    assert desk.said == [
+        f"{desk.incident.id}: confirmed: {body(desk.incident.of(events.CONFIRMED)[0], events.Confirmed).says}"
+    ]
+
+
+def test_what_was_not_known_is_confirmed_once_it_is(tmp_path: Path) -> None:
+    with paged(Page(each=(0, 0))) as page:
+        desk = Desk(tmp_path, Given(server=(page.url,), slo="500ms", window="1s", nvml=False))
+        desk.attendance.turn()
+        desk.attendance.turn()
+        page.each = (300, 100)
+        desk.attendance.turn()
+        desk.attendance.turn()
+    assert desk.confirmed() == ["unknown", "confirmed"]
+
+
+def test_nothing_is_looked_at_while_nothing_is_open(tmp_path: Path) -> None:
+    with paged(Page()) as page:
+        desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))
+        desk.journal.append(desk.incident.id, events.CLOSED, events.Closed("resolved"))
+        assert desk.attendance.turn() == 1
+        assert page.fast == 0
+    assert desk.incident.of(events.SAMPLED) == ()
+
+
+def test_an_incident_of_another_target_is_let_alone(tmp_path: Path) -> None:
+    with paged(Page()) as page:
+        desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False), targets=("shop",))
+        desk.intake.about = About(targets=("another",))
+        desk.attendance.turn()
+    assert desk.incident.of(events.SAMPLED) == ()
+
+
+def test_a_journal_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    with paged(Page()) as page:
+        desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))
+        desk.journal.path.chmod(0o400)
+        desk.journal.path.rename(desk.journal.path.with_name("away"))
+        assert desk.attendance.turn() == 1
+        assert len(desk.said) == 1
+        desk.journal.path.with_name("away").rename(desk.journal.path)
+        desk.journal.path.chmod(0o600)
+        desk.attendance.turn()
+    assert len(desk.incident.of(events.SAMPLED)) == 1
