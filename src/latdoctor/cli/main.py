@@ -7,7 +7,20 @@ import sys
 import typer
 
 from latdoctor import __version__
-from latdoctor.cli import baseline, bundle, demo, diagnose, explain, lab, playbooks, remediate, rules, runs, sight
+from latdoctor.cli import (
+    baseline,
+    bundle,
+    demo,
+    diagnose,
+    explain,
+    lab,
+    notify,
+    playbooks,
+    remediate,
+    rules,
+    runs,
+    sight,
+)
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.interrupting import INTERRUPTED
 from latdoctor.cli.saying import say
@@ -38,6 +51,7 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
 app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
+app.add_typer(notify.app, name="notify")
 app.add_typer(lab.app, name="lab")
 
 

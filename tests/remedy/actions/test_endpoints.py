@@ -16,8 +16,8 @@ from latdoctor.remedy.actions.replica_replace import REPLACE
 from latdoctor.remedy.change import Contended, Refused, State, Unreachable
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.http import Answer
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
+from latdoctor.web.secret import Secret
 from tests.lab.server.running import PATIENCE, TOKEN, Running
 from tests.remedy.actions.worlds import json_page, json_served, routed
 
