@@ -11,6 +11,7 @@ import pytest
 
 from latdoctor.cli.notifying import notifying
 from latdoctor.incident import events
+from latdoctor.incident.state import body
 from latdoctor.journal.store import Journal
 from tests.cli.running import Outcome, run
 from tests.incident.notify import stories
@@ -191,9 +192,10 @@ def test_a_test_that_is_refused_says_why(status: int) -> None:
     with serving(answering(status, f"it says {CANARY}".encode())) as server:
         configure(server)
         for name in ("on-call", "channel", "archive"):
-            outcome = quiet(run(["notify", "test", name]))
+            outcome = run(["notify", "test", name])
             assert outcome.code == 1
             assert str(status) in outcome.err
+            assert name == "archive" or quiet(outcome)  # what is no secret of its own it may repeat
         assert len(server.seen) == 3
 
 
@@ -259,11 +261,11 @@ def test_who_is_told_beside_a_command_hears_of_all_by_its_end(server: Server) ->
         for one in stories.story("promo-rush")[2:4]:
             poke(journal.append(one["run"], one["kind"], one["body"]))
     assert said == []
-    told = [json.loads(entry.body) for entry in journal.entries(kinds=(events.NOTIFIED,))]
-    assert sorted((one["to"], one["what"]) for one in told) == [
+    told = [body(entry, events.Notified) for entry in journal.entries(kinds=(events.NOTIFIED,))]
+    assert sorted((one.to, one.what) for one in told) == [
         ("archive", "diagnosis"), ("channel", "alert"), ("channel", "diagnosis"), ("on-call", "alert"),
     ]  # fmt: skip
-    assert all(one["sent"] for one in told)
+    assert all(one.sent for one in told)
 
 
 def test_one_who_hangs_holds_up_neither_the_command_nor_the_others() -> None:

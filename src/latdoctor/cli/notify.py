@@ -22,7 +22,7 @@ DryRun = Annotated[
 
 
 @app.command("test")
-def test(
+def send_test(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A receiver of latdoctor.yaml.")],
     dry_run: DryRun = False,
     output: OutputOption = Form.TEXT,

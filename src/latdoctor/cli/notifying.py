@@ -1,7 +1,7 @@
 """Tells the configured receivers what they are due: all at once, or beside a command that goes on meanwhile.
 
-`notifying` is for commands that journal something of an incident: what it gives is called after that, returns at once, and
-never raises. Each receiver has a thread of its own, so that one who hangs holds up nobody else; what is not sent by the
+`notifying` is for commands that journal something of an incident: what it gives is called after that, returns at once,
+and never raises. Each receiver has a thread of its own, so that one who hangs holds up nobody else; what is not sent by the
 time that the command ends is due still, for `latdoctor notify send` or the listener.
 """
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-from latdoctor.cli.screen import notice_console, result_console
+from latdoctor.cli.saying import say
+from latdoctor.cli.screen import result_console
 from latdoctor.incident import events
 from latdoctor.incident.notify import pagerduty
 from latdoctor.incident.notify.delivering import Result
@@ -35,7 +36,7 @@ def tested(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
     for message in messages:
         results.append(Result(message, attempt(message, receiver, secret, moment(at.at), resolved)))
         if not as_json:
-            notice_console().print(shown.line_of(results[-1]))
+            say(shown.line_of(results[-1]))
         if not results[-1].outcome.sent:
             break
     shown.results(results, [], result_console(), as_json=as_json)

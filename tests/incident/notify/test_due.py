@@ -96,7 +96,7 @@ def test_what_the_receiver_will_not_have_is_left_and_the_rest_goes_on() -> None:
     assert whats(story.due(again=True)) == [what.ALERT, what.CONFIRMED, what.DIAGNOSIS]
 
 
-@pytest.mark.parametrize(("receiver", "tries"), [(CHANNEL, 2), (ON_CALL, MOST), (ARCHIVE, MOST)], ids=lambda x: str(x))
+@pytest.mark.parametrize(("receiver", "tries"), [(CHANNEL, 2), (ON_CALL, MOST), (ARCHIVE, MOST)], ids=str)
 def test_killed_on_the_way_it_is_sent_again_only_so_often(receiver: Receiver, tries: int) -> None:
     """Of PagerDuty and webhooks, which know a message again, as often as after any failure."""
     story = Story()

@@ -141,8 +141,16 @@ def test_a_healthy_look_and_a_plan_are_nothing_for_pagerduty() -> None:
 
 @pytest.mark.parametrize(
     ("label", "severity"),
-    [("critical", "critical"), ("PAGE", "critical"), (" warning ", "warning"), ("P2", "error"), ("none", "info"), ("", "error"), ("<!here>", "error")],
-)  # fmt: skip
+    [
+        ("critical", "critical"),
+        ("PAGE", "critical"),
+        (" warning ", "warning"),
+        ("P2", "error"),
+        ("none", "info"),
+        ("", "error"),
+        ("<!here>", "error"),
+    ],
+)
 def test_the_label_of_an_alert_as_one_of_four_words(label: str, severity: str) -> None:
     assert of_alert({"severity": label}) == severity
 
@@ -236,7 +244,9 @@ def texts(value: Any) -> Iterator[str]:
 
 
 NASTY = some.text(max_size=400) | some.lists(
-    some.sampled_from(["<!channel>", "<@U1>", "&amp;", "&", "<", ">", "*b*", "`", "\x1b[2J", "\u202e", "x" * 900, "|", "\n"]),
+    some.sampled_from(
+        ["<!channel>", "<@U1>", "&amp;", "&", "<", ">", "*b*", "`", "\x1b[2J", "\u202e", "x" * 900, "|", "\n"]
+    ),
     max_size=12,
 ).map("".join)  # fmt: skip
 

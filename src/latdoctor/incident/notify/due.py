@@ -18,8 +18,8 @@ from latdoctor.remedy.history import moment
 FRESH = 3600.0  # seconds: what is older wakes nobody any more
 FORGOTTEN = 7 * 86_400.0  # seconds without an entry: then nobody is told of its end either
 MOST = 20  # tries of one message: with pauses up to 5 min they end after an hour, as FRESH does
-# Of a receiver that does not know a message again, the tries that may each have arrived. A second one is made: better told
-# twice than never.
+# Of a receiver that does not know a message again, the tries that may each have arrived. A second one is made: better
+# told twice than never.
 UNSURE = 2
 
 MAKERS: Final[Mapping[str, Callable[[Incident, Telling, Receiver], Message | None]]] = {
