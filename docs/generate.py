@@ -1,6 +1,6 @@
 """Writes what the documentation says of the program, from the program.
 
-Usage: python docs/generate.py  (writes commands.md, diagnosis.schema.json, signals.md and causes/ beside this file)
+Usage: python docs/generate.py  (writes commands.md, two schemas, signals.md and causes/ beside this file)
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer.main
 
 from latdoctor.cli.main import app, main
 from latdoctor.diagnosis import rule_files
+from latdoctor.incident.notify import webhook
 from latdoctor.report import cause_pages, document, signals
 from latdoctor.trials.families import split
 
@@ -45,6 +46,7 @@ def pages() -> dict[str, str]:
     return {
         "commands.md": _commands_page(),
         "diagnosis.schema.json": json.dumps(document.schema(), indent=1) + "\n",
+        "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
         "signals.md": signals.page(),
         **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},
     }

@@ -64,7 +64,7 @@ class Configuration:
 
 
 def configuration() -> Configuration:
-    """What ./latdoctor.yaml says, or else the user's own file; where there is neither, nothing. Raises DefinitionError."""
+    """What ./latdoctor.yaml says, else the user's own file; nothing where there is neither. Raises DefinitionError."""
     for path in (Path(FILE), _user_file()):
         if path.is_file():
             return _read(path)

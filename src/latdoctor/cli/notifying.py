@@ -1,8 +1,8 @@
 """Tells the configured receivers what they are due: all at once, or beside a command that goes on meanwhile.
 
 `notifying` is for commands that journal something of an incident: what it gives is called after that, returns at once,
-and never raises. Each receiver has a thread of its own, so that one who hangs holds up nobody else; what is not sent by the
-time that the command ends is due still, for `latdoctor notify send` or the listener.
+and never raises. Each receiver has a thread of its own, so that one who hangs holds up nobody else; what is not sent by
+the time that the command ends is due still, for `latdoctor notify send` or the listener.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ import msgspec
 from latdoctor.cli.configuration import configuration
 from latdoctor.cli.saying import say
 from latdoctor.errors import LatdoctorError, OperationError
+from latdoctor.incident import sop_files
 from latdoctor.incident.notify.delivering import Delivered, Office, Result, deliver
 from latdoctor.incident.notify.due import Due, outbox
+from latdoctor.incident.notify.news import news
 from latdoctor.incident.notify.receiver import Receiver
 from latdoctor.incident.notify.sealing import keys
+from latdoctor.incident.sop import Sop
 from latdoctor.incident.state import Incident, incidents
 from latdoctor.journal import state
 from latdoctor.journal.locks import Busy
@@ -36,7 +39,7 @@ AT_THE_END = 5.0  # seconds that a command waits at its end for what it has not 
 PERIOD = (
     30.0  # seconds between two looks at what has become due by time alone: a stage that is late, a pause that is over
 )
-AT_ONCE = 2.0  # seconds of tries before the next look at what has been journaled meanwhile
+AT_ONCE = 0.5  # seconds of tries before the next look at the journal: less than any pause, so that none is slept
 BUSY = 0.5  # seconds before the next look where another process is at it
 
 Say = Callable[[str], None]
@@ -53,10 +56,17 @@ def found(journal: Journal) -> tuple[Incident, ...]:
 def look(journal: Journal, receiver: Receiver, incident: str = "", *, again: bool = False) -> Due:
     """What `receiver` is due, of one incident or of all. Raises JournalError, OperationError."""
     wanted = [one for one in found(journal) if incident in ("", one.id)]
+    now = journal.clock()
     try:
-        return outbox(receiver, wanted, journal.clock(), again=again)
+        return outbox(receiver, wanted, now, lambda one: news(_sop_of(one), one, now), again=again)
     except msgspec.ValidationError as error:
         raise _unknown(journal, error) from error
+
+
+def _sop_of(incident: Incident) -> Sop | None:
+    """The SOP that it was opened with; None where that is not here: then nobody is told of its stages."""
+    found = sop_files.shipped().get(incident.opened.sop)
+    return found if found is not None and found.digest == incident.opened.sop_digest else None
 
 
 def _unknown(journal: Journal, error: msgspec.ValidationError) -> OperationError:
@@ -96,8 +106,16 @@ def _send(told: Told, office: Office, incident: str, again: bool) -> None:
     def looks() -> Due:
         return look(office.journal, told.receiver, incident, again=bool(once and once.pop()))
 
+    until = time.monotonic() + WITHIN
     try:
-        told.done = deliver(told.receiver, keys(told.receiver), looks, office, WITHIN)
+        while True:
+            try:
+                told.done = deliver(told.receiver, keys(told.receiver), looks, office, WITHIN)
+                return
+            except Busy:  # another process tells it the same
+                if time.monotonic() > until:
+                    raise
+                time.sleep(BUSY)
     except LatdoctorError as error:
         told.why = _line(f"{told.receiver.name} is not told", error)
     except Exception as error:  # noqa: BLE001 - a thread has nobody above it who would hear

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -229,6 +230,7 @@ def check_webhook(body: dict[str, Any]) -> None:
         "schema_version", "tool", "id", "what", "at", "says", "severity", "state", "details", "incident", "entry",
     }  # fmt: skip
     assert body["schema_version"] == webhook.SCHEMA_VERSION
+    jsonschema.validate(body, webhook.schema())
     assert set(body["incident"]) == {"id", "title", "targets", "source", "sop", "began", "clock"}
 
 

@@ -6,6 +6,8 @@ the header `webhook-id`: who gets it twice has had it before. https://www.standa
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import Struct
 
@@ -19,12 +21,12 @@ SCHEMA_VERSION = "1"
 LONGEST, MOST = 2000, 60  # characters of a text, and details
 
 
-class _Tool(Struct, frozen=True):
+class Tool(Struct, frozen=True):
     name: str
     version: str
 
 
-class _Of(Struct, frozen=True):
+class About(Struct, frozen=True):
     """The incident. `began`: unix seconds, by whose clock `clock` says; null where that is not told."""
 
     id: str
@@ -36,7 +38,7 @@ class _Of(Struct, frozen=True):
     clock: str
 
 
-class _Entry(Struct, frozen=True):
+class Place(Struct, frozen=True):
     """Where it stands in the journal."""
 
     seq: int
@@ -45,40 +47,51 @@ class _Entry(Struct, frozen=True):
     digest: str
 
 
-class _Detail(Struct, frozen=True):
+class Detail(Struct, frozen=True):
     name: str
     text: str
 
 
-class _Notification(Struct, frozen=True):
+class Notification(Struct, frozen=True):
+    """What is sent. `at` is RFC 3339 in UTC; null is not told."""
+
     schema_version: str
-    tool: _Tool
+    tool: Tool
     id: str
     what: str
     at: str
     says: str
     severity: str | None
     state: str | None
-    details: tuple[_Detail, ...]
-    incident: _Of
-    entry: _Entry | None
+    details: tuple[Detail, ...]
+    incident: About
+    entry: Place | None
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of what is sent."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"What a webhook of latdoctor is told, version {SCHEMA_VERSION}",
+        **msgspec.json.schema(Notification),
+    }
 
 
 def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message | None:
     """All of it, as JSON."""
     key = key_of(incident, telling)
     opened, entry = incident.opened, telling.entry
-    told = _Notification(
+    told = Notification(
         schema_version=SCHEMA_VERSION,
-        tool=_Tool("latdoctor", __version__),
+        tool=Tool("latdoctor", __version__),
         id=key,
         what=telling.what,
         at=telling.at,
         says=clean(telling.says, LONGEST),
         severity=telling.severity or None,
         state=telling.state or None,
-        details=tuple(_Detail(clean(name, LONGEST), clean(text, LONGEST)) for name, text in telling.details[:MOST]),
-        incident=_Of(
+        details=tuple(Detail(clean(name, LONGEST), clean(text, LONGEST)) for name, text in telling.details[:MOST]),
+        incident=About(
             id=incident.id,
             title=clean(opened.title, LONGEST),
             targets=tuple(clean(target, LONGEST) for target in opened.targets[:MOST]),
@@ -87,7 +100,7 @@ def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message
             began=opened.began,
             clock=clean(opened.clock, LONGEST),
         ),
-        entry=_Entry(entry.seq, entry.kind, entry.run, entry.digest) if entry else None,
+        entry=Place(entry.seq, entry.kind, entry.run, entry.digest) if entry else None,
     )
     return Message(
         to=receiver.name,
