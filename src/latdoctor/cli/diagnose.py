@@ -15,6 +15,7 @@ from latdoctor.cli import options
 
 if TYPE_CHECKING:
     from latdoctor.cli.asking import Need
+    from latdoctor.cli.marking import Belongs
     from latdoctor.cli.options import Given
     from latdoctor.cli.sources import Looked
     from latdoctor.diagnosis.result import Diagnosis
@@ -89,6 +90,8 @@ def diagnose(
     every: Every = None,
     against: AgainstOption = None,
     between: Between = None,
+    incident: options.Incident = None,
+    no_incident: options.NoIncident = False,
 ) -> None:
     """Say why the service is slow, with the evidence.
 
@@ -104,7 +107,11 @@ def diagnose(
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between)
+    from latdoctor.cli.marking import Belongs, must_be_known
+
+    belongs = Belongs(incident or "", no_incident)
+    must_be_known(belongs)
+    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs)
     if watch:
         raise typer.Exit(_watch(bundle, asked, rules or [], how))
     raise typer.Exit(_once(bundle, asked, rules or [], how))
@@ -122,6 +129,7 @@ class _How:
     every: str
     against: Path | None
     between: tuple[str, str] | None
+    belongs: Belongs
 
 
 def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
@@ -132,6 +140,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     from latdoctor.cli.answering import exit_code, rule_set, stamp, the_case
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
+    from latdoctor.cli.marking import looked as looked_in_incident
     from latdoctor.diagnosis.diagnose import diagnose as judged
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
@@ -152,15 +161,18 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
             diagnosis = structs.replace(diagnosis, against=compared)
         elif how.between:
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
-    _print(diagnosis, how.output, verbose=how.verbose)
+        _print(diagnosis, how.output, verbose=how.verbose)
+        looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
     return exit_code(diagnosis, how.fail_on.value)
 
 
 def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
     """Look after look; the exit code of the last. Raises UsageError for what goes with one look only."""
     from latdoctor.cli.answering import rule_set
+    from latdoctor.cli.marking import Heard
     from latdoctor.cli.watching import watch
     from latdoctor.errors import UsageError
+    from latdoctor.report.watching import summary
 
     for_one_look = {
         "a bundle": bundle is not None,
@@ -175,7 +187,8 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
             f"--watch looks again and again, and {name} is for one look", next_step="leave one of them out"
         )
     as_json = how.output is Output.JSON
-    return watch(asked, rule_set(rules), every=how.every, as_json=as_json, fail_on=how.fail_on.value)
+    heard = Heard(how.belongs, summary)
+    return watch(asked, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 
 
 def collect(

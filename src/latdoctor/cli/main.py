@@ -14,12 +14,14 @@ from latdoctor.cli import (
     diagnose,
     explain,
     lab,
+    listen,
     notify,
     playbooks,
     remediate,
     rules,
     runs,
     sight,
+    sop,
 )
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.interrupting import INTERRUPTED
@@ -45,12 +47,14 @@ app.command("explain")(explain.explain)
 app.command("remediate")(remediate.remediate)
 app.command("rollback")(remediate.rollback)
 app.command("recover")(remediate.recover)
+app.command("listen")(listen.listen)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
 app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
+app.add_typer(sop.app, name="sop")
 app.add_typer(notify.app, name="notify")
 app.add_typer(lab.app, name="lab")
 

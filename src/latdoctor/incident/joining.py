@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from latdoctor.errors import UsageError
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Moment
+from latdoctor.journal.state import INCIDENTS
+from latdoctor.text import clean
 
 PREFIX = "inc-"
+_ID = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
 def new_id(now: Moment) -> str:
     """`inc-20261122-0712-4f2a`: when it was opened (UTC), and what tells it from others of that minute."""
     day, clock = now.at[:10].replace("-", ""), now.at[11:16].replace(":", "")
     return f"{PREFIX}{day}-{clock}-{secrets.token_hex(2)}"
+
+
+def folder_of(place: Path, incident: str) -> Path:
+    """Where an incident's evidence is kept, below the state folder `place`. Raises UsageError for what is no id."""
+    if not _ID.fullmatch(incident):
+        raise UsageError(f"{clean(incident, 80)!r} is no incident", next_step="latdoctor incidents list")
+    return place / INCIDENTS / incident
 
 
 def chosen(found: Sequence[Incident], asked: str = "", *, only_open: bool = True) -> Incident:

@@ -7,13 +7,14 @@ disk nothing was opened; killed after it the next one to ask is given what is op
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from latdoctor.incident import events
+from latdoctor.incident import events, sop_files
 from latdoctor.incident.joining import new_id, places
+from latdoctor.incident.sop import Sop
 from latdoctor.incident.state import Incident, body, incidents
 from latdoctor.journal.locks import Busy, held
 from latdoctor.journal.state import LOCKS
@@ -32,18 +33,28 @@ class Opening:
     new: bool
 
 
-def opened(journal: Journal, place: Path, wanted: events.Opened) -> Opening:
-    """Opens `wanted`, unless it is open. `place` is the state folder. Raises JournalError, UsageError, and Busy where
-    others open theirs for longer than PATIENCE.
+def opened(
+    journal: Journal,
+    place: Path,
+    wanted: events.Opened,
+    sop: Sop | None = None,
+    standing: Callable[[], Sequence[Incident]] | None = None,
+) -> Opening:
+    """Opens `wanted`, unless it is open. `place` is the state folder, in which its `sop` is kept as it is now; `standing`
+    tells the open incidents to who reads on (the whole journal is read otherwise).
+
+    Raises JournalError, UsageError, OperationError, and Busy where others open theirs for longer than PATIENCE.
     """
-    with _alone(place):
-        known = incidents(journal.entries())
-        standing = same(known, wanted)
-        if standing is not None:
-            return Opening(standing.id, new=False)
+    with alone(place, LOCK):
+        known = incidents(journal.entries()) if standing is None else standing()
+        found = same(known, wanted)
+        if found is not None:
+            return Opening(found.id, new=False)
         name = new_id(journal.clock())
         while name in {one.id for one in known}:
             name = new_id(journal.clock())
+        if sop is not None:
+            sop_files.keep(place, name, sop)
         journal.append(name, events.OPENED, wanted)
         return Opening(name, new=True)
 
@@ -74,12 +85,13 @@ def keys(incident: Incident) -> frozenset[str]:
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
+def alone(place: Path, what: str) -> Iterator[None]:
+    """No other process does `what` meanwhile. Raises Busy where one does for longer than PATIENCE."""
     until = time.monotonic() + PATIENCE
     with ExitStack() as stack:
         while True:
             try:
-                stack.enter_context(held(place / LOCKS, LOCK))
+                stack.enter_context(held(place / LOCKS, what))
                 break
             except Busy:
                 if time.monotonic() > until:

@@ -85,7 +85,8 @@ class Sop:
     title: str
     stages: tuple[Stage, ...]
     where: str
-    digest: str  # SHA-256 of the file as it was read
+    digest: str  # SHA-256 of `source`
+    source: bytes  # the file as it was read
     permits: tuple[str, ...] = ()
     notify: tuple[str, ...] = ()
     explanation: str = ""

@@ -36,22 +36,23 @@ def read(path: Path, problems: list[Problem]) -> Sop | None:
         problems.append(Problem(root.where, "an SOP is a mapping"))
         return None
     fields = Fields(root, problems, "SOP")
-    found = _sop(fields, hashlib.sha256(raw).hexdigest())
+    found = _sop(fields, raw)
     fields.finish()
     if found.id and found.id != path.stem:
         fields.problem(fields.where, f"the id {found.id!r} differs from the file's name")
     return found if found.id else None
 
 
-def _sop(fields: Fields, digest: str) -> Sop:
+def _sop(fields: Fields, raw: bytes) -> Sop:
     stages = tuple(_stages(fields))
     _check_order(stages, fields)
     return Sop(
-        id=fields.scalar("id", _identifier, "", required=True),
+        id=fields.scalar("id", identifier, "", required=True),
         title=fields.text("title", required=True),
         stages=stages,
         where=fields.where,
-        digest=digest,
+        digest=hashlib.sha256(raw).hexdigest(),
+        source=raw,
         permits=_chosen(fields, "permits", ACTIONS),
         notify=_names(fields, "notify"),
         explanation=fields.text("explanation", required=True),
@@ -61,7 +62,7 @@ def _sop(fields: Fields, digest: str) -> Sop:
 def _stages(fields: Fields) -> Iterator[Stage]:
     for node in _listed(fields, "stages", "stages"):
         inner = Fields(node, fields.problems, "stage")
-        name = inner.scalar("id", _identifier, "", required=True)
+        name = inner.scalar("id", identifier, "", required=True)
         yield Stage(
             id=name,
             title=inner.text("title", required=True),
@@ -169,7 +170,8 @@ def _names(fields: Fields, key: str) -> tuple[str, ...]:
     return found
 
 
-def _identifier(text: str) -> str:
+def identifier(text: str) -> str:
+    """`text`, if it can name an SOP, a stage and a file. Raises ValueError."""
     if not _ID.fullmatch(text) or len(text) > 80:
         raise ValueError(f"{text!r} is not made of lower-case words joined by - or .")
     return text

@@ -8,9 +8,12 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from latdoctor.errors import DefinitionError, Problem, UsageError
+from latdoctor.errors import DefinitionError, OperationError, Problem, UsageError
 from latdoctor.incident import sop_file
+from latdoctor.incident.joining import folder_of
 from latdoctor.incident.sop import Sop
+from latdoctor.incident.state import Incident
+from latdoctor.journal.state import must_be, synced
 from latdoctor.packaged import folder
 from latdoctor.text import clean
 
@@ -43,6 +46,50 @@ def read(folders: Iterable[Path]) -> Mapping[str, Sop]:
     if problems:
         raise DefinitionError(problems, next_step="see docs/sop.md for the format of SOPs")
     return dict(sorted(found.items()))
+
+
+def keep(place: Path, incident: str, sop: Sop) -> None:
+    """Puts the SOP as it is beside the incident's evidence, in the state folder `place`: a later one may say otherwise.
+
+    Whole or not at all. Raises UsageError, and OperationError where it cannot be written.
+    """
+    path = _kept(place, incident, sop.id)
+    must_be(path.parent)
+    draft = path.with_suffix(".new")
+    try:
+        with draft.open("wb") as file:
+            file.write(sop.source)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        synced(path.parent)
+    except OSError as error:
+        raise OperationError(
+            f"the SOP cannot be kept: {error.strerror}", where=str(path), next_step="free space there"
+        ) from error
+
+
+def followed(place: Path, incident: Incident) -> Sop:
+    """The SOP that `incident` was opened with, as it was then. Raises UsageError where that is nowhere to be found."""
+    name, digest = incident.opened.sop, incident.opened.sop_digest
+    known = shipped().get(name)
+    if known is not None and known.digest == digest:
+        return known
+    problems: list[Problem] = []
+    path = _kept(place, incident.id, name)
+    kept = sop_file.read(path, problems) if path.is_file() else None
+    if kept is None or problems or kept.digest != digest:
+        why = "differs from what it was" if known or kept else "is not here"
+        raise UsageError(
+            f"the SOP {clean(name, 80)!r} that {incident.id} was opened with {why}",
+            where=str(path),
+            next_step="put the file that it was opened with there",
+        )
+    return kept
+
+
+def _kept(place: Path, incident: str, sop: str) -> Path:
+    return folder_of(place, incident) / f"{sop_file.identifier(sop)}.yaml"
 
 
 def find(known: Mapping[str, Sop], name: str) -> Sop:

@@ -76,9 +76,7 @@ class Stopwatch:
     def _by_anchor(self, at: Entry | Moment) -> Passed:
         seconds, monotonic, by = self._anchors[at.boot]
         seconds += at.monotonic - monotonic
-        return (
-            Passed(seconds, by) if seconds >= self._reached and math.isfinite(seconds) else Passed(None, by, WENT_BACK)
-        )
+        return Passed(seconds, by) if seconds >= self._reached else Passed(None, by, WENT_BACK)
 
     def _by_wall(self, at: Entry | Moment) -> Passed:
         seconds = moment(at.at) - self.start.at
