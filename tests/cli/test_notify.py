@@ -268,6 +268,23 @@ def test_who_is_told_beside_a_command_hears_of_all_by_its_end(server: Server) ->
     assert all(one.sent for one in told)
 
 
+def test_the_commands_of_an_incident_tell_of_it_by_themselves(server: Server) -> None:
+    configure(server)
+    text = Path("latdoctor.yaml").read_text().replace("on: [alert, change, late, closed]", "on: [alert, taken, closed]")
+    Path("latdoctor.yaml").write_text(text.partition("  channel:")[0])
+    for command in (
+        "sop start --title slow --target shop --by ada",
+        "sop note looking --by ada",
+        "sop note again --by ada",
+        "sop close --text mended --by ada",
+    ):
+        assert quiet(run(command.split())).code == 0
+    told = [json.loads(one) for one in server.bodies]
+    assert [one["event_action"] for one in told] == ["trigger", "acknowledge", "resolve"]
+    assert len({one["dedup_key"] for one in told}) == 1
+    assert told[0]["payload"]["source"] == "shop"
+
+
 def test_one_who_hangs_holds_up_neither_the_command_nor_the_others() -> None:
     with serving(hangs) as hanging, serving(answering(200)) as well:
         configure(well)

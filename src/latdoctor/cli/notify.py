@@ -57,12 +57,13 @@ def send(
     from latdoctor.cli import notifying
     from latdoctor.cli.screen import result_console
     from latdoctor.incident.joining import chosen
+    from latdoctor.incident.marking import known
     from latdoctor.incident.notify.sealing import keys
     from latdoctor.report import notifying as shown
 
     receivers = _receivers(to)
     journal = _journal(reading=dry_run)
-    one = chosen(notifying.found(journal), incident, only_open=False).id if incident else ""
+    one = chosen(known(journal), incident, only_open=False).id if incident else ""
     if dry_run:
         for receiver in receivers:
             keys(receiver)  # what is missing is told now, and not when it burns

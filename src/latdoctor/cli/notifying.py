@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from latdoctor.cli.configuration import configuration
 from latdoctor.cli.saying import say
-from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.incident import sop_files
+from latdoctor.errors import LatdoctorError
+from latdoctor.incident.marking import known, readable
 from latdoctor.incident.notify.delivering import Delivered, Office, Result, deliver
 from latdoctor.incident.notify.due import Due, outbox
 from latdoctor.incident.notify.news import news
 from latdoctor.incident.notify.receiver import Receiver
 from latdoctor.incident.notify.sealing import keys
 from latdoctor.incident.sop import Sop
-from latdoctor.incident.state import Incident, incidents
+from latdoctor.incident.sop_files import followed
+from latdoctor.incident.state import Incident
 from latdoctor.journal import state
 from latdoctor.journal.locks import Busy
 from latdoctor.journal.store import Journal
@@ -40,41 +39,26 @@ PERIOD = (
     30.0  # seconds between two looks at what has become due by time alone: a stage that is late, a pause that is over
 )
 AT_ONCE = 0.5  # seconds of tries before the next look at the journal: less than any pause, so that none is slept
+LEAST = 1.0  # seconds between two looks: in a storm of alerts the journal is not read for each
 BUSY = 0.5  # seconds before the next look where another process is at it
 
 Say = Callable[[str], None]
 
 
-def found(journal: Journal) -> tuple[Incident, ...]:
-    """Every incident of the journal. Raises JournalError, OperationError."""
-    try:
-        return incidents(journal.entries())
-    except msgspec.ValidationError as error:
-        raise _unknown(journal, error) from error
-
-
 def look(journal: Journal, receiver: Receiver, incident: str = "", *, again: bool = False) -> Due:
     """What `receiver` is due, of one incident or of all. Raises JournalError, OperationError."""
-    wanted = [one for one in found(journal) if incident in ("", one.id)]
-    now = journal.clock()
-    try:
-        return outbox(receiver, wanted, now, lambda one: news(_sop_of(one), one, now), again=again)
-    except msgspec.ValidationError as error:
-        raise _unknown(journal, error) from error
+    wanted = [one for one in known(journal) if incident in ("", one.id)]
+    now, place = journal.clock(), journal.path.parent
+    with readable(journal):
+        return outbox(receiver, wanted, now, lambda one: news(_sop_of(one, place), one, now), again=again)
 
 
-def _sop_of(incident: Incident) -> Sop | None:
+def _sop_of(incident: Incident, place: Path) -> Sop | None:
     """The SOP that it was opened with; None where that is not here: then nobody is told of its stages."""
-    found = sop_files.shipped().get(incident.opened.sop)
-    return found if found is not None and found.digest == incident.opened.sop_digest else None
-
-
-def _unknown(journal: Journal, error: msgspec.ValidationError) -> OperationError:
-    return OperationError(
-        f"an entry is not as this version writes it: {clean(str(error), 200)}",
-        where=str(journal.path),
-        next_step="use the version that wrote it",
-    )
+    try:
+        return followed(place, incident)
+    except LatdoctorError:
+        return None
 
 
 @dataclass(slots=True)
@@ -151,20 +135,28 @@ def notifying(tell: Say = say, seconds: float = AT_THE_END) -> Iterator[Callable
             crier.wait_for(max(0.0, until - time.monotonic()))
 
 
+def tell_now(tell: Say = say) -> None:
+    """For a command that has journaled something and is done: tells whatever is due, as `notifying` does."""
+    with notifying(tell) as poke:
+        poke()
+
+
 class _Crier:
     """Tells one receiver whatever becomes due, from its first waking on."""
 
     def __init__(self, receiver: Receiver, place: Path, tell: Say) -> None:
         self._receiver, self._place, self._tell = receiver, place, tell
         self._woken, self._ending = threading.Event(), threading.Event()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._said: set[str] = set()
 
     def wake(self) -> None:
         self._woken.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"notify {self._receiver.name}", daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"notify {self._receiver.name}", daemon=True)
+                self._thread.start()
 
     def finish(self) -> None:
         """One more look, and all that is due then; what has to wait is left."""
@@ -184,6 +176,7 @@ class _Crier:
             wait = self._told()
             if ending and wait:
                 return
+            self._ending.wait(LEAST)
             self._woken.wait(min(wait, PERIOD))
 
     def _told(self) -> float:

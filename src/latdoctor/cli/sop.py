@@ -88,6 +88,7 @@ def start(
         sops=tuple(sops or ()),
     )
     begin(wanted, as_json=output is Form.JSON)
+    _tell()
 
 
 @app.command()
@@ -136,6 +137,7 @@ def note(
     from latdoctor.cli import sop_acting
 
     sop_acting.note(text, stage or "", by or "", incident or "")
+    _tell()
 
 
 @app.command()
@@ -152,6 +154,7 @@ def close(
     from latdoctor.cli import sop_acting
 
     sop_acting.close(outcome.value, text or "", by or "", incident or "")
+    _tell()
 
 
 @app.command()
@@ -188,6 +191,12 @@ def lint(sops: Sops = None) -> None:
     for one in known.values():
         typer.echo(f"{one.id}: {one.title} ({len(one.stages)} stages)")
     typer.echo(f"{len(known)} SOPs are sound. Next: latdoctor sop start")
+
+
+def _tell() -> None:
+    from latdoctor.cli.notifying import tell_now
+
+    tell_now()
 
 
 def _standing(incident: str | None) -> Standing:
