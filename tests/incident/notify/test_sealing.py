@@ -124,6 +124,14 @@ def test_a_secret_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> No
     assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: keys(Receiver("r", SLACK))))
 
 
+@pytest.mark.parametrize("text", ["", "no certificate", None])
+def test_a_file_without_certificates_is_told_before_anything_is_sent(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "ca.pem"
+    if text is not None:
+        path.write_text(text)
+    assert "ca.pem" in str(refused(lambda: keys(Receiver("r", WEBHOOK, url="https://a.example", authorities=path))))
+
+
 ADDRESSES = {
     f"http://hooks.slack.com/services/{CANARY}": "https only",
     f"ftp://hooks.slack.com/{CANARY}": "no https",

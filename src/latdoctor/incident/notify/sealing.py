@@ -69,6 +69,7 @@ def keys(receiver: Receiver) -> Keys:
             _signing_key(key, receiver)
         found = Keys(_read(receiver.url_file) if receiver.url_file else Secret(), key)
     _must_be_allowed(found.url or Secret(receiver.base), receiver)
+    _must_be_certificates(receiver.authorities)
     return found
 
 
@@ -156,6 +157,22 @@ def _signing_key(key: Secret, receiver: Receiver) -> Secret:
         where=receiver.name,
         next_step=f'make one: echo "{SIGNED}$(openssl rand -base64 32)"',
     )
+
+
+def _must_be_certificates(path: Path | None) -> None:
+    """Raises UsageError."""
+    if path is None:
+        return
+    import ssl  # here, as few receivers need it
+
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(
+            f"no certificates can be read there: {clean(str(error.strerror or error), 100)}",
+            where=str(path),
+            next_step="name a file of PEM certificates in `ca`",
+        ) from None
 
 
 def _must_be_allowed(url: Secret, receiver: Receiver) -> None:
