@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,14 @@ from hypothesis import settings
 # A property is never failed for the machine being busy; CI's own profile (fixed seeds) stays the parent there.
 settings.register_profile("latdoctor", settings.default, deadline=None)
 settings.load_profile("latdoctor")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whoever runs the tests may have an incident open: no test reads of it, and none writes to it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LATDOCTOR_STATE", str(tmp_path_factory.mktemp("state") / "of-nobody"))
+        yield
 
 
 @pytest.fixture(scope="session")

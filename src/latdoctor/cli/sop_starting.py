@@ -20,12 +20,11 @@ from latdoctor.incident.alert_file import alerted
 from latdoctor.incident.intake import About, Intake
 from latdoctor.incident.opening import Opening, opened
 from latdoctor.incident.sop import Sop
+from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
 from latdoctor.packaged import folder
 from latdoctor.text import clean
-
-BY_HAND = "given by hand"  # whose clock `--began` is by
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def _by_hand(wanted: Wanted, procedure: Sop) -> Opening:
         sop=procedure.id,
         sop_digest=procedure.digest,
         began=_began(wanted.began),
-        clock=BY_HAND if wanted.began else "",
+        clock=GIVEN if wanted.began else "",
         by=clean(wanted.by, 80),
     )
     place = own_folder()
@@ -79,7 +78,9 @@ def _by_hand(wanted: Wanted, procedure: Sop) -> Opening:
 def _by_alert(path: Path, wanted: Wanted, procedure: Sop) -> Opening | None:
     """The incident of a notification, which is journaled as far as it is new; None where nothing of it fires."""
     if wanted.title or wanted.began:
-        raise UsageError("the alert itself tells its title and when it began", next_step="leave --title and --began out")
+        raise UsageError(
+            "the alert itself tells its title and when it began", next_step="leave --title and --began out"
+        )
     told = alerted(path)
     place = own_folder()
     about = About(_targets(wanted.targets), procedure, clean(wanted.by, 80))

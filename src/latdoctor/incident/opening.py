@@ -40,8 +40,9 @@ def opened(
     sop: Sop | None = None,
     standing: Callable[[], Sequence[Incident]] | None = None,
 ) -> Opening:
-    """Opens `wanted`, unless it is open. `place` is the state folder, in which its `sop` is kept as it is now; `standing`
-    tells the open incidents to who reads on (the whole journal is read otherwise).
+    """Opens `wanted`, unless it is open. `place` is the state folder, in which its `sop` is kept as it is now.
+
+    `standing` tells the open incidents to who reads on; the whole journal is read otherwise.
 
     Raises JournalError, UsageError, OperationError, and Busy where others open theirs for longer than PATIENCE.
     """

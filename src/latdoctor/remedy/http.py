@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.remedy.change import Contended, Refused, Unreachable
 from latdoctor.remedy.deadline import Deadline
@@ -68,7 +69,7 @@ def json_object(answer: Answer, where: str) -> dict[str, Any]:
     """The body as a JSON object. Raises Refused for anything else."""
     try:
         return msgspec.json.decode(answer.body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         raise Refused("the answer is not a JSON object", where=where, next_step=_LOOK) from None
 
 
@@ -123,6 +124,6 @@ def _said(body: bytes, token: Secret) -> str:
     text = body.decode(errors="replace")
     try:
         told = msgspec.json.decode(body, type=dict[str, Any]).get("detail")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         told = None
     return without(told if isinstance(told, str) else text, [token])

@@ -7,8 +7,6 @@ not sent by then.
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from latdoctor.beside import Beside
 from latdoctor.errors import LatdoctorError
 
 if TYPE_CHECKING:
@@ -91,26 +90,20 @@ class _Heard:
 
 def exchange(request: Request, seconds: float, place: Place | None = None) -> Came | Lost:
     """Asks once: follows no redirect, uses no proxy of the environment, logs nothing. Raises what `place` raises."""
-    done: queue.SimpleQueue[Came | Lost | BaseException] = queue.SimpleQueue()
     heard = _Heard(time.monotonic() + seconds)
-
-    def work() -> None:
-        try:
-            done.put(_fetched(request, heard, place))
-        except LatdoctorError as error:
-            error.__cause__ = error.__context__ = None
-            done.put(error.with_traceback(None))  # its frames hold the address
-        except BaseException as error:  # noqa: BLE001 - it is raised again, on the thread that waits
-            done.put(error)
-
-    threading.Thread(target=work, name="latdoctor-http", daemon=True).start()
-    try:
-        outcome = done.get(timeout=seconds)
-    except queue.Empty:
+    fetching = Beside(lambda: _bare(request, heard, place), "latdoctor-http")
+    if not fetching.wait(seconds):
         return Lost(f"no answer within {seconds:.1f} s", heard.begun)
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+    return fetching.outcome()
+
+
+def _bare(request: Request, heard: _Heard, place: Place | None) -> Came | Lost:
+    """What came; an error of `place` without where it came from, for those frames hold the address."""
+    try:
+        return _fetched(request, heard, place)
+    except LatdoctorError as error:
+        error.__cause__ = error.__context__ = None
+        raise error.with_traceback(None)  # noqa: B904 - so that no cause is kept
 
 
 def _fetched(request: Request, heard: _Heard, place: Place | None) -> Came | Lost:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import OperationError
 from latdoctor.incident.notify.receiver import Message, Receiver
 from latdoctor.incident.notify.sealing import Keys, sealed, shown_origin
@@ -134,7 +135,7 @@ def _said(body: bytes) -> str:
     text = body.decode(errors="replace")
     try:
         told = msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return text
     parts = [told.get(name) for name in ("message", "detail", "error")]
     errors = told.get("errors")
