@@ -8,6 +8,7 @@ import typer
 
 from latdoctor import __version__
 from latdoctor.cli import (
+    alerts,
     baseline,
     bundle,
     demo,
@@ -54,6 +55,7 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
 app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
+app.add_typer(alerts.app, name="alerts")
 app.add_typer(sop.app, name="sop")
 app.add_typer(notify.app, name="notify")
 app.add_typer(lab.app, name="lab")

@@ -1,0 +1,26 @@
+"""python taking.py FOLDER COUNT: takes so many alerts in, one after the other, and says each once it was answered."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from latdoctor.errors import LatdoctorError
+from latdoctor.incident import sop_files
+from latdoctor.incident.alerts import parsed
+from latdoctor.incident.intake import About, Intake
+from latdoctor.journal.store import Journal
+
+_ONE = '{{"version": "4", "groupKey": "k", "alerts": [{{"status": "firing", "fingerprint": "{0}"}}]}}'
+
+try:
+    folder = Path(sys.argv[1])
+    about = About(sop=sop_files.shipped()[sop_files.USUAL])
+    intake = Intake(Journal.opened(folder / "journal.sqlite"), folder, about)
+    for number in range(int(sys.argv[2])):
+        intake.take(parsed(_ONE.format(number).encode()))
+        os.write(1, b"%d\n" % number)  # by one call
+except LatdoctorError as error:
+    print(error, file=sys.stderr, flush=True)
+    sys.exit(1)
