@@ -18,6 +18,7 @@ import typer.main
 
 from latdoctor.cli.main import app, main
 from latdoctor.diagnosis import rule_files
+from latdoctor.incident.notify import webhook
 from latdoctor.report import cause_pages, document, signals, timeline_json
 from latdoctor.trials.families import split
 
@@ -46,6 +47,7 @@ def pages() -> dict[str, str]:
         "commands.md": _commands_page(),
         "diagnosis.schema.json": json.dumps(document.schema(), indent=1) + "\n",
         "timeline.schema.json": json.dumps(timeline_json.schema(), indent=1) + "\n",
+        "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
         "signals.md": signals.page(),
         **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},
     }

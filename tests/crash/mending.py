@@ -22,9 +22,9 @@ from latdoctor.remedy.observation import Observation
 from latdoctor.remedy.plan import Asked, known, planned
 from latdoctor.remedy.playbook_files import read
 from latdoctor.remedy.run import _Run, carry_out
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
 from latdoctor.remedy.world import World
+from latdoctor.web.secret import Secret
 
 PLAYBOOK = "test.two-steps"
 

@@ -21,7 +21,7 @@ from latdoctor.errors import UsageError
 from latdoctor.journal import database, store
 from latdoctor.journal.entry import LARGEST_BODY, now
 from latdoctor.journal.store import Journal, JournalError
-from latdoctor.remedy.secret import Secret
+from latdoctor.web.secret import Secret
 from tests.journal.made import files, indices, journal
 
 APPENDING = Path(__file__).with_name("appending.py")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -18,67 +17,14 @@ from latdoctor.remedy import http
 from latdoctor.remedy.change import Contended, Refused, Unreachable
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.http import MAX_BYTES, Answer, Asked, Place, exchange, json_object
-from latdoctor.remedy.secret import Secret
 from latdoctor.text import clean
-from tests.remedy.actions.wire import PATIENCE, whole
+from latdoctor.web.secret import Secret
+from tests.remedy.actions.wire import PATIENCE
+from tests.web.served import answering, dripping, hangs, serving
 
 CANARY = "canary-in-the-mine-0123456789"
 TOKEN = Secret(CANARY)
 LONG, SHORT = 10.0, 0.3  # seconds; the short one where a test waits for nothing to happen
-
-
-class Server:
-    """Each connection gets `serve`; `seen` are the requests."""
-
-    def __init__(self, serve: Callable[[socket.socket, threading.Event], None]) -> None:
-        self._serve = serve
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._socket.getsockname()[1])
-        self.url = f"http://127.0.0.1:{self.port}/x"
-        self.seen: list[bytes] = []
-        self.end = threading.Event()
-
-    def run(self) -> None:
-        while True:
-            try:
-                client, _ = self._socket.accept()
-            except OSError:
-                return
-            with client:
-                client.settimeout(PATIENCE)
-                try:
-                    if asked := whole(client):
-                        self.seen.append(asked)
-                        self._serve(client, self.end)
-                except OSError:
-                    continue  # the client had enough of it
-
-    def close(self) -> None:
-        self.end.set()
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-
-@contextmanager
-def serving(serve: Callable[[socket.socket, threading.Event], None]) -> Iterator[Server]:
-    server = Server(serve)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.close()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-
-
-def answering(status: int, body: bytes = b"", *headers: str) -> Callable[[socket.socket, threading.Event], None]:
-    lines = [f"HTTP/1.1 {status} Said", f"content-length: {len(body)}", *headers]
-
-    def serve(client: socket.socket, _: threading.Event) -> None:
-        client.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-
-    return serve
 
 
 def ask(
@@ -95,9 +41,7 @@ def ask(
 
 def says_nothing(error: BaseException, secret: str = CANARY) -> None:
     """Neither the message, nor any of what it came from, nor a local variable of any frame."""
-    frames = [
-        frame for frame, _ in traceback.walk_tb(error.__traceback__) if "latdoctor/remedy" in frame.f_code.co_filename
-    ]
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if "/latdoctor/" in frame.f_code.co_filename]
     assert frames
     assert error.__cause__ is None
     assert error.__context__ is None
@@ -190,19 +134,6 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with serving(answering(200, b"{}")) as server:
         assert ask(server.url).body == b"{}"
-
-
-def hangs(_: socket.socket, end: threading.Event) -> None:
-    end.wait(PATIENCE)
-
-
-def dripping(beginning: bytes) -> Callable[[socket.socket, threading.Event], None]:
-    def serve(client: socket.socket, end: threading.Event) -> None:
-        client.sendall(beginning)
-        while not end.wait(0.01):
-            client.sendall(b"x")
-
-    return serve
 
 
 ENDLESS = {

@@ -19,9 +19,9 @@ from latdoctor.remedy.plan import Asked, Plan, planned
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
 from latdoctor.remedy.world import World
+from latdoctor.web.secret import Secret
 from tests.remedy import playbooks_here
 from tests.remedy.simulated import Service, Setting
 

@@ -14,6 +14,8 @@ targets:
     admin: [http://127.0.0.1:8002]               # what remediate may change
     admin_token: checkout-bot.token              # a file
     allow: [http://127.0.0.1:9000/flags]         # what the action http.json.set may change
+
+`notify:` names who is told of incidents: `cli/receivers`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.cli.files import NamedFiles
+from latdoctor.cli.receivers import receivers_of
 from latdoctor.errors import DefinitionError, Problem
+from latdoctor.incident.notify.receiver import Receiver
 from latdoctor.units import parse_duration, parse_share
 from latdoctor.yamlfile import Fields, Node, load
 
@@ -51,12 +55,25 @@ class TargetSettings(NamedFiles):
     allow: tuple[str, ...] = ()
 
 
-def targets() -> Mapping[str, TargetSettings]:
-    """The targets of ./latdoctor.yaml, or else of the user's own file; none where there is neither."""
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What the file names, by name."""
+
+    targets: Mapping[str, TargetSettings]
+    receivers: Mapping[str, Receiver]
+
+
+def configuration() -> Configuration:
+    """What ./latdoctor.yaml says, else the user's own file; nothing where there is neither. Raises DefinitionError."""
     for path in (Path(FILE), _user_file()):
         if path.is_file():
             return _read(path)
-    return {}
+    return Configuration({}, {})
+
+
+def targets() -> Mapping[str, TargetSettings]:
+    """The targets that are configured."""
+    return configuration().targets
 
 
 def _user_file() -> Path:
@@ -64,10 +81,13 @@ def _user_file() -> Path:
     return Path(base) / "latdoctor" / FILE
 
 
-def _read(path: Path) -> Mapping[str, TargetSettings]:
+def _read(path: Path) -> Configuration:
     problems: list[Problem] = []
     fields = Fields(load(path), problems, "configuration")
-    found = {name: _target(name, node, path.parent, problems) for name, node in fields.items("targets")}
+    found = Configuration(
+        targets={name: _target(name, node, path.parent, problems) for name, node in fields.items("targets")},
+        receivers=receivers_of(fields, path.parent),
+    )
     fields.finish()
     if problems:
         raise DefinitionError(problems, next_step=f"correct {path}")

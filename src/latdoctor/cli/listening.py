@@ -16,6 +16,7 @@ from latdoctor.cli.asking import Ask, Need, ask, settings_of
 from latdoctor.cli.attending import Attendance
 from latdoctor.cli.interrupting import ended_by_sigterm
 from latdoctor.cli.mending import own_folder
+from latdoctor.cli.notifying import notifying
 from latdoctor.cli.options import Given
 from latdoctor.cli.saying import say
 from latdoctor.cli.sop_starting import procedures
@@ -65,16 +66,29 @@ def listen_until_ended(given: Given, how: Listening) -> None:
     )
     folder = own_folder()
     intake = Intake(Journal.opened(folder / state.JOURNAL), folder, about)
-    attendance = Attendance(given, rules, intake, every, SystemClock(), _say) if looks else None
+
+    def heard(text: str) -> None:
+        """What a look said has just been journaled."""
+        _say(text)
+        poke()
+
+    attendance = Attendance(given, rules, intake, every, SystemClock(), heard) if looks else None
 
     def take(alerted: Alerted) -> Taken:
         taken = intake.take(alerted)
         _tell(alerted, taken)
+        poke()
         if taken.opened and attendance:
             attendance.wake()
         return taken
 
-    with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm(), receiving(host, port, secret, take, _say) as url:
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        ended_by_sigterm(),
+        notifying(_say) as poke,
+        receiving(host, port, secret, take, _say) as url,
+    ):
+        poke()  # what was not sent when it ended the last time
         say(f"alerts are taken in at {url}; Ctrl-C ends")
         if attendance is None:
             say("no source was given: alerts are not confirmed, and nothing is sampled (--server URL, --target NAME)")

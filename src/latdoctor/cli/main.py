@@ -17,6 +17,7 @@ from latdoctor.cli import (
     incidents,
     lab,
     listen,
+    notify,
     playbooks,
     remediate,
     report,
@@ -62,6 +63,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(alerts.app, name="alerts")
 app.add_typer(sop.app, name="sop")
 app.add_typer(incidents.app, name="incidents")
+app.add_typer(notify.app, name="notify")
 app.add_typer(lab.app, name="lab")
 
 

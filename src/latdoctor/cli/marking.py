@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.cli.addresses import masked
+from latdoctor.cli.notifying import tell_now
 from latdoctor.cli.saying import say
 from latdoctor.cli.sources import Looked
 from latdoctor.diagnosis.result import Diagnosis
@@ -86,6 +87,7 @@ def looked(belongs: Belongs, look: Looked, diagnosis: Diagnosis) -> None:
             say(f"{found.incident.id}: {masked(trouble)}")
         found.journal.append(found.incident.id, events.DIAGNOSED, told.diagnosed)
         say(f"marked in {found.incident.id}. Next: latdoctor sop status")
+        tell_now()
 
 
 class Heard:
@@ -111,6 +113,7 @@ def planned(belongs: Belongs, plans: Sequence[Plan], targets: Sequence[str]) -> 
         for plan in plans:
             found.journal.append(found.incident.id, events.PLANNED, marking.planned(plan))
         say(f"marked in {found.incident.id}. Next: latdoctor sop status")
+        tell_now()
 
 
 def applying(belongs: Belongs, plans: Sequence[Plan], targets: Sequence[str]) -> Applying:

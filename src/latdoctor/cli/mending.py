@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,12 +19,14 @@ from latdoctor.cli.answering import rule_set
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
 from latdoctor.cli.mending_targets import Ways, again, ways_in
+from latdoctor.cli.notifying import notifying
 from latdoctor.cli.options import Given
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.journal import state
+from latdoctor.journal.entry import Entry
 from latdoctor.journal.store import Journal
 from latdoctor.looking import kept, observer, pages_for, remedy_of
 from latdoctor.remedy import history, recovering
@@ -108,9 +110,9 @@ def _applied(plans: Sequence[Plan], ways: Ways, books: Library, wanted: Ask, how
     results: list[Result] = []
     journal = Journal.opened(place / state.JOURNAL)
     incident = marking.applying(how.belongs, plans, (wanted.context.target, *wanted.request.servers))
-    with _stoppable() as stop:
+    with notifying() as poke, _stoppable() as stop:
         for plan, access in zip(plans, ways.chosen, strict=True):
-            tell = shown.told(notice_console(), plan)
+            tell = _both(shown.told(notice_console(), plan), poke)
             request = replace(wanted.request, servers=pages_for(access, wanted.request.servers, ways.known))
             observe = observer(request, wanted.context, wanted.baseline, rules)
             world = World(
@@ -123,11 +125,22 @@ def _applied(plans: Sequence[Plan], ways: Ways, books: Library, wanted: Ask, how
     return results[-1].outcome.exit_code
 
 
+def _both(tell: Callable[[Entry], None], poke: Callable[..., None]) -> Callable[[Entry], None]:
+    """Whoever looks at the screen, and whoever is told of the incident."""
+
+    def heard(entry: Entry) -> None:
+        tell(entry)
+        poke()
+
+    return heard
+
+
 def rolled_back(run: str, target: str, *, as_json: bool) -> int:
     """The exit code; a run that was taken back as asked is a success."""
     journal, place = _journal()
-    with _stoppable():
-        result = recovering.roll_back(run, _enter(journal, place, target), lambda: history.runs(journal.entries()))
+    with notifying() as poke, _stoppable():
+        enter = _enter(journal, place, target, poke)
+        result = recovering.roll_back(run, enter, lambda: history.runs(journal.entries()))
     shown.results([result], result_console(), as_json=as_json)
     return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
 
@@ -135,8 +148,8 @@ def rolled_back(run: str, target: str, *, as_json: bool) -> int:
 def recovered(target: str, *, as_json: bool) -> int:
     """The exit code: the worst of all."""
     journal, place = _journal()
-    enter = _enter(journal, place, target)
-    with _stoppable():
+    with notifying() as poke, _stoppable():
+        enter = _enter(journal, place, target, poke)
         results = [recovering.recover(run, enter) for run in history.runs(journal.entries()) if run.open]
     shown.results(results, result_console(), as_json=as_json, nothing="no run is unfinished")
     codes = {result.outcome for result in results}
@@ -158,12 +171,12 @@ def own_folder() -> Path:
     return place
 
 
-def _enter(journal: Journal, place: Path, target: str) -> recovering.Enter:
+def _enter(journal: Journal, place: Path, target: str, poke: Callable[..., None]) -> recovering.Enter:
     """A way back in: nothing is observed then, so the look is one that fails."""
     settings = settings_of(Given(target=target)) if target else TargetSettings()
 
     def enter(to: Target) -> World:
-        return World(journal, place, again(to, settings), _blind, kept, shown.told(notice_console()))
+        return World(journal, place, again(to, settings), _blind, kept, _both(shown.told(notice_console()), poke))
 
     return enter
 

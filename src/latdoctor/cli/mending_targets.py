@@ -13,8 +13,8 @@ from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.remedy.actions.process import began
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.playbook import Playbook
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
+from latdoctor.web.secret import Secret
 
 VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
 MAX_TOKEN_BYTES = 4096

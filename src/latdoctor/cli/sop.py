@@ -88,6 +88,7 @@ def start(
         sops=tuple(sops or ()),
     )
     begin(wanted, as_json=output is Form.JSON)
+    _tell()
 
 
 @app.command()
@@ -137,6 +138,7 @@ def note(
     from latdoctor.cli import sop_acting
 
     sop_acting.note(text, stage or "", by or "", incident or "")
+    _tell()
 
 
 @app.command()
@@ -153,6 +155,7 @@ def close(
     from latdoctor.cli import sop_acting
 
     sop_acting.close(outcome.value, text or "", by or "", incident or "")
+    _tell()
 
 
 @app.command()
@@ -192,6 +195,12 @@ def lint(sops: Sops = None) -> None:
     for one in known.values():
         typer.echo(f"{one.id}: {one.title} ({len(one.stages)} stages)")
     typer.echo(f"{len(known)} SOPs are sound. Next: latdoctor sop start")
+
+
+def _tell() -> None:
+    from latdoctor.cli.notifying import tell_now
+
+    tell_now()
 
 
 def _standing(incident: str | None) -> Standing:

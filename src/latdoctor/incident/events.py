@@ -17,6 +17,7 @@ RUN_JOINED = "run.joined"
 SAMPLED = "service.sampled"
 NOTED = "note.made"
 MARKED = "stage.marked"
+NOTIFYING = "notification.begun"
 NOTIFIED = "notification.sent"
 CLOSED = "incident.closed"
 
@@ -148,14 +149,27 @@ class Marked(Struct, frozen=True):
     text: str = ""
 
 
+class Notifying(Struct, frozen=True):
+    """A receiver is about to be told. Journaled before it is, so that each try counts, also one that was killed."""
+
+    to: str
+    what: str
+    key: str
+
+
 class Notified(Struct, frozen=True):
-    """`key`: what the receiver knows it by; the same when it is tried again."""
+    """How that went. `key`: which message it was; the same when it is tried again.
+
+    `unsure`: it may have arrived all the same. `again_after`: seconds after which it may be tried again; None: no more.
+    """
 
     to: str
     what: str
     key: str
     sent: bool
     why: str = ""
+    unsure: bool = False
+    again_after: float | None = None
 
 
 class Closed(Struct, frozen=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from latdoctor.remedy.secret import Secret
+from latdoctor.web.secret import Secret
 
 KINDS = ("reference", "reference-router", "process", "http")
 

@@ -11,8 +11,8 @@ from latdoctor.remedy.actions import action, values
 from latdoctor.remedy.actions.config_endpoint import ROUTER, SERVER, flattened, patch
 from latdoctor.remedy.change import Refused, State, Value
 from latdoctor.remedy.deadline import Deadline
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
+from latdoctor.web.secret import Secret
 from tests.lab.server.running import TOKEN, Running
 
 

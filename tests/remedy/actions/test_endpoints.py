@@ -16,8 +16,8 @@ from latdoctor.remedy.actions.replica_replace import REPLACE
 from latdoctor.remedy.change import Contended, Refused, State, Unreachable
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.http import Answer
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
+from latdoctor.web.secret import Secret
 from tests.lab.server.running import PATIENCE, TOKEN, Running
 from tests.remedy.actions.worlds import json_page, json_served, routed
 
@@ -122,7 +122,7 @@ def test_only_what_is_allowed_is_asked() -> None:
 
 def test_a_name_for_this_machine_is_refused_unless_it_is_listed() -> None:
     with json_served() as server, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("latdoctor.remedy.allowed._resolved", lambda *_: ["127.0.0.1"])
+        patched.setattr("latdoctor.remedy.allowed.resolved", lambda *_: ["127.0.0.1"])
         named = server.url.replace("127.0.0.1", "config.example")
         target = Target("page", "http", allow=(named,))
         page = JSON.resource(Access(target, Secret(TOKEN)), f"PUT {named}/x")

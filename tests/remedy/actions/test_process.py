@@ -34,8 +34,8 @@ from latdoctor.remedy.change import (
     standing,
 )
 from latdoctor.remedy.deadline import Deadline
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
+from latdoctor.web.secret import Secret
 from tests.lab.server.running import PATIENCE
 from tests.remedy.actions.worlds import child, started, threads
 

@@ -30,8 +30,8 @@ from latdoctor.remedy.actions.action import Action
 from latdoctor.remedy.actions.process_nice import floor
 from latdoctor.remedy.change import Change, Field, Resource, Values, alike
 from latdoctor.remedy.deadline import Deadline
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
+from latdoctor.web.secret import Secret
 from tests.lab.server.running import ADMIN, PATIENCE, TOKEN, Running
 from tests.remedy.actions.wire import Wire
 

@@ -33,9 +33,9 @@ from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Result
 from latdoctor.remedy.run import carry_out
-from latdoctor.remedy.secret import Secret
 from latdoctor.remedy.target import Access, Target
 from latdoctor.remedy.world import World
+from latdoctor.web.secret import Secret
 
 LOOK = 10.0  # seconds: what `diagnose` takes where nothing else is said
 TARGET = "reference"
