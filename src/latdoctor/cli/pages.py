@@ -34,10 +34,11 @@ def of_diagnosis(case: Case, diagnosis: Diagnosis, other: Path | None = None) ->
     """The page of one look, beside that in the bundle `other`. Raises BundleError."""
     this = Seen(ONLY, diagnosis, case.evidence, case.context.slo_p99, diagnosis.window.end)
     if other is None:
-        return building.of_diagnosis((this,))
+        return building.of_diagnosis(diagnosis, (this,))
     with opened(other) as bundle:
         evidence, _ = answering.seen(bundle)
-        return building.of_diagnosis((Seen(BEFORE, None, evidence, bundle.context.slo_p99, bundle.window.end), this))
+        before = Seen(BEFORE, None, evidence, bundle.context.slo_p99, bundle.window.end)
+        return building.of_diagnosis(diagnosis, (before, this))
 
 
 def of_incident(timeline: Timeline, folder: Path) -> Page:

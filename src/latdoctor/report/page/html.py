@@ -130,8 +130,8 @@ def _head(page: Page) -> Markup:
         element("p", element("span", page.badge, class_=f"badge {page.tone}"), " ", page.title, class_="eyebrow"),
         element("h1", page.headline),
         element("p", page.scope, class_="scope"),
-        element("ul", *(element("li", line) for line in page.lines), class_="first") if page.lines else None,
-        _facts(page.facts, "tiles"),
+        _facts(page.answer, "rows") if page.answer.facts else None,
+        _facts(page.figures, "tiles"),
         id="answer",
         tabindex="-1",
     )
@@ -214,7 +214,10 @@ def _listing(listing: Listing) -> Markup:
 
 def _entry(entry: Entry) -> Markup:
     mark = element("span", entry.mark, class_=f"mark {entry.tone}") if entry.mark else None
-    details = element("ul", *(element("li", line) for line in entry.details)) if entry.details else None
+    details = None
+    if entry.details:
+        lines = element("ul", *(element("li", line) for line in entry.details))
+        details = element("details", element("summary", "where it was read"), lines)
     return element("li", mark, element("div", element("span", entry.says), details))
 
 
