@@ -21,8 +21,10 @@ from latdoctor.report.page.model import (
     Account,
     Bars,
     Chart,
+    Course,
     Lines,
     Mark,
+    Piece,
     Table,
     Waterfall,
 )
@@ -80,9 +82,13 @@ def table(chart: Chart) -> Table:
             )
             return Table(chart.title, ("when", "stage", "mean"), rows, numbers=(2,))
         case Account():
-            rows = tuple((row.says, f"{row.points:+d}") for row in chart.rows)
+            rows = tuple((row.says, signed(row.points)) for row in chart.rows)
             total = sum(row.points for row in chart.rows)
-            return Table(chart.title, ("what", "points"), (*rows, ("total", f"{total:+d}")), numbers=(1,))
+            return Table(chart.title, ("what", "points"), (*rows, ("total", signed(total))), numbers=(1,))
+
+
+def signed(points: int) -> str:
+    return f"{points:+d}".replace("-", "−")
 
 
 def shown(value: float | None, dimension: str) -> str:
@@ -103,7 +109,20 @@ def spoken(chart: Chart) -> str:
                 f"{course.name} {format_value(course.length, chart.dimension)}" for course in chart.courses
             )
         case Account():
-            return f"{chart.title}: {sum(row.points for row in chart.rows):+d} points in {len(chart.rows)} rows"
+            return f"{chart.title}: {signed(sum(row.points for row in chart.rows))} points in {len(chart.rows)} rows"
+
+
+def rows(chart: Chart) -> int:
+    """How many bars lie below each other; 0 where the height does not depend on them."""
+    match chart:
+        case Bars():
+            return len(chart.categories) if chart.lying else 0
+        case Waterfall():
+            return len(_long_enough(chart))
+        case Account():
+            return len(chart.rows)
+        case Lines():
+            return 0
 
 
 def _told(name: str, values: tuple[float | None, ...], dimension: str) -> str:
@@ -214,15 +233,9 @@ def _bars(chart: Bars) -> Options:
 
 def _waterfall(chart: Waterfall) -> Options:
     """Bars that begin where the one before them ends: the way there is drawn without a colour."""
-    longest = max((course.length for course in chart.courses), default=0.0)
-    rows = [
-        (course, place, piece)
-        for course in chart.courses
-        for place, piece in enumerate(course.pieces)
-        if piece.length >= LEAST * longest
-    ]
+    drawn = _long_enough(chart)
     several = len(chart.courses) > 1
-    names = [f"{piece.name}, {course.name}" if several else piece.name for course, _, piece in rows]
+    names = [f"{piece.name}, {course.name}" if several else piece.name for course, _, piece in drawn]
     colors = {course.name: f"@series{place % 6 + 1}" for place, course in enumerate(chart.courses)}
     series: list[Options] = [
         {
@@ -230,7 +243,7 @@ def _waterfall(chart: Waterfall) -> Options:
             "stack": "way",
             "silent": True,
             "itemStyle": {"color": "transparent", "decal": "none"},
-            "data": [sum(one.length for one in course.pieces[:place]) for course, place, _ in rows],
+            "data": [sum(one.length for one in course.pieces[:place]) for course, place, _ in drawn],
         },
         {
             "type": "bar",
@@ -238,10 +251,18 @@ def _waterfall(chart: Waterfall) -> Options:
             "name": "mean",
             "barMaxWidth": 12,
             "label": _value_label(chart.dimension),
-            "data": [{"value": piece.length, "itemStyle": {"color": colors[course.name]}} for course, _, piece in rows],
+            "data": [
+                {"value": piece.length, "itemStyle": {"color": colors[course.name]}} for course, _, piece in drawn
+            ],
         },
     ]
     return _lying(chart.dimension, names, series)
+
+
+def _long_enough(chart: Waterfall) -> list[tuple[Course, int, Piece]]:
+    longest = max((course.length for course in chart.courses), default=0.0)
+    listed = [(course, place, piece) for course in chart.courses for place, piece in enumerate(course.pieces)]
+    return [one for one in listed if one[2].length >= LEAST * longest]
 
 
 def _account(chart: Account) -> Options:

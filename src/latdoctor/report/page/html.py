@@ -186,6 +186,7 @@ def _block(block: Block) -> Markup:
                 "details",
                 element("summary", block.summary),
                 *(_table(one, stacked=False) if isinstance(one, Table) else _block(one) for one in block.blocks),
+                open="open" if block.open else "",
             )
         case Card():
             return _card(block)
@@ -214,11 +215,11 @@ def _listing(listing: Listing) -> Markup:
 
 def _entry(entry: Entry) -> Markup:
     mark = element("span", entry.mark, class_=f"mark {entry.tone}") if entry.mark else None
-    details = None
+    told: str = element("span", entry.says)
     if entry.details:
         lines = element("ul", *(element("li", line) for line in entry.details))
-        details = element("details", element("summary", "where it was read"), lines)
-    return element("li", mark, element("div", element("span", entry.says), details))
+        told = element("details", element("summary", entry.says), lines)
+    return element("li", mark, element("div", told))
 
 
 def _facts(facts: Facts, how: str) -> Markup:
@@ -252,24 +253,11 @@ def _figure(chart: Chart) -> Markup:
         "figure",
         element("figcaption", element("h3", chart.title, id=heading)),
         element("div", id=f"chart-{chart.id}", class_=f"canvas {kind}", role="img", aria_label=charts.spoken(chart),
-                data_rows=str(_rows(chart))),
+                data_rows=str(charts.rows(chart))),
         element("p", chart.note, class_="note") if chart.note else None,
         element("details", element("summary", f"Data: {chart.title}"), _table(table, stacked=False), class_="data"),
         aria_labelledby=heading,
     )  # fmt: skip
-
-
-def _rows(chart: Chart) -> int:
-    """How many names stand below each other; 0 where the height does not depend on them."""
-    match chart:
-        case Bars():
-            return len(chart.categories) if chart.lying else 0
-        case Waterfall():
-            return sum(len(course.pieces) for course in chart.courses)
-        case Account():
-            return len(chart.rows)
-        case Lines():
-            return 0
 
 
 def _table(table: Table, *, stacked: bool) -> Markup:

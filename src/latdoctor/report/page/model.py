@@ -165,6 +165,7 @@ class Fold(Struct, frozen=True):
 
     summary: str
     blocks: tuple[Block, ...]
+    open: bool = False
 
 
 class Card(Struct, frozen=True):

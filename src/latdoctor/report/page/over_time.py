@@ -20,6 +20,10 @@ _AROUND = 0.5  # of the time that lines tell of, before and after it
 _HOLE = 3.0  # times the usual distance of two points, from which on nothing is drawn between them
 
 
+_HISTORY = "a Prometheus server (--prometheus URL)"
+_LOG = f"an access log (--log FILE) or {_HISTORY}"
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A chart: the first of `families` that anything was seen of, each a signal and its name in the chart."""
@@ -27,11 +31,12 @@ class Wanted:
     id: str
     title: str
     families: tuple[tuple[tuple[str, str], ...], ...]
+    source: str  # what would tell it
 
 
 LATENCY = Wanted(
     "latency",
-    "Latency",
+    "Latency over time",
     (
         (("latency.p50", "P50"), ("latency.p99", "P99")),
         (("router.latency.p50", "P50 at the router"), ("router.latency.p99", "P99 at the router")),
@@ -41,10 +46,11 @@ LATENCY = Wanted(
         (("latency.mean", "mean"),),
         (("request.latency", "single requests"),),
     ),
+    _LOG,
 )
 BESIDE = (
-    Wanted("queue", "Requests waiting", ((("queue.depth", "waiting"),), (("queue.time.mean", "mean time waiting"),))),
-    Wanted("arrivals", "Requests", ((("arrival.rate", "arriving"), ("completion.rate", "answered")),)),
+    Wanted("queue", "Requests waiting", ((("queue.depth", "waiting"),), (("queue.time.mean", "mean time waiting"),)), _HISTORY),
+    Wanted("arrivals", "Requests", ((("arrival.rate", "arriving"), ("completion.rate", "answered")),), _LOG),
     Wanted(
         "memory",
         "Memory",
@@ -56,6 +62,7 @@ BESIDE = (
             (("kv.usage", "KV cache in use"),),
             (("host.memory.available", "available on the host"),),
         ),
+        _HISTORY,
     ),
 )
 
@@ -126,8 +133,7 @@ def chart(
             note = f"{left} more of the same kind were seen and are not drawn" if left else ""
             return Lines(wanted.id, wanted.title, dimension, lines, limits, _near(marks, lines), note)
     signals = ", ".join(signal for signal, _ in wanted.families[0])
-    why = f"no source that was read tells {signals} over time"
-    return NotSeen(wanted.title, f"{why}: an access log (--log) or a Prometheus server (--prometheus) would")
+    return NotSeen(wanted.title, f"no source that was read tells {signals} over time; {wanted.source} would")
 
 
 def _near(marks: tuple[Mark, ...], lines: Sequence[Line]) -> tuple[Mark, ...]:

@@ -105,17 +105,13 @@
     query.addEventListener("change", () => root.classList.contains("print") || again());
   }
 
-  // On paper: light, as wide as the sheet, and everything that was folded is open but for the tables of the charts.
-  let folded = [];
+  // On paper: light, and as wide as the sheet. What the reader has folded stays folded.
   addEventListener("beforeprint", () => {
     root.classList.add("print");
-    folded = [...document.querySelectorAll("details:not(.data):not([open])")];
-    folded.forEach((one) => { one.open = true; });
     draw(660);
   });
   addEventListener("afterprint", () => {
     root.classList.remove("print");
-    folded.forEach((one) => { one.open = false; });
     again();
   });
   again();
