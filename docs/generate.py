@@ -1,6 +1,6 @@
 """Writes what the documentation says of the program, from the program.
 
-Usage: python docs/generate.py  (writes commands.md, diagnosis.schema.json, signals.md and causes/ beside this file)
+Usage: python docs/generate.py  (writes commands.md, the schemas, signals.md and causes/ beside this file)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import typer.main
 
 from latdoctor.cli.main import app, main
 from latdoctor.diagnosis import rule_files
-from latdoctor.report import cause_pages, document, signals
+from latdoctor.report import cause_pages, document, signals, timeline_json
 from latdoctor.trials.families import split
 
 FOLDER = Path(__file__).parent
@@ -45,6 +45,7 @@ def pages() -> dict[str, str]:
     return {
         "commands.md": _commands_page(),
         "diagnosis.schema.json": json.dumps(document.schema(), indent=1) + "\n",
+        "timeline.schema.json": json.dumps(timeline_json.schema(), indent=1) + "\n",
         "signals.md": signals.page(),
         **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},
     }
@@ -55,7 +56,8 @@ def _commands_page() -> str:
         "# Commands",
         "What `latdoctor COMMAND --help` prints; `python docs/generate.py` writes this page.",
         "A result goes to stdout, progress and messages go to stderr.\n"
-        "The answer as JSON (`diagnose -o json`) keeps to [diagnosis.schema.json](diagnosis.schema.json).",
+        "The answer as JSON (`diagnose -o json`) keeps to [diagnosis.schema.json](diagnosis.schema.json), a timeline\n"
+        "(`timeline --format json`) to [timeline.schema.json](timeline.schema.json).",
     ]
     parts += [f"## latdoctor {' '.join(name)}\n\n```text\n{help_of(name)}```" for name, _ in commands()]
     return "\n\n".join(parts) + "\n"

@@ -19,6 +19,8 @@ def clean(value: str, limit: int = 2000) -> str:
 
     Text longer than `limit` characters is cut and ends in an ellipsis.
     """
+    if len(value) <= limit and value.isprintable():  # as nearly all are: nothing of what is left out is printable
+        return value
     kept = _ESCAPES.sub("", value[: limit * 4])
     safe = "".join(" " if char in "\t\r\n" else char for char in kept if _is_safe(char))
     cut = len(safe) > limit or len(value) > limit * 4

@@ -246,3 +246,36 @@ def test_a_fork_may_append_too(tmp_path: Path) -> None:
     os.waitpid(child, 0)
     made.append("parent", "settled", {})
     assert [entry.run for entry in made.entries()][3:] == ["child", "parent"]
+
+
+def test_several_entries_are_journaled_together_or_not_at_all(tmp_path: Path) -> None:
+    made = journal(tmp_path, 1)
+    entries = made.append_all([("a", "k", {"n": 1}), ("b", "k", {"n": 2})])
+    assert indices(entries) == [2, 3]
+    assert made.entries()[1:] == entries
+    with pytest.raises(JournalError, match="more than"):
+        made.append_all([("a", "k", {"n": 3}), ("a", "k", {"n": "x" * LARGEST_BODY})])
+    with pytest.raises(JournalError, match="no kind"):
+        made.append_all([("a", "k", {"n": 3}), ("a", "", {})])
+    assert indices(made.entries()) == [1, 2, 3]
+    assert made.append_all([]) == ()
+
+
+def test_who_goes_on_reading_reads_what_is_new(tmp_path: Path) -> None:
+    made = journal(tmp_path)
+    assert made.after(None) == made.entries()
+    last = made.entries()[-1]
+    assert made.after(last) == ()
+    more = made.append("r", "k", {})
+    assert made.after(last) == (more,)
+
+
+def test_who_goes_on_reading_sees_that_it_is_another_journal(tmp_path: Path) -> None:
+    made = journal(tmp_path / "one", 3)
+    last = made.entries()[-1]
+    with pytest.raises(JournalError, match="does not fit"):
+        journal(tmp_path / "shorter", 2).after(last)
+    another = Journal.opened(tmp_path / "another" / "journal.sqlite")
+    another.append_all([("r", "k", {"n": n}) for n in range(5)])
+    with pytest.raises(JournalError, match="does not fit"):
+        another.after(last)

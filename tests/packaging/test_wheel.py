@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "latdoctor"
-SHIPPED = ("rules", "playbooks")
+SHIPPED = ("rules", "playbooks", "sops")
 
 
 def call(*arguments: str, folder: Path, **environment: str) -> str:

@@ -15,6 +15,7 @@ from latdoctor.cli import options
 
 if TYPE_CHECKING:
     from latdoctor.cli.asking import Need
+    from latdoctor.cli.marking import Belongs
     from latdoctor.cli.options import Given
     from latdoctor.cli.sources import Looked
     from latdoctor.diagnosis.result import Diagnosis
@@ -93,6 +94,8 @@ def diagnose(
     every: Every = None,
     against: AgainstOption = None,
     between: Between = None,
+    incident: options.Incident = None,
+    no_incident: options.NoIncident = False,
     html: Html = None,
 ) -> None:
     """Say why the service is slow, with the evidence.
@@ -109,7 +112,11 @@ def diagnose(
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, html)
+    from latdoctor.cli.marking import Belongs, must_be_known
+
+    belongs = Belongs(incident or "", no_incident)
+    must_be_known(belongs)
+    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs, html)
     if watch:
         raise typer.Exit(_watch(bundle, asked, rules or [], how))
     raise typer.Exit(_once(bundle, asked, rules or [], how))
@@ -127,6 +134,7 @@ class _How:
     every: str
     against: Path | None
     between: tuple[str, str] | None
+    belongs: Belongs
     html: Path | None = None
 
 
@@ -139,6 +147,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     from latdoctor.cli.answering import exit_code, rule_set, stamp, the_case
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
+    from latdoctor.cli.marking import looked as looked_in_incident
     from latdoctor.diagnosis.diagnose import diagnose as judged
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
@@ -161,15 +170,20 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
         if how.html is not None:
             pages.written(pages.of_diagnosis(case, diagnosis, how.against), how.html)
-    _print(diagnosis, how.output, verbose=how.verbose)
+        _print(diagnosis, how.output, verbose=how.verbose)
+        if how.output is not Output.JSON:
+            _print_seen_before(diagnosis, how.output)
+        looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
     return exit_code(diagnosis, how.fail_on.value)
 
 
 def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
     """Look after look; the exit code of the last. Raises UsageError for what goes with one look only."""
     from latdoctor.cli.answering import rule_set
+    from latdoctor.cli.marking import Heard
     from latdoctor.cli.watching import watch
     from latdoctor.errors import UsageError
+    from latdoctor.report.watching import summary
 
     for_one_look = {
         "a bundle": bundle is not None,
@@ -185,7 +199,8 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
             f"--watch looks again and again, and {name} is for one look", next_step="leave one of them out"
         )
     as_json = how.output is Output.JSON
-    return watch(asked, rule_set(rules), every=how.every, as_json=as_json, fail_on=how.fail_on.value)
+    heard = Heard(how.belongs, summary)
+    return watch(asked, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 
 
 def collect(
@@ -297,3 +312,22 @@ def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:
         typer.echo(markdown.render(diagnosis), nl=False)
     else:
         console.render(diagnosis, result_console(), verbose=verbose)
+
+
+def _print_seen_before(diagnosis: Diagnosis, output: Output) -> None:
+    """One line where the journal has an incident like this one; the document stays as its schema says."""
+    from latdoctor.cli.remembered import seen_before
+
+    line = seen_before(diagnosis)
+    if not line:
+        return
+    if output is Output.MARKDOWN:
+        from latdoctor.report.markdown import escape
+
+        typer.echo(f"\n{escape(line)}")
+    else:
+        from rich.text import Text
+
+        from latdoctor.cli.screen import result_console
+
+        result_console().print(Text(line, style="bold"))

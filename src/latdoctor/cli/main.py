@@ -13,13 +13,16 @@ from latdoctor.cli import (
     demo,
     diagnose,
     explain,
+    incidents,
     lab,
+    listen,
     playbooks,
     remediate,
-    report,
     rules,
     runs,
     sight,
+    sop,
+    timeline,
 )
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.interrupting import INTERRUPTED
@@ -45,12 +48,16 @@ app.command("explain")(explain.explain)
 app.command("remediate")(remediate.remediate)
 app.command("rollback")(remediate.rollback)
 app.command("recover")(remediate.recover)
+app.command("timeline")(timeline.timeline)
+app.command("listen")(listen.listen)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(rules.app, name="rules")
 app.add_typer(playbooks.app, name="playbooks")
 app.add_typer(runs.app, name="runs")
+app.add_typer(sop.app, name="sop")
+app.add_typer(incidents.app, name="incidents")
 app.add_typer(lab.app, name="lab")
 
 

@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
 import msgspec
 import typer
 
+from latdoctor.cli import marking
 from latdoctor.cli.answering import rule_set
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
@@ -56,6 +57,7 @@ class Mending:
     playbooks: tuple[Path, ...] = ()
     rules: tuple[Path, ...] = ()
     as_json: bool = False
+    belongs: marking.Belongs = field(default_factory=marking.Belongs)
 
 
 class SavedPlan(msgspec.Struct, frozen=True):
@@ -81,8 +83,10 @@ def mend(given: Given, how: Mending) -> int:
         plans = tuple(planned(Asked(book, _settings(how), because), books, way, time.time()) for way in ways)
     if how.save_plan is not None:
         _save(plans, how.save_plan)
+    looked_at = (wanted.context.target, *wanted.request.servers)
     if not how.apply:
         shown.plans(plans, books, result_console(), as_json=how.as_json)
+        marking.planned(how.belongs, plans, looked_at)
         return Outcome.PLANNED.exit_code
     return _applied(plans, ways, books, wanted, how)
 
@@ -102,12 +106,15 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     rules = rule_set(how.rules)
     results: list[Result] = []
     journal = Journal.opened(place / state.JOURNAL)
+    incident = marking.applying(how.belongs, plans, (wanted.context.target, *wanted.request.servers))
     with _stoppable() as stop:
         for plan, access in zip(plans, ways, strict=True):
             tell = shown.told(notice_console(), plan)
             request = replace(wanted.request, servers=pages_for(access, wanted.request.servers))
             observe = observer(request, wanted.context, wanted.baseline, rules)
-            world = World(journal, place, access, observe, kept, tell, stop, how.approved)
+            world = World(
+                journal, place, access, observe, kept, tell, stop, how.approved, incident.begun, incident.refusal
+            )
             results.append(carry_out(plan, books, world))
             if results[-1].outcome is not Outcome.VERIFIED:
                 break
@@ -171,7 +178,7 @@ def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
     if how.diagnosis is None:
         return books.find(how.playbook), None
     try:
-        diagnosis = parse_diagnosis(_read(how.diagnosis))
+        diagnosis = parse_diagnosis(read(how.diagnosis))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(how.diagnosis), next_step="latdoctor diagnose … -o json > FILE"
@@ -199,7 +206,7 @@ def _saved(how: Mending) -> Plan:
     if how.playbook or how.diagnosis or how.settings or how.admin or how.plan is None:
         raise UsageError("a saved plan says all of it", next_step="give --plan alone, or leave it out")
     try:
-        saved = msgspec.json.decode(_read(how.plan), type=SavedPlan)
+        saved = msgspec.json.decode(read(how.plan), type=SavedPlan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"it is no plan: {error}", where=str(how.plan), next_step="--save-plan writes one") from error
     if saved.plan.digest != saved.digest:
@@ -218,7 +225,7 @@ def _save(plans: Sequence[Plan], path: Path) -> None:
         raise UsageError(f"the plan cannot be written: {error.strerror}", where=str(path)) from error
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
     """Raises UsageError."""
     try:
         with path.open("rb") as file:

@@ -167,6 +167,11 @@ BaselineOption = Annotated[
         help="What the target is like when healthy (baseline record).",
     ),
 ]
+Incident = Annotated[
+    str | None,
+    typer.Option("--incident", metavar="ID", help="The incident that this is for (default: the open one, if any)."),
+]
+NoIncident = Annotated[bool, typer.Option("--no-incident", help="It is for no incident: nothing is journaled.")]
 Playbooks = Annotated[
     list[Path] | None,
     typer.Option(

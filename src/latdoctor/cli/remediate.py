@@ -45,7 +45,14 @@ Admin = Annotated[
 ]
 Apply = Annotated[bool, typer.Option("--apply", help="Change it. Without: only the plan.", rich_help_panel=_HOW)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first.", rich_help_panel=_HOW)]
-Approve = Annotated[bool, typer.Option("--approve", help="A playbook of high risk may run.", rich_help_panel=_HOW)]
+Approve = Annotated[
+    bool,
+    typer.Option(
+        "--approve",
+        help="A playbook of high risk may run, or one that the SOP does not permit yet.",
+        rich_help_panel=_HOW,
+    ),
+]
 SavePlan = Annotated[
     Path | None,
     typer.Option(
@@ -73,18 +80,21 @@ def remediate(
     slo_errors: options.SloErrors = None,
     baseline: options.BaselineOption = None,
     rules: options.Rules = None,
+    incident: options.Incident = None,
+    no_incident: options.NoIncident = False,
     output: OutputOption = Form.TEXT,
 ) -> None:
     """Mend a cause by a playbook, and take back what fails.
 
     It plans, changes, verifies, and keeps the change or takes it back.
 
-    Without --apply it shows the plan and writes nothing. The token of the admin interface is read from
+    Without --apply it shows the plan and changes nothing. The token of the admin interface is read from
     LATDOCTOR_ADMIN_TOKEN or the configured file.
 
     Exit codes: 0 verified, or planned · 1 nothing was changed · 2 usage or an invalid file · 3 not verified, and taken
     back · 4 held for a human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
     """
+    from latdoctor.cli.marking import Belongs, must_be_known
     from latdoctor.cli.mending import Mending, mend
 
     asked = options.given(
@@ -103,7 +113,9 @@ def remediate(
         playbooks=tuple(playbooks or ()),
         rules=tuple(rules or ()),
         as_json=output is Form.JSON,
+        belongs=Belongs(incident or "", no_incident),
     )
+    must_be_known(how.belongs)
     raise typer.Exit(mend(asked, how))
 
 

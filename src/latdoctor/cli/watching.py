@@ -18,8 +18,10 @@ from rich.text import Text
 from latdoctor.cli.answering import exit_code, the_diagnosis
 from latdoctor.cli.asking import Need, ask
 from latdoctor.cli.interrupting import StoppedError, ended_by_sigterm
+from latdoctor.cli.marking import Heard
 from latdoctor.cli.options import Given
 from latdoctor.cli.screen import notice_console, result_console
+from latdoctor.cli.sources import Looked
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.look import SystemClock, look
 from latdoctor.collect.source import Clock
@@ -43,15 +45,17 @@ class Screen(Protocol):
     def failed(self, why: str, at: float) -> None: ...  # a look that brought nothing
 
 
-def watch(given: Given, rules: RuleSet, *, every: str, as_json: bool, fail_on: str) -> int:
+def watch(given: Given, rules: RuleSet, heard: Heard, *, every: str, as_json: bool, fail_on: str) -> int:
     """Looks until it is interrupted. Gives the exit code of the last look: of its verdict, or of its failure.
+
+    `heard` is told of each.
 
     Raises StoppedError where no look came to its end, and what the first look raises.
     """
-    pause = _pause(every or EVERY)
+    pause = pause_of(every or EVERY)
     _can_be_repeated(given)
     clock = SystemClock()
-    looks = _Looks(given, rules, clock)
+    looks = _Looks(given, rules, clock, heard)
     with ended_by_sigterm(), _screen(pause, as_json=as_json) as shown:
         return follow(looks, shown, clock, pause, lambda one: exit_code(one, fail_on))
 
@@ -81,7 +85,8 @@ def follow(
     return 0 if last is None else last
 
 
-def _pause(text: str) -> float:
+def pause_of(text: str) -> float:
+    """The seconds that --every says. Raises UsageError."""
     try:
         pause = parse_duration(text)
     except ValueError as error:
@@ -108,10 +113,11 @@ def _can_be_repeated(given: Given) -> None:
 class _Looks:
     """Looks and diagnoses at each call."""
 
-    def __init__(self, given: Given, rules: RuleSet, clock: Clock) -> None:
+    def __init__(self, given: Given, rules: RuleSet, clock: Clock, heard: Heard) -> None:
         self._given = given
         self._rules = rules
         self._clock = clock
+        self._heard = heard
         self._told = ""
 
     def __call__(self) -> Diagnosis:
@@ -120,7 +126,9 @@ class _Looks:
             notice_console().print(wanted.notice)
         self._told = wanted.notice
         bundle = look(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
-        return the_diagnosis(bundle, self._rules, wanted.named)
+        diagnosis = the_diagnosis(bundle, self._rules, wanted.named)
+        self._heard(Looked(bundle, wanted.named), diagnosis)
+        return diagnosis
 
 
 @contextmanager

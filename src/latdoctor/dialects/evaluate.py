@@ -9,7 +9,7 @@ from statistics import median
 
 from latdoctor.dialects import counters, gauges, spoken
 from latdoctor.dialects.model import Rule, Selector, Term
-from latdoctor.dialects.outcome import Found, Histogram, Missing, Outcome, Trouble, notes
+from latdoctor.dialects.outcome import NOTHING_COUNTED, Found, Histogram, Missing, Outcome, Trouble, notes
 from latdoctor.dialects.view import View
 from latdoctor.evidence.model import Labels, Origin, Series
 from latdoctor.evidence.signals import catalogue
@@ -193,7 +193,7 @@ def _ratio(view: View, rule: Rule) -> Outcome:
         elif isinstance(above, Trouble) or isinstance(below, Trouble):
             outcome[subject] = above if isinstance(above, Trouble) else _only_trouble(below)
         elif below <= 0:
-            outcome[subject] = Trouble(f"{view.place(rule.over)} counted nothing", unused=True)
+            outcome[subject] = Trouble(f"{view.place(rule.over)} {NOTHING_COUNTED}", unused=True)
         else:
             note = notes(LIFETIME if view.lone else "", rule.note)
             outcome[subject] = Found(above / below * rule.factor, place, note)
@@ -212,7 +212,7 @@ def _histogram(view: View, rule: Rule) -> Outcome:
     for subject in view.series(selector, "_bucket"):
         found = counters.histogram(view, rule, selector, subject)
         if isinstance(found, Histogram) and found.count == 0:
-            found = Trouble(f"{selector} counted nothing", unused=True)
+            found = Trouble(f"{selector} {NOTHING_COUNTED}", unused=True)
         note = notes(LIFETIME if view.lone else "", rule.note)
         outcome[subject] = found if isinstance(found, Trouble) else Found(found, f"{selector}_bucket", note)
     return outcome

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from latdoctor.evidence.model import Bucket
 
+NOTHING_COUNTED = "counted nothing"  # in the reason of a Trouble and of its Gap: there was nothing to measure
+
 
 class Trouble(Struct, frozen=True):
     """Why a value that the page should give cannot be used. `unused` means that there was nothing to measure."""

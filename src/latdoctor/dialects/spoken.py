@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from latdoctor.dialects import counters
 from latdoctor.dialects.model import Rule, Selector
-from latdoctor.dialects.outcome import Found, Outcome, Trouble, notes
+from latdoctor.dialects.outcome import NOTHING_COUNTED, Found, Outcome, Trouble, notes
 from latdoctor.dialects.view import View
 from latdoctor.text import clean
 
@@ -54,7 +54,7 @@ def _contradiction(
     if isinstance(count, Trouble) or isinstance(total, Trouble):
         return count if isinstance(count, Trouble) else total if isinstance(total, Trouble) else None
     if count <= 0:
-        return Trouble(f"{selector}_count counted nothing", unused=True)
+        return Trouble(f"{selector}_count {NOTHING_COUNTED}", unused=True)
     ordered = sorted(shown.items())
     if any(later[1] < earlier[1] for earlier, later in pairwise(ordered)):
         return Trouble(f"the quantiles of {selector} do not rise with their rank")

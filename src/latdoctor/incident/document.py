@@ -56,7 +56,9 @@ class Start(Struct, frozen=True):
 
 
 class Stage(Struct, frozen=True):
-    """A stage of the SOP. `due` and `margin` (to spare; negative: too late) are seconds."""
+    """A stage of the SOP, as its clock stood with the last entry. `due` and `margin` (to spare; negative: too late) are
+    seconds.
+    """
 
     id: str
     title: str
@@ -65,7 +67,8 @@ class Stage(Struct, frozen=True):
     met_at: str | None = None
     margin: float | None = None
     digest: str = ""  # the entry that met it
-    why: str = ""
+    how: str = ""  # what that says
+    why: str = ""  # why it is unknown, or what is known of one that is not met
 
 
 class TimeTo(Struct, frozen=True):
@@ -88,7 +91,8 @@ class Impact(Struct, frozen=True):
     """What it cost. Null is not known; what was not seen is never taken for well.
 
     `span` is the whole time from the start to the end (or to the last entry); `seen` the part of it that was watched,
-    of which `over` and `within` were judged against the SLO. `requests` and `requests_over` are of `counted` seconds.
+    of which `over` and `within` were judged against the SLO. `requests`, and at least `requests_over` and at most
+    `requests_over_most` of them that were late, are of `counted` seconds.
     """
 
     definition: str
@@ -99,6 +103,7 @@ class Impact(Struct, frozen=True):
     unjudged: float  # watched, and no P99 or no SLO known
     requests: float | None
     requests_over: float | None
+    requests_over_most: float | None
     counted: float
     slo_p99: tuple[float, ...]  # the SLOs that were judged by, seconds
     worst_p99: float | None
@@ -173,7 +178,11 @@ class RunTold(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """How the service stood in the `length` seconds before `seconds`: by subject and signal, in base units."""
+    """How the service stood in the `length` seconds before `seconds`: by subject and signal, in base units.
+
+    `bounds`: where a value is only "at least" or "at most" what there is. `over_slo_between`: at least and at most so
+    many, where no more is known.
+    """
 
     at: str
     seconds: float | None
@@ -183,6 +192,8 @@ class Sample(Struct, frozen=True):
     requests: float | None
     over_slo: float | None
     slo_p99: float | None
+    bounds: dict[str, dict[str, str]] = {}
+    over_slo_between: tuple[float, float] | None = None
 
 
 class Last(Struct, frozen=True):

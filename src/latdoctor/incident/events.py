@@ -120,13 +120,19 @@ class RunJoined(Struct, frozen=True):
 
 
 class Sampled(Struct, frozen=True):
-    """How the service stood for `seconds`: by subject and signal, in base units. None: not known."""
+    """How the service stood for `seconds`: by subject and signal, in base units. None: not known.
+
+    `bounds`: where a value is only "at least" or "at most" what there is. `over_slo_between`: where the SLO lies within
+    a bucket of the server's, at least and at most so many; `over_slo` is not known then.
+    """
 
     seconds: float
     values: dict[str, dict[str, float]]
     requests: float | None = None  # answered well
     over_slo: float | None = None  # of these, later than the SLO
     slo_p99: float | None = None  # seconds
+    bounds: dict[str, dict[str, str]] = {}
+    over_slo_between: tuple[float, float] | None = None
 
 
 class Noted(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """What an incident cost: seconds and requests over the SLO, as far as anybody was watching.
 
-Two things tell: samples of the service, and the windows by which a run was verified. A second that neither covers was not
-seen. No second counts twice; where the two overlap the sample counts, for it has the requests.
+Two things tell: samples of the service, and the windows by which a run was verified. A second that neither covers was
+not seen. No second counts twice; where the two overlap the sample counts, for it has the requests.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class _Seen:
     end: float
     state: str
     requests: float | None = None
-    over: float | None = None
+    late: tuple[float, float] | None = None  # of these, at least and at most
 
 
 def impact(entries: Iterable[Entry], seen: Sequence[Sample], count: Count, span: float) -> Impact:
     """Of the `span` seconds from the start on."""
     span = max(0.0, span)
     sampled = [
-        _Seen(one.seconds - one.length, one.seconds, samples.standing(one), one.requests, one.over_slo)
+        _Seen(one.seconds - one.length, one.seconds, samples.standing(one), one.requests, samples.late_of(one))
         for one in seen
         if one.seconds is not None
     ]
@@ -67,7 +67,8 @@ def impact(entries: Iterable[Entry], seen: Sequence[Sample], count: Count, span:
         within=tally.seconds[WITHIN] if judged else None,
         unjudged=tally.seconds[UNJUDGED],
         requests=tally.requests if tally.counted else None,
-        requests_over=tally.over if tally.counted else None,
+        requests_over=tally.late[0] if tally.counted else None,
+        requests_over_most=tally.late[1] if tally.counted else None,
         counted=tally.counted,
         slo_p99=tuple(sorted({one.slo_p99 for one in seen if one.slo_p99 is not None})),
         worst_p99=max(peaks, default=None),
@@ -81,7 +82,7 @@ class _Tally:
     def __init__(self) -> None:
         self.seconds = {OVER: 0.0, WITHIN: 0.0, UNJUDGED: 0.0}
         self.requests = 0.0
-        self.over = 0.0
+        self.late = (0.0, 0.0)
         self.counted = 0.0
 
 
@@ -97,9 +98,9 @@ def _once(sampled: Sequence[_Seen], span: float, tally: _Tally) -> list[Span]:
         covered.append((begin, end))
         reached = end
         whole = end - begin >= (1 - OVERLAP) * (one.end - one.begin)
-        if whole and one.requests is not None and one.over is not None:
+        if whole and one.requests is not None and one.late is not None:
             tally.requests += one.requests
-            tally.over += one.over
+            tally.late = (tally.late[0] + one.late[0], tally.late[1] + one.late[1])
             tally.counted += end - begin
     return covered
 

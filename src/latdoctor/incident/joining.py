@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from latdoctor.errors import UsageError
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Moment
+from latdoctor.journal.state import INCIDENTS
+from latdoctor.text import clean
 
 PREFIX = "inc-"
+_ID = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
 def new_id(now: Moment) -> str:
     """`inc-20261122-0712-4f2a`: when it was opened (UTC), and what tells it from others of that minute."""
     day, clock = now.at[:10].replace("-", ""), now.at[11:16].replace(":", "")
     return f"{PREFIX}{day}-{clock}-{secrets.token_hex(2)}"
+
+
+def folder_of(place: Path, incident: str) -> Path:
+    """Where an incident's evidence is kept, below the state folder `place`. Raises UsageError for what is no id."""
+    if not _ID.fullmatch(incident):
+        raise UsageError(f"{clean(incident, 80)!r} is no incident", next_step="latdoctor incidents list")
+    return place / INCIDENTS / incident
 
 
 def chosen(found: Sequence[Incident], asked: str = "", *, only_open: bool = True) -> Incident:
@@ -45,8 +58,34 @@ def joined(found: Sequence[Incident], targets: Sequence[str]) -> str:
     """The open incident that a look at `targets`, or a change of them, is for; empty where there is none, or where
     several could be meant: nothing is guessed.
     """
-    standing = [one for one in found if one.open]
-    fitting = [one for one in standing if set(one.opened.targets) & set(targets)]
-    if not fitting:
-        fitting = [one for one in standing if not one.opened.targets]
+    fitting = meant(found, targets)
     return fitting[0].id if len(fitting) == 1 else ""
+
+
+def meant(found: Sequence[Incident], targets: Sequence[str]) -> tuple[Incident, ...]:
+    """The open incidents of one of `targets`; where there is none, those that name no target."""
+    standing = [one for one in found if one.open]
+    asked = places(targets)
+    return tuple(one for one in standing if places(one.opened.targets) & asked) or tuple(
+        one for one in standing if not one.opened.targets
+    )
+
+
+def places(targets: Iterable[str]) -> frozenset[str]:
+    """What `targets` mean: an address its host and port, whatever stands around them; a name itself."""
+    return frozenset(place for target in targets if (place := _place(target)))
+
+
+def _place(target: str) -> str:
+    text = target.strip().lower()
+    try:
+        parts = urlsplit(text if "://" in text else f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:  # no address: a name
+        return text
+    if not host:
+        return text
+    if host in {"localhost", "::1"} or host.startswith("127."):
+        host = "localhost"
+    port = port or {"http": 80, "https": 443}.get(parts.scheme)
+    return host if port is None else f"{host}:{port}"

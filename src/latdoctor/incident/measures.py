@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, Look, RunTold, Sample, Start, TimeTo
-from latdoctor.incident.elapsed import Count, between
+from latdoctor.incident.elapsed import Count, between, clock, is_time, rfc3339
 from latdoctor.incident.samples import OVER, UNJUDGED, WITHIN, standing
 from latdoctor.incident.state import Incident
 from latdoctor.incident.stopwatch import WALL, WENT_BACK, Passed
@@ -20,23 +20,29 @@ from latdoctor.text import clean
 
 DETECT = (
     "From when the trouble began to the first entry of the incident. It began when latency rose, as the evidence of a"
-    " diagnosis shows (an inference); else when the alert or a human says that it did. An alert begins to fire after the"
-    " trouble does, by as long as its rule waits."
+    " diagnosis shows (an inference); else when the alert or a human says that it did. An alert begins to fire after"
+    " the trouble does, by as long as its rule waits."
 )
 ACKNOWLEDGE = (
-    "From the first entry of the incident to the first answer to it, by a human or by this program: a look that confirms"
-    " or refutes the alert, a diagnosis, a note, a mark, a plan or a run."
+    "From the first entry of the incident to the first answer to it, by a human or by this program: a look that"
+    " confirms or refutes the alert, a diagnosis, a note, a mark, a plan or a run."
 )
 MITIGATE = (
     "From the start of the incident until it no longer hurt: the moment at which the first run proved itself of which"
-    " nothing was taken back; else the end of the last sample over the SLO, where all that was sampled after it kept it."
+    " nothing was taken back; else the end of the last sample over the SLO, where all that was sampled after it kept"
+    " it."
 )
 RESOLVE = "From the start of the incident until it was closed as resolved."
 _ANSWERS = (events.CONFIRMED, events.DIAGNOSED, events.NOTED, events.MARKED, events.PLANNED, events.RUN_JOINED)
 
 
 def measures(
-    incident: Incident, start: Start, count: Count, looks: Sequence[Look], runs: Sequence[RunTold], seen: Sequence[Sample]
+    incident: Incident,
+    start: Start,
+    count: Count,
+    looks: Sequence[Look],
+    runs: Sequence[RunTold],
+    seen: Sequence[Sample],
 ) -> tuple[TimeTo, ...]:
     """The four, in the order in which they come."""
     return (
@@ -52,10 +58,14 @@ def _detected(incident: Incident, looks: Sequence[Look]) -> TimeTo:
     onset = min((look.since for look in looks if look.since is not None), default=None)
     opened = incident.opened
     if onset is not None:
-        begins, basis, began = f"{onset}: latency rose, as the evidence of a diagnosis shows", INFERENCE, moment(onset)
-    elif opened.began is not None:
+        begins, basis, began = (
+            f"{clock(onset)}: latency rose, as the evidence of a diagnosis shows",
+            INFERENCE,
+            moment(onset),
+        )
+    elif opened.began is not None and is_time(opened.began):
         whose = clean(opened.clock, 100) or "somebody"
-        begins, basis, began = f"it began, as {whose} tells", FACT, opened.began
+        begins, basis, began = f"{clock(rfc3339(opened.began))}: it began, as {whose} tells", FACT, opened.began
     else:
         why = "nothing tells when the trouble began"
         return TimeTo("MTTD", "time to detect", DETECT, None, ends=_named(first, "the first entry"), why=why)
@@ -107,7 +117,7 @@ def _mitigated(
         return _from_start("MTTM", "time to mitigate", MITIGATE, start, count.of(proof), ends, digest)
     last = _last_over(seen)
     if last is not None:
-        ends = f"{last.at}: the end of the last sample over the SLO"
+        ends = f"{clock(last.at)}: the end of the last sample over the SLO"
         return _from_start("MTTM", "time to mitigate", MITIGATE, start, Passed(last.seconds), ends, last.digest)
     why = "no run has proved itself and stands, and samples do not show that it kept its SLO again"
     return TimeTo("MTTM", "time to mitigate", MITIGATE, None, begins=_told(start), why=why)
@@ -130,9 +140,7 @@ def _resolved(incident: Incident, start: Start, count: Count) -> TimeTo:
     return _from_start("MTTR", "time to resolve", RESOLVE, start, count.of(ended), ends, ended.digest)
 
 
-def _from_start(
-    name: str, title: str, definition: str, start: Start, took: Passed, ends: str, digest: str
-) -> TimeTo:
+def _from_start(name: str, title: str, definition: str, start: Start, took: Passed, ends: str, digest: str) -> TimeTo:
     return TimeTo(
         id=name,
         title=title,
@@ -148,11 +156,11 @@ def _from_start(
 
 
 def _named(entry: Entry, what: str) -> str:
-    return f"{entry.at}: {what}"
+    return f"{clock(entry.at)}: {what}"
 
 
 def _told(start: Start) -> str:
-    return f"{start.at}: {start.says}"
+    return f"{clock(start.at)}: {start.says}"
 
 
 def mean(found: Iterable[TimeTo], name: str) -> tuple[float | None, int]:

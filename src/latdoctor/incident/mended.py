@@ -35,9 +35,7 @@ def mended(joined: Iterable[str], runs: Mapping[str, RunState], entries: Sequenc
     for entry in entries:
         if entry.run in by_run:
             by_run[entry.run].append(entry)
-    told = (
-        _run(runs[name], own) if name in runs else _never_begun(name, own) for name, own in by_run.items() if own
-    )
+    told = (_run(runs[name], own) if name in runs else _never_begun(name, own) for name, own in by_run.items() if own)
     return tuple(told)
 
 

@@ -13,7 +13,7 @@ from latdoctor.incident import events, samples, wording
 from latdoctor.incident.document import INFERENCE, OWN, Sample, Told
 from latdoctor.incident.elapsed import Count, is_time, rfc3339
 from latdoctor.incident.stopwatch import WALL
-from latdoctor.incident.wording import BECAUSE, CRITICAL, SINCE, WARNING, Piece
+from latdoctor.incident.wording import BECAUSE, CRITICAL, SINCE, SLO, WARNING, Piece
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.change import Value
 from latdoctor.remedy.history import Closed, RunState, Touched
@@ -71,7 +71,7 @@ def _stands(seen: Sample, now: str) -> Piece:
     shown = f": P99 {show(samples.P99, p99)}" if p99 is not None else ""
     slo = f", the SLO is {show(samples.P99, seen.slo_p99)}" if seen.slo_p99 is not None else ", no SLO is known"
     level = CRITICAL if now == samples.OVER else ""
-    return Piece(f"the service is {_STANDS[now]}{shown}{slo}", level=level)
+    return Piece(f"the service is {_STANDS[now]}{shown}{slo}", SLO, level=level)
 
 
 def _pieces(entry: Entry, runs: Mapping[str, RunState]) -> tuple[Piece, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from latdoctor.evidence.model import AT_LEAST, AT_MOST
 from latdoctor.incident.document import Sample
 from latdoctor.incident.elapsed import Count
 from latdoctor.incident.state import body
@@ -26,6 +27,8 @@ class _Sampled(Struct, frozen=True):
     requests: float | None = None
     over_slo: float | None = None
     slo_p99: float | None = None
+    bounds: dict[str, dict[str, str]] = {}
+    over_slo_between: tuple[float, float] | None = None
 
 
 def sample(entry: Entry, count: Count) -> Sample | None:
@@ -43,11 +46,17 @@ def sample(entry: Entry, count: Count) -> Sample | None:
         requests=_known(told.requests),
         over_slo=_known(told.over_slo),
         slo_p99=_known(told.slo_p99),
+        bounds={clean(subject, 200): _cleaned(listed) for subject, listed in told.bounds.items()},
+        over_slo_between=told.over_slo_between,
     )
 
 
 def _values(listed: Mapping[str, float | None]) -> dict[str, float]:
     return {clean(name, 200): value for name, value in listed.items() if value is not None}
+
+
+def _cleaned(listed: Mapping[str, str]) -> dict[str, str]:
+    return {clean(name, 200): clean(bound, 20) for name, bound in listed.items()}
 
 
 def p99_of(one: Sample) -> float | None:
@@ -56,13 +65,34 @@ def p99_of(one: Sample) -> float | None:
 
 
 def standing(one: Sample) -> str:
-    """OVER where any subject's P99 is over the SLO; where no P99 was seen, where more than 1 % of the requests were."""
-    p99 = p99_of(one)
-    if one.slo_p99 is not None and p99 is not None:
-        return OVER if p99 > one.slo_p99 else WITHIN
-    if one.slo_p99 is not None and one.requests and one.over_slo is not None:
-        return OVER if one.over_slo > SHARE * one.requests else WITHIN
-    return UNJUDGED
+    """OVER where any subject's P99 is over the SLO; where no P99 was seen, where more than 1 % of the requests were.
+
+    A P99 that is only bounded tells where the bound does.
+    """
+    if one.slo_p99 is None:
+        return UNJUDGED
+    judged = {
+        _judged(listed[P99], one.bounds.get(subject, {}).get(P99, ""), one.slo_p99)
+        for subject, listed in one.values.items()
+        if P99 in listed
+    }
+    if judged:
+        return OVER if OVER in judged else UNJUDGED if UNJUDGED in judged else WITHIN
+    late = late_of(one)
+    if not one.requests or late is None:
+        return UNJUDGED
+    return OVER if late[0] > SHARE * one.requests else WITHIN if late[1] <= SHARE * one.requests else UNJUDGED
+
+
+def _judged(p99: float, bound: str, slo: float) -> str:
+    if p99 > slo:
+        return UNJUDGED if bound == AT_MOST else OVER
+    return UNJUDGED if bound == AT_LEAST else WITHIN
+
+
+def late_of(one: Sample) -> tuple[float, float] | None:
+    """At least and at most how many requests were later than the SLO."""
+    return one.over_slo_between if one.over_slo is None else (one.over_slo, one.over_slo)
 
 
 def _known(value: float | None) -> float | None:

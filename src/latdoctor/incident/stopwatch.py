@@ -20,7 +20,7 @@ WENT_BACK = "this machine's clock went back meanwhile, so that the time is not k
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """T0. `at` is unix seconds by `clock`, another one's whose skew is not known; empty: this machine's, at its opening.
+    """T0. `at` is unix seconds by `clock`, whose skew is not known; empty: this machine's own, when it was opened.
 
     `note`: why a time that was told is not taken.
     """
@@ -76,7 +76,7 @@ class Stopwatch:
     def _by_anchor(self, at: Entry | Moment) -> Passed:
         seconds, monotonic, by = self._anchors[at.boot]
         seconds += at.monotonic - monotonic
-        return Passed(seconds, by) if seconds >= self._reached and math.isfinite(seconds) else Passed(None, by, WENT_BACK)
+        return Passed(seconds, by) if seconds >= self._reached else Passed(None, by, WENT_BACK)
 
     def _by_wall(self, at: Entry | Moment) -> Passed:
         seconds = moment(at.at) - self.start.at

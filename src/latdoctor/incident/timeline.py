@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from latdoctor.incident import events
+from latdoctor.incident.clock import StageState
 from latdoctor.incident.document import (
     INCIDENT,
     OWN,
@@ -38,7 +39,7 @@ from latdoctor.text import clean
 __all__ = ["Timeline", "of_run", "timeline"]
 
 
-def timeline(incident: Incident, stages: Sequence[Stage] = ()) -> Timeline:
+def timeline(incident: Incident, stages: Sequence[StageState] = ()) -> Timeline:
     """`incident` from its start to its last entry; `stages` is how its SOP stands.
 
     Raises msgspec.ValidationError where a run's entry is not as this version writes it.
@@ -64,7 +65,7 @@ def timeline(incident: Incident, stages: Sequence[Stage] = ()) -> Timeline:
         outcome=clean(incident.closed.outcome, 40) if incident.closed else "",
         start=start,
         last=_last(entries),
-        stages=tuple(stages),
+        stages=tuple(_stage(stage) for stage in stages),
         measures=measures(incident, start, count, found, told, seen),
         impact=impact(entries, seen, count, _span(count, ended)),
         alerts=tuple(_alert(alert) for alert in incident.alerts.values()),
@@ -137,6 +138,20 @@ def _last(entries: Sequence[Entry]) -> Last:
 def _samples(entries: Sequence[Entry], count: Count) -> tuple[Sample, ...]:
     found = (sample(entry, count) for entry in entries if entry.kind == events.SAMPLED)
     return tuple(one for one in found if one is not None)
+
+
+def _stage(state: StageState) -> Stage:
+    return Stage(
+        id=clean(state.id, 100),
+        title=clean(state.title, 200),
+        due=state.due,
+        status=state.status,
+        met_at=state.met_at,
+        margin=state.margin,
+        digest=state.by,
+        how=clean(state.how, 300),
+        why=clean(state.why, 300),
+    )
 
 
 def _alert(alert: events.Alert) -> events.Alert:

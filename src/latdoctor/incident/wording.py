@@ -12,7 +12,7 @@ from latdoctor.journal.entry import Entry
 
 CRITICAL, WARNING = "critical", "warning"
 EVIDENCE = "the evidence"  # whose clock the beginning is by that a diagnosis found
-CAUSE, SINCE, BEGAN, BECAUSE = "cause", "since", "began", "because"
+CAUSE, SINCE, BEGAN, BECAUSE, SLO = "cause", "since", "began", "because", "slo"  # parts of what an entry tells
 _MOST = 4  # names in one line
 _CONFIRMED = {
     events.REAL: "the alert is real",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from latdoctor.errors import UsageError
 
-JOURNAL, LOCKS, RUNS, STOP = "journal.sqlite", "locks", "runs", "STOP"
+JOURNAL, LOCKS, RUNS, INCIDENTS, STOP = "journal.sqlite", "locks", "runs", "incidents", "STOP"
 _OWN = 0o700
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,23 +51,39 @@ class Journal:
 
         Waits `database.PATIENCE` seconds at most for other processes.
         """
+        return self.append_all([(run, kind, body)])[0]
+
+    def append_all(self, bodies: Sequence[tuple[str, str, Struct | Mapping[str, object]]]) -> tuple[Entry, ...]:
+        """The same for several, each with its run and kind: all of them are journaled, or none."""
         if not self.writes:
             raise JournalError("is open for reading only", where=str(self.path), next_step="open it for appending")
-        encoded = written(body)
+        encoded = [(run, kind, written(body)) for run, kind, body in bodies]
+        entries: list[Entry] = []
         with database.writing(self.path) as connection:
-            entry = following(self._last(connection), run, kind, encoded, self.clock())
-            values = (entry.seq, entry.run, entry.at, entry.monotonic, entry.boot, entry.kind, encoded.decode())
-            connection.execute(
-                f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
-                (*values, entry.previous, entry.digest),
-            )
-        return entry
+            before = self._last(connection)
+            for run, kind, body in encoded:
+                before = following(before, run, kind, body, self.clock())
+                values = (before.seq, before.run, before.at, before.monotonic, before.boot, before.kind, body.decode())
+                connection.execute(
+                    f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
+                    (*values, before.previous, before.digest),
+                )
+                entries.append(before)
+        return tuple(entries)
 
     def entries(self, run: str = "", kinds: Container[str] = ()) -> tuple[Entry, ...]:
         """All entries in their order, or those of `run`, or of `kinds`. Raises JournalError as `verify` does."""
         return tuple(
             entry for entry in self._proven() if (not run or entry.run == run) and (not kinds or entry.kind in kinds)
         )
+
+    def after(self, last: Entry | None) -> tuple[Entry, ...]:
+        """The entries behind `last`, which was read before, each proven to follow the one before it.
+
+        For who goes on reading: what was proven once is not read again. Raises JournalError as `verify` does, also
+        where this is not the journal any more that `last` was read of.
+        """
+        return tuple(self._proven(last))
 
     def verify(self) -> Entry | None:
         """The last entry, after all were seen to follow each other from the first on; None where there is none.
@@ -80,12 +96,11 @@ class Journal:
             head = entry
         return head
 
-    def _proven(self) -> Iterator[Entry]:
-        """Every entry, each proven to follow the one before."""
+    def _proven(self, before: Entry | None = None) -> Iterator[Entry]:
+        """Every entry behind `before`, each proven to follow the one before it."""
         # Asked first: entries that are appended meanwhile are more than these, never fewer.
         highest = database.read(self.path, _highest, 0)
-        before: Entry | None = None
-        for row in self._rows():
+        for row in self._rows(before.seq if before else 0):
             entry = _entry(row)
             reason = misfit(entry, before) if entry else _UNREADABLE
             if entry is None or reason:
@@ -97,13 +112,13 @@ class Journal:
         if before and before.seq > database.read(self.path, _highest, 0):
             raise self._broken(before, "the count of all entries was changed")
 
-    def _rows(self) -> Iterator[Row]:
-        last = 0
+    def _rows(self, last: int) -> Iterator[Row]:
+        begun = last
         while True:
             try:
                 rows: list[Row] = database.read(self.path, partial(_after, last), [])
             except JournalError as error:
-                if not last:
+                if last == begun:
                     raise
                 what = f"{error.what}; it could be read up to entry {last}"
                 raise JournalError(what, where=error.where, next_step=error.next_step) from error

@@ -44,6 +44,7 @@ class Scene:
     state: Path  # the state folder
     now: float  # unix seconds
     approved: bool
+    procedure: Callable[[Plan], Refusal | None] = lambda _: None  # what an SOP does not permit yet
 
 
 def first(scene: Scene) -> Refusal | None:
@@ -96,6 +97,10 @@ def _approval(scene: Scene) -> Refusal | None:
     if scene.plan.risk == "high" and not scene.approved:
         return Refusal("risk", "this is of high risk", "read the plan, and say --approve")
     return None
+
+
+def _procedure(scene: Scene) -> Refusal | None:
+    return None if scene.approved else scene.procedure(scene.plan)
 
 
 def _unfinished(scene: Scene) -> Refusal | None:
@@ -174,6 +179,7 @@ GUARDS: tuple[Callable[[Scene], Refusal | None], ...] = (
     _playbook,
     _age,
     _approval,
+    _procedure,
     _unfinished,
     _cooldown,
     _often,

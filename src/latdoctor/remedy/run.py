@@ -53,6 +53,7 @@ def carry_out(plan: Plan, library: Library, world: World) -> Result:
     Raises JournalError where nothing could be journaled; then nothing was changed.
     """
     name = _name(world.now())
+    world.begun(name)
     recorder = Recorder(world.journal, name, world.tell)
     playbook = library.find(plan.playbook)
     try:
@@ -82,6 +83,7 @@ def _scene(plan: Plan, playbook: Playbook, world: World) -> guards.Scene:
         state=world.state,
         now=world.now(),
         approved=world.approved,
+        procedure=world.procedure,
     )
 
 

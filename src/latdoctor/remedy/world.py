@@ -14,7 +14,9 @@ from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import Entry
 from latdoctor.journal.store import Journal
+from latdoctor.remedy.guards import Refusal
 from latdoctor.remedy.observation import Observe
+from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.target import Access
 
 T = TypeVar("T")
@@ -23,7 +25,10 @@ BEAT = 0.1  # seconds between two looks at whether to stop
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`tell` hears every entry as it is journaled; `stop` says why the run shall end now, else nothing."""
+    """`tell` hears every entry as it is journaled; `stop` says why the run shall end now, else nothing.
+
+    `begun` is told the run's name before anything of it is journaled; `procedure` says what an SOP does not permit yet.
+    """
 
     journal: Journal
     state: Path
@@ -33,6 +38,8 @@ class World:
     tell: Callable[[Entry], None] = lambda _: None
     stop: Callable[[], str] = lambda: ""
     approved: bool = False
+    begun: Callable[[str], None] = lambda _: None
+    procedure: Callable[[Plan], Refusal | None] = lambda _: None
     now: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = field(default=time.sleep)

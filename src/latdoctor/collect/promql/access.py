@@ -27,7 +27,7 @@ def access(given: str, auth_file: Path | None = None, ca_file: Path | None = Non
         url=url,
         name=name,
         loopback=host in ("localhost", "::1") or host.startswith("127."),
-        authorization=_authorization(auth_file, os.environ),
+        authorization=authorization(auth_file, os.environ),
         ca_file=ca_file or (Path(os.environ[CA_FILE]) if os.environ.get(CA_FILE) else None),
     )
 
@@ -53,11 +53,21 @@ def _address(given: str) -> tuple[str, str, str]:
     return urlunsplit((parts.scheme, place, path, "", "")), clean(place + path, 200), host
 
 
-def _authorization(auth_file: Path | None, environment: Mapping[str, str]) -> str:
-    """The header's value; empty where no credentials are given. No error tells what stands in them."""
-    named = auth_file or (Path(environment[AUTH_FILE]) if environment.get(AUTH_FILE) else None)
+def authorization(
+    auth_file: Path | None,
+    environment: Mapping[str, str],
+    variable: str = AUTH,
+    file_variable: str = AUTH_FILE,
+    *,
+    bare: bool = False,
+) -> str:
+    """The header's value; empty where no credentials are given. `bare`: a word alone is a bearer token.
+
+    Raises UsageError; no error tells what stands in them.
+    """
+    named = auth_file or (Path(environment[file_variable]) if environment.get(file_variable) else None)
     if named is None:
-        return _header(environment.get(AUTH, ""), AUTH)
+        return _header(environment.get(variable, ""), variable, bare=bare)
     try:
         with named.open("rb") as file:
             raw = file.read(_MAX_FILE + 1)
@@ -65,11 +75,14 @@ def _authorization(auth_file: Path | None, environment: Mapping[str, str]) -> st
         raise UsageError(
             f"the credentials cannot be read: {error.strerror}", where=str(named), next_step="check path and rights"
         ) from error
-    return _header(raw.decode("utf-8", errors="replace") if len(raw) <= _MAX_FILE else "\0", str(named), given=True)
+    text = raw.decode("utf-8", errors="replace") if len(raw) <= _MAX_FILE else "\0"
+    return _header(text, str(named), given=True, bare=bare)
 
 
-def _header(text: str, where: str, *, given: bool = False) -> str:
+def _header(text: str, where: str, *, given: bool = False, bare: bool = False) -> str:
     line = text.strip()
+    if bare and line and " " not in line:
+        line = f"Bearer {line}"
     if not line and not given:
         return ""
     scheme, _, secret = line.partition(" ")

@@ -1,0 +1,126 @@
+"""What `latdoctor listen` does: a receiver on threads of its own, and the looks in this one."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from latdoctor.cli.addresses import masked
+from latdoctor.cli.answering import rule_set
+from latdoctor.cli.asking import Ask, Need, ask, settings_of
+from latdoctor.cli.attending import Attendance
+from latdoctor.cli.interrupting import ended_by_sigterm
+from latdoctor.cli.mending import own_folder
+from latdoctor.cli.options import Given
+from latdoctor.cli.saying import say
+from latdoctor.cli.watching import pause_of
+from latdoctor.collect.look import SystemClock
+from latdoctor.collect.promql.access import authorization
+from latdoctor.errors import UsageError
+from latdoctor.incident import sop_files
+from latdoctor.incident.events import Alerted
+from latdoctor.incident.intake import About, Intake, Taken
+from latdoctor.incident.receiver import receiving
+from latdoctor.journal import state
+from latdoctor.journal.store import Journal
+from latdoctor.text import clean
+
+AUTH, AUTH_FILE = "LATDOCTOR_LISTEN_AUTH", "LATDOCTOR_LISTEN_AUTH_FILE"
+BY = "latdoctor listen"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What was asked of `listen`, as given."""
+
+    place: str
+    auth_file: Path | None
+    close_on_resolve: bool
+    sop: str
+    every: str
+    rules: tuple[Path, ...]
+
+
+def listen_until_ended(given: Given, how: Listening) -> None:
+    """Until Ctrl-C or SIGTERM. Raises LatdoctorError for what can be known to be wrong before."""
+    host, port = _place(how.place)
+    secret = authorization(how.auth_file, os.environ, AUTH, AUTH_FILE, bare=True)
+    _must_be_guarded(host, secret)
+    rules, every = rule_set(how.rules), pause_of(how.every)
+    looks = given.any_source or bool(settings_of(given).name)
+    wanted = ask(given, Need.IF_THERE) if looks else None
+    about = About(
+        targets=_targets(wanted) if wanted else (),
+        sop=sop_files.find(sop_files.shipped(), how.sop or sop_files.USUAL),
+        by=BY,
+        close_on_resolve=how.close_on_resolve,
+    )
+    folder = own_folder()
+    intake = Intake(Journal.opened(folder / state.JOURNAL), folder, about)
+    attendance = Attendance(given, rules, intake, every, SystemClock(), _say) if looks else None
+
+    def take(alerted: Alerted) -> Taken:
+        taken = intake.take(alerted)
+        _tell(alerted, taken)
+        if taken.opened and attendance:
+            attendance.wake()
+        return taken
+
+    with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm(), receiving(host, port, secret, take, _say) as url:
+        say(f"alerts are taken in at {url}; Ctrl-C ends")
+        if attendance is None:
+            say("no source was given: alerts are not confirmed, and nothing is sampled (--server URL, --target NAME)")
+            threading.Event().wait()
+        else:
+            attendance.go_on()
+
+
+def _place(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise UsageError(
+            f"{clean(text, 80)!r} is no place to listen at",
+            where="--listen",
+            next_step="write it such as 127.0.0.1:9095",
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _must_be_guarded(host: str, secret: str) -> None:
+    """Raises UsageError where anybody in the network could open incidents."""
+    try:
+        own = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        own = host == "localhost"
+    if not own and not secret:
+        raise UsageError(
+            f"anybody could send alerts to {clean(host, 80)}",
+            where="--listen",
+            next_step=f"put a token into a file and name it with --auth-file, or in {AUTH_FILE}",
+        )
+
+
+def _targets(wanted: Ask) -> tuple[str, ...]:
+    """By which commands find the incident: the target's name, and the addresses at which it is looked at."""
+    found = (wanted.context.target, *wanted.request.servers)
+    return tuple(dict.fromkeys(masked(clean(one, 200)) for one in found))
+
+
+def _tell(alerted: Alerted, taken: Taken) -> None:
+    names = ", ".join(dict.fromkeys(alert.name or alert.fingerprint for alert in alerted.alerts[:3]))
+    if taken.opened:
+        _say(f"{taken.incident}: opened by {names}. Next: latdoctor sop status")
+    elif taken.new:
+        _say(f"{taken.incident}: {taken.new} new of {names}")
+    if taken.closed:
+        _say(f"{taken.incident}: every alert is resolved; closed")
+    elif taken.resolved and taken.new:
+        _say(f"{taken.incident}: every alert is resolved; it stays open until the fix is verified: latdoctor sop close")
+
+
+def _say(text: str) -> None:
+    say(masked(clean(text)))

@@ -1,0 +1,196 @@
+"""`latdoctor sop`: the procedure of an incident and its clock."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from latdoctor.cli.remediate import Form, OutputOption
+
+if TYPE_CHECKING:
+    from latdoctor.incident.standing import Standing
+
+app = typer.Typer(
+    help="The procedure of an incident: what is met, what is late, what is next.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class Outcome(StrEnum):
+    """How an incident ended."""
+
+    RESOLVED = "resolved"
+    FALSE_ALARM = "false-alarm"
+
+
+class Page(StrEnum):
+    """The form of a page."""
+
+    MARKDOWN = "markdown"
+    TEXT = "text"
+    JSON = "json"
+
+
+Incident = Annotated[
+    str | None, typer.Option("--incident", metavar="ID", help="Which incident (default: the open one).")
+]
+LastIncident = Annotated[
+    str | None, typer.Option("--incident", metavar="ID", help="Which incident (default: the open one, or the last).")
+]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so.")]
+Sops = Annotated[
+    list[Path] | None,
+    typer.Option("--sops", metavar="FOLDER", readable=False, help="A folder of your own SOPs beside the shipped ones."),
+]
+
+
+@app.command()
+def start(
+    alert: Annotated[
+        Path | None,
+        typer.Option(
+            "--alert", metavar="FILE", readable=False, help="A webhook of an Alertmanager, version 4 (- for stdin)."
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What it is about.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="NAME", help="A configured target or a server's address (repeatable)."),
+    ] = None,
+    began: Annotated[
+        str | None, typer.Option("--began", metavar="TIME", help="When the trouble began: 10min (ago), 02:47.")
+    ] = None,
+    by: By = None,
+    sop: Annotated[str | None, typer.Option("--sop", metavar="ID", help="The SOP (default slow-inference).")] = None,
+    sops: Sops = None,
+    output: OutputOption = Form.TEXT,
+) -> None:
+    """Open an incident, and start its clock.
+
+    From then on diagnose, remediate and rollback mark its stages by themselves. One that is open already for the same
+    alert or target is not opened twice. Its SOP is kept as it is now.
+
+    Exit codes: 0 it is open · 1 the journal cannot be written · 2 usage, or an invalid SOP or alert.
+    """
+    from latdoctor.cli.sop_starting import Wanted, begin
+
+    wanted = Wanted(
+        alert=alert,
+        title=title or "",
+        targets=tuple(target or ()),
+        began=began or "",
+        by=by or "",
+        sop=sop or "",
+        sops=tuple(sops or ()),
+    )
+    begin(wanted, as_json=output is Form.JSON)
+
+
+@app.command()
+def status(incident: LastIncident = None, output: OutputOption = Form.TEXT) -> None:
+    """Say where the incident stands.
+
+    What is met, late, unmet or unknown, what was looked at and what not, what stands changed, and what to do next.
+
+    Exit codes: 0 nothing is late or unknown · 1 the journal cannot be read · 2 there is no such incident · 3 a stage is
+    late: its due time passed before it was met · 4 none is late, and of one it cannot be told.
+    """
+    from latdoctor.cli.screen import result_console
+    from latdoctor.report import sop as shown
+
+    found = _standing(incident)
+    shown.status(found, result_console(), as_json=output is Form.JSON)
+    raise typer.Exit(found.exit_code)
+
+
+@app.command()
+def watch(incident: Incident = None) -> None:
+    """Show it live, with what is left until the next stage is due.
+
+    On a terminal the whole screen, until Ctrl-C or until the incident is closed; in a pipe a line for each change.
+
+    Exit codes: as of `sop status`, in the end.
+    """
+    from latdoctor.cli.sop_watching import watch as watched
+
+    raise typer.Exit(watched(incident or ""))
+
+
+@app.command()
+def note(
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The note; - or nothing: from stdin.")] = None,
+    stage: Annotated[
+        str | None, typer.Option("--stage", metavar="ID", help="This stage is met: a human says so.")
+    ] = None,
+    by: By = None,
+    incident: Incident = None,
+) -> None:
+    """Write down what you saw or did, or that a stage is met.
+
+    Exit codes: 0 written · 1 the journal cannot be written · 2 usage.
+    """
+    from latdoctor.cli import sop_acting
+
+    sop_acting.note(text, stage or "", by or "", incident or "")
+
+
+@app.command()
+def close(
+    outcome: Annotated[Outcome, typer.Option("--outcome", help="How it ended.")] = Outcome.RESOLVED,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="What is to be said of it.")] = None,
+    by: By = None,
+    incident: Incident = None,
+) -> None:
+    """Close the incident; its clock stands still then.
+
+    Exit codes: 0 closed · 1 the journal cannot be written · 2 there is no such incident, or it is closed.
+    """
+    from latdoctor.cli import sop_acting
+
+    sop_acting.close(outcome.value, text or "", by or "", incident or "")
+
+
+@app.command()
+def export(
+    handover: Annotated[bool, typer.Option("--handover", help="The page for the next shift instead.")] = False,
+    incident: LastIncident = None,
+    output: Annotated[Page, typer.Option("--output", "-o", help="The form of the page.")] = Page.MARKDOWN,
+) -> None:
+    """Print how the SOP was kept, or (--handover) what the next shift has to know.
+
+    Exit codes: 0 printed · 1 the journal cannot be read · 2 there is no such incident.
+    """
+    from latdoctor.cli.screen import result_console
+    from latdoctor.report import handover as pages
+    from latdoctor.report import sop as shown
+
+    found = _standing(incident)
+    if output is Page.JSON:
+        shown.status(found, result_console(), as_json=True)
+        return
+    sections = pages.handover(found) if handover else pages.record(found)
+    typer.echo(pages.FORMS[output.value](found, sections), nl=False)
+
+
+@app.command()
+def lint(sops: Sops = None) -> None:
+    """Check that every SOP is sound.
+
+    Exit codes: 0 sound · 2 problems, each with its file and line.
+    """
+    from latdoctor.cli.sop_starting import procedures
+
+    known = procedures(sops or [])
+    for one in known.values():
+        typer.echo(f"{one.id}: {one.title} ({len(one.stages)} stages)")
+    typer.echo(f"{len(known)} SOPs are sound. Next: latdoctor sop start")
+
+
+def _standing(incident: str | None) -> Standing:
+    from latdoctor.cli.sop_acting import standing_of
+
+    return standing_of(incident or "", only_open=False)

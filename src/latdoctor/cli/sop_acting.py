@@ -1,0 +1,64 @@
+"""Reads and writes the journal of an incident, as `latdoctor sop` asks for it."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from latdoctor.errors import UsageError
+from latdoctor.incident import marking, noting
+from latdoctor.incident.joining import chosen
+from latdoctor.incident.sop_files import followed
+from latdoctor.incident.standing import Standing, standing
+from latdoctor.incident.state import Incident
+from latdoctor.journal import state
+from latdoctor.journal.entry import now
+from latdoctor.journal.store import Journal
+
+MOST = 1 << 20  # bytes of a note from stdin
+
+
+def standing_of(asked: str, *, only_open: bool) -> Standing:
+    """How an incident stands now. Raises UsageError, OperationError."""
+    place = state.folder()
+    journal = Journal.reading(place / state.JOURNAL)
+    incident = chosen(marking.known(journal), asked, only_open=only_open)
+    with marking.readable(journal):
+        return standing(followed(place, incident), incident, now(), place)
+
+
+def note(text: str | None, stage: str, by: str, asked: str) -> None:
+    said = _said(text, required=not stage)
+    journal, incident = _open(asked)
+    if stage:
+        noting.marked(journal, incident, followed(state.folder(), incident), stage, said, by)
+        typer.echo(f"{incident.id}: {stage} is marked as met, by hand. Next: latdoctor sop status")
+        return
+    noting.noted(journal, incident, said, by)
+    typer.echo(f"noted in {incident.id}. Next: latdoctor sop status")
+
+
+def close(outcome: str, text: str, by: str, asked: str) -> None:
+    journal, incident = _open(asked)
+    noting.closed(journal, incident, outcome, text, by)
+    typer.echo(f"{incident.id} is closed: {outcome}. Next: latdoctor sop export --incident {incident.id}")
+
+
+def _open(asked: str) -> tuple[Journal, Incident]:
+    """The journal, for writing, and the incident that is meant. Raises UsageError where there is none."""
+    path = state.folder() / state.JOURNAL
+    incident = chosen(marking.known(Journal.reading(path)), asked)
+    return Journal.opened(path), incident
+
+
+def _said(text: str | None, *, required: bool) -> str:
+    """The note; from stdin where `-` was given, or nothing and somebody pipes one in."""
+    if text is not None and text != "-":
+        return text
+    if text is None and (sys.stdin is None or sys.stdin.isatty() or not required):
+        return ""
+    raw = sys.stdin.buffer.read(MOST + 1)
+    if len(raw) > MOST:
+        raise UsageError(f"the note has more than {MOST} bytes", where="stdin", next_step="keep it as a file")
+    return raw.decode("utf-8", "replace")

@@ -1,0 +1,109 @@
+"""`latdoctor timeline`: the timeline of an incident, or of a run, and the post-mortem that is made from it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from latdoctor.incident.document import Timeline
+
+
+_BEGUN = ("run.opened", "run.refused")  # the first entry of a run
+
+
+class Format(StrEnum):
+    """The form of the document."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+    CLOUDEVENTS = "cloudevents"
+    HTML = "html"
+
+
+def timeline(
+    incident: Annotated[
+        str | None,
+        typer.Option("--incident", metavar="ID", help="Which incident (default: the open one, or the last)."),
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="A single run instead.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="The form of the document.")] = Format.TEXT,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", readable=False, help="Write a new file instead of stdout.")
+    ] = None,
+) -> None:
+    """Write the timeline of an incident, and its post-mortem.
+
+    All of it comes from the journal, which is only read. What a human has to add stands as TODO(human).
+    A file that is there already is not written over: somebody may have filled that in.
+
+    Exit codes: 0 written · 1 the journal cannot be read · 2 there is no such incident or run.
+    """
+    text = _rendered(_chosen(incident or "", run or ""), format_)
+    if to is None:
+        typer.echo(text, nl=False)
+        return
+    _write(text, to)
+    typer.echo(f"wrote {to}", err=True)
+
+
+def _chosen(incident: str, run: str) -> Timeline:
+    """Raises UsageError, OperationError."""
+    from latdoctor.cli import remembered
+    from latdoctor.errors import UsageError
+    from latdoctor.incident.joining import chosen
+    from latdoctor.incident.timeline import of_run
+    from latdoctor.incident.timeline import timeline as told
+
+    if incident and run:
+        raise UsageError("an incident and a run were both given", next_step="give one of them")
+    if run:
+        own = remembered.journal().entries(run)
+        if not any(entry.kind in _BEGUN for entry in own):
+            raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
+        with remembered.readable():
+            return of_run(run, own)
+    one = chosen(remembered.incidents(), incident, only_open=False)
+    with remembered.readable():
+        return told(one, remembered.stages(one))
+
+
+def _rendered(told: Timeline, form: Format) -> str:
+    from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text
+
+    match form:
+        case Format.TEXT:
+            return timeline_text.render(told)
+        case Format.MARKDOWN:
+            return timeline_markdown.render(told)
+        case Format.JSON:
+            return timeline_json.render(told)
+        case Format.CLOUDEVENTS:
+            return cloudevents.render(told)
+        case Format.HTML:
+            return _page(told)
+
+
+def _page(told: Timeline) -> str:
+    from latdoctor.cli import pages
+    from latdoctor.journal import state
+    from latdoctor.report.page import html
+
+    return html.render(pages.of_incident(told, state.folder()))
+
+
+def _write(text: str, to: Path) -> None:
+    """Raises UsageError where it is there already, or cannot be written."""
+    from latdoctor.errors import UsageError
+
+    try:
+        with to.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"it cannot be written: {error.strerror}", where=str(to), next_step="name a new file"
+        ) from error

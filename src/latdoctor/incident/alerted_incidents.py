@@ -1,0 +1,103 @@
+"""Which alerts belong to which incident, and how they stood last; kept up by reading what is new in the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from latdoctor.incident import events
+from latdoctor.incident.state import Incident, body
+from latdoctor.journal.entry import Entry
+from latdoctor.journal.store import Journal, JournalError
+
+AlertKey = tuple[str, str]  # the key of its group, its fingerprint
+
+
+@dataclass(slots=True)
+class AlertedIncident:
+    """One incident as far as its alerts go. `confirmed`: what a look said of it last; empty before the first."""
+
+    id: str
+    opened: events.Opened
+    closed: bool = False
+    confirmed: str = ""
+    alerts: dict[AlertKey, events.Alert] = field(default_factory=dict)  # each as it stood last
+    truncated: dict[str, int] = field(default_factory=dict)  # by group, alerts that its last entry left out
+
+    def news(self, key: str, alert: events.Alert) -> bool:
+        """Whether it stands otherwise than it did."""
+        known = self.alerts.get((key, alert.fingerprint))
+        return known is None or known.status != alert.status
+
+    def goes_on(self, key: str, alert: events.Alert) -> bool:
+        """Whether this is the very firing that the incident knows, and that has not been resolved since."""
+        known = self.alerts.get((key, alert.fingerprint))
+        if known is None or known.status != events.FIRING or alert.status != events.FIRING:
+            return False
+        return None in (known.starts_at, alert.starts_at) or known.starts_at == alert.starts_at
+
+    def learn(self, told: events.Alerted) -> None:
+        self.alerts.update({(told.key, alert.fingerprint): alert for alert in told.alerts})
+        self.truncated[told.key] = told.truncated
+
+    @property
+    def resolved(self) -> bool:
+        """Whether every alert is known to be resolved."""
+        standing = [alert.status for alert in self.alerts.values()]
+        return bool(standing) and events.FIRING not in standing and not any(self.truncated.values())
+
+
+class AlertedIncidents:
+    """Every incident that was opened. Not for several threads at once."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.forget()
+
+    def forget(self) -> None:
+        """Whatever was learnt and is not known to be in the journal: the next `refresh` reads all of it again."""
+        self._last: Entry | None = None
+        self.found: dict[str, AlertedIncident] = {}
+        self._groups: dict[str, str] = {}
+
+    def refresh(self) -> None:
+        """Learns what was journaled since. Raises JournalError, msgspec.ValidationError."""
+        try:
+            for entry in self._journal.after(self._last):
+                self._add(entry)
+                self._last = entry
+        except JournalError:
+            self.forget()
+            raise
+
+    def of_group(self, key: str) -> AlertedIncident | None:
+        """The last incident that alerts of this group belonged to."""
+        return self.found.get(self._groups.get(key, ""))
+
+    def standing(self) -> tuple[Incident, ...]:
+        """The open ones as incidents without their entries, for who asks which is meant."""
+        return tuple(Incident(one.id, one.opened) for one in self.found.values() if not one.closed)
+
+    def learn(self, incident: str, told: events.Alerted) -> None:
+        """What is about to be journaled, so that it is not taken for new a second time."""
+        self._groups[told.key] = incident
+        self.found[incident].learn(told)
+
+    def _add(self, entry: Entry) -> None:
+        if entry.kind == events.OPENED:
+            opened = body(entry, events.Opened)
+            self.found.setdefault(entry.run, AlertedIncident(entry.run, opened))
+            if opened.key:
+                self._groups[opened.key] = entry.run
+            return
+        found = self.found.get(entry.run)
+        if found is None:
+            return
+        match entry.kind:
+            case events.ALERTED:
+                told = body(entry, events.Alerted)
+                self._groups[told.key] = entry.run
+                found.learn(told)
+            case events.CONFIRMED:
+                found.confirmed = body(entry, events.Confirmed).status
+            case events.CLOSED:
+                found.closed = True

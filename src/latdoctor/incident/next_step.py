@@ -1,0 +1,91 @@
+"""What to do next, as a command that the SOP permits. A function of the journal alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from latdoctor.incident import events
+from latdoctor.incident.clock import StageState, permitted, standstill
+from latdoctor.incident.sop import REMEDIES, Sop, Stage
+from latdoctor.incident.state import Incident, body
+from latdoctor.remedy import history
+from latdoctor.remedy.result import Outcome
+from latdoctor.text import clean
+
+_FAILED = (Outcome.ROLLED_BACK, Outcome.INCOMPLETE)
+
+
+class Step(Struct, frozen=True):
+    """A command, and why it is next."""
+
+    command: str
+    why: str
+
+
+def after(incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:
+    """The next step of an incident whose stages stand as `states` says."""
+    if incident.closed:
+        return Step(f"latdoctor timeline --incident {incident.id}", "it is closed: write down what was learned")
+    unfinished = [run for run in history.runs(incident.entries) if run.open]
+    if unfinished:
+        return Step(
+            "latdoctor recover", f"run {unfinished[0].id} has not come to its end; if it is at work, wait for it"
+        )
+    stood = standstill(incident)
+    if stood is not None and not _after_all(incident, stood.seq):
+        return Step(f"latdoctor sop close --outcome {events.FALSE_ALARM}", "it is a false alarm")
+    undone = next((state for state in states if not state.done), None)
+    stage = sop.stage(undone.id) if undone else None
+    if stage is None:
+        return Step("latdoctor sop close", "every stage is met")
+    return _for_stage(stage, incident, sop, states)
+
+
+def source(incident: Incident) -> str:
+    """The options by which the incident's target is looked at; empty where it names none."""
+    targets = incident.opened.targets
+    named = next((one for one in targets if "://" not in one and ":" not in one), "")
+    if named:
+        return f" --target {shlex.quote(clean(named, 200))}"
+    return "".join(f" --server {shlex.quote(clean(one, 200))}" for one in targets[:1])
+
+
+def _for_stage(stage: Stage, incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:
+    if stage.step == "close":
+        return Step("latdoctor sop close", stage.title)
+    if stage.step == "diagnose":
+        return Step(f"latdoctor diagnose{source(incident)}", stage.title)
+    return next(_remedies(stage, incident, sop, states))
+
+
+def _remedies(stage: Stage, incident: Incident, sop: Sop, states: Sequence[StageState]) -> Iterator[Step]:
+    look = f"latdoctor diagnose{source(incident)}"
+    found = [body(entry, events.Diagnosed) for entry in incident.of(events.DIAGNOSED)]
+    named = [cause for cause in found[-1].causes if cause.named] if found else []
+    if not named:
+        yield Step(look, f"{stage.title}: no cause is named yet")
+        return
+    tried = {run.plan.playbook for run in history.runs(incident.entries) if run.outcome in _FAILED}
+    offered = list(dict.fromkeys(name for cause in named for name in cause.playbooks))
+    left = [name for name in offered if name not in tried]
+    if not left:
+        what = "was taken back" if offered else "there is none"
+        yield Step(f"latdoctor explain {named[0].id}", f"{stage.title}: of its playbooks {what}; wake whoever owns it")
+        return
+    plans = [body(entry, events.Planned) for entry in incident.of(events.PLANNED)]
+    plan = next((one for one in reversed(plans) if one.playbook == left[0]), None)
+    command = f"latdoctor remediate --playbook {left[0]}{source(incident)}"
+    if plan is None:
+        yield Step(command, f"{stage.title}: see what it would change")
+    elif not permitted(sop, states, REMEDIES.get(plan.risk, "")):
+        yield Step(look, f"{stage.title}: {plan.playbook} is of {plan.risk} risk, and not permitted yet")
+    else:
+        yield Step(f"{command} --apply", stage.title)
+
+
+def _after_all(incident: Incident, seq: int) -> bool:
+    """Whether somebody went on changing things although it was called a false alarm."""
+    return any(entry.kind == "run.opened" and entry.seq > seq for entry in incident.entries)

@@ -1,0 +1,266 @@
+"""A post-mortem out of a timeline: sections of lines and tables, facts apart from what is inferred.
+
+The sections are those of PagerDuty's template (postmortems.pagerduty.com), and one for what was not seen. What only a
+human can write is a `TODO(human)`; nothing is made up in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from latdoctor.evidence.judging import show
+from latdoctor.evidence.signals import catalogue
+from latdoctor.incident import events, wording
+from latdoctor.incident.document import (
+    FACT,
+    INCIDENT,
+    INFERENCE,
+    OWN,
+    SAID,
+    Look,
+    RunTold,
+    Stage,
+    Timeline,
+    TimeTo,
+    Told,
+)
+from latdoctor.incident.elapsed import clock
+from latdoctor.incident.impact_words import impact_lines
+from latdoctor.units import format_value
+
+TODO = "TODO(human)"
+SHORT = 12  # characters of a digest that tell it from others
+_KEY = (events.OPENED, events.CONFIRMED, events.DIAGNOSED, events.SAMPLED, events.CLOSED, "run.closed")
+
+
+class Line(Struct, frozen=True):
+    """`source`: where it is known from, an entry's digest or a file in the state folder."""
+
+    says: str
+    basis: str = FACT
+    by: str = ""
+    source: str = ""
+
+
+class Table(Struct, frozen=True):
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class Section(Struct, frozen=True):
+    """`todo` is what a human has to add. `timeline`: here stand all moments."""
+
+    title: str
+    lines: tuple[Line, ...] = ()
+    tables: tuple[Table, ...] = ()
+    todo: tuple[str, ...] = ()
+    timeline: bool = False
+
+
+class Postmortem(Struct, frozen=True):
+    title: str
+    status: str
+    sections: tuple[Section, ...]
+
+
+def postmortem(timeline: Timeline) -> Postmortem:
+    """Every section, also of an incident that goes on: it says so."""
+    return Postmortem(
+        title=f"{'Post-mortem' if timeline.subject == INCIDENT else 'Run'}: {timeline.title}",
+        status=_status(timeline),
+        sections=tuple(_sections(timeline)),
+    )
+
+
+def _status(timeline: Timeline) -> str:
+    ended = f"ended {clock(timeline.closed_at)} as {timeline.outcome}" if timeline.closed_at else "goes on"
+    sop = f" · SOP {timeline.sop}" if timeline.sop else ""
+    whole = f"whole up to entry {timeline.last.seq} ({timeline.last.digest[:SHORT]}) of {clock(timeline.last.at)}"
+    return f"{timeline.id} · opened {clock(timeline.opened_at)} · {ended}{sop} · {whole}"
+
+
+def _sections(told: Timeline) -> Iterator[Section]:
+    yield Section(
+        "Overview", tuple(_overview(told)), todo=("what happened, in two or three sentences for all to read",)
+    )
+    yield Section("What happened", tuple(_moment(one) for one in told.moments if _is_key(one)))
+    yield Section(
+        "Contributing factors",
+        tuple(_causes(told.looks)),
+        todo=("what made this possible", "why it was not found before it hurt"),
+    )
+    yield Section(
+        "Resolution",
+        tuple(_run(run) for run in told.runs) or (Line("No run of a playbook belongs to it.", source=_source(told)),),
+        tuple(_run_tables(told.runs)),
+        todo=("what else was done, and whether the cause itself is gone",),
+    )
+    yield Section("Impact", tuple(_impact(told)), todo=("which customers noticed it, and what it cost them",))
+    yield Section("Responders", tuple(Line(name) for name in told.responders), todo=("who else, and in which role",))
+    yield Section("Timeline", timeline=True)
+    yield Section(
+        "How did we do",
+        tuple(_not_so_well(told)),
+        tuple(_how(told)),
+        todo=("what went well", "what did not go so well", "where luck helped"),
+    )
+    yield Section("What was not seen", tuple(_unseen(told)))
+    yield Section("Action items", todo=("each with an owner, a date and a ticket",))
+    yield Section("Messaging", todo=("message within the company", "message to customers"))
+
+
+def _overview(told: Timeline) -> Iterator[Line]:
+    yield Line(f"It began {clock(told.start.at)} ({told.start.says}, by the clock of {told.start.clock}).")
+    if told.targets:
+        yield Line(f"What was looked at: {', '.join(told.targets)}.")
+    for line in _causes(told.looks):
+        yield Line(line.says.partition(", because")[0] + ".", line.basis, source=line.source)
+    for run in told.runs:
+        if run.stands:
+            yield _run(run)
+    yield from list(_impact(told))[:1]
+    if told.open:
+        yield Line("It has not ended yet: all of this is as far as the journal goes.", source=_source(told))
+
+
+def _is_key(told: Told) -> bool:
+    return told.kind in _KEY
+
+
+def _moment(told: Told) -> Line:
+    return Line(f"{clock(told.at)}{whose(told)} {told.says}", told.basis, told.by, _digest(told.digest))
+
+
+def whose(told: Told) -> str:
+    """Whose clock it was by, where it was not this machine's."""
+    return "" if told.clock == OWN else f" (by the clock of {told.clock})"
+
+
+def _causes(looks: Iterable[Look]) -> Iterator[Line]:
+    """Every cause that was named, as the look that was surest of it told it."""
+    surest: dict[str, tuple[events.Named, Look]] = {}
+    for look in looks:
+        for cause in look.causes:
+            known = surest.get(cause.id)
+            if cause.named and (known is None or known[0].probability < cause.probability):
+                surest[cause.id] = cause, look
+    for cause, look in surest.values():
+        source = look.document or look.bundle or _digest(look.digest)
+        yield Line(wording.named_in_words(cause), INFERENCE, f"diagnosis {look.run_id}", source)
+
+
+def _run(run: RunTold) -> Line:
+    if not run.playbook:
+        return Line(f"Run {run.id}: {run.outcome or 'not ended'} ({run.reason}).")
+    took = f" in {format_value(run.seconds, 'time')}" if run.seconds is not None else ""
+    why = f": {run.reason}" if run.reason and run.reason != run.outcome else ""
+    cause = f", to mend {run.cause}" if run.cause else ""
+    ended = run.outcome or "has not ended"
+    return Line(f"Run {run.id} of {run.playbook} ({run.title}) on {run.target}{cause}: {ended}{took}{why}.")
+
+
+def _run_tables(runs: Iterable[RunTold]) -> Iterator[Table]:
+    for run in runs:
+        if run.changes:
+            rows = (
+                (
+                    f"{one.step}: {one.name}",
+                    one.resource,
+                    one.before,
+                    one.after,
+                    "stands" if one.stands else "taken back",
+                )
+                for one in run.changes
+            )
+            yield Table((f"changed by {run.id}", "of", "before", "after", "now"), tuple(rows))
+        if run.figures:
+            yield Table((f"measured by {run.id}", "of", "before", "after"), tuple(_figures(run)))
+
+
+def _figures(run: RunTold) -> Iterator[tuple[str, ...]]:
+    for one in run.figures:
+        known = one.signal in catalogue()
+        before = show(one.signal, one.before) if known else f"{one.before:g}"
+        after = "not seen" if one.after is None else show(one.signal, one.after) if known else f"{one.after:g}"
+        yield f"{one.says} ({one.signal})" if one.says else one.signal, one.subject, before, after
+
+
+def _impact(told: Timeline) -> Iterator[Line]:
+    return (Line(says) for says in impact_lines(told.impact))
+
+
+def _how(told: Timeline) -> Iterator[Table]:
+    if told.measures:
+        heads = ("measure", "time", "from", "to", "basis", "definition")
+        yield Table(heads, tuple(_measure(one) for one in told.measures))
+    if told.stages:
+        heads = ("stage", "due", "met", "margin", "status", "by")
+        yield Table(heads, tuple(_stage(one) for one in told.stages))
+
+
+def _measure(one: TimeTo) -> tuple[str, ...]:
+    time = format_value(one.seconds, "time") if one.seconds is not None else f"unknown: {one.why}"
+    by = f"{one.basis}, {one.measured} clock" if one.measured else one.basis
+    return f"{one.id} {one.title}", time, one.begins, one.ends, by, one.definition
+
+
+def _stage(one: Stage) -> tuple[str, ...]:
+    margin = "" if one.margin is None else format_value(one.margin, "time")
+    met = clock(one.met_at)
+    told = one.how or one.why
+    status = f"{one.status}: {told}" if told else one.status
+    return one.title, format_value(one.due, "time"), met, margin, status, _digest(one.digest) if one.digest else ""
+
+
+def _not_so_well(told: Timeline) -> Iterator[Line]:
+    """What the journal itself shows of that; the rest is for humans."""
+    for stage in told.stages:
+        if stage.status == "late":
+            by = f" by {format_value(-stage.margin, 'time')}" if stage.margin is not None else ""
+            yield Line(f"Stage {stage.title} was late{by}.", source=_digest(stage.digest) if stage.digest else "")
+    for run in told.runs:
+        if run.outcome and not run.stands:
+            yield Line(f"Run {run.id}{f' of {run.playbook}' if run.playbook else ''} ended {run.outcome}.")
+    for one in told.moments:
+        if one.kind == events.NOTIFIED and one.level:
+            yield Line(f"{clock(one.at)} {one.says}", source=_digest(one.digest))
+
+
+def _unseen(told: Timeline) -> Iterator[Line]:
+    impact = told.impact
+    if impact.span:
+        share = f"{impact.unseen / impact.span:.0%}".replace("%", " %")
+        unseen, span = format_value(impact.unseen, "time"), format_value(impact.span, "time")
+        yield Line(f"{unseen} of its {span} ({share}) nobody was watching the service.")
+    yield from (Line(f"{one.id} is not known: {one.why}.") for one in told.measures if one.seconds is None)
+    yield from (Line(reason, by="the diagnoses") for reason in told.unseen)
+    untimed = sum(one.seconds is None for one in told.moments)
+    if untimed:
+        yield Line(f"Of {untimed} moments the order is known and not the time: this machine's clock was set back.")
+
+
+def _source(told: Timeline) -> str:
+    return _digest(told.last.digest)
+
+
+def _digest(digest: str) -> str:
+    return f"journal {digest[:SHORT]}"
+
+
+def since(seconds: float | None) -> str:
+    """`+5:12` after the start; hours where there are any."""
+    if seconds is None:
+        return "?"
+    whole = round(abs(seconds))
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    sign = "-" if seconds < 0 and whole else "+"
+    return f"{sign}{hours}:{minutes:02d}:{rest:02d}" if hours else f"{sign}{minutes}:{rest:02d}"
+
+
+def attributed(basis: str, by: str) -> str:
+    """`fact`, `inference, by diagnosis d1a9`, `said by Ada`."""
+    if basis == SAID:
+        return f"said by {by.strip() or 'somebody'}"
+    return f"{basis}, by {by.strip()}" if by.strip() else basis

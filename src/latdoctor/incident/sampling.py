@@ -1,0 +1,125 @@
+"""How the service stood over some seconds, out of what a look saw: one line of an incident's chart.
+
+A sample speaks of what was counted and measured meanwhile: by pages, a Prometheus server, the driver and the host. What
+a log tells lies anywhere in the past. Unknown is left out, and never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from latdoctor.dialects.outcome import NOTHING_COUNTED
+from latdoctor.evidence.bundle import Artifact, Bundle
+from latdoctor.evidence.model import Distribution, Evidence, Reading, Window
+from latdoctor.incident.events import Sampled
+
+PAGES, HISTORY = "prometheus", "promql"
+_LIVE = (f"{PAGES}/", f"{HISTORY}/", "nvml/", "host/")
+
+# What is charted: what users feel, what comes in, how it is served, and memory.
+SIGNALS = (
+    "latency.p50",
+    "latency.p99",
+    "router.latency.p50",
+    "router.latency.p99",
+    "ttft.p99",
+    "arrival.rate",
+    "completion.rate",
+    "error.ratio",
+    "queue.depth",
+    "batch.size.mean",
+    "batch.tokens.mean",
+    "server.rss",
+    "process.rss",
+    "alloc.reserved",
+    "kv.usage",
+    "gpu.memory_used_ratio",
+    "host.memory.available_ratio",
+)
+MAX_SUBJECTS = 64
+_REQUESTS = ("router.latency", "latency")  # whose answers are counted: a router's, else those of all servers
+_BEFORE = "-before.prom"  # ends the name of a page of the look before
+
+
+def continued(bundle: Bundle, before: Bundle | None) -> Bundle:
+    """`bundle` with the last page of each server of the look `before` in front, so that counters tell of the time
+    between the two as well and nothing is counted twice.
+    """
+    if before is None:
+        return bundle
+    last: dict[tuple[str, str], Artifact] = {}
+    for page in (one for one in before.artifacts if one.collector == PAGES):
+        last[page.group, page.source] = max((page, last.get((page.group, page.source), page)), key=_time)
+    shown = {(one.group, one.source) for one in bundle.artifacts if one.collector == PAGES}
+    front = tuple(replace(page, name=f"{PAGES}/{page.group}{_BEFORE}") for key, page in last.items() if key in shown)
+    times = [page.taken_at for page in (*front, *bundle.artifacts)]
+    window = Window(min(times), max(times)) if front else bundle.window
+    return replace(bundle, artifacts=(*front, *bundle.artifacts), window=window)
+
+
+def sample(evidence: Evidence, window: Window, slo_p99: float | None) -> Sampled:
+    """What `evidence` (with what is derived of it) says of `window`."""
+    values: dict[str, dict[str, float]] = {}
+    bounds: dict[str, dict[str, str]] = {}
+    for reading in _charted(evidence):
+        told = values.get(reading.subject, {})
+        if reading.signal in told or (not told and len(values) >= MAX_SUBJECTS):
+            continue
+        values.setdefault(reading.subject, {})[reading.signal] = float(reading.value)
+        if reading.bound:
+            bounds.setdefault(reading.subject, {})[reading.signal] = reading.bound
+    requests, least, most = _requests(evidence, slo_p99)
+    return Sampled(
+        seconds=max(0.0, window.seconds or 0.0),
+        values=values,
+        requests=requests,
+        over_slo=least if least == most else None,
+        slo_p99=slo_p99,
+        bounds=bounds,
+        over_slo_between=None if least is None or most is None or least == most else (least, most),
+    )
+
+
+def _time(page: Artifact) -> float:
+    return page.taken_at
+
+
+def _charted(evidence: Evidence) -> Iterator[Reading]:
+    for signal in SIGNALS:
+        for reading in evidence.readings_by_signal.get(signal, ()):
+            known = isinstance(reading.value, int | float) and math.isfinite(reading.value)
+            if known and not reading.labels and reading.origin.artifact.startswith(_LIVE):
+                yield reading
+
+
+def _requests(evidence: Evidence, slo: float | None) -> tuple[float | None, float | None, float | None]:
+    """How many were answered, and how many of these at least and at most later than `slo`; None: not known.
+
+    One server whose answers are not known, as after its start, makes the sum unknown.
+    """
+    for signal in _REQUESTS:
+        for source in (PAGES, HISTORY):
+            found = [
+                one
+                for one in evidence.distributions
+                if one.signal == signal and not one.labels and one.origin.artifact.startswith(f"{source}/")
+            ]
+            gaps = [gap for gap in evidence.gaps if gap.source == source and signal in gap.signals]
+            if not found and not any(NOTHING_COUNTED in gap.reason for gap in gaps):
+                continue
+            if any(NOTHING_COUNTED not in gap.reason for gap in gaps) or any(one.window.start is None for one in found):
+                return None, None, None
+            count = sum(one.count for one in found)
+            if slo is None:
+                return count, None, None
+            return count, sum(_later(one, slo)[0] for one in found), sum(_later(one, slo)[1] for one in found)
+    return None, None, None
+
+
+def _later(one: Distribution, slo: float) -> tuple[float, float]:
+    """How many observations lie above `slo`: those of the buckets behind it, and at most of the one around it too."""
+    least = sum(bucket.count for bucket in one.buckets if bucket.low >= slo and bucket.high > slo)
+    around = sum(bucket.count for bucket in one.buckets if bucket.low < slo < bucket.high)
+    return least, least + around

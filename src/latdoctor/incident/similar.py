@@ -1,0 +1,176 @@
+"""Which earlier incidents were like this one, and what helped then.
+
+Likeness is a weighted mean of how much two incidents share, each kind as the size of what is in both over what is in
+either (Jaccard's; of causes Ruzicka's, with a candidate counting for its probability and a named cause for one):
+
+    causes 50 %    what was to be mended: of one cause the same playbook helps
+    findings 30 %  the specific ones that held; they tell alike even what has no name yet
+    subjects 10 %  the kinds of them (replica, gpu, service): where it was
+    tiers 10 %     infrastructure, framework, application
+
+What neither incident tells of is left out and the rest weighs accordingly; what only one tells of is not shared. So it
+is the same from either side, 1 with itself, and 0 where nothing is shared or nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.incident import events
+from latdoctor.incident.elapsed import of_incident
+from latdoctor.incident.looks import looks
+from latdoctor.incident.mended import mended
+from latdoctor.incident.state import Incident
+from latdoctor.remedy import history
+from latdoctor.text import clean
+
+CAUSES, FINDINGS, SUBJECTS, TIERS = 0.5, 0.3, 0.1, 0.1
+CANDIDATE = 0.2  # from here on a cause that was not named counts
+ALIKE = 0.3  # from here on an incident is worth telling of: one of two causes, or most findings, and where it was
+
+
+class Features(Struct, frozen=True):
+    """What incidents are compared by. `causes`: by id, how sure."""
+
+    causes: dict[str, float]
+    findings: frozenset[str]
+    subjects: frozenset[str]
+    tiers: frozenset[str]
+
+
+class Remedy(Struct, frozen=True):
+    """A playbook that was run: `verified`, `rolled-back`, …."""
+
+    playbook: str
+    outcome: str
+    run: str
+
+
+class Past(Struct, frozen=True):
+    """An incident as it is looked up: what it was, what worked and what did not."""
+
+    id: str
+    title: str
+    opened_at: str
+    closed_at: str | None
+    outcome: str
+    level: str  # of the worst diagnosis
+    features: Features
+    named: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
+
+    @property
+    def worked(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.playbook for one in self.remedies if one.outcome == "verified"))
+
+    @property
+    def taken_back(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.playbook for one in self.remedies if one.outcome == "rolled-back"))
+
+
+class Similar(Struct, frozen=True):
+    past: Past
+    likeness: float
+    same_causes: tuple[str, ...]
+
+
+def past(incident: Incident) -> Past:
+    """Raises msgspec.ValidationError for a run that another version wrote otherwise."""
+    found = looks(incident.entries, of_incident(incident))
+    runs = {run.id: run for run in history.runs(incident.entries)}
+    told = mended(incident.runs, runs, incident.entries)
+    ended = next(iter(reversed(incident.of(events.CLOSED))), None)
+    causes = [cause for look in found for cause in look.causes]
+    levels = {look.level for look in found}
+    return Past(
+        id=incident.id,
+        title=clean(incident.opened.title, 300),
+        opened_at=incident.entries[0].at,
+        closed_at=ended.at if ended else None,
+        outcome=clean(incident.closed.outcome, 40) if incident.closed else "",
+        level=next((level for level in _WORST if level in levels), ""),
+        features=_features(causes, [name for look in found for name in look.fired]),
+        named=tuple(dict.fromkeys(cause.id for cause in causes if cause.named)),
+        remedies=tuple(Remedy(run.playbook, run.outcome, run.id) for run in told if run.playbook),
+    )
+
+
+_WORST = ("critical", "warning", "info", "inconclusive", "healthy")
+
+
+def of_diagnosis(diagnosis: Diagnosis) -> Features:
+    """The same of a diagnosis that belongs to no incident."""
+    causes = [
+        events.Named(cause.id, cause.title, cause.tier, cause.probability, cause.named, cause.subjects, ())
+        for cause in diagnosis.causes
+        if cause.named or cause.id in diagnosis.answer.causes
+    ]
+    return _features(causes, fired(diagnosis))
+
+
+def fired(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The specific findings that held: symptoms, which every incident has, tell none from another."""
+    return tuple(check.id for check in diagnosis.checks if check.status == "fired" and check.kind == "specific")
+
+
+def _features(causes: Iterable[events.Named], findings: Iterable[str]) -> Features:
+    listed = tuple(cause for cause in causes if cause.named or cause.probability >= CANDIDATE)
+    sure: dict[str, float] = {}
+    for cause in listed:
+        sure[cause.id] = max(sure.get(cause.id, 0.0), 1.0 if cause.named else cause.probability)
+    return Features(
+        causes=sure,
+        findings=frozenset(findings),
+        subjects=frozenset(subject.partition("/")[0] for cause in listed for subject in cause.subjects),
+        tiers=frozenset(cause.tier for cause in listed),
+    )
+
+
+def likeness(one: Features, other: Features) -> float:
+    """From 0, nothing in common, to 1."""
+    shares = (
+        (CAUSES, _ruzicka(one.causes, other.causes)),
+        (FINDINGS, _jaccard(one.findings, other.findings)),
+        (SUBJECTS, _jaccard(one.subjects, other.subjects)),
+        (TIERS, _jaccard(one.tiers, other.tiers)),
+    )
+    known = [(weight, share) for weight, share in shares if share is not None]
+    whole = sum(weight for weight, _ in known)
+    return sum(weight * share for weight, share in known) / whole if whole else 0.0
+
+
+def _jaccard(one: Set[str], other: Set[str]) -> float | None:
+    either = one | other
+    return len(one & other) / len(either) if either else None
+
+
+def _ruzicka(one: Mapping[str, float], other: Mapping[str, float]) -> float | None:
+    names = sorted(one.keys() | other.keys())  # in one order, so that both sides add up alike
+    most = sum(max(one.get(name, 0.0), other.get(name, 0.0)) for name in names)
+    return sum(min(one.get(name, 0.0), other.get(name, 0.0)) for name in names) / most if most else None
+
+
+def similar(wanted: Features, known: Sequence[Past], least: float = ALIKE) -> tuple[Similar, ...]:
+    """Those that are alike by `least`, the likest first, of equal ones the latest."""
+    found = []
+    for one in known:
+        how = likeness(wanted, one.features)
+        if how >= least:
+            same = tuple(name for name in one.named if wanted.causes.get(name) == 1.0)
+            found.append(Similar(one, how, same))
+    return tuple(sorted(sorted(found, key=lambda x: x.past.opened_at, reverse=True), key=lambda x: -x.likeness))
+
+
+def library(found: Iterable[Incident]) -> tuple[Past, ...]:
+    """Every incident as it is looked up; one with a run that cannot be read is left out."""
+    listed = []
+    for incident in found:
+        try:
+            listed.append(past(incident))
+        except msgspec.MsgspecError:
+            continue
+    return tuple(listed)

@@ -1,0 +1,184 @@
+"""One SOP from its file, which is strict YAML: all that is wrong in it, each with file:line."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from latdoctor.errors import DefinitionError, Problem
+from latdoctor.evidence.condition_text import parse_condition
+from latdoctor.evidence.conditions import Condition, Reference, comparisons
+from latdoctor.incident import events
+from latdoctor.incident.sop import ACTIONS, KINDS, STEPS, Sign, Sop, Stage
+from latdoctor.units import parse_duration
+from latdoctor.yamlfile import Fields, Node, contents, one_of, parse
+
+LONGEST = 30 * 86_400.0  # seconds: nothing is due later than a month after the start
+MOST = 50  # stages, and signs of one
+
+_ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
+_NAME = re.compile(r"[A-Za-z0-9]+(?:[._ -][A-Za-z0-9]+)*")
+# What a sample cannot be compared with: it stands alone.
+_UNREMEMBERED = ("baseline", "before")
+
+
+def read(path: Path, problems: list[Problem]) -> Sop | None:
+    """The SOP in `path`; what is wrong is added to `problems`. None where not even an id could be read."""
+    try:
+        raw = contents(path)
+        root = parse(raw, str(path))
+    except DefinitionError as error:
+        problems.extend(error.problems)
+        return None
+    if not isinstance(root.value, dict):
+        problems.append(Problem(root.where, "an SOP is a mapping"))
+        return None
+    fields = Fields(root, problems, "SOP")
+    found = _sop(fields, raw)
+    fields.finish()
+    if found.id and found.id != path.stem:
+        fields.problem(fields.where, f"the id {found.id!r} differs from the file's name")
+    return found if found.id else None
+
+
+def _sop(fields: Fields, raw: bytes) -> Sop:
+    stages = tuple(_stages(fields))
+    _check_order(stages, fields)
+    return Sop(
+        id=fields.scalar("id", identifier, "", required=True),
+        title=fields.text("title", required=True),
+        stages=stages,
+        where=fields.where,
+        digest=hashlib.sha256(raw).hexdigest(),
+        source=raw,
+        permits=_chosen(fields, "permits", ACTIONS),
+        notify=_names(fields, "notify"),
+        explanation=fields.text("explanation", required=True),
+    )
+
+
+def _stages(fields: Fields) -> Iterator[Stage]:
+    for node in _listed(fields, "stages", "stages"):
+        inner = Fields(node, fields.problems, "stage")
+        name = inner.scalar("id", identifier, "", required=True)
+        yield Stage(
+            id=name,
+            title=inner.text("title", required=True),
+            due=inner.scalar("due", _due, 0.0, required=True),
+            met=tuple(_signs(inner)),
+            step=inner.choice("step", STEPS, STEPS[0], required=True),
+            where=node.where,
+            permits=_chosen(inner, "permits", ACTIONS),
+            notify=_names(inner, "notify"),
+        )
+        inner.finish()
+
+
+def _signs(fields: Fields) -> Iterator[Sign]:
+    for node in _listed(fields, "met", "signs"):
+        inner = Fields(node, fields.problems, "sign")
+        event = inner.choice("event", tuple(KINDS), "", required=True)
+        yield Sign(
+            event=event,
+            qualifiers=_qualifiers(inner, KINDS.get(event, {})),
+            where=node.where,
+            when=_condition(inner, event),
+            holds=inner.scalar("holds", parse_duration, 0.0),
+            after=inner.text("after"),
+        )
+        if inner.node("holds") and event != events.SAMPLED:
+            inner.problem(node.where, f"holds is of {events.SAMPLED}: {event or 'this'} happens at a moment")
+        if event:  # else which keys there are is not known
+            inner.finish()
+
+
+def _qualifiers(fields: Fields, known: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    """Each with the values that count: one, or a list of them."""
+    return {name: found for name, allowed in known.items() if (found := _chosen(fields, name, allowed))}
+
+
+def _condition(fields: Fields, event: str) -> Condition | None:
+    node = fields.node("when")
+    if event != events.SAMPLED:
+        if node is not None:
+            fields.problem(node.where, f"when is judged on {events.SAMPLED}, and {event or 'this'} has no values")
+        return None
+    if node is None:
+        fields.problem(fields.where, f"a sign of {events.SAMPLED} lacks 'when'")
+        return None
+    found = parse_condition(node, fields.problems)
+    for comparison in comparisons(found) if found else ():
+        if isinstance(comparison.right, Reference) and comparison.right.of in _UNREMEMBERED:
+            fields.problem(node.where, f"when: a sample knows no {comparison.right.of}")
+    return found
+
+
+def _check_order(stages: Sequence[Stage], fields: Fields) -> None:
+    """Each id once; none due before the one above it; `after` names one above."""
+    earlier: list[Stage] = []
+    for stage in stages:
+        above = [one.id for one in earlier]
+        if stage.id and stage.id in above:
+            fields.problem(stage.where, f"the stage {stage.id!r} stands twice")
+        if earlier and stage.due < earlier[-1].due:
+            fields.problem(stage.where, f"the stage {stage.id} is due before {earlier[-1].id}, which stands above it")
+        for sign in stage.met:
+            if sign.after and sign.after not in above:
+                fields.problem(sign.where, f"after: {sign.after!r} is no stage above this one")
+        earlier.append(stage)
+
+
+def _listed(fields: Fields, key: str, what: str) -> Sequence[Node]:
+    """The entries of a list of at least one."""
+    node = fields.node(key, required=True)
+    if node is None:
+        return ()
+    if not isinstance(node.value, tuple) or not node.value:
+        fields.problem(node.where, f"{key!r} is a list of {what}")
+        return ()
+    if len(node.value) > MOST:
+        fields.problem(node.where, f"{key!r} has {len(node.value)} entries, more than {MOST}")
+        return ()
+    return node.value
+
+
+def _chosen(fields: Fields, key: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    """One value or a list of them, each of `allowed` and once; empty where absent."""
+    node = fields.node(key)
+    if node is None:
+        return ()
+    found = (node.text,) if node.text is not None else fields.texts(key)
+    if node.value == ():
+        fields.problem(node.where, f"{key!r} is empty")
+    for text in found:
+        try:
+            one_of(text, allowed)
+        except ValueError as error:
+            fields.problem(node.where, f"{key}: {error}")
+    for text in dict.fromkeys(text for text in found if found.count(text) > 1):
+        fields.problem(node.where, f"{key}: {text} stands twice")
+    return found
+
+
+def _names(fields: Fields, key: str) -> tuple[str, ...]:
+    node, found = fields.node(key), fields.texts(key)
+    for text in found:
+        if not _NAME.fullmatch(text) or len(text) > 80:
+            fields.problem(node.where if node else fields.where, f"{key}: {text!r} is no name")
+    return found
+
+
+def identifier(text: str) -> str:
+    """`text`, if it can name an SOP, a stage and a file. Raises ValueError."""
+    if not _ID.fullmatch(text) or len(text) > 80:
+        raise ValueError(f"{text!r} is not made of lower-case words joined by - or .")
+    return text
+
+
+def _due(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 0 < seconds <= LONGEST:
+        raise ValueError(f"{text!r}: a stage is due above 0 s and at most {LONGEST / 86_400:g} d after the start")
+    return seconds

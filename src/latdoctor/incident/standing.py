@@ -1,0 +1,198 @@
+"""Where an incident stands: its stages, what was looked at and what not, what stands changed, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from latdoctor.incident import events
+from latdoctor.incident.clock import LATE, NOT_TOLD, StageState, clock, permitted
+from latdoctor.incident.keeping import again
+from latdoctor.incident.next_step import Step, after
+from latdoctor.incident.sop import ACTIONS, Sop
+from latdoctor.incident.state import Incident, body
+from latdoctor.incident.stopwatch import passed, passed_until, start_of
+from latdoctor.journal.entry import Entry, Moment
+from latdoctor.remedy import history
+from latdoctor.remedy.change import Value
+from latdoctor.remedy.history import RunState, moment
+from latdoctor.remedy.result import Outcome
+
+SCHEMA_VERSION = "1"
+OK, IS_LATE, NOT_KNOWN = 0, 3, 4
+_NOTES = 20  # of the last are told
+
+
+class Seen(Struct, frozen=True):
+    """A diagnosis. `looked` are the tiers of which something was seen; None where the document is not kept any more."""
+
+    at: str
+    level: str
+    says: str
+    answer: str
+    causes: tuple[events.Named, ...]
+    unseen: tuple[str, ...]
+    looked: tuple[str, ...] | None
+    next_looks: tuple[str, ...]  # sources that would tell more
+    document: str
+    bundle: str
+
+
+class Changed(Struct, frozen=True):
+    """A field that a run has changed and that is not known to be as before."""
+
+    resource: str
+    name: str
+    before: Value
+    after: Value
+
+
+class Tried(Struct, frozen=True):
+    """A run. `standing` is what of it stands, and `undo` the command that takes it back."""
+
+    run: str
+    playbook: str
+    title: str
+    target: str
+    at: float  # unix seconds
+    outcome: str  # of remedy.result.Outcome; "unfinished"
+    reason: str
+    standing: tuple[Changed, ...]
+    undo: str
+
+
+class Remark(Struct, frozen=True):
+    at: str
+    by: str
+    text: str
+
+
+class Standing(Struct, frozen=True):
+    """All of it, as of `at`. Times in seconds; `began` is unix seconds by `clock` (empty: this machine's)."""
+
+    schema_version: str
+    incident: str
+    title: str
+    targets: tuple[str, ...]
+    open: bool
+    outcome: str  # of its closing
+    sop: str
+    sop_title: str
+    opened_at: str
+    began: float
+    clock: str
+    clock_note: str
+    at: str
+    lasted: float | None
+    stages: tuple[StageState, ...]
+    alerts: Mapping[str, int]  # by status
+    seen: tuple[Seen, ...]
+    refused: int  # runs that a guard refused
+    tried: tuple[Tried, ...]
+    notes: tuple[Remark, ...]
+    permitted: tuple[str, ...]
+    next: Step
+
+    @property
+    def exit_code(self) -> int:
+        """For bots: late, else not known, else neither."""
+        statuses = {stage.status for stage in self.stages}
+        return IS_LATE if LATE in statuses else NOT_KNOWN if NOT_TOLD in statuses else OK
+
+    @property
+    def current(self) -> StageState | None:
+        """The first stage that is not met."""
+        return next((stage for stage in self.stages if not stage.done), None)
+
+
+def standing(sop: Sop, incident: Incident, now: Moment, place: Path) -> Standing:
+    """How `incident` stands at `now`; once it is closed, at its closing. `place` is the state folder.
+
+    Raises msgspec.ValidationError for an entry that another version wrote otherwise.
+    """
+    opened, start = incident.opened, start_of(incident)
+    states = clock(sop, incident, now)
+    closing = next(iter(incident.of(events.CLOSED)), None)
+    lasted = passed(incident)[closing.digest] if closing else passed_until(incident, now)
+    counted = [alert.status for alert in incident.alerts.values()]
+    return Standing(
+        schema_version=SCHEMA_VERSION,
+        incident=incident.id,
+        title=opened.title,
+        targets=opened.targets,
+        open=incident.open,
+        outcome=incident.closed.outcome if incident.closed else "",
+        sop=sop.id,
+        sop_title=sop.title,
+        opened_at=incident.entries[0].at,
+        began=start.at,
+        clock=start.clock,
+        clock_note=start.note,
+        at=closing.at if closing else now.at,
+        lasted=lasted.seconds,
+        stages=states,
+        alerts={status: counted.count(status) for status in dict.fromkeys(counted)},
+        seen=tuple(_seen(entry, place) for entry in incident.of(events.DIAGNOSED)),
+        refused=len(incident.of("run.refused")),
+        tried=tuple(_tried(run) for run in history.runs(incident.entries)),
+        notes=tuple(_remark(entry) for entry in incident.of(events.NOTED))[-_NOTES:],
+        permitted=tuple(action for action in ACTIONS if permitted(sop, states, action)),
+        next=after(incident, sop, states),
+    )
+
+
+def opened_at(found: Standing) -> float:
+    """Unix seconds."""
+    return moment(found.opened_at)
+
+
+def _seen(entry: Entry, place: Path) -> Seen:
+    said = body(entry, events.Diagnosed)
+    whole = again(place, said)
+    return Seen(
+        at=entry.at,
+        level=said.level,
+        says=said.says,
+        answer=said.answer,
+        causes=said.causes,
+        unseen=said.unseen,
+        looked=tuple(tier.name for tier in whole.tiers if tier.seen in ("seen", "partly")) if whole else None,
+        next_looks=tuple(one.ask for one in whole.next_looks) if whole else (),
+        document=said.document,
+        bundle=said.bundle,
+    )
+
+
+def _tried(run: RunState) -> Tried:
+    stands = tuple(_changed(run))
+    return Tried(
+        run=run.id,
+        playbook=run.plan.playbook,
+        title=run.plan.title,
+        target=run.plan.target.name,
+        at=run.opened_at,
+        outcome=run.outcome.value if run.outcome else "unfinished",
+        reason=run.reason,
+        standing=stands,
+        undo=_undo(run) if stands else "",
+    )
+
+
+def _changed(run: RunState) -> Sequence[Changed]:
+    return [
+        Changed(run.change(touched).resource, field.name, field.before, field.after)
+        for touched in reversed(run.standing)
+        if run.change(touched).undo != "none-needed"
+        for field in run.change(touched).fields
+    ]
+
+
+def _undo(run: RunState) -> str:
+    return "latdoctor recover" if run.outcome in (None, Outcome.INCOMPLETE) else f"latdoctor rollback {run.id}"
+
+
+def _remark(entry: Entry) -> Remark:
+    note = body(entry, events.Noted)
+    return Remark(entry.at, note.by, note.text)

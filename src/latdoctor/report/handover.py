@@ -1,0 +1,202 @@
+"""The page for whoever takes an incident over, and the record of its SOP: as Markdown and as text of 80 columns.
+
+It says what the journal says. What is not known stands in a section of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from latdoctor.incident.clock import NOT_TOLD, StageState
+from latdoctor.incident.standing import Standing
+from latdoctor.report.markdown import escape
+from latdoctor.report.mending import clock as clock_of
+from latdoctor.report.sop import seen_line, since, span, tried_line, value
+from latdoctor.text import clean
+
+WIDTH = 80
+_LONGEST = 400  # characters of a line
+_DEFINITIONS = (
+    "met: journaled no later than its due time",
+    "late: the due time passed before that, whether it was met since or not",
+    "unmet: not met, and not due (or the clock stood still before it was)",
+    "unknown: the evidence, or the time of it, does not tell",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and its lines, without any markup. A line of `commands` is to be typed."""
+
+    title: str
+    lines: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+
+
+def handover(found: Standing) -> tuple[Section, ...]:
+    """Where we stand, what was tried, what stands changed and how it goes back, what is not known, what is next."""
+    return (
+        Section("Where we stand", tuple(_where(found))),
+        Section("What was found", tuple(_found(found))),
+        Section("What was tried", tuple(_tried(found))),
+        Section("What stands changed", tuple(_stands(found)), _undo(found)),
+        Section("What is not known", tuple(_unknown(found))),
+        Section("Notes", tuple(_notes(found))),
+        Section("Next", tuple(_next(found)), (found.next.command,)),
+    )
+
+
+def record(found: Standing) -> tuple[Section, ...]:
+    """How the SOP was kept: each stage with its figures and the entry that proves it."""
+    return (
+        Section("Stages", tuple(_exactly(state) for state in found.stages)),
+        Section("How they are counted", (f"from the start on, which {since(found)}", *_DEFINITIONS)),
+        Section("What was found", tuple(_found(found))),
+        Section("What was tried", tuple(_tried(found))),
+        Section("Notes", tuple(_notes(found))),
+    )
+
+
+def as_markdown(found: Standing, sections: Sequence[Section]) -> str:
+    """Text from outside is escaped: it cannot format, link or mention."""
+    lines = [f"## {escape(_title(found))}"]
+    for section in _told(sections):
+        lines += ["", f"### {section.title}", ""]
+        lines += [f"* {escape(clean(one, _LONGEST))}" for one in section.lines]
+        lines += [f"* {_code(clean(one, 600))}" for one in section.commands]
+    return "\n".join(lines) + "\n"
+
+
+def as_text(found: Standing, sections: Sequence[Section]) -> str:
+    """No line is longer than 80 columns, but for a command, which is copied whole."""
+    lines = [*textwrap.wrap(_title(found), WIDTH)]
+    for section in _told(sections):
+        lines += ["", section.title, "-" * len(section.title)]
+        lines += [row for one in section.lines for row in _wrapped(clean(one, _LONGEST))]
+        lines += [f"    {clean(one, 600)}" for one in section.commands]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) or ["-"]
+
+
+def _code(text: str) -> str:
+    """As code, fenced by more backticks than it holds on end."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {text} {fence}" if longest else f"`{text}`"
+
+
+def _told(sections: Sequence[Section]) -> Iterator[Section]:
+    return (section for section in sections if section.lines or section.commands)
+
+
+def _title(found: Standing) -> str:
+    state = "open" if found.open else f"closed, {found.outcome}"
+    return clean(f"{found.incident}: {found.title} ({state})", 300)
+
+
+def _where(found: Standing) -> Iterator[str]:
+    yield since(found)
+    if found.targets:
+        yield f"target: {', '.join(found.targets)}"
+    for state in found.stages:
+        yield _stage(state)
+    if found.alerts:
+        yield "alerts: " + ", ".join(f"{count} {status}" for status, count in found.alerts.items())
+
+
+def _stage(state: StageState) -> str:
+    if state.done:
+        after = "" if state.seconds is None else f" after {span(state.seconds)} (due {span(state.due)})"
+        return f"{state.title}: {state.status}{after}{', marked by hand' if state.by_hand else ''}"
+    if state.margin is None or state.status == NOT_TOLD:
+        return f"{state.title}: {state.status}, due after {span(state.due)}"
+    left = f"{span(state.margin)} left" if state.margin >= 0 else f"overdue by {span(-state.margin)}"
+    return f"{state.title}: not met, {left}"
+
+
+def _exactly(state: StageState) -> str:
+    parts = [f"{state.title}: {state.status}", f"due {span(state.due)}"]
+    if state.met_at:
+        parts.append(f"met at {state.met_at}")
+    if state.seconds is not None:
+        parts.append(f"after {state.seconds:.1f} s{' by the wall clock' if state.wall else ''}")
+    if state.margin is not None:
+        parts.append(f"margin {state.margin:.1f} s")
+    if state.by:
+        parts.append(f"entry {state.by[:12]} ({state.how})")
+    if state.why:
+        parts.append(state.why)
+    return ", ".join(parts)
+
+
+def _found(found: Standing) -> Iterator[str]:
+    for one in found.seen[:-1]:
+        yield seen_line(one)
+    for one in found.seen[-1:]:
+        yield f"last: {seen_line(one)}"
+        for cause in one.causes:
+            if cause.named:
+                yield f"{cause.title}: {'; '.join(cause.because)}" if cause.because else cause.title
+        if one.looked:
+            yield f"looked at: {', '.join(one.looked)}"
+        if one.bundle:
+            yield f"its evidence: {one.bundle} (in the state folder; latdoctor diagnose reads it)"
+
+
+def _tried(found: Standing) -> Iterator[str]:
+    for run in found.tried:
+        yield f"{run.run}: {tried_line(run)}"
+    if found.refused:
+        yield f"{found.refused} runs were refused by a guard"
+
+
+def _stands(found: Standing) -> Iterator[str]:
+    standing = [run for run in found.tried if run.standing]
+    for run in standing:
+        for one in run.standing:
+            yield f"{one.name} at {one.resource}: {value(one.before)} before, {value(one.after)} now (run {run.run})"
+    if not standing:
+        yield "nothing, as far as latdoctor has changed it"
+
+
+def _undo(found: Standing) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(run.undo for run in found.tried if run.standing))
+
+
+def _unknown(found: Standing) -> Iterator[str]:
+    if not found.seen:
+        yield "the cause: nothing was diagnosed yet"
+    elif not any(cause.named for cause in found.seen[-1].causes):
+        yield "the cause: the last diagnosis names none"
+    for state in found.stages:
+        if state.status == NOT_TOLD:
+            yield f"{state.title}: {state.why}"
+    if found.seen:
+        yield from (f"not seen: {reason}" for reason in found.seen[-1].unseen)
+    if found.clock:
+        yield f"how far the clock of {found.clock} is from this machine's"
+    if not found.clock:
+        yield "when the trouble began: nobody told" if not found.clock_note else found.clock_note
+
+
+def _notes(found: Standing) -> Iterator[str]:
+    for note in found.notes:
+        yield f"{clock_of(note.at)} {note.by or 'somebody'}: {note.text}"
+
+
+def _next(found: Standing) -> Iterator[str]:
+    yield found.next.why
+    if found.open:
+        yield f"permitted now: {', '.join(found.permitted) or 'nothing'}"
+    asks = found.seen[-1].next_looks if found.seen else ()
+    if asks:
+        yield f"what would tell more: {', '.join(asks[:4])}"
+
+
+FORMS: dict[str, Callable[[Standing, Sequence[Section]], str]] = {"markdown": as_markdown, "text": as_text}

@@ -1,0 +1,152 @@
+"""Past incidents on a screen and as JSON: what they were, what worked, what was taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from latdoctor.incident.document import Timeline, TimeTo
+from latdoctor.incident.elapsed import clock
+from latdoctor.incident.impact_words import impact_lines
+from latdoctor.incident.measures import mean
+from latdoctor.incident.similar import Past, Similar
+from latdoctor.units import format_value
+
+SCHEMA_VERSION = "1"
+MEASURES = ("MTTD", "MTTA", "MTTM", "MTTR")
+
+
+def listing(found: Sequence[Past], measures: Iterable[TimeTo], console: Console, *, as_json: bool) -> None:
+    """All incidents, the newest first, and the means of how fast they went."""
+    ordered = sorted(found, key=lambda one: one.opened_at, reverse=True)
+    counted = tuple(measures)
+    means = {name: mean(counted, name) for name in MEASURES}
+    if as_json:
+        listed = [{"id": name, "seconds": seconds, "of": of} for name, (seconds, of) in means.items()]
+        _print_json({"incidents": [_summary(one) for one in ordered], "means": listed}, console)
+        return
+    if not ordered:
+        console.print("no incident yet. Next: latdoctor sop start")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("INCIDENT", "ENDED", "CAUSE", "WORKED"):
+        table.add_column(heading, overflow="fold")
+    for one in ordered:
+        ended = Text(one.outcome) if one.outcome else Text("open", style="bold red")
+        cause = ", ".join(one.named) or "none named"
+        table.add_row(one.id, ended, Text(cause), Text(_helped(one)))
+    console.print(table)
+    console.print(Text("\n" + " · ".join(_mean(name, *means[name]) for name in MEASURES), style="dim"))
+    console.print(f"Next: latdoctor incidents show {ordered[0].id}")
+
+
+def _mean(name: str, seconds: float | None, of: int) -> str:
+    return f"{name} unknown" if seconds is None else f"{name} {format_value(seconds, 'time')} (of {of})"
+
+
+def _helped(one: Past) -> str:
+    tried = [f"{name} verified" for name in one.worked] + [f"{name} taken back" for name in one.taken_back]
+    return ", ".join(tried) or "–"
+
+
+def showing(one: Past, timeline: Timeline, alike: Sequence[Similar], console: Console, *, as_json: bool) -> None:
+    """One incident, what it cost, and those that were like it."""
+    if as_json:
+        _print_json({**_summary(one), "measures": timeline.measures, "impact": timeline.impact}, console)
+        return
+    console.print(Text(f"{one.id}: {one.title}", style="bold"))
+    ended = f"{one.outcome} {clock(one.closed_at)}" if one.closed_at else "it goes on"
+    console.print(
+        Text(f"opened {clock(one.opened_at)} UTC · {ended} · worst: {one.level or 'not looked at'}", style="dim")
+    )
+    rows = [("cause", name) for name in one.named] or [("cause", "none was named")]
+    rows += [("worked", name) for name in one.worked]
+    rows += [("taken back", name) for name in one.taken_back]
+    rows += [("other run", f"{run.playbook}: {run.outcome or 'not ended'}") for run in _others(one)]
+    rows += [(measure.id, _time_to(measure)) for measure in timeline.measures]
+    rows += [("impact", says) for says in impact_lines(timeline.impact)]
+    console.print(_grid(rows))
+    console.print(Text())
+    for other in alike[:3]:
+        console.print(Text(_like(other)))
+    console.print(f"Next: latdoctor timeline --incident {one.id} --format markdown")
+
+
+def _others(one: Past) -> Iterable[Any]:
+    return (run for run in one.remedies if run.outcome not in ("verified", "rolled-back"))
+
+
+def _time_to(measure: TimeTo) -> str:
+    if measure.seconds is None:
+        return f"unknown: {measure.why}"
+    return f"{format_value(measure.seconds, 'time')} {measure.title} ({measure.begins} → {measure.ends})"
+
+
+def _grid(rows: Iterable[tuple[str, str]]) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, says in rows:
+        grid.add_row(Text(name), Text(says))
+    return grid
+
+
+def likes(found: Sequence[Similar], console: Console, *, as_json: bool) -> None:
+    """What was like it, the likest first."""
+    if as_json:
+        listed = [
+            {**_summary(one.past), "likeness": round(one.likeness, 3), "same_causes": one.same_causes} for one in found
+        ]
+        _print_json({"similar": listed}, console)
+        return
+    if not found:
+        console.print("no incident in the journal was like it")
+        return
+    for one in found:
+        console.print(Text(_like(one)))
+    console.print(f"Next: latdoctor incidents show {found[0].past.id}")
+
+
+def _like(one: Similar) -> str:
+    same = f"same cause ({', '.join(one.same_causes)})" if one.same_causes else "another cause"
+    return f"{one.likeness * 100:3.0f} % alike: {one.past.opened_at[:10]} {one.past.id}, {same}; {_tried(one.past)}"
+
+
+def _tried(one: Past) -> str:
+    return (
+        "no playbook was run" if not one.remedies else _helped(one) if one.worked or one.taken_back else "none helped"
+    )
+
+
+def seen_before(found: Sequence[Similar]) -> str:
+    """One line for beside a new diagnosis; empty where nothing was like it."""
+    if not found:
+        return ""
+    best = next((one for one in found if one.past.worked), found[0])
+    how = "same cause" if best.same_causes else f"{best.likeness * 100:.0f} % alike"
+    more = f" ({len(found) - 1} more: latdoctor incidents similar)" if len(found) > 1 else ""
+    return f"seen before: {best.past.opened_at[:10]} {best.past.id} {how}; {_tried(best.past)}{more}"
+
+
+def _summary(one: Past) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "title": one.title,
+        "opened_at": one.opened_at,
+        "closed_at": one.closed_at,
+        "outcome": one.outcome,
+        "level": one.level,
+        "causes": one.named,
+        "findings": sorted(one.features.findings),
+        "remedies": one.remedies,
+    }
+
+
+def _print_json(value: dict[str, Any], console: Console) -> None:
+    raw = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **value})
+    console.file.write(msgspec.json.format(raw, indent=2).decode() + "\n")

@@ -1,0 +1,206 @@
+"""Where an incident stands: for a screen, for a live view, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from latdoctor.incident.clock import LATE, MET, NOT_TOLD, UNMET, StageState
+from latdoctor.incident.standing import Seen, Standing, Tried
+from latdoctor.report.mending import clock as clock_of
+from latdoctor.text import clean
+
+_MARK = {MET: "+", LATE: "!", UNMET: ".", NOT_TOLD: "?"}
+_STYLE = {MET: "green", LATE: "bold red", UNMET: "", NOT_TOLD: "bold magenta"}
+_MOST = 4  # lines of each kind; the documents have all
+_WIDE = 200  # characters of a text of somebody else's
+_BAR = 40  # columns
+
+
+def status(found: Standing, console: Console, *, as_json: bool) -> None:
+    """All of it, for whoever asks once."""
+    if as_json:
+        console.file.write(msgspec.json.format(document(found), indent=2).decode() + "\n")
+        return
+    console.print(page(found))
+
+
+def document(found: Standing) -> bytes:
+    """As JSON; every key is there."""
+    told = msgspec.to_builtins(found)
+    return msgspec.json.encode({**told, "exit_code": found.exit_code})
+
+
+def page(found: Standing) -> RenderableType:
+    """The same for a screen of 80 columns."""
+    parts: list[RenderableType] = [*_head(found), Text(), stages(found.stages), Text()]
+    parts += [Padding(line, (0, 0, 0, 2)) for line in (*_whys(found), *_looked(found), *_tried(found))]
+    return Group(*parts, Text(), *_next(found))
+
+
+def screen(found: Standing) -> RenderableType:
+    """The live view: what is due next, and under it the page."""
+    return Group(countdown(found), Text(), page(found), Text(), Text("Ctrl-C ends the view", style="dim"))
+
+
+def countdown(found: Standing) -> RenderableType:
+    """What is left until the next stage is due, in figures and as a bar."""
+    state = found.current
+    if state is None or not found.open:
+        says = "every stage is met" if state is None else "the incident is closed"
+        return Text(says, style="bold green")
+    if state.margin is None:
+        return Text(f"{state.title}: {state.why}", style=_STYLE[NOT_TOLD])
+    if state.margin < 0:
+        return Text(f"{state.title} is overdue by {span(-state.margin)}", style=_STYLE[LATE])
+    filled = round(_BAR * min(1.0, max(0.0, 1 - state.margin / state.due)))
+    urgent = state.margin < state.due / 5
+    bar = Text("#" * filled, style="bold yellow" if urgent else "green") + Text("-" * (_BAR - filled), style="dim")
+    return Group(Text(f"{state.title} is due in {span(state.margin)}", style="bold"), bar)
+
+
+def line(found: Standing) -> str:
+    """One line, which changes with every stage: for a pipe."""
+    told = ", ".join(f"{state.id} {state.status}{'' if state.done else _left(state)}" for state in found.stages)
+    return clean(f"{found.incident}: {told}", 400)
+
+
+def changed(before: Standing | None, found: Standing) -> bool:
+    """Whether that line says another thing than which time it is."""
+    if before is None:
+        return True
+    return [(one.id, one.status, one.done) for one in before.stages] != [
+        (one.id, one.status, one.done) for one in found.stages
+    ] or before.open != found.open
+
+
+def stages(states: tuple[StageState, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    table.add_column("")
+    table.add_column("stage", overflow="fold", max_width=30)
+    for heading in ("due", "status", "met after", "margin"):
+        table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
+    table.add_column("entry", no_wrap=True, style="dim")
+    for state in states:
+        style = _STYLE[state.status]
+        met = "" if not state.done else "?" if state.seconds is None else span(state.seconds)
+        table.add_row(
+            Text(_MARK[state.status], style=style),
+            Text(clean(state.title, 60)),
+            span(state.due),
+            Text(state.status + (" (hand)" if state.by_hand else ""), style=style),
+            met + ("~" if state.wall and met else ""),
+            "" if state.margin is None else span(state.margin),
+            state.by[:8],
+        )
+    return table
+
+
+def span(seconds: float) -> str:
+    """`0:42`, `12:03`, `1:02:03`, `-1:10`: whole seconds, cut off so that nothing is due before it is."""
+    whole = int(abs(seconds))
+    hours, rest = divmod(whole, 3600)
+    told = f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+    return f"-{told}" if seconds < 0 else told
+
+
+def _head(found: Standing) -> Iterator[RenderableType]:
+    state = "OPEN" if found.open else f"CLOSED: {clean(found.outcome, 40)}"
+    yield Text(f"{found.incident}  {state}", style="bold")
+    yield Text(clean(found.title, _WIDE))
+    yield Text(since(found), style="dim")
+    yield Text(f"SOP {found.sop}: {clean(found.sop_title, 100)}", style="dim")
+
+
+def since(found: Standing) -> str:
+    """When it began, by whose clock, and how long it has lasted."""
+    began = f"began {_moment(found.began)} UTC"
+    if found.clock:
+        began += f" (clock: {clean(found.clock, 60)}, its skew is not known)"
+    elif found.clock_note:
+        began += f" (when it was opened: {clean(found.clock_note, _WIDE)})"
+    else:
+        began += " (when it was opened; nobody told when the trouble began)"
+    lasted = (
+        "not known how long ago" if found.lasted is None else f"{span(found.lasted)} {'ago' if found.open else 'long'}"
+    )
+    return f"{began}, {lasted}"
+
+
+def _moment(at: float) -> str:
+    from latdoctor.report.watching import moment
+
+    try:
+        return moment(at).removesuffix(" UTC")
+    except (OverflowError, ValueError, OSError):  # another clock may tell any number
+        return "at a time that makes no sense"
+
+
+def _left(state: StageState) -> str:
+    if state.margin is None:
+        return ""
+    return f" ({span(state.margin)} left)" if state.margin >= 0 else f" ({span(-state.margin)} overdue)"
+
+
+def _whys(found: Standing) -> Iterator[Text]:
+    """What is known of stages that are not met, or are not known."""
+    for state in found.stages:
+        if state.why and (state.status == NOT_TOLD or not state.done):
+            yield Text(f"{state.title}: {clean(state.why, _WIDE)}", style=_STYLE[state.status])
+    if found.alerts:
+        told = ", ".join(f"{count} {status}" for status, count in found.alerts.items())
+        yield Text(f"alerts: {told}")
+
+
+def seen_line(one: Seen) -> str:
+    """`07:14:10 critical: app.load.burst (94 %)`."""
+    causes = ", ".join(f"{cause.id} ({cause.probability * 100:.0f} %)" for cause in one.causes if cause.named)
+    return f"{clock_of(one.at)} {one.level}: {causes or clean(one.says, _WIDE)}"
+
+
+def _looked(found: Standing) -> Iterator[Text]:
+    if not found.seen:
+        yield Text("looked at: nothing yet")
+        return
+    for one in found.seen[-_MOST:]:
+        yield Text(f"diagnosis {seen_line(one)}")
+    last = found.seen[-1]
+    if last.looked:
+        yield Text(f"looked at: {', '.join(last.looked)}")
+    for reason in last.unseen[:_MOST]:
+        yield Text(f"not seen: {clean(reason, _WIDE)}", style="dim")
+    if len(last.unseen) > _MOST:
+        yield Text(f"not seen: {len(last.unseen) - _MOST} more (latdoctor sop export --handover)", style="dim")
+
+
+def _tried(found: Standing) -> Iterator[Text]:
+    for run in found.tried[-_MOST:]:
+        yield Text(tried_line(run))
+        if run.standing:
+            yield Text(f"  {len(run.standing)} changed, and it stands; to take it back: {run.undo}", style="dim")
+    if found.refused:
+        yield Text(f"{found.refused} runs were refused by a guard", style="dim")
+
+
+def tried_line(run: Tried) -> str:
+    """`tried app.batching.token-budget: rolled-back (it has not helped)`."""
+    reason = f" ({clean(run.reason, _WIDE)})" if run.reason and run.reason != run.outcome else ""
+    return f"tried {run.playbook} on {clean(run.target, 80)}: {run.outcome}{reason}"
+
+
+def _next(found: Standing) -> Iterator[Text]:
+    if found.open:
+        yield Text(f"permitted: {', '.join(found.permitted) or 'nothing'}", style="dim")
+    yield Text(f"Next: {clean(found.next.command, 600)}", style="bold")
+    yield Text(f"      {clean(found.next.why, _WIDE)}", style="dim")
+
+
+def value(one: object) -> str:
+    """A value that stood or stands at a target."""
+    return "not set" if one is None else clean(one if isinstance(one, str) else json.dumps(one), 60)

@@ -1,0 +1,24 @@
+"""python opening_once.py FOLDER KEY [TARGET…]: opens an incident in the state folder FOLDER, and says its id."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from latdoctor.errors import LatdoctorError
+from latdoctor.incident import events
+from latdoctor.incident.opening import opened
+from latdoctor.incident.sop_files import shipped
+from latdoctor.journal.store import Journal
+
+try:
+    place, key, targets = Path(sys.argv[1]), sys.argv[2], tuple(sys.argv[3:])
+    sop = shipped()["slow-inference"]
+    source = events.BY_ALERT if key else events.BY_HAND
+    wanted = events.Opened("P99 is 3 s", targets, source, sop.id, sop.digest, key=key)
+    opening = opened(Journal.opened(place / "journal.sqlite"), place, wanted, sop)
+    os.write(1, f"{opening.id} {opening.new}\n".encode())  # by one call
+except LatdoctorError as error:
+    print(error, file=sys.stderr, flush=True)
+    sys.exit(1)

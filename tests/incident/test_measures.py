@@ -1,0 +1,122 @@
+"""How fast it went: each time between two moments of the journal, and unknown where one is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from latdoctor.incident import events
+from latdoctor.incident.document import TimeTo
+from latdoctor.incident.measures import mean
+from latdoctor.incident.timeline import timeline
+from latdoctor.remedy.result import Outcome
+from tests.incident.stories import BEGAN, RUN, Log, carried_out, diagnosed, promo_rush, sampled
+
+
+def measured(log: Log) -> dict[str, TimeTo]:
+    return {one.id: one for one in timeline(log.incident).measures}
+
+
+def by_hand(began: float | None = None) -> Log:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", "", began, "given by hand" if began else ""))
+    return log
+
+
+def test_the_four_of_an_incident_that_was_mended_and_closed() -> None:
+    found = measured(promo_rush())
+    assert {name: one.seconds for name, one in found.items()} == {
+        "MTTD": pytest.approx(27.0),  # from what the evidence shows, 15 s before the alert's own beginning
+        "MTTA": pytest.approx(17.0),  # from the opening to the alert's confirmation
+        "MTTM": pytest.approx(117.2),  # from the alert's beginning to the proof of the run
+        "MTTR": pytest.approx(150.0),
+    }
+    assert found["MTTD"].basis == "inference"
+    assert all(one.definition and one.begins and one.ends and one.end_digest for one in found.values())
+    assert found["MTTA"].measured == "monotonic"
+    assert found["MTTR"].measured == "wall"  # its start is by another clock
+
+
+def only_opened() -> Log:
+    return by_hand()
+
+
+def false_alarm() -> Log:
+    log = by_hand()
+    log.add(5, events.CLOSED, events.Closed("false-alarm"))
+    return log
+
+
+def taken_back() -> Log:
+    log = by_hand()
+    log.add(1, events.RUN_JOINED, events.RunJoined(RUN))
+    carried_out(log, 1, outcome=Outcome.ROLLED_BACK)
+    return log
+
+
+def verified_then_taken_back() -> Log:
+    log = by_hand()
+    log.add(1, events.RUN_JOINED, events.RunJoined(RUN))
+    carried_out(log, 1)
+    log.add(40, "rollback.begun", {"reason": "asked for"}, RUN)
+    log.add(41, "undo.made", {"stage": 0, "index": 0}, RUN)
+    log.add(42, "run.closed", {"outcome": "rolled-back", "reason": "asked for"}, RUN)
+    return log
+
+
+def over_at_the_end() -> Log:
+    log = by_hand()
+    for at, p99 in ((10, 3.2), (20, 0.3), (30, 3.0)):
+        log.add(at, events.SAMPLED, sampled(p99))
+    return log
+
+
+def unseen_at_the_end() -> Log:
+    log = by_hand()
+    for at, p99 in ((10, 3.2), (20, 0.3), (30, None)):
+        log.add(at, events.SAMPLED, sampled(p99))
+    return log
+
+
+UNKNOWN: list[tuple[Callable[[], Log], str, str]] = [
+    (only_opened, "MTTD", "nothing tells when the trouble began"),
+    (only_opened, "MTTA", "nobody has answered it yet"),
+    (only_opened, "MTTM", "no run has proved itself"),
+    (only_opened, "MTTR", "it is still open"),
+    (false_alarm, "MTTR", "it was a false alarm"),
+    (taken_back, "MTTM", "no run has proved itself"),
+    (verified_then_taken_back, "MTTM", "no run has proved itself"),
+    (over_at_the_end, "MTTM", "samples do not show"),
+    (unseen_at_the_end, "MTTM", "samples do not show"),
+    (lambda: by_hand(BEGAN + 500), "MTTD", "lies after"),
+]
+
+
+@pytest.mark.parametrize(("story", "name", "why"), UNKNOWN)
+def test_where_a_moment_is_missing_it_is_unknown_and_says_why(story: Callable[[], Log], name: str, why: str) -> None:
+    found = measured(story())[name]
+    assert found.seconds is None
+    assert why in found.why
+
+
+def test_without_a_run_samples_show_when_it_no_longer_hurt() -> None:
+    log = by_hand()
+    for at, p99 in ((10, 3.2), (20, 3.0), (30, 0.3), (40, 0.2)):
+        log.add(at, events.SAMPLED, sampled(p99))
+    found = measured(log)["MTTM"]
+    assert found.seconds == pytest.approx(20.0)
+    assert "last sample over the SLO" in found.ends
+
+
+def test_a_beginning_given_by_hand_is_taken_where_no_evidence_tells_one() -> None:
+    assert measured(by_hand(BEGAN - 90))["MTTD"].seconds == pytest.approx(90.0)
+    log = by_hand(BEGAN - 90)
+    log.add(5, events.DIAGNOSED, diagnosed())
+    assert measured(log)["MTTD"].seconds == pytest.approx(15.0)
+
+
+def test_means_are_of_what_is_known() -> None:
+    found = [*measured(promo_rush()).values(), *measured(only_opened()).values()]
+    assert mean(found, "MTTR") == (pytest.approx(150.0), 1)
+    assert mean(found[4:], "MTTR") == (None, 0)

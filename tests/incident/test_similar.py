@@ -1,0 +1,111 @@
+"""Likeness keeps its laws, and what was alike is told with what helped then."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latdoctor.incident import events
+from latdoctor.incident.similar import ALIKE, Features, library, likeness, past, similar
+from latdoctor.remedy.result import Outcome
+from latdoctor.report.incidents import seen_before
+from tests.incident.stories import BOOK, CAUSE, RUN, Log, carried_out, cause, diagnosed, promo_rush
+
+NAMES = st.frozensets(st.sampled_from("abcdef"), max_size=4)
+SURE = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.2, 1.0), max_size=4)
+FEATURES = st.builds(Features, SURE, NAMES, NAMES, NAMES)
+NOTHING = Features({}, frozenset(), frozenset(), frozenset())
+
+
+@given(FEATURES, FEATURES)
+def test_it_is_the_same_from_either_side_and_between_0_and_1(one: Features, other: Features) -> None:
+    assert likeness(one, other) == likeness(other, one)
+    assert 0.0 <= likeness(one, other) <= 1.0 + 1e-9
+
+
+@given(FEATURES)
+def test_it_is_one_with_itself_and_none_with_nothing(one: Features) -> None:
+    assert likeness(one, one) == (0.0 if one == NOTHING else pytest.approx(1.0))
+    assert likeness(one, NOTHING) == 0.0
+
+
+@given(FEATURES, FEATURES)
+def test_where_nothing_is_shared_it_is_0(one: Features, other: Features) -> None:
+    apart = Features(
+        {name.upper(): sure for name, sure in other.causes.items()},
+        frozenset(name.upper() for name in other.findings),
+        frozenset(name.upper() for name in other.subjects),
+        frozenset(name.upper() for name in other.tiers),
+    )
+    assert likeness(one, apart) == 0.0
+
+
+@given(FEATURES, FEATURES)
+def test_a_finding_more_in_common_never_makes_them_less_alike(one: Features, other: Features) -> None:
+    def more(it: Features) -> Features:
+        return Features(it.causes, it.findings | {"z"}, it.subjects, it.tiers)
+
+    assert likeness(more(one), more(other)) >= likeness(one, other) - 1e-9
+
+
+def test_the_cause_weighs_most() -> None:
+    one = Features({"a": 1.0}, frozenset("f"), frozenset({"replica"}), frozenset({"application"}))
+    same_cause = Features({"a": 1.0}, frozenset("g"), frozenset({"gpu"}), frozenset({"framework"}))
+    same_findings = Features({"b": 1.0}, frozenset("f"), frozenset({"gpu"}), frozenset({"framework"}))
+    same_place = Features({"b": 1.0}, frozenset("g"), frozenset({"replica"}), frozenset({"application"}))
+    assert [likeness(one, other) for other in (same_cause, same_findings, same_place)] == [0.5, 0.3, 0.2]
+    assert likeness(one, same_place) < ALIKE
+
+
+def other(name: str, *causes: events.Named, fired: tuple[str, ...] = ("x",)) -> Log:
+    log = Log(name)
+    log.add(0, events.OPENED, events.Opened(f"of {name}", (), events.BY_HAND, "", ""))
+    log.add(1, events.DIAGNOSED, diagnosed(*causes, fired=fired))
+    return log
+
+
+def test_what_is_known_of_an_incident() -> None:
+    told = past(promo_rush().incident)
+    assert (told.named, told.worked, told.taken_back, told.outcome, told.level) == (
+        (CAUSE,), (BOOK,), (), "resolved", "critical",
+    )  # fmt: skip
+    assert told.features == Features(
+        {CAUSE: 1.0}, frozenset({"batch-sizes-bimodal"}), frozenset({"replica"}), frozenset({"application"})
+    )
+
+
+def test_what_was_taken_back_is_told_and_did_not_work() -> None:
+    log = other("inc-1")
+    log.add(2, events.RUN_JOINED, events.RunJoined(RUN))
+    carried_out(log, 2, outcome=Outcome.ROLLED_BACK)
+    told = past(log.incident)
+    assert (told.worked, told.taken_back) == ((), (BOOK,))
+    assert "taken back" in seen_before(similar(told.features, [told]))
+
+
+def test_the_likest_comes_first_and_what_is_unlike_not_at_all() -> None:
+    alike = other("inc-alike", cause(), fired=("batch-sizes-bimodal", "y"))
+    near = other("inc-near", cause(), cause("app.load.burst"), fired=("y",))
+    far = other("inc-far", cause("infra.gpu.thermal"))
+    wanted = past(promo_rush().incident)
+    found = similar(wanted.features, library([far.incident, near.incident, alike.incident]))
+    assert [one.past.id for one in found] == ["inc-alike", "inc-near"]
+    assert [one.same_causes for one in found] == [(CAUSE,), (CAUSE,)]
+
+
+def test_beside_a_diagnosis_it_is_one_line_and_what_helped_comes_first() -> None:
+    again, helped = past(other("inc-again", cause()).incident), past(promo_rush().incident)
+    line = seen_before(similar(again.features, [again, helped]))
+    assert line == (
+        f"seen before: 2026-11-22 {helped.id} same cause; {BOOK} verified (1 more: latdoctor incidents similar)"
+    )
+    assert seen_before(()) == ""
+
+
+def test_a_candidate_counts_for_what_it_is_sure_of() -> None:
+    named = past(other("inc-1", cause(), fired=()).incident).features
+    half = past(other("inc-2", cause(named=False, probability=0.5), fired=()).incident).features
+    unlikely = past(other("inc-3", cause(named=False, probability=0.05), fired=()).incident).features
+    assert likeness(named, half) == pytest.approx((0.5 * 0.5 + 0.2) / 0.7)
+    assert unlikely == NOTHING

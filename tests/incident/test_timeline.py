@@ -1,0 +1,209 @@
+"""What a timeline tells, when, by whose clock, and what of it is a fact."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from latdoctor.incident import events
+from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID, Timeline
+from latdoctor.incident.timeline import of_run, timeline
+from latdoctor.remedy.result import Outcome
+from tests.incident.stories import BOOK, CAUSE, ID, RUN, Log, carried_out, diagnosed, promo_rush, sampled
+
+
+def told(log: Log) -> Timeline:
+    return timeline(log.incident)
+
+
+def test_every_entry_is_told() -> None:
+    log = promo_rush()
+    page = told(log)
+    seen = {moment.digest for moment in page.moments} | {sample.digest for sample in page.samples}
+    assert [entry.kind for entry in log.entries if entry.digest not in seen] == []
+    assert len({moment.id for moment in page.moments}) == len(page.moments)
+    assert (page.last.seq, page.last.digest) == (log.entries[-1].seq, log.entries[-1].digest)
+
+
+def test_it_starts_where_the_alert_says_by_the_alerts_clock() -> None:
+    page = told(promo_rush())
+    assert (page.start.at, page.start.clock) == ("2026-11-22T06:49:00.000000Z", "alertmanager")
+    began = next(moment for moment in page.moments if moment.part == "began")
+    assert (began.seconds, began.measured, began.clock) == (0.0, "wall", "alertmanager")
+    opened = next(moment for moment in page.moments if moment.kind == events.OPENED and not moment.part)
+    assert (opened.seconds, opened.measured, opened.clock) == (pytest.approx(12.0), "monotonic", OWN)
+
+
+def test_what_the_evidence_shows_stands_where_its_time_falls() -> None:
+    since = told(promo_rush()).moments[0]
+    assert (since.part, since.basis, since.clock, since.seconds) == ("since", INFERENCE, "the evidence", -15.0)
+
+
+def test_facts_are_apart_from_what_is_inferred_and_from_what_is_said() -> None:
+    moments = told(promo_rush()).moments
+    inferred = {(moment.kind, moment.part) for moment in moments if moment.basis == INFERENCE}
+    assert inferred == {(events.DIAGNOSED, "since"), (events.DIAGNOSED, "cause"), ("run.opened", "because")}
+    said = {moment.kind: moment.by for moment in moments if moment.basis == SAID}
+    assert said == {events.NOTED: "Ada", events.MARKED: "Ada"}
+    assert {moment.basis for moment in moments} == {FACT, INFERENCE, SAID}
+
+
+SAYS = [
+    (events.OPENED, "incident opened by an alert: P99 over SLO (of checkout)"),
+    (events.ALERTED, "alert: 1 firing: LatencyHigh; 2 more were left out by the sender"),
+    (events.ALERTED, "alert over: 1 resolved: LatencyHigh"),
+    (events.CONFIRMED, "the alert is real: P99 is 3.2 s"),
+    (events.DIAGNOSED, "looked at checkout: critical: P99 is 3.2 s"),
+    (
+        events.DIAGNOSED,
+        f"({CAUSE}, 94 %) on replica/0, because batch sizes peak at 1 and 5; against it: no GPU was seen",
+    ),
+    (events.PLANNED, f"plan made, nothing changed: Bound batches ({BOOK}) on checkout, risk low"),
+    (events.SAMPLED, "the service is over the SLO: P99 3.2 s, the SLO is 500 ms"),
+    (events.SAMPLED, "the service is within the SLO: P99 310 ms"),
+    (events.NOTED, "the sale has begun"),
+    (events.MARKED, "stage mitigated is met: quiet now"),
+    (events.NOTIFIED, "could NOT tell pagerduty: resolve (it is down)"),
+    (events.CLOSED, "incident closed: resolved: all is well"),
+    ("evidence.kept", "what was seen before the change is kept"),
+    (
+        "change.made",
+        "changed scheduler: batching.scheduler long-alone → token-budget, batching.max_batch_tokens not set → 1024",
+    ),
+    ("verify.passed", f"{BOOK}: verified"),
+    ("run.closed", "ended: verified (it says why)"),
+]
+
+
+@pytest.mark.parametrize(("kind", "says"), SAYS, ids=[f"{kind}-{number}" for number, (kind, _) in enumerate(SAYS)])
+def test_what_an_entry_says(kind: str, says: str) -> None:
+    found = [moment.says for moment in told(promo_rush()).moments if moment.kind == kind]
+    assert any(says in one for one in found), found
+
+
+def test_where_evidence_lies_is_told_by_its_place_in_the_state_folder() -> None:
+    moments = told(promo_rush()).moments
+    kept = next(moment for moment in moments if moment.kind == "evidence.kept")
+    assert kept.evidence == (f"runs/{RUN}/before.tar.zst",)
+    cause = next(moment for moment in moments if moment.part == "cause")
+    assert cause.evidence == (f"incidents/{ID}/looks/1.tar.zst", f"incidents/{ID}/looks/1.json")
+
+
+def test_a_sample_is_a_moment_only_where_the_service_stands_otherwise_than_before() -> None:
+    page = told(promo_rush())
+    assert len(page.samples) == 4
+    assert [moment.says[:27] for moment in page.moments if moment.kind == events.SAMPLED] == [
+        "the service is over the SLO",
+        "the service is within the S",
+    ]
+
+
+def test_the_time_between_entries_does_not_follow_a_clock_that_is_set() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.set_by = -3600
+    log.add(10, events.NOTED, events.Noted("one"))
+    log.set_by = 7200
+    log.add(20, events.NOTED, events.Noted("two"))
+    moments = told(log).moments
+    assert [moment.says for moment in moments[1:]] == ["one", "two"]
+    assert [(moment.seconds, moment.measured) for moment in moments[1:]] == [(10.0, "monotonic"), (20.0, "monotonic")]
+
+
+def test_after_another_start_of_the_machine_the_wall_clock_is_all_there_is() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.boot = "boot-2"
+    log.add(60, events.NOTED, events.Noted("back"))
+    log.boot, log.set_by = "boot-3", -3600
+    log.add(120, events.NOTED, events.Noted("lost"))
+    back, lost = told(log).moments[1:]
+    assert (back.seconds, back.measured) == (60.0, "wall")
+    assert (lost.seconds, lost.says) == (None, "lost")  # it came after, and when is not known
+
+
+def test_a_run_alone_has_a_timeline() -> None:
+    log = Log()
+    carried_out(log, 0)
+    page = of_run(RUN, log.entries)
+    assert (page.subject, page.outcome, page.measures, page.open) == ("run", "verified", (), False)
+    assert page.title == "Bound batches by tokens"
+    assert page.impact.within == pytest.approx(5.0)
+    (run,) = page.runs
+    assert [(one.name, one.before, one.after, one.stands) for one in run.changes] == [
+        ("batching.scheduler", "long-alone", "token-budget", True),
+        ("batching.max_batch_tokens", "not set", "1024", True),
+    ]
+    assert [(one.signal, one.before, one.after) for one in run.figures] == [("latency.p99", 3.2, 0.31)]
+
+
+def test_what_was_taken_back_does_not_stand() -> None:
+    log = Log()
+    carried_out(log, 0, outcome=Outcome.ROLLED_BACK)
+    (run,) = of_run(RUN, log.entries).runs
+    assert (run.outcome, run.stands, {one.stands for one in run.changes}) == ("rolled-back", False, {False})
+
+
+def test_a_refused_run_is_told_with_its_reason() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(1, events.RUN_JOINED, events.RunJoined("r2"))
+    log.add(2, "run.refused", {"guard": "cooldown", "reason": "too soon"}, "r2")
+    page = told(log)
+    assert [(run.id, run.outcome, run.reason) for run in page.runs] == [("r2", "refused", "cooldown: too soon")]
+    assert page.moments[-1].says == "refused by cooldown: too soon"
+
+
+def test_an_entry_of_another_version_hides_no_other() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(1, events.NOTED, {"words": 1})
+    log.add(2, events.DIAGNOSED, {"verdict": "?"})
+    log.add(3, events.SAMPLED, {"seconds": "ten"})
+    log.add(4, "of.tomorrow", {"any": 1})
+    log.add(5, events.NOTED, events.Noted("all well"))
+    page = told(log)
+    assert [moment.says for moment in page.moments[1:]] == [
+        "note.made: this version cannot read what it says",
+        "diagnosis.made: this version cannot read what it says",
+        "service.sampled: this version cannot read what it says",
+        "of.tomorrow",
+        "all well",
+    ]
+    assert (page.looks, page.samples) == ((), ())
+
+
+def test_a_value_that_is_no_number_was_not_seen() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(
+        10, events.SAMPLED, msgspec.structs.replace(sampled(None), values={"service": {"latency.p99": float("nan")}})
+    )
+    page = told(log)
+    assert page.samples[0].values == {"service": {}}
+    assert page.impact.over is None
+    assert "not to be judged" in page.moments[-1].says
+
+
+def test_a_time_that_makes_no_sense_is_told_when_it_was_heard() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(10, events.DIAGNOSED, msgspec.structs.replace(diagnosed(), since=1e300))
+    page = told(log)
+    since = next(moment for moment in page.moments if moment.part == "since")
+    assert (since.seconds, since.clock) == (10.0, OWN)
+    assert page.looks[0].since is None
+
+
+def test_cut_anywhere_it_tells_all_up_to_there_and_the_same_again() -> None:
+    log = promo_rush()
+    before: set[str] = set()
+    for count in range(1, len(log.entries) + 1):
+        part = Log()
+        part.entries = log.entries[:count]
+        page = told(part)
+        now = {moment.id for moment in page.moments} | {sample.digest for sample in page.samples}
+        assert before <= now
+        assert page.last.seq == count
+        before = now
+    assert page == told(log)
