@@ -28,6 +28,7 @@ from latdoctor.report.page.model import (
     Table,
     Waterfall,
 )
+from latdoctor.text import clean
 from latdoctor.units import format_value
 
 Options = dict[str, Any]
@@ -46,7 +47,8 @@ _MARKS = {  # colour and stroke of each kind, told apart without colours as well
 _WITH_NAMES = {"outerBoundsMode": "same", "outerBoundsContain": "axisLabel"}  # of an axis, within the edges
 LEAST = 0.005  # of the longest way: shorter stages stand in the table only
 _FEW = 40  # points up to which each is drawn as a symbol
-_TEMPLATE = str.maketrans("{|}", "(/)")  # signs by which the library would format a text
+_TEMPLATE = str.maketrans("{|}", "(/)")
+_LONGEST = 300  # characters of a name
 
 
 def options(chart: Chart) -> Options:
@@ -336,7 +338,8 @@ def _reach(chart: Lines) -> Options:
 
 
 def _plain(text: str) -> str:
-    return text.translate(_TEMPLATE)
+    """What the library takes as it is: it has signs by which it would format a text."""
+    return clean(text, _LONGEST).translate(_TEMPLATE)
 
 
 def _table_of_lines(chart: Lines) -> Table:

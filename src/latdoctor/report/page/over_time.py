@@ -49,7 +49,12 @@ LATENCY = Wanted(
     _LOG,
 )
 BESIDE = (
-    Wanted("queue", "Requests waiting", ((("queue.depth", "waiting"),), (("queue.time.mean", "mean time waiting"),)), _HISTORY),
+    Wanted(
+        "queue",
+        "Requests waiting",
+        ((("queue.depth", "waiting"),), (("queue.time.mean", "mean time waiting"),)),
+        _HISTORY,
+    ),
     Wanted("arrivals", "Requests", ((("arrival.rate", "arriving"), ("completion.rate", "answered")),), _LOG),
     Wanted(
         "memory",
