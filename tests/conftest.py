@@ -14,6 +14,14 @@ settings.register_profile("latdoctor", settings.default, deadline=None)
 settings.load_profile("latdoctor")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whoever runs the tests may have an incident open: no test reads of it, and none writes to it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LATDOCTOR_STATE", str(tmp_path_factory.mktemp("state") / "of-nobody"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def samples() -> Path:
     """The folder of other people's sample files; absent locally it skips, absent in CI it fails."""

@@ -1,4 +1,4 @@
-"""Where the shipped rules, playbooks and SOPs lie: inside the wheel, or beside `src/` in a checkout."""
+"""Where the shipped rules, playbooks, SOPs and alert rules lie: inside the wheel, or beside `src/` in a checkout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).parent
 
 
 def folder(name: str) -> Path:
-    """The folder `rules`, `playbooks` or `sops` as shipped.
+    """The folder `rules`, `playbooks`, `sops` or `alerts` as shipped.
 
     Raises OperationError where the installation holds neither form.
     """

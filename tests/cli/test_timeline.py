@@ -126,7 +126,9 @@ def test_incidents_are_listed_with_what_worked_and_the_means(tmp_path: Path, mon
     assert outcome.code == 0
     lines = outcome.out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[1].startswith("inc-20261123-0100-aaaa  open")
+    assert lines[0].startswith("inc-20261123-0100-aaaa again ")
+    assert lines[0].endswith(" open")
+    assert f"tried {BOOK} verified" in " ".join(outcome.out.split())
     assert "MTTR 2.5 min (of 1)" in " ".join(lines)
     document = json.loads(run(["incidents", "list", "-o", "json"]).out)
     assert [one["id"] for one in document["incidents"]] == ["inc-20261123-0100-aaaa", ID]

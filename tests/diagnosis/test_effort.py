@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from latdoctor.diagnosis import judge as judge_module
+from latdoctor.diagnosis import rule_files
 from latdoctor.diagnosis.account import account
 from latdoctor.diagnosis.network import Network, Observation
 from latdoctor.diagnosis.next_look import next_looks
 from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.evidence.judging import FAILS, Facts, candidates, evaluate
+from latdoctor.evidence.conditions import Condition
+from latdoctor.evidence.judging import FAILS, Facts, Truth, candidates, evaluate
 from latdoctor.evidence.model import Event, Evidence, Origin
 from tests.diagnosis.oracle import World, cause, finding
 from tests.diagnosis.test_network import LN_1000
-from tests.evidence.made import condition
+from tests.evidence.made import condition, reading
+from tests.evidence.made import facts as facts_of
 
 CAUSES, FINDINGS, SYMPTOMS = 60, 200, 6
 SETS = 1 + 1 + CAUSES + CAUSES * (CAUSES - 1) // 2 + 20 * 19 * 18 // 6
@@ -121,3 +125,25 @@ def test_all_events_are_walked_once_however_many_findings_count_some(monkeypatch
         assert candidates(term, facts) == (("node/a",), ())
         assert evaluate(term, "node/a", facts).status == FAILS
     assert Walked.times == 1
+
+
+def test_judging_grows_with_the_replicas_and_no_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    plain = judge_module.evaluate
+
+    def counting(what: Condition, subject: str, facts: Facts) -> Truth:
+        calls.append(subject)
+        return plain(what, subject, facts)
+
+    monkeypatch.setattr(judge_module, "evaluate", counting)
+
+    def judgements(replicas: int) -> int:
+        calls.clear()
+        read = ("latency.p99", "queue.depth", "batch.size.mean", "alloc.device_calls")
+        readings = [reading(name, 1.0, f"replica/{number}") for name in read for number in range(replicas)]
+        judge_module.judge(rule_files.shipped(), facts_of(*readings), ())
+        return len(calls)
+
+    one, two, sixteen = judgements(1), judgements(2), judgements(16)
+    assert two > one
+    assert sixteen == one + 15 * (two - one)

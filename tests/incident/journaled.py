@@ -64,8 +64,8 @@ def moment(seconds: float, *, boot: str = BOOT, wall: float | None = None) -> Mo
 
 
 def plan(playbook: str = "app.batching.token-budget", risk: str = "low", disruption: str = "none") -> Plan:
-    return Plan(playbook, "d", "Another scheduler", Target("shop", "reference", "http://10.0.0.5:8000"), risk, disruption,
-                "", (), OPENED_AT)  # fmt: skip
+    target = Target("shop", "reference", "http://10.0.0.5:8000")
+    return Plan(playbook, "d", "Another scheduler", target, risk, disruption, "", (), OPENED_AT)
 
 
 def entries(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None = None) -> tuple[Entry, ...]:

@@ -9,7 +9,7 @@ from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID, Timeline
 from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.remedy.result import Outcome
-from tests.incident.stories import BOOK, CAUSE, ID, RUN, Log, carried_out, diagnosed, promo_rush, sampled
+from tests.incident.stories import BOOK, CAUSE, ID, RUN, Log, carried_out, cause, diagnosed, promo_rush, sampled
 
 
 def told(log: Log) -> Timeline:
@@ -207,3 +207,38 @@ def test_cut_anywhere_it_tells_all_up_to_there_and_the_same_again() -> None:
         assert page.last.seq == count
         before = now
     assert page == told(log)
+
+
+def test_each_cause_that_was_named_is_a_moment_of_its_own() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(1, events.DIAGNOSED, diagnosed(cause(), cause("app.load.burst"), cause("infra.gpu.lost", named=False)))
+    moments = told(log).moments
+    assert [(one.part, one.says.split("(")[1][:14]) for one in moments if one.part.startswith("cause")] == [
+        ("cause", "app.batching.l"),
+        ("cause-2", "app.load.burst"),
+    ]
+
+
+UNNAMED = [
+    ("one-of", "one of: app.batching.long-alone (94 %)"),
+    ("none", "no cause found"),
+    ("unexplained", "no cause of"),
+]
+
+
+@pytest.mark.parametrize(("answer", "says"), UNNAMED)
+def test_an_answer_that_names_nothing_says_so(answer: str, says: str) -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(1, events.DIAGNOSED, msgspec.structs.replace(diagnosed(cause(named=False)), answer=answer))
+    assert told(log).moments[-1].says.startswith(says)
+
+
+def test_a_command_that_acts_by_itself_is_no_responder() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("x", (), events.BY_ALERT, "", "", by="latdoctor listen"))
+    log.add(1, events.NOTED, events.Noted("one", "Ada"))
+    log.add(2, events.MARKED, events.Marked("confirmed", "Grace"))
+    log.add(3, events.NOTED, events.Noted("two", "Ada"))
+    assert told(log).responders == ("Ada", "Grace")

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "latdoctor"
-SHIPPED = ("rules", "playbooks", "sops")
+SHIPPED = ("rules", "playbooks", "sops", "alerts")
 
 
 def call(*arguments: str, folder: Path, **environment: str) -> str:

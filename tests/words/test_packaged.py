@@ -12,7 +12,7 @@ from latdoctor.errors import OperationError
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["rules", "playbooks", "sops"])
+@pytest.mark.parametrize("name", ["rules", "playbooks", "sops", "alerts"])
 def test_found_from_a_checkout(name: str) -> None:
     assert packaged.folder(name) == ROOT / name
 

@@ -49,7 +49,7 @@ class Need(Enum):
 def ask(given: Given, need: Need = Need.DUE) -> Ask:
     """Given sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
     settings = settings_of(given)
-    window = _value(given.window or WINDOW, parse_duration, "--window", WINDOW)
+    window = value(given.window or WINDOW, parse_duration, "--window", WINDOW)
     if not 0 < window <= LONGEST_WINDOW:
         raise UsageError(
             f"{given.window!r} is not longer than nothing and at most an hour",
@@ -58,11 +58,9 @@ def ask(given: Given, need: Need = Need.DUE) -> Ask:
         )
     context = Context(
         target=clean(_name(given, settings), 200),
-        slo_p99=_value(given.slo, parse_duration, "--slo", "500ms") if given.slo else settings.slo_p99,
+        slo_p99=value(given.slo, parse_duration, "--slo", "500ms") if given.slo else settings.slo_p99,
         slo_error_ratio=(
-            _value(given.slo_errors, parse_share, "--slo-errors", "1%")
-            if given.slo_errors
-            else settings.slo_error_ratio
+            value(given.slo_errors, parse_share, "--slo-errors", "1%") if given.slo_errors else settings.slo_error_ratio
         ),
     )
     baseline = _baseline(given, settings, need)
@@ -90,9 +88,9 @@ def _baseline(given: Given, settings: TargetSettings, need: Need) -> Baseline | 
 def with_given_slo(context: Context, given: Given) -> Context:
     """The context of a saved bundle, with what the command line says in its place."""
     if given.slo:
-        context = replace(context, slo_p99=_value(given.slo, parse_duration, "--slo", "500ms"))
+        context = replace(context, slo_p99=value(given.slo, parse_duration, "--slo", "500ms"))
     if given.slo_errors:
-        context = replace(context, slo_error_ratio=_value(given.slo_errors, parse_share, "--slo-errors", "1%"))
+        context = replace(context, slo_error_ratio=value(given.slo_errors, parse_share, "--slo-errors", "1%"))
     return context
 
 
@@ -183,7 +181,7 @@ def _name(given: Given, settings: TargetSettings) -> str:
     return given.files[0].name if given.files else "this machine"
 
 
-def _value(text: str, convert: Callable[[str], float], where: str, example: str) -> float:
+def value(text: str, convert: Callable[[str], float], where: str, example: str) -> float:
     try:
         return convert(text)
     except ValueError as error:

@@ -144,6 +144,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
     from latdoctor.cli.marking import looked as looked_in_incident
+    from latdoctor.cli.remembered import print_seen_before
     from latdoctor.diagnosis.diagnose import diagnose as judged
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
@@ -167,8 +168,8 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
         if how.html is not None:
             pages.written(pages.of_diagnosis(case, diagnosis, how.against), how.html)
         _print(diagnosis, how.output, verbose=how.verbose)
-        if how.output is not Output.JSON:
-            _print_seen_before(diagnosis, how.output)
+        if how.output is not Output.JSON:  # the document stays as its schema says
+            print_seen_before(diagnosis, as_markdown=how.output is Output.MARKDOWN)
         looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
     return exit_code(diagnosis, how.fail_on.value)
 
@@ -308,22 +309,3 @@ def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:
         typer.echo(markdown.render(diagnosis), nl=False)
     else:
         console.render(diagnosis, result_console(), verbose=verbose)
-
-
-def _print_seen_before(diagnosis: Diagnosis, output: Output) -> None:
-    """One line where the journal has an incident like this one; the document stays as its schema says."""
-    from latdoctor.cli.remembered import seen_before
-
-    line = seen_before(diagnosis)
-    if not line:
-        return
-    if output is Output.MARKDOWN:
-        from latdoctor.report.markdown import escape
-
-        typer.echo(f"\n{escape(line)}")
-    else:
-        from rich.text import Text
-
-        from latdoctor.cli.screen import result_console
-
-        result_console().print(Text(line, style="bold"))

@@ -26,7 +26,9 @@ IncidentOption = Annotated[
 
 @app.command("list")
 def list_(output: OutputOption = Form.TEXT) -> None:
-    """Every incident, the newest first, and how fast they were dealt with.
+    """Every incident, the newest first.
+
+    With the means of how fast they were dealt with.
 
     Exit codes: 0 listed · 1 the journal cannot be read.
     """
@@ -47,7 +49,7 @@ def show(
     incident: Annotated[str | None, typer.Argument(metavar="[ID]", help="Default: the open one, or the last.")] = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """One incident: its causes, what worked, what was taken back, how fast it went.
+    """One incident: its causes, what worked, how fast it went.
 
     Exit codes: 0 shown · 1 the journal cannot be read · 2 there is no such incident.
     """
@@ -75,7 +77,9 @@ def similar_(
     incident: IncidentOption = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """What was like this incident, or like a diagnosis, and what helped then.
+    """What was like this incident, and what helped then.
+
+    Or what was like a diagnosis that belongs to none.
 
     Compared are named causes (half of it), specific findings, kinds of subjects, and tiers.
 
@@ -112,15 +116,14 @@ def _others(found: tuple[Incident, ...], own: str) -> tuple[Past, ...]:
 
 def _diagnosis(path: Path) -> Diagnosis:
     """Raises UsageError."""
-    import msgspec
-
     from latdoctor.cli.mending import read
+    from latdoctor.decoding import UNDECODABLE
     from latdoctor.errors import UsageError
     from latdoctor.report.document import parse
 
     try:
         return parse(read(path))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(path), next_step="latdoctor diagnose … -o json > FILE"
         ) from error

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from latdoctor.cli import options
+from latdoctor.cli.sop import Sops
 
 PLACE = "127.0.0.1:9095"
 _HOW = "What comes in"
@@ -34,7 +35,9 @@ CloseOnResolve = Annotated[
 Every = Annotated[
     str, typer.Option("--every", metavar="TIME", help="How often the service is sampled while an incident is open.")
 ]
-SopOption = Annotated[str | None, typer.Option("--sop", metavar="ID", help="The procedure that is followed.")]
+SopOption = Annotated[
+    str | None, typer.Option("--sop", metavar="ID", help="The SOP that is followed (default slow-inference).")
+]
 
 
 def listen(
@@ -42,6 +45,7 @@ def listen(
     auth_file: AuthFile = None,
     close_on_resolve: CloseOnResolve = False,
     sop: SopOption = None,
+    sops: Sops = None,
     every: Every = "10s",
     server: options.Server = None,
     log: options.Log = None,
@@ -74,5 +78,5 @@ def listen(
         server, None, None, log, prometheus=prometheus, select=select, log_pattern=log_pattern, changes=changes,
         pid=pid, nvml=nvml, target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    how = Listening(place, auth_file, close_on_resolve, sop or "", every, tuple(rules or ()))
+    how = Listening(place, auth_file, close_on_resolve, sop or "", tuple(sops or ()), every, tuple(rules or ()))
     listen_until_ended(asked, how)

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from latdoctor.cli.interrupting import ended_by_sigterm
 from latdoctor.cli.mending import own_folder
 from latdoctor.cli.options import Given
 from latdoctor.cli.saying import say
+from latdoctor.cli.sop_starting import procedures
 from latdoctor.cli.watching import pause_of
 from latdoctor.collect.look import SystemClock
 from latdoctor.collect.promql.access import authorization
@@ -41,6 +43,7 @@ class Listening:
     auth_file: Path | None
     close_on_resolve: bool
     sop: str
+    sops: tuple[Path, ...]
     every: str
     rules: tuple[Path, ...]
 
@@ -51,11 +54,12 @@ def listen_until_ended(given: Given, how: Listening) -> None:
     secret = authorization(how.auth_file, os.environ, AUTH, AUTH_FILE, bare=True)
     _must_be_guarded(host, secret)
     rules, every = rule_set(how.rules), pause_of(how.every)
-    looks = given.any_source or bool(settings_of(given).name)
+    settings = settings_of(given)
+    looks = given.any_source or bool(settings.name)
     wanted = ask(given, Need.IF_THERE) if looks else None
     about = About(
-        targets=_targets(wanted) if wanted else (),
-        sop=sop_files.find(sop_files.shipped(), how.sop or sop_files.USUAL),
+        targets=_targets(wanted, settings.admin) if wanted else (),
+        sop=sop_files.find(procedures(how.sops), how.sop or sop_files.USUAL),
         by=BY,
         close_on_resolve=how.close_on_resolve,
     )
@@ -104,9 +108,9 @@ def _must_be_guarded(host: str, secret: str) -> None:
         )
 
 
-def _targets(wanted: Ask) -> tuple[str, ...]:
-    """By which commands find the incident: the target's name, and the addresses at which it is looked at."""
-    found = (wanted.context.target, *wanted.request.servers)
+def _targets(wanted: Ask, admin: Sequence[str]) -> tuple[str, ...]:
+    """By which commands find the incident: the target's name, and where it is looked at and changed."""
+    found = (wanted.context.target, *wanted.request.servers, *admin)
     return tuple(dict.fromkeys(masked(clean(one, 200)) for one in found))
 
 

@@ -57,7 +57,7 @@ def joined(belongs: Belongs, targets: Sequence[str]) -> Joined | None:
 
     Raises LatdoctorError.
     """
-    if belongs.none or not (state.folder() / state.JOURNAL).exists():
+    if belongs.none or not _is_any():
         return None
     known = marking.known(_read())
     found = (chosen(known, belongs.incident),) if belongs.incident else meant(known, targets)
@@ -136,6 +136,14 @@ class Applying:
         known = marking.known(self.found.journal)
         incident = next(one for one in known if one.id == self.found.incident.id)
         return marking.refusal(self.found.journal, self.found.place, incident, plan)
+
+
+def _is_any() -> bool:
+    """Whether there is a journal; a user without a home, who named no folder either, has none."""
+    try:
+        return (state.folder() / state.JOURNAL).exists()
+    except UsageError:
+        return False
 
 
 def _read() -> Journal:

@@ -18,10 +18,11 @@ from latdoctor.cli import marking
 from latdoctor.cli.answering import rule_set
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
-from latdoctor.cli.mending_targets import accesses, again
+from latdoctor.cli.mending_targets import Ways, again, ways_in
 from latdoctor.cli.options import Given
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.screen import notice_console, result_console
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
@@ -33,7 +34,7 @@ from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
-from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.target import Target
 from latdoctor.remedy.world import World
 from latdoctor.report import mending as shown
 from latdoctor.report.document import parse as parse_diagnosis
@@ -74,13 +75,13 @@ def mend(given: Given, how: Mending) -> int:
     plans: tuple[Plan, ...]
     if how.plan is not None:
         plans = (_saved(how),)
-        ways = tuple(again(plan.target, settings) for plan in plans)
+        ways = Ways(tuple(again(plan.target, settings) for plan in plans))
     else:
         book, because = _chosen(how, books)
-        ways = accesses(book, settings, how.admin, wanted.request.servers, given.pid)
-        if len(ways) > book.guards.max_targets:
-            return _too_many(book, len(ways), how)
-        plans = tuple(planned(Asked(book, _settings(how), because), books, way, time.time()) for way in ways)
+        ways = ways_in(book, settings, how.admin, wanted.request.servers, given.pid)
+        if len(ways.chosen) > book.guards.max_targets:
+            return _too_many(book, len(ways.chosen), how)
+        plans = tuple(planned(Asked(book, _settings(how), because), books, way, time.time()) for way in ways.chosen)
     if how.save_plan is not None:
         _save(plans, how.save_plan)
     looked_at = (wanted.context.target, *wanted.request.servers)
@@ -98,7 +99,7 @@ def _too_many(book: Playbook, count: int, how: Mending) -> int:
     return refused.outcome.exit_code
 
 
-def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, wanted: Ask, how: Mending) -> int:
+def _applied(plans: Sequence[Plan], ways: Ways, books: Library, wanted: Ask, how: Mending) -> int:
     """One target after the other; the first that does not verify is the last."""
     if not how.yes and not _agreed(plans, books):
         return Outcome.HELD.exit_code
@@ -108,9 +109,9 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     journal = Journal.opened(place / state.JOURNAL)
     incident = marking.applying(how.belongs, plans, (wanted.context.target, *wanted.request.servers))
     with _stoppable() as stop:
-        for plan, access in zip(plans, ways, strict=True):
+        for plan, access in zip(plans, ways.chosen, strict=True):
             tell = shown.told(notice_console(), plan)
-            request = replace(wanted.request, servers=pages_for(access, wanted.request.servers))
+            request = replace(wanted.request, servers=pages_for(access, wanted.request.servers, ways.known))
             observe = observer(request, wanted.context, wanted.baseline, rules)
             world = World(
                 journal, place, access, observe, kept, tell, stop, how.approved, incident.begun, incident.refusal
@@ -143,8 +144,11 @@ def recovered(target: str, *, as_json: bool) -> int:
 
 
 def _journal() -> tuple[Journal, Path]:
-    place = own_folder()
-    return Journal.opened(place / state.JOURNAL), place
+    """The journal of what was done, and its folder; nothing is made where nothing was done. Raises UsageError."""
+    place = state.folder()
+    state.must_be_own(place)
+    reading = Journal.reading(place / state.JOURNAL)
+    return (Journal.opened(reading.path) if reading.entries() else reading), place
 
 
 def own_folder() -> Path:
@@ -179,7 +183,7 @@ def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
         return books.find(how.playbook), None
     try:
         diagnosis = parse_diagnosis(read(how.diagnosis))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(how.diagnosis), next_step="latdoctor diagnose … -o json > FILE"
         ) from error
@@ -207,7 +211,7 @@ def _saved(how: Mending) -> Plan:
         raise UsageError("a saved plan says all of it", next_step="give --plan alone, or leave it out")
     try:
         saved = msgspec.json.decode(read(how.plan), type=SavedPlan)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(f"it is no plan: {error}", where=str(how.plan), next_step="--save-plan writes one") from error
     if saved.plan.digest != saved.digest:
         raise UsageError("it was changed since it was made", where=str(how.plan), next_step="make the plan again")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+import typer
+
 from latdoctor.cli.saying import say
 from latdoctor.errors import LatdoctorError
 from latdoctor.incident import marking
@@ -71,3 +73,18 @@ def seen_before(diagnosis: Diagnosis) -> str:
     except (LatdoctorError, OSError) as error:
         say(f"earlier incidents were not looked for: {clean(str(error), 400)}")
         return ""
+
+
+def print_seen_before(diagnosis: Diagnosis, *, as_markdown: bool) -> None:
+    """That line, where there is one, under the answer."""
+    line = seen_before(diagnosis)
+    if line and as_markdown:
+        from latdoctor.report.markdown import escape
+
+        typer.echo(f"\n{escape(line)}")
+    elif line:
+        from rich.text import Text
+
+        from latdoctor.cli.screen import result_console
+
+        result_console().print(Text(line, style="bold"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from latdoctor.incident.standing import Standing
 
 app = typer.Typer(
-    help="The procedure of an incident: what is met, what is late, what is next.",
+    help="The procedure of an incident, and its clock.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -109,11 +109,12 @@ def status(incident: LastIncident = None, output: OutputOption = Form.TEXT) -> N
 
 @app.command()
 def watch(incident: Incident = None) -> None:
-    """Show it live, with what is left until the next stage is due.
+    """Show it live: what is left until the next stage is due.
 
     On a terminal the whole screen, until Ctrl-C or until the incident is closed; in a pipe a line for each change.
 
-    Exit codes: as of `sop status`, in the end.
+    Exit codes: 0 nothing is late or unknown in the end · 1 the journal cannot be read · 2 there is no such incident ·
+    3 a stage is late · 4 none is late, and of one it cannot be told.
     """
     from latdoctor.cli.sop_watching import watch as watched
 
@@ -160,7 +161,10 @@ def export(
     incident: LastIncident = None,
     output: Annotated[Page, typer.Option("--output", "-o", help="The form of the page.")] = Page.MARKDOWN,
 ) -> None:
-    """Print how the SOP was kept, or (--handover) what the next shift has to know.
+    """Print how the SOP was kept, or a page for the next shift.
+
+    The page (--handover) says where we stand, what was tried, what stands changed and how it goes back, what is not
+    known, and what is next.
 
     Exit codes: 0 printed · 1 the journal cannot be read · 2 there is no such incident.
     """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import typer
 
 from latdoctor.errors import UsageError
 from latdoctor.incident import marking, noting
 from latdoctor.incident.joining import chosen
+from latdoctor.incident.sop import Sop
 from latdoctor.incident.sop_files import followed
 from latdoctor.incident.standing import Standing, standing
 from latdoctor.incident.state import Incident
@@ -21,11 +23,21 @@ MOST = 1 << 20  # bytes of a note from stdin
 
 def standing_of(asked: str, *, only_open: bool) -> Standing:
     """How an incident stands now. Raises UsageError, OperationError."""
+    incident, sop, place = opened_as(asked, only_open=only_open)
+    return standing_now(sop, incident, place)
+
+
+def opened_as(asked: str, *, only_open: bool) -> tuple[Incident, Sop, Path]:
+    """The incident that is meant, its SOP, and the state folder. Raises UsageError, OperationError."""
     place = state.folder()
-    journal = Journal.reading(place / state.JOURNAL)
-    incident = chosen(marking.known(journal), asked, only_open=only_open)
-    with marking.readable(journal):
-        return standing(followed(place, incident), incident, now(), place)
+    incident = chosen(marking.known(Journal.reading(place / state.JOURNAL)), asked, only_open=only_open)
+    return incident, followed(place, incident), place
+
+
+def standing_now(sop: Sop, incident: Incident, place: Path) -> Standing:
+    """Raises OperationError for an entry that another version wrote otherwise."""
+    with marking.readable(Journal.reading(place / state.JOURNAL)):
+        return standing(sop, incident, now(), place)
 
 
 def note(text: str | None, stage: str, by: str, asked: str) -> None:

@@ -16,14 +16,15 @@ from latdoctor.cli.mending import own_folder
 from latdoctor.cli.past import moment
 from latdoctor.errors import UsageError
 from latdoctor.incident import events, sop_files
+from latdoctor.incident.alert_file import alerted
+from latdoctor.incident.intake import About, Intake
 from latdoctor.incident.opening import Opening, opened
 from latdoctor.incident.sop import Sop
+from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
 from latdoctor.packaged import folder
 from latdoctor.text import clean
-
-BY_HAND = "given by hand"  # whose clock `--began` is by
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,9 @@ class Wanted:
 def begin(wanted: Wanted, *, as_json: bool) -> None:
     """Opens it and says so."""
     procedure = sop_files.find(procedures(wanted.sops), wanted.sop or sop_files.USUAL)
-    if wanted.alert is not None:
-        raise UsageError("--alert is not built in yet", next_step="give --title")
-    opening = _by_hand(wanted, procedure)
+    opening = _by_hand(wanted, procedure) if wanted.alert is None else _by_alert(wanted.alert, wanted, procedure)
+    if opening is None:
+        raise UsageError("no alert of it fires, so there is nothing to open", where="--alert")
     if as_json:
         typer.echo(msgspec.json.encode({"schema_version": "1", "incident": opening.id, "new": opening.new}).decode())
     elif opening.new:
@@ -67,11 +68,24 @@ def _by_hand(wanted: Wanted, procedure: Sop) -> Opening:
         sop=procedure.id,
         sop_digest=procedure.digest,
         began=_began(wanted.began),
-        clock=BY_HAND if wanted.began else "",
+        clock=GIVEN if wanted.began else "",
         by=clean(wanted.by, 80),
     )
     place = own_folder()
     return opened(Journal.opened(place / state.JOURNAL), place, asked, procedure)
+
+
+def _by_alert(path: Path, wanted: Wanted, procedure: Sop) -> Opening | None:
+    """The incident of a notification, which is journaled as far as it is new; None where nothing of it fires."""
+    if wanted.title or wanted.began:
+        raise UsageError(
+            "the alert itself tells its title and when it began", next_step="leave --title and --began out"
+        )
+    told = alerted(path)
+    place = own_folder()
+    about = About(_targets(wanted.targets), procedure, clean(wanted.by, 80))
+    taken = Intake(Journal.opened(place / state.JOURNAL), place, about).take(told)
+    return Opening(taken.incident, new=taken.opened) if taken.incident else None
 
 
 def _targets(names: Sequence[str]) -> tuple[str, ...]:

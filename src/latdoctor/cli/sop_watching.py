@@ -13,10 +13,11 @@ from rich.live import Live
 
 from latdoctor.cli.interrupting import StoppedError, ended_by_sigterm
 from latdoctor.cli.screen import notice_console, result_console
-from latdoctor.cli.sop_acting import standing_of
+from latdoctor.cli.sop_acting import opened_as, standing_now
 from latdoctor.errors import OperationError
 from latdoctor.incident.standing import Standing
-from latdoctor.report.sop import changed, line, screen
+from latdoctor.journal.state import JOURNAL
+from latdoctor.report.sop import changed, line, page, screen
 from latdoctor.report.watching import Told, stamped
 from latdoctor.text import clean
 
@@ -32,9 +33,35 @@ class View(Protocol):
 
 def watch(asked: str) -> int:
     """The exit code of how it stood last. Raises UsageError, StoppedError."""
-    first = standing_of(asked, only_open=True)
-    with ended_by_sigterm(), _view() as view:
-        return follow(lambda: standing_of(first.incident, only_open=False), view, time.sleep)
+    with ended_by_sigterm():
+        looks = Looks(asked)
+        with _view() as view:
+            return follow(looks, view, time.sleep)
+
+
+class Looks:
+    """How the incident stands at each call. The journal is read anew only where it has changed.
+
+    Raises UsageError where there is no such incident open, and OperationError.
+    """
+
+    def __init__(self, asked: str) -> None:
+        self._incident, self._sop, self._place = opened_as(asked, only_open=True)
+        self._stamp = self._now()
+
+    def __call__(self) -> Standing:
+        stamp = self._now()
+        if stamp != self._stamp:
+            self._incident, _, _ = opened_as(self._incident.id, only_open=False)
+            self._stamp = stamp
+        return standing_now(self._sop, self._incident, self._place)
+
+    def _now(self) -> tuple[int, int]:
+        try:
+            told = (self._place / JOURNAL).stat()
+        except OSError as error:
+            raise OperationError(f"the journal cannot be read: {error.strerror}", where=str(self._place)) from error
+        return told.st_mtime_ns, told.st_size
 
 
 def follow(look: Callable[[], Standing], view: View, sleep: Callable[[float], None]) -> int:
@@ -67,7 +94,10 @@ def _view() -> Iterator[View]:
         yield Lines(time.time)
         return
     with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
-        yield Screen(live)
+        view = Screen(live)
+        yield view
+    if view.last is not None:
+        console.print(page(view.last))
 
 
 class Lines:
@@ -91,8 +121,10 @@ class Screen:
 
     def __init__(self, live: Live) -> None:
         self._live = live
+        self.last: Standing | None = None
 
     def show(self, found: Standing) -> None:
+        self.last = found
         self._live.update(screen(found), refresh=True)
 
     def failed(self, why: str) -> None:

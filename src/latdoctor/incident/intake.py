@@ -154,7 +154,8 @@ class Intake:
 
     def _opened(self, key: str, begun: Sequence[events.Alert]) -> tuple[AlertedIncident, bool]:
         """The incident of these alerts, and whether it is new: another one may be open for the same target."""
-        opening = opened(self.journal, self.place, opening_of(key, begun, self.about), self.about.sop, self._standing)
+        wanted = opening_of(key, begun, self.about)
+        opening = opened(self.journal, self.place, wanted, self.about.sop, self._standing)
         self._refresh()
         return self._known.found[opening.id], opening.new
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from latdoctor import __version__
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evidence import redacting
@@ -27,7 +28,7 @@ from latdoctor.text import clean
 
 MAX_BYTES = 64 << 20  # of a diagnosis that is read again
 SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
-_CAUSES, _BECAUSE, _UNSEEN = 8, 6, 30  # told of each at most
+_CAUSES, _BECAUSE, _UNSEEN = 8, 6, 12  # told of each at most
 _LONGEST = 400  # characters of a text
 
 
@@ -89,7 +90,7 @@ def again(place: Path, diagnosed: events.Diagnosed) -> Diagnosis | None:
     try:
         with (place / diagnosed.document).open("rb") as file:
             return msgspec.json.decode(file.read(MAX_BYTES), type=Diagnosis)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODABLE):
         return None
 
 
@@ -120,11 +121,15 @@ def _says(checks: Iterable[str], says: dict[str, str]) -> Iterator[str]:
 
 
 def _unseen(diagnosis: Diagnosis) -> Iterator[str]:
-    """Tiers of which nothing, or not all, was seen; and why."""
+    """Of each tier what was not, and what hides most."""
     for tier in diagnosis.tiers:
-        if tier.seen in ("unseen", "partly"):
-            yield f"{tier.name}: {'not seen' if tier.seen == 'unseen' else 'seen in part'}"
-    yield from dict.fromkeys(f"{gap.source}: {clean(gap.reason, _LONGEST)}" for gap in diagnosis.gaps)
+        if tier.not_evaluated:
+            seen = {"unseen": ", so that nothing of it is known", "partly": ", essentials among them"}.get(
+                tier.seen, ""
+            )
+            yield f"{tier.name}: {len(tier.not_evaluated)} checks could not be evaluated{seen}"
+    gaps = sorted(diagnosis.gaps, key=lambda gap: -len(gap.signals))
+    yield from dict.fromkeys(f"{gap.source}: {clean(gap.reason, _LONGEST)}" for gap in gaps)
 
 
 def _seen(diagnosis: Diagnosis) -> tuple[float | None, float | None]:

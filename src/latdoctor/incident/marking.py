@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.incident import events
 from latdoctor.incident.clock import clock, permitted
@@ -34,7 +33,7 @@ def readable(journal: Journal) -> Iterator[None]:
     """An entry that another version wrote otherwise is an OperationError with a next step."""
     try:
         yield
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise OperationError(
             f"an entry is not as this version writes it: {clean(str(error), 200)}",
             where=str(journal.path),

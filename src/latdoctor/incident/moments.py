@@ -21,7 +21,7 @@ from latdoctor.remedy.result import Outcome
 from latdoctor.remedy.telling import line_of
 from latdoctor.text import clean
 
-LONGEST = 600  # characters of what a moment says
+LONGEST = 1000  # characters of what a moment says
 _SAME = 1.0  # seconds between two diagnoses' beginnings that are one
 _WITH_VALUES = ("change.made", "undo.made")
 _LEVELS = {"undo.failed": CRITICAL, "verify.failed": WARNING, "rollback.begun": WARNING, "run.refused": WARNING}

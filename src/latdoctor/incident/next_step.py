@@ -55,9 +55,9 @@ def source(incident: Incident) -> str:
 
 def _for_stage(stage: Stage, incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:
     if stage.step == "close":
-        return Step("latdoctor sop close", stage.title)
+        return Step("latdoctor sop close", _toward(stage))
     if stage.step == "diagnose":
-        return Step(f"latdoctor diagnose{source(incident)}", stage.title)
+        return Step(f"latdoctor diagnose{source(incident)}", _toward(stage))
     return next(_remedies(stage, incident, sop, states))
 
 
@@ -66,24 +66,34 @@ def _remedies(stage: Stage, incident: Incident, sop: Sop, states: Sequence[Stage
     found = [body(entry, events.Diagnosed) for entry in incident.of(events.DIAGNOSED)]
     named = [cause for cause in found[-1].causes if cause.named] if found else []
     if not named:
-        yield Step(look, f"{stage.title}: no cause is named yet")
+        yield Step(look, f"{_toward(stage)}; no cause is named yet")
         return
     tried = {run.plan.playbook for run in history.runs(incident.entries) if run.outcome in _FAILED}
-    offered = list(dict.fromkeys(name for cause in named for name in cause.playbooks))
+    offered = _offered(named)
     left = [name for name in offered if name not in tried]
     if not left:
-        what = "was taken back" if offered else "there is none"
-        yield Step(f"latdoctor explain {named[0].id}", f"{stage.title}: of its playbooks {what}; wake whoever owns it")
+        what = "every playbook was taken back" if offered else "there is no playbook for it"
+        yield Step(f"latdoctor explain {named[0].id}", f"{_toward(stage)}; {what}: wake whoever owns it")
         return
     plans = [body(entry, events.Planned) for entry in incident.of(events.PLANNED)]
     plan = next((one for one in reversed(plans) if one.playbook == left[0]), None)
     command = f"latdoctor remediate --playbook {left[0]}{source(incident)}"
     if plan is None:
-        yield Step(command, f"{stage.title}: see what it would change")
+        yield Step(command, f"{_toward(stage)}; it shows what it would change")
     elif not permitted(sop, states, REMEDIES.get(plan.risk, "")):
-        yield Step(look, f"{stage.title}: {plan.playbook} is of {plan.risk} risk, and not permitted yet")
+        yield Step(look, f"{_toward(stage)}; {plan.playbook} is of {plan.risk} risk, and not permitted yet")
     else:
-        yield Step(f"{command} --apply", stage.title)
+        yield Step(f"{command} --apply", _toward(stage))
+
+
+def _toward(stage: Stage) -> str:
+    return f"the next stage is: {stage.title}"
+
+
+def _offered(named: Sequence[events.Named]) -> list[str]:
+    """The playbooks of the named causes: first what mends all of them together."""
+    every = list(dict.fromkeys(name for cause in named for name in cause.playbooks))
+    return sorted(every, key=lambda name: not all(name in cause.playbooks for cause in named))
 
 
 def _after_all(incident: Incident, seq: int) -> bool:

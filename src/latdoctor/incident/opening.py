@@ -42,8 +42,9 @@ def opened(
 ) -> Opening:
     """Opens `wanted`, unless it is open. `place` is the state folder, in which its `sop` is kept as it is now.
 
-    `standing` tells the open incidents; without it the whole journal is read. Raises JournalError, UsageError,
-    OperationError, and Busy where others open theirs for longer than PATIENCE.
+    `standing` tells the open incidents to who reads on; the whole journal is read otherwise.
+
+    Raises JournalError, UsageError, OperationError, and Busy where others open theirs for longer than PATIENCE.
     """
     with alone(place, LOCK):
         known = incidents(journal.entries()) if standing is None else standing()

@@ -31,6 +31,7 @@ from latdoctor.incident.impact_words import impact_lines
 from latdoctor.units import format_value
 
 TODO = "TODO(human)"
+BECAUSE = ", because "  # between a cause and what its findings say
 SHORT = 12  # characters of a digest that tell it from others
 _KEY = (events.OPENED, events.CONFIRMED, events.DIAGNOSED, events.SAMPLED, events.CLOSED, "run.closed")
 
@@ -116,7 +117,7 @@ def _overview(told: Timeline) -> Iterator[Line]:
     if told.targets:
         yield Line(f"What was looked at: {', '.join(told.targets)}.")
     for line in _causes(told.looks):
-        yield Line(line.says.partition(", because")[0] + ".", line.basis, source=line.source)
+        yield Line(line.says.partition(BECAUSE)[0] + ".", line.basis, source=line.source)
     for run in told.runs:
         if run.stands:
             yield _run(run)
@@ -130,7 +131,9 @@ def _is_key(told: Told) -> bool:
 
 
 def _moment(told: Told) -> Line:
-    return Line(f"{clock(told.at)}{whose(told)} {told.says}", told.basis, told.by, _digest(told.digest))
+    """Why a cause was named stands with the contributing factors."""
+    says = told.says.partition(BECAUSE)[0] if told.basis == INFERENCE else told.says
+    return Line(f"{clock(told.at)}{whose(told)} {says}", told.basis, told.by, _digest(told.digest))
 
 
 def whose(told: Told) -> str:

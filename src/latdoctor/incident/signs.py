@@ -194,7 +194,9 @@ def _sampled(sign: Sign, sample: events.Sampled, entry: Entry, at: float) -> tup
         return UNKNOWN, "nothing is asked"
     window = Window(at - sample.seconds, at)
     readings = tuple(
-        Reading(signal, subject, value, Origin(entry.digest), window)
+        Reading(
+            signal, subject, value, Origin(entry.digest), window, bound=sample.bounds.get(subject, {}).get(signal, "")
+        )
         for subject, values in sample.values.items()
         for signal, value in values.items()
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.incident import events
 from latdoctor.incident.clock import LATE, NOT_TOLD, StageState, clock, permitted
 from latdoctor.incident.keeping import again
@@ -26,7 +27,9 @@ _NOTES = 20  # of the last are told
 
 
 class Seen(Struct, frozen=True):
-    """A diagnosis. `looked` are the tiers of which something was seen; None where the document is not kept any more."""
+    """A diagnosis. `looked` are the tiers of which something was seen, told of the last one only; None where that is
+    not kept any more.
+    """
 
     at: str
     level: str
@@ -134,7 +137,7 @@ def standing(sop: Sop, incident: Incident, now: Moment, place: Path) -> Standing
         lasted=lasted.seconds,
         stages=states,
         alerts={status: counted.count(status) for status in dict.fromkeys(counted)},
-        seen=tuple(_seen(entry, place) for entry in incident.of(events.DIAGNOSED)),
+        seen=_all_seen(incident, place),
         refused=len(incident.of("run.refused")),
         tried=tuple(_tried(run) for run in history.runs(incident.entries)),
         notes=tuple(_remark(entry) for entry in incident.of(events.NOTED))[-_NOTES:],
@@ -148,9 +151,16 @@ def opened_at(found: Standing) -> float:
     return moment(found.opened_at)
 
 
-def _seen(entry: Entry, place: Path) -> Seen:
+def _all_seen(incident: Incident, place: Path) -> tuple[Seen, ...]:
+    *earlier, last = incident.of(events.DIAGNOSED) or (None,)
+    if last is None:
+        return ()
+    whole = again(place, body(last, events.Diagnosed))
+    return (*(_seen(entry, None) for entry in earlier if entry), _seen(last, whole))
+
+
+def _seen(entry: Entry, whole: Diagnosis | None) -> Seen:
     said = body(entry, events.Diagnosed)
-    whole = again(place, said)
     return Seen(
         at=entry.at,
         level=said.level,

@@ -15,6 +15,7 @@ from latdoctor.journal.entry import Entry, Moment
 from latdoctor.remedy.history import moment
 
 MONOTONIC, WALL = "monotonic", "wall"
+GIVEN = "given by hand"  # whose clock a beginning is by that nobody measured
 WENT_BACK = "this machine's clock went back meanwhile, so that the time is not known"
 
 

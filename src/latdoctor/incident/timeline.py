@@ -38,6 +38,8 @@ from latdoctor.text import clean
 
 __all__ = ["Timeline", "of_run", "timeline"]
 
+_COMMAND = "latdoctor "  # as it calls itself where it acts: `latdoctor listen`
+
 
 def timeline(incident: Incident, stages: Sequence[StageState] = ()) -> Timeline:
     """`incident` from its start to its last entry; `stages` is how its SOP stands.
@@ -171,6 +173,7 @@ def _cleaned(labels: dict[str, str]) -> dict[str, str]:
 
 
 def _responders(listed: Sequence[Told]) -> tuple[str, ...]:
-    """The people who said or did something, in the order in which they came."""
+    """Who said or did something, in the order in which they came; a command that acts by itself is none of them."""
     people = (events.OPENED, events.NOTED, events.MARKED, events.CLOSED)
-    return tuple(dict.fromkeys(told.by for told in listed if told.by and told.kind in people))
+    named = (told.by for told in listed if told.kind in people and not told.by.startswith(_COMMAND))
+    return tuple(dict.fromkeys(name for name in named if name))

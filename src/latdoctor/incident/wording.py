@@ -50,7 +50,9 @@ def _opened(entry: Entry) -> Iterator[Piece]:
         by_hand = said.source == events.BY_HAND
         says = "the trouble began" if by_hand else "the alert began to fire"
         basis = SAID if by_hand else FACT
-        yield Piece(says, BEGAN, basis, said.by, time=said.began, clock=said.clock or "not told whose")
+        yield Piece(
+            says, BEGAN, basis, said.by if by_hand else "", time=said.began, clock=said.clock or "not told whose"
+        )
     how = "an alert" if said.source == events.BY_ALERT else "hand"
     of = f" (of {_some(said.targets)})" if said.targets else ""
     yield Piece(f"incident opened by {how}: {said.title}{of}", by=said.by)
@@ -82,14 +84,16 @@ def _diagnosed(entry: Entry) -> Iterator[Piece]:
         yield Piece("latency rose, and has stayed high", SINCE, INFERENCE, time=said.since, clock=EVIDENCE)
     verdict = said.says if said.says.startswith(said.level) else f"{said.level}: {said.says}"
     yield Piece(f"looked at {said.target}: {verdict}", evidence=kept, level=said.level)
-    yield Piece(answered(said), CAUSE, INFERENCE, evidence=kept)
-
-
-def answered(said: events.Diagnosed) -> str:
-    """What a diagnosis answers to the question why."""
     named = [cause for cause in said.causes if cause.named]
-    if named:
-        return "; ".join(named_in_words(cause) for cause in named)
+    for number, cause in enumerate(named, 1):
+        part = CAUSE if number == 1 else f"{CAUSE}-{number}"
+        yield Piece(named_in_words(cause), part, INFERENCE, evidence=kept)
+    if not named:
+        yield Piece(_unnamed(said), CAUSE, INFERENCE, evidence=kept)
+
+
+def _unnamed(said: events.Diagnosed) -> str:
+    """What a diagnosis answers that names nothing."""
     if said.answer == "one-of" and said.causes:
         return "one of: " + ", ".join(f"{cause.id} ({percent(cause.probability)})" for cause in said.causes[:_MOST])
     return "no cause found" if said.answer == "none" else "no cause of the catalogue explains what was seen"

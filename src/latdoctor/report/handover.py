@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from latdoctor.incident.clock import NOT_TOLD, StageState
 from latdoctor.incident.standing import Standing
+from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.markdown import escape
 from latdoctor.report.mending import clock as clock_of
 from latdoctor.report.sop import seen_line, since, span, tried_line, value
 from latdoctor.text import clean
 
 WIDTH = 80
-_LONGEST = 400  # characters of a line
+_LONGEST = 800  # characters of a line
 _DEFINITIONS = (
     "met: journaled no later than its due time",
     "late: the due time passed before that, whether it was met since or not",
@@ -179,10 +180,12 @@ def _unknown(found: Standing) -> Iterator[str]:
             yield f"{state.title}: {state.why}"
     if found.seen:
         yield from (f"not seen: {reason}" for reason in found.seen[-1].unseen)
-    if found.clock:
+    if found.clock == GIVEN:
+        yield "when exactly the trouble began: it was given by hand"
+    elif found.clock:
         yield f"how far the clock of {found.clock} is from this machine's"
-    if not found.clock:
-        yield "when the trouble began: nobody told" if not found.clock_note else found.clock_note
+    else:
+        yield f"when the trouble began: {found.clock_note or 'nobody told'}"
 
 
 def _notes(found: Standing) -> Iterator[str]:

@@ -33,16 +33,20 @@ def listing(found: Sequence[Past], measures: Iterable[TimeTo], console: Console,
     if not ordered:
         console.print("no incident yet. Next: latdoctor sop start")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("INCIDENT", "ENDED", "CAUSE", "WORKED"):
-        table.add_column(heading, overflow="fold")
     for one in ordered:
-        ended = Text(one.outcome) if one.outcome else Text("open", style="bold red")
-        cause = ", ".join(one.named) or "none named"
-        table.add_row(one.id, ended, Text(cause), Text(_helped(one)))
-    console.print(table)
+        head = Table.grid(expand=True, padding=(0, 1))
+        head.add_column(no_wrap=True)
+        head.add_column(ratio=1, overflow="fold")
+        head.add_column(justify="right", no_wrap=True)
+        head.add_row(Text(one.id, style="bold"), Text(one.title), _ended(one))
+        console.print(head)
+        console.print(_grid([("  cause", ", ".join(one.named) or "none was named"), ("  tried", _helped(one))]))
     console.print(Text("\n" + " · ".join(_mean(name, *means[name]) for name in MEASURES), style="dim"))
     console.print(f"Next: latdoctor incidents show {ordered[0].id}")
+
+
+def _ended(one: Past) -> Text:
+    return Text(one.outcome) if one.outcome else Text("open", style="bold red")
 
 
 def _mean(name: str, seconds: float | None, of: int) -> str:

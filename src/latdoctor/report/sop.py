@@ -13,6 +13,7 @@ from rich.text import Text
 
 from latdoctor.incident.clock import LATE, MET, NOT_TOLD, UNMET, StageState
 from latdoctor.incident.standing import Seen, Standing, Tried
+from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.mending import clock as clock_of
 from latdoctor.text import clean
 
@@ -39,14 +40,19 @@ def document(found: Standing) -> bytes:
 
 def page(found: Standing) -> RenderableType:
     """The same for a screen of 80 columns."""
-    parts: list[RenderableType] = [*_head(found), Text(), stages(found.stages), Text()]
-    parts += [Padding(line, (0, 0, 0, 2)) for line in (*_whys(found), *_looked(found), *_tried(found))]
-    return Group(*parts, Text(), *_next(found))
+    return Group(*_body(found), Text(), *_next(found))
+
+
+def _body(found: Standing) -> Iterator[RenderableType]:
+    yield from (*_head(found), Text(), stages(found.stages), Text())
+    for line in (*_whys(found), *_looked(found), *_tried(found)):
+        yield Padding(line, (0, 0, 0, 2))
 
 
 def screen(found: Standing) -> RenderableType:
-    """The live view: what is due next, and under it the page."""
-    return Group(countdown(found), Text(), page(found), Text(), Text("Ctrl-C ends the view", style="dim"))
+    """The live view: what is due next and what to do, and under it the rest; a low terminal loses its end."""
+    ends = Text("Ctrl-C ends the view", style="dim")
+    return Group(countdown(found), Text(), *_next(found), ends, Text(), *_body(found))
 
 
 def countdown(found: Standing) -> RenderableType:
@@ -121,16 +127,17 @@ def _head(found: Standing) -> Iterator[RenderableType]:
 def since(found: Standing) -> str:
     """When it began, by whose clock, and how long it has lasted."""
     began = f"began {_moment(found.began)} UTC"
-    if found.clock:
+    if found.clock == GIVEN:
+        began += f" ({GIVEN})"
+    elif found.clock:
         began += f" (clock: {clean(found.clock, 60)}, its skew is not known)"
     elif found.clock_note:
         began += f" (when it was opened: {clean(found.clock_note, _WIDE)})"
     else:
         began += " (when it was opened; nobody told when the trouble began)"
-    lasted = (
-        "not known how long ago" if found.lasted is None else f"{span(found.lasted)} {'ago' if found.open else 'long'}"
-    )
-    return f"{began}, {lasted}"
+    if found.lasted is None:
+        return f"{began}, not known how long ago"
+    return f"{began}, {span(found.lasted)} ago" if found.open else f"{began}, lasted {span(found.lasted)}"
 
 
 def _moment(at: float) -> str:

@@ -121,7 +121,7 @@ class Operator:
             state=self.state,
             access=access,
             observe=observer(
-                replace(request, servers=pages_for(access, request.servers)),
+                replace(request, servers=pages_for(access, request.servers, {})),
                 self.place.context,
                 self.baseline,
                 self.rules,

@@ -1,0 +1,160 @@
+"""What a diagnosis costs: 300 signals, 200 findings and 60 causes, for one replica and for many; and how long after its
+window a live answer is there.
+
+Usage: python bench/diagnosis.py [--runs 15] [--replicas 1 2 4 8 16]
+Prints JSON: medians of processor time in milliseconds, what each further replica adds to them (a straight line has one
+figure for all), the wall time that `latdoctor diagnose --server URL --window 3s` takes beyond its window, and the state
+of the machine. The rules are those that are shipped, and made ones beside them up to that number; the values are such
+that about a tenth of the findings hold, so that sets of three causes are summed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+from latdoctor.diagnosis import rule_files
+from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
+from latdoctor.diagnosis.rules import Cause, Finding, RuleSet
+from latdoctor.evidence.bundle import Context
+from latdoctor.evidence.conditions import Comparison, Constant, SignalTerm, signals_of
+from latdoctor.evidence.model import Evidence, Origin, Reading, Subject, Window
+from latdoctor.evidence.signals import catalogue
+
+SIGNALS, FINDINGS, CAUSES = 300, 200, 60
+LIMIT_MS, LIMIT_AFTER_WINDOW = 50.0, 5.0
+HOLDS = 0.1  # share of the findings that shall hold
+WINDOW = 3.0  # seconds of the live look
+PAGE = b"""# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{model_name="m"} 3
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{model_name="m"} 40
+# TYPE vllm:request_success_total counter
+vllm:request_success_total{model_name="m",finished_reason="stop"} 100
+"""
+
+
+def rules() -> RuleSet:
+    """The shipped ones, and as many made ones as are missing."""
+    shipped = rule_files.shipped()
+    findings = [*shipped.findings, *(_finding(number) for number in range(FINDINGS - len(shipped.findings)))]
+    causes = list(shipped.causes)
+    own = [finding.id for finding in findings if finding.id.startswith("made-")]
+    for number in range(CAUSES - len(causes)):
+        expected = own[number * 3 % len(own) :][:3]
+        causes.append(
+            Cause(f"made.cause.{number}", "made", "framework", "warning", 1.0, dict.fromkeys(expected, 0.9), "made:1")
+        )
+    return RuleSet(tuple(findings[:FINDINGS]), tuple(causes[:CAUSES]))
+
+
+def _finding(number: int) -> Finding:
+    signal = _values()[number]
+    when = Comparison(SignalTerm(signal), ">", Constant((1.0,), "1"), f"{signal} > 1")
+    return Finding(f"made-{number:03}", f"{{{signal}}}", when, 0.02, "made", "made:1", tier="framework")
+
+
+def _values() -> list[str]:
+    return sorted(name for name, signal in catalogue().items() if signal.kind == "value")
+
+
+def evidence(of: RuleSet, replicas: int) -> Evidence:
+    """`SIGNALS` values of each replica: those that the findings read first."""
+    read = {name for finding in of.findings for name in signals_of(finding.when) if name in catalogue()}
+    plain = [name for name in _values() if name in read] + [name for name in _values() if name not in read]
+    subjects = [Subject(f"replica/{number}") for number in range(replicas)]
+    readings = []
+    for subject in subjects:
+        random = Random(subject.id)
+        for name in plain[:SIGNALS]:
+            value = 10 ** random.uniform(0, 6) if random.random() < HOLDS else 10 ** random.uniform(-6, -2)
+            readings.append(Reading(name, subject.id, value, Origin("made", name)))
+    return Evidence(subjects=tuple(subjects), readings=tuple(readings))
+
+
+def processor_ms(of: RuleSet, replicas: int, runs: int) -> tuple[float, int]:
+    """The median, and how many findings fired."""
+    taken, fired = [], 0
+    for number in range(runs + 1):
+        seen = evidence(of, replicas)  # anew: what it remembers of itself is part of the work
+        case = Case(Context("bench", slo_p99=0.5), Window(0.0, 10.0), seen, {})
+        gc.collect()
+        started = time.process_time()
+        made = diagnose(case, of, Stamp("bench", "2026-01-01T00:00:00Z"))
+        if number:  # the first one warms up
+            taken.append((time.process_time() - started) * 1000)
+        fired = sum(check.status == "fired" for check in made.checks)
+    return statistics.median(taken), fired
+
+
+class _Page(BaseHTTPRequestHandler):
+    """A server's metrics page that never changes."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(PAGE)))
+        self.end_headers()
+        self.wfile.write(PAGE)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def after_the_window(runs: int) -> float:
+    """Median seconds of wall time of the whole command, less its window."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/metrics"
+    command = [sys.executable, "-m", "latdoctor", "diagnose", "--server", url, "--window", f"{WINDOW:g}s"]
+    taken = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        taken.append(time.perf_counter() - started - WINDOW)
+        if done.returncode not in (0, 3, 4):
+            sys.exit(f"diagnose failed: {done.stderr}")
+    server.shutdown()
+    return statistics.median(taken)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    chosen = parser.parse_args()
+    of = rules()
+    found = {number: processor_ms(of, number, chosen.runs) for number in sorted(set(chosen.replicas))}
+    added = {
+        f"{few} to {many}": round((found[many][0] - found[few][0]) / (many - few), 2) for few, many in pairwise(found)
+    }
+    after = after_the_window(min(5, chosen.runs))
+    first = found[min(found)][0]
+    report = {
+        "signals": SIGNALS,
+        "findings": len(of.findings),
+        "causes": len(of.causes),
+        "fired": {str(number): fired for number, (_, fired) in found.items()},
+        "median_processor_ms": {str(number): round(taken, 1) for number, (taken, _) in found.items()},
+        "added_by_each_replica_ms": added,
+        "seconds_after_the_window": round(after, 2),
+        "within_limits": first < LIMIT_MS and after < LIMIT_AFTER_WINDOW,
+        "machine": {
+            "load": Path("/proc/loadavg").read_text().split()[0],
+            "psi_cpu": Path("/proc/pressure/cpu").read_text().split()[1] if Path("/proc/pressure/cpu").exists() else "",
+        },
+    }
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""`latdoctor alerts list|show|write`: rules by which a Prometheus server alerts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latdoctor.cli import options
+
+app = typer.Typer(help="Alert rules for Prometheus, by the server that they watch.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="SERVER", help="A server or exporter: latdoctor alerts list.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[SERVER]...", help="Which of them (default: all).")]
+To = Annotated[Path, typer.Option("--to", metavar="FOLDER", readable=False, help="Where to write them.")]
+
+
+@app.command("list")
+def list_() -> None:
+    """List the servers that there are alert rules for.
+
+    Exit codes: 0 listed.
+    """
+    from rich.table import Table
+
+    from latdoctor.cli.screen import result_console
+    from latdoctor.incident import alert_rules
+
+    console = result_console()
+    table = Table("server", "what it is", "alerts", box=None, pad_edge=False, expand=True)
+    for name in alert_rules.files():
+        table.add_row(name, alert_rules.title(name), ", ".join(alert_rules.alerts(alert_rules.text(name))))
+    console.print(table)
+    console.print("Next: latdoctor alerts write SERVER --to FOLDER --slo 500ms, and name the files in prometheus.yml")
+
+
+@app.command()
+def show(name: Name, slo: options.Slo = None, slo_errors: options.SloErrors = None) -> None:
+    """Print the alert rules for one server.
+
+    Exit codes: 0 printed · 2 there are none for it, or an invalid SLO.
+    """
+    from latdoctor.incident import alert_rules
+
+    typer.echo(alert_rules.text(name, *_slo(slo, slo_errors)), nl=False)
+
+
+@app.command()
+def write(to: To, names: Names = None, slo: options.Slo = None, slo_errors: options.SloErrors = None) -> None:
+    """Write alert rules as files for Prometheus.
+
+    With an SLO, for the servers that have one. A file that is there already and differs is left as it is.
+
+    Exit codes: 0 written · 1 it cannot be written · 2 usage, or a file that is there and differs.
+    """
+    from latdoctor.cli.rule_writing import written
+
+    for path in written(to, tuple(names or ()), *_slo(slo, slo_errors)):
+        typer.echo(f"wrote {path}")
+    typer.echo("Next: promtool check rules FILE; name it under rule_files in prometheus.yml")
+
+
+def _slo(slo: str | None, errors: str | None) -> tuple[float | None, float | None]:
+    from latdoctor.cli.asking import value
+    from latdoctor.units import parse_duration, parse_share
+
+    return (
+        value(slo, parse_duration, "--slo", "500ms") if slo is not None else None,
+        value(errors, parse_share, "--slo-errors", "1%") if errors is not None else None,
+    )

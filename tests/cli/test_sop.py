@@ -1,0 +1,357 @@
+"""`latdoctor sop …`, and how diagnose marks the incident that it belongs to."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from latdoctor.cli import sop_watching
+from latdoctor.incident import events
+from latdoctor.incident.standing import Standing, standing
+from latdoctor.incident.state import Incident, incidents
+from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.store import Journal
+from tests.cli.running import Outcome, run
+from tests.incident.journaled import SOP, cause, incident, moment
+from tests.journal.made import files
+
+INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
+RUSH, HEALTHY = str(INCIDENTS / "promo-rush.tar.zst"), str(INCIDENTS / "no-fault.tar.zst")
+LONG_AGO = ["--began", "2026-01-01T00:00:00Z"]  # before anything that was recorded
+HOSTILE = "</script>\x1b[2J\u202e@here [x](http://e.vil) `y` | <!channel>\nnext"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def said(*arguments: str, code: int = 0) -> Outcome:
+    outcome = run(arguments)
+    assert outcome.code == code, (arguments, outcome)
+    return outcome
+
+
+def started(*arguments: str) -> str:
+    name = json.loads(said("sop", "start", *arguments, "-o", "json").out)["incident"]
+    assert isinstance(name, str)
+    return name
+
+
+def known(state: Path) -> tuple[Incident, ...]:
+    return incidents(Journal.reading(state / JOURNAL).entries())
+
+
+def status(*arguments: str) -> dict[str, Any]:
+    outcome = run(["sop", "status", *arguments, "-o", "json"])
+    document = json.loads(outcome.out)
+    assert document["exit_code"] == outcome.code
+    assert isinstance(document, dict)
+    return document
+
+
+def stages(document: dict[str, Any]) -> dict[str, str]:
+    return {stage["id"]: stage["status"] for stage in document["stages"]}
+
+
+def test_with_no_incident_open_nothing_is_written(state: Path) -> None:
+    outcome = run(["diagnose", RUSH])
+    assert (outcome.code, outcome.err) == (3, "")
+    assert not state.exists()
+    assert "no incident is open" in said("sop", "status", code=2).err
+    assert not state.exists()
+    name = started()
+    said("sop", "close")
+    before = files(state)
+    assert run(["diagnose", RUSH]).err == ""
+    assert run(["sop", "status"]).out.startswith(f"{name}  CLOSED: resolved")
+    assert files(state) == before
+
+
+def test_a_diagnosis_is_kept_and_marks_its_stages(state: Path) -> None:
+    name = started(*LONG_AGO)
+    outcome = run(["diagnose", RUSH])
+    assert f"marked in {name}" in outcome.err
+    assert outcome.out == run(["diagnose", RUSH, "--no-incident"]).out  # stdout is the answer alone
+    (entry,) = known(state)[0].of(events.DIAGNOSED)
+    told = json.loads(bytes(entry.body))
+    assert {cause["id"] for cause in told["causes"] if cause["named"]} == {
+        "app.batching.long-alone", "framework.alloc.storm"
+    }  # fmt: skip
+    assert told["fired"]
+    document = json.loads((state / told["document"]).read_text())
+    replayed = json.loads(run(["diagnose", str(state / told["bundle"]), "--no-incident", "-o", "json"]).out)
+    assert replayed["causes"] == document["causes"]
+    found = status()
+    assert stages(found)["located"] == "late"  # months ago
+    assert found["seen"][0]["looked"]
+    assert found["next"]["command"].startswith("latdoctor remediate --playbook promo-rush-sop")
+    said("diagnose", RUSH, code=3)
+    assert sorted(path.name for path in (state / "incidents" / name / "looks").iterdir()) == [
+        "1.json", "1.tar.zst", "2.json", "2.tar.zst"
+    ]  # fmt: skip
+
+
+def test_old_evidence_does_not_diagnose_what_began_now() -> None:
+    started()
+    said("diagnose", RUSH, code=3)
+    assert stages(status())["diagnosed"] == "unmet"
+
+
+def test_which_incident_is_meant(state: Path) -> None:
+    one, other = started("--target", "10.0.0.5:8000"), started("--target", "10.0.0.6:8000")
+    assert f"not marked in {one}, {other}" in run(["diagnose", RUSH]).err
+    assert run(["diagnose", RUSH, "--no-incident"]).err == ""
+    assert f"marked in {other}" in run(["diagnose", RUSH, "--incident", other]).err
+    assert [len(found.of(events.DIAGNOSED)) for found in known(state)] == [0, 1]
+    refused = said("diagnose", RUSH, "--incident", "inc-none", code=2)
+    assert (refused.out, "there is no incident 'inc-none'" in refused.err) == ("", True)
+    assert "give one of them" in said("diagnose", RUSH, "--incident", one, "--no-incident", code=2).err
+    assert "2 incidents are open" in said("sop", "status", code=2).err
+
+
+def test_where_several_could_be_meant_none_is_marked(state: Path) -> None:
+    started("--target", "10.0.0.5:8000")
+    journal = Journal.opened(state / JOURNAL)
+    for name in ("inc-a", "inc-b"):
+        journal.append(name, events.OPENED, events.Opened("t", (), events.BY_HAND, SOP.id, SOP.digest))
+    outcome = run(["diagnose", RUSH])
+    assert outcome.code == 3
+    assert "2 incidents could be meant, and none was marked: say which with --incident ID (inc-a, inc-b)" in outcome.err
+    assert not any(found.of(events.DIAGNOSED) for found in known(state))
+
+
+@pytest.mark.parametrize("damage", ["journal", "looks", "an entry"])
+def test_a_journal_that_cannot_be_written_keeps_nobody_from_an_answer(state: Path, damage: str) -> None:
+    name = started()
+    if damage == "journal":
+        (state / JOURNAL).write_bytes(b"no journal at all")
+    elif damage == "looks":
+        (state / "incidents" / name / "looks").write_text("in the way")
+    else:
+        Journal.opened(state / JOURNAL).append(name, events.CLOSED, {"outcome": 7})
+    outcome = run(["diagnose", RUSH])
+    assert (outcome.code, outcome.out) == (3, run(["diagnose", RUSH, "--no-incident"]).out)
+    assert "not marked in an incident" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_opened_twice_it_is_the_same_one() -> None:
+    name = started("--target", "http://10.0.0.5:8000/metrics")
+    again = said("sop", "start", "--target", "10.0.0.5:8000")
+    assert f"{name} is open already for this" in again.out
+
+
+def test_a_configured_target_brings_its_addresses(state: Path) -> None:
+    Path("latdoctor.yaml").write_text("targets: {shop: {server: [http://u:geheim@10.0.0.5:8000/metrics]}}\n")
+    started("--target", "shop")
+    (found,) = known(state)
+    assert found.opened.targets == ("shop", "http://…@10.0.0.5:8000/metrics")
+    assert status()["next"]["command"] == "latdoctor diagnose --target shop"
+
+
+def test_an_alert_opens_one_and_its_repetition_none(state: Path) -> None:
+    alert = {"status": "firing", "labels": {"alertname": "SlowP99"}, "startsAt": "2026-11-22T02:47:00Z",
+             "annotations": {"summary": "P99 is 3 s"}}  # fmt: skip
+    Path("alert.json").write_text(json.dumps({"version": "4", "groupKey": "g", "alerts": [alert]}))
+    name = started("--alert", "alert.json")
+    assert started("--alert", "alert.json") == name
+    (found,) = known(state)
+    assert (found.opened.title, found.opened.clock) == ("SlowP99: P99 is 3 s", "alertmanager")
+    assert len(found.of(events.ALERTED)) == 1
+    assert status()["alerts"] == {"firing": 1}
+    Path("alert.json").write_text(
+        json.dumps({"version": "4", "groupKey": "h", "alerts": [{**alert, "status": "resolved"}]})
+    )
+    assert "no alert of it fires" in said("sop", "start", "--alert", "alert.json", code=2).err
+    assert "give what an Alertmanager sends" in said("sop", "start", "--alert", __file__, code=2).err
+    assert "leave --title" in said("sop", "start", "--alert", "alert.json", "--title", "x", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["start", "--began", "2099-01-01T00:00:00Z"], "what has not begun yet is no incident"),
+        (["start", "--began", "soon"], "'soon' is no time"),
+        (["start", "--sop", "slow-infrence"], "did you mean slow-inference"),
+        (["start", "--sops", "nowhere"], "is not a folder of SOPs"),
+        (["start", "--target", ""], "--target was given without a value"),
+        (["note", "x"], "no incident is open"),
+        (["close"], "no incident is open"),
+        (["export"], "no incident is open"),
+        (["watch"], "no incident is open"),
+    ],
+)
+def test_what_cannot_be_done_is_told(state: Path, arguments: list[str], says: str) -> None:
+    outcome = said("sop", *arguments, code=2)
+    assert says in outcome.err
+    assert outcome.out == ""
+    assert not (state / JOURNAL).exists()
+
+
+def test_notes_and_marks_of_people(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = started("--by", "ann")
+    assert f"noted in {name}" in said("sop", "note", "the gateway is fine", "--by", "ann").out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("line one\nline two é\xff".encode("latin-1"))))
+    said("sop", "note", "-")
+    assert "mitigated is marked as met, by hand" in said("sop", "note", "--stage", "mitigated", "--by", "bob").out
+    assert "did you mean mitigated" in said("sop", "note", "x", "--stage", "mitigatd", code=2).err
+    assert "the note is empty" in said("sop", "note", "  ", code=2).err
+    assert "longer than" in said("sop", "note", "x" * 20_000, code=2).err
+    found = status()
+    assert stages(found)["mitigated"] == "met"
+    assert [note["text"] for note in found["notes"]] == ["the gateway is fine", "line one line two ��"]
+    mark = next(stage for stage in found["stages"] if stage["id"] == "mitigated")
+    assert (mark["by_hand"], mark["how"]) == (True, "marked by bob")
+    said("sop", "close", "--outcome", "false-alarm", "--text", "a test")
+    assert "is closed already" in said("sop", "close", "--incident", name, code=2).err
+    assert known(state)[0].closed == events.Closed("false-alarm", "a test", "")
+
+
+def test_the_exit_code_says_late_before_unknown(state: Path) -> None:
+    name = started("--began", "2min")
+    assert said("sop", "status", code=3).out.count(" late") >= 1
+    Journal.opened(state / JOURNAL).append(name, events.CONFIRMED, events.Confirmed("unknown", "no page"))
+    assert stages(status())["confirmed"] == "unknown"
+    said("sop", "status", code=4)
+    said("sop", "note", "--stage", "confirmed")
+    said("sop", "status", code=3)
+    said("sop", "close")
+    said("sop", "start")
+    said("sop", "status", code=0)
+
+
+def test_the_status_is_fit_to_read() -> None:
+    started(*LONG_AGO, "--title", HOSTILE * 9, "--target", "10.0.0.5:8000")
+    said("diagnose", RUSH, "--incident", "inc-", code=3)
+    for arguments in (["status"], ["export", "--handover", "-o", "text"], ["export", "-o", "text"]):
+        printed = run(["sop", *arguments]).out
+        assert "\x1b" not in printed
+        assert "\u202e" not in printed
+        assert not re.findall(r"[ \t]+$", printed, re.MULTILINE)
+        wide = [line for line in printed.splitlines() if len(line) > 80 and "latdoctor" not in line]
+        assert [line for line in wide if " " in line.strip()] == []
+
+
+def test_a_page_cannot_be_formatted_from_outside() -> None:
+    started("--title", HOSTILE)
+    said("sop", "note", HOSTILE, "--by", HOSTILE)
+    page = said("sop", "export", "--handover").out
+    for harm in ("</script>", "@here [", "](http://", "`y`", "<!channel>", "\x1b"):
+        assert harm not in page
+    assert "\\<\\!channel\\>" in page
+    assert page.count("\n### ") >= 5
+
+
+def test_the_handover_says_what_is_not_known() -> None:
+    started()
+    page = said("sop", "export", "--handover", "-o", "text").out
+    for says in (
+        "nothing was diagnosed yet",
+        "nobody told",
+        "nothing, as far as latdoctor",
+        "    latdoctor diagnose\n",
+    ):
+        assert says in page
+    assert json.loads(said("sop", "export", "-o", "json").out)["schema_version"] == "1"
+
+
+def test_an_sop_of_ones_own_stays_with_its_incident(state: Path) -> None:
+    Path("own").mkdir()
+    text = SOP.source.decode().replace("id: slow-inference", "id: ours").replace("due: 1min", "due: 2min")
+    Path("own/ours.yaml").write_text(text)
+    assert "ours: An inference service" in said("sop", "lint", "--sops", "own").out
+    name = started("--sop", "ours", "--sops", "own")
+    Path("own/ours.yaml").unlink()
+    assert status()["stages"][0]["due"] == 120
+    (state / "incidents" / name / "ours.yaml").write_text(text + "# changed\n")
+    assert "differs from what it was" in said("sop", "status", code=2).err
+    Path("own/ours.yaml").write_text(text.replace("due: 2min", "due: soon"))
+    assert "own/ours.yaml:" in said("sop", "lint", "--sops", "own", code=2).err
+
+
+class Views:
+    """What was shown, and Ctrl-C after that many."""
+
+    def __init__(self) -> None:
+        self.shown: list[Standing | str] = []
+
+    def show(self, found: Standing) -> None:
+        self.shown.append(found)
+
+    def failed(self, why: str) -> None:
+        self.shown.append(why)
+
+
+def at(seconds: float, rows: Sequence[dict[str, Any]] = ()) -> Standing:
+    return standing(SOP, incident(rows), moment(seconds), Path("nowhere"))
+
+
+def test_a_view_ends_with_the_incident_or_with_ctrl_c() -> None:
+    from latdoctor.errors import OperationError
+
+    def coming(*found: Standing | BaseException) -> Any:
+        left = iter(found)
+
+        def look() -> Standing:
+            one = next(left)
+            if isinstance(one, BaseException):
+                raise one
+            return one
+
+        return look
+
+    closed = [{"kind": events.CLOSED, "at": 50}]
+    views = Views()
+    assert sop_watching.follow(coming(at(1), at(2, closed), at(3)), views, lambda _: None) == 0
+    assert len(views.shown) == 2
+    views = Views()
+    busy = OperationError("the journal is busy\x1b[2J")
+    assert sop_watching.follow(coming(at(1), busy, at(70), KeyboardInterrupt()), views, lambda _: None) == 3
+    assert views.shown[1] == "the journal is busy"
+    with pytest.raises(OperationError):
+        sop_watching.follow(coming(busy), Views(), lambda _: None)
+
+
+def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = sop_watching.Lines(lambda: 1_790_000_000.0)
+    named = [{"kind": events.DIAGNOSED, "at": 65, "answer": "named", "causes": [cause()]}]
+    for found in (at(1), at(2), at(59), at(61), at(62), at(66, named), at(67, named)):
+        lines.show(found)
+    out = capsys.readouterr().out.splitlines()
+    assert [re.findall(r"confirmed \w+|located \w+", line) for line in out] == [
+        ["confirmed unmet", "located unmet"], ["confirmed late", "located unmet"], ["confirmed late", "located met"]
+    ]  # fmt: skip
+    assert "(0:01 overdue)" in out[1]
+
+
+def test_a_look_that_goes_on_is_journaled_where_its_answer_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from latdoctor.cli import marking
+
+    told: list[object] = []
+    monkeypatch.setattr(marking, "looked", lambda belongs, look, diagnosis: told.append(diagnosis))
+    heard: Any = marking.Heard(marking.Belongs(), str)
+    for answer in ("healthy", "healthy", "critical", "critical", "healthy"):
+        heard(None, answer)
+    assert told == ["healthy", "critical", "healthy"]
+
+
+def test_without_a_home_there_is_no_incident(monkeypatch: pytest.MonkeyPatch) -> None:
+    from latdoctor.errors import UsageError
+
+    def nowhere() -> Path:
+        raise UsageError("there is no place to keep the journal")
+
+    monkeypatch.setattr("latdoctor.cli.marking.state.folder", nowhere)
+    outcome = run(["diagnose", RUSH])
+    assert (outcome.code, outcome.err) == (3, "")
