@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Reading, Series
 from latdoctor.incident.document import Timeline
-from latdoctor.report.page import charts, over_time, spreads, stages
+from latdoctor.report.page import charts, over_time, spreads, stages, tables
 from latdoctor.report.page.material import Seen
 from latdoctor.report.page.model import (
     Account,
@@ -55,9 +55,9 @@ def test_lines_are_drawn_with_their_limit_their_marks_and_a_table() -> None:
     assert options["series"][0]["data"] == [[10_000.0, 0.1], [20_000.0, None], [30_000.0, 3.0]]
     limit, mark = options["series"][0]["markLine"]["data"]
     assert (limit["yAxis"], mark["xAxis"], mark["label"]["formatter"]) == (0.5, 15_000.0, "1")
-    assert charts.table(chart).rows[1] == ("1970-01-01 00:00:20", "not seen")
-    assert charts.table(chart).rows[2][1] == "3 s"
-    assert "P99 from 100 ms to 3 s" in charts.spoken(chart)
+    assert tables.table(chart).rows[1] == ("1970-01-01 00:00:20", "not seen")
+    assert tables.table(chart).rows[2][1] == "3 s"
+    assert "P99 from 100 ms to 3 s" in tables.spoken(chart)
 
 
 def test_a_limit_above_every_value_is_within_the_axis() -> None:
@@ -79,8 +79,8 @@ def test_a_name_from_outside_is_no_template() -> None:
 
 def test_long_tables_are_thinned_and_say_so() -> None:
     times = tuple(float(time) for time in range(1000))
-    table = charts.table(Lines("l", "L", "time", (Line("P99", times, times),)))
-    assert len(table.rows) <= charts.TABLE_ROWS
+    table = tables.table(Lines("l", "L", "time", (Line("P99", times, times),)))
+    assert len(table.rows) <= tables.ROWS
     assert "every 4th of 1000" in table.note
 
 
@@ -92,18 +92,18 @@ def test_a_waterfall_begins_each_stage_where_the_last_one_ends() -> None:
     assert way["data"] == [0, 2.0]
     assert [row["value"] for row in mean["data"]] == [2.0, 1.0]
     assert charts.rows(chart) == 2
-    assert [row[1] for row in charts.table(chart).rows] == ["queue", "model", "tiny"]
+    assert [row[1] for row in tables.table(chart).rows] == ["queue", "model", "tiny"]
 
 
 def test_an_account_adds_up_in_its_table() -> None:
     chart = Account("a", "A", (Share("for", 15), Share("against", -3)))
-    assert charts.table(chart).rows[-1] == ("total", "+12")
-    assert charts.table(chart).rows[1] == ("against", "−3")
+    assert tables.table(chart).rows[-1] == ("total", "+12")
+    assert tables.table(chart).rows[1] == ("against", "−3")
 
 
 def test_bars_have_a_column_for_each_group() -> None:
     chart = Bars("b", "B", "size", "ratio", ("1", "2"), (Group("before", (0.5, 0.5)), Group("after", (1.0, None))))
-    assert charts.table(chart).rows == (("1", "50 %", "100 %"), ("2", "50 %", "not seen"))
+    assert tables.table(chart).rows == (("1", "50 %", "100 %"), ("2", "50 %", "not seen"))
     assert [row["data"] for row in charts.options(chart)["series"]] == [[0.5, 0.5], [1.0, None]]
 
 

@@ -9,7 +9,6 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.incident.document import RUN, Timeline
 from latdoctor.report import view
 from latdoctor.report.page import causes, course, head, over_time, spreads, stages, walk
-from latdoctor.report.page.charts import clock
 from latdoctor.report.page.material import AT_WORST, Seen
 from latdoctor.report.page.model import (
     BAD,
@@ -27,6 +26,7 @@ from latdoctor.report.page.model import (
     Page,
     Section,
 )
+from latdoctor.report.page.tables import clock
 
 _TONES = {"critical": BAD, "warning": WARN, "healthy": GOOD, "info": GOOD, "inconclusive": QUIET}
 _OUTCOMES = {"resolved": GOOD, "verified": GOOD, "false-alarm": QUIET}

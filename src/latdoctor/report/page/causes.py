@@ -8,7 +8,6 @@ from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.incident.document import Look
 from latdoctor.incident.events import Named
 from latdoctor.report import view
-from latdoctor.report.page.charts import signed
 from latdoctor.report.page.model import (
     BAD,
     GOOD,
@@ -30,6 +29,7 @@ from latdoctor.report.page.model import (
     Share,
     Table,
 )
+from latdoctor.report.page.tables import signed
 
 _RIVALS = 6  # causes beside each other, the named ones among them
 _TONES = {view.FOR: GOOD, view.AGAINST: BAD, view.UNSEEN: QUIET}

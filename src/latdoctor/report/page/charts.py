@@ -1,4 +1,4 @@
-"""Charts as the charting library takes them (ECharts' options), and the table of the data behind each.
+"""Charts as the charting library takes them: the options of ECharts.
 
 Colours and numbers of an axis are left to `page.js`, which knows whether it is dark and how wide the screen is. A text
 `@name` stands for one of them, under the keys that `page.js` looks at and where no text from outside stands.
@@ -6,7 +6,6 @@ Colours and numbers of an axis are left to `page.js`, which knows whether it is 
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,7 +24,6 @@ from latdoctor.report.page.model import (
     Lines,
     Mark,
     Piece,
-    Table,
     Waterfall,
 )
 from latdoctor.text import clean
@@ -33,8 +31,6 @@ from latdoctor.units import format_value
 
 Options = dict[str, Any]
 
-NOT_SEEN = "not seen"
-TABLE_ROWS = 300  # of a chart over time: more are thinned out, and the table says so
 _DASHES = ("solid", "dashed", "dotted")
 _SYMBOLS = ("circle", "rect", "triangle", "diamond")
 _MARKS = {  # colour and stroke of each kind, told apart without colours as well
@@ -64,56 +60,6 @@ def options(chart: Chart) -> Options:
             return _account(chart)
 
 
-def table(chart: Chart) -> Table:
-    """The same as rows to be read."""
-    match chart:
-        case Lines():
-            return _table_of_lines(chart)
-        case Bars():
-            columns = (chart.over, *(group.name for group in chart.groups))
-            rows = tuple(
-                (name, *(shown(group.values[place], chart.dimension) for group in chart.groups))
-                for place, name in enumerate(chart.categories)
-            )
-            return Table(chart.title, columns, rows, numbers=tuple(range(1, len(columns))))
-        case Waterfall():
-            rows = tuple(
-                (course.name, piece.name, shown(piece.length, chart.dimension))
-                for course in chart.courses
-                for piece in course.pieces
-            )
-            return Table(chart.title, ("when", "stage", "mean"), rows, numbers=(2,))
-        case Account():
-            rows = tuple((row.says, signed(row.points)) for row in chart.rows)
-            total = sum(row.points for row in chart.rows)
-            return Table(chart.title, ("what", "points"), (*rows, ("total", signed(total))), numbers=(1,))
-
-
-def signed(points: int) -> str:
-    return f"{points:+d}".replace("-", "−")
-
-
-def shown(value: float | None, dimension: str) -> str:
-    return NOT_SEEN if value is None else format_value(value, dimension)
-
-
-def spoken(chart: Chart) -> str:
-    """What the chart shows, for whoever hears the page."""
-    match chart:
-        case Lines():
-            told = "; ".join(_told(line.name, line.values, chart.dimension) for line in chart.lines)
-            return f"{chart.title}, over time: {told}"
-        case Bars():
-            told = "; ".join(_told(group.name, group.values, chart.dimension) for group in chart.groups)
-            return f"{chart.title}, by {chart.over}: {told}"
-        case Waterfall():
-            return f"{chart.title}: " + "; ".join(
-                f"{course.name} {format_value(course.length, chart.dimension)}" for course in chart.courses
-            )
-        case Account():
-            return f"{chart.title}: {signed(sum(row.points for row in chart.rows))} points in {len(chart.rows)} rows"
-
-
 def rows(chart: Chart) -> int:
     """How many bars lie below each other; 0 where the height does not depend on them."""
     match chart:
@@ -125,13 +71,6 @@ def rows(chart: Chart) -> int:
             return len(chart.rows)
         case Lines():
             return 0
-
-
-def _told(name: str, values: tuple[float | None, ...], dimension: str) -> str:
-    seen = [value for value in values if value is not None]
-    if not seen:
-        return f"{name} {NOT_SEEN}"
-    return f"{name} from {format_value(min(seen), dimension)} to {format_value(max(seen), dimension)}"
 
 
 def _lines(chart: Lines) -> Options:
@@ -340,28 +279,3 @@ def _reach(chart: Lines) -> Options:
 def _plain(text: str) -> str:
     """What the library takes as it is: it has signs by which it would format a text."""
     return clean(text, _LONGEST).translate(_TEMPLATE)
-
-
-def _table_of_lines(chart: Lines) -> Table:
-    """One row for each time at which any line has a value."""
-    by_time: dict[float, dict[int, float | None]] = {}
-    for place, line in enumerate(chart.lines):
-        for time, value in zip(line.times, line.values, strict=True):
-            by_time.setdefault(time, {})[place] = value
-    times = sorted(by_time)
-    step = -(-len(times) // TABLE_ROWS) or 1
-    rows = tuple(
-        (clock(time), *(shown(by_time[time].get(place), chart.dimension) for place in range(len(chart.lines))))
-        for time in times[::step]
-    )
-    columns = ("time (UTC)", *(line.name for line in chart.lines))
-    note = f"every {step}th of {len(times)} times" if step > 1 else ""
-    return Table(chart.title, columns, rows, numbers=tuple(range(1, len(columns))), note=note)
-
-
-def clock(time: float) -> str:
-    """`2026-11-22 07:12:03` in UTC."""
-    try:
-        return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):  # a source may tell of any number
-        return "a time that makes no sense"

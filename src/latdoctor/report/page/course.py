@@ -9,7 +9,6 @@ from latdoctor.evidence.signals import catalogue
 from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID, Figure, RunTold, Stage, Timeline, Told
 from latdoctor.incident.stopwatch import WALL
-from latdoctor.report.page.charts import NOT_SEEN, clock
 from latdoctor.report.page.material import unix
 from latdoctor.report.page.model import (
     BAD,
@@ -31,6 +30,7 @@ from latdoctor.report.page.model import (
     Section,
     Table,
 )
+from latdoctor.report.page.tables import NOT_SEEN, clock
 from latdoctor.text import clean
 from latdoctor.units import format_value
 

@@ -8,9 +8,9 @@ from latdoctor.diagnosis.remedies import first_playbook
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.incident.document import RUN, Timeline
 from latdoctor.report import view
-from latdoctor.report.page.charts import NOT_SEEN, clock
 from latdoctor.report.page.material import AFTER, AT_WORST, Seen, unix
 from latdoctor.report.page.model import Fact, Facts
+from latdoctor.report.page.tables import NOT_SEEN, clock
 from latdoctor.units import format_value
 
 P99 = "latency.p99"
@@ -35,8 +35,9 @@ def headline_in_short(timeline: Timeline) -> str:
 
 def answer(seen: Seen, diagnosis: Diagnosis) -> Facts:
     """Harm, since when, what to do, whom to wake."""
-    facts = [Fact("harm", line.says) for line in view.symptoms(diagnosis)[:2] if line.kind == view.FOR]
-    facts += [Fact("since", line) for line in view.since_lines(diagnosis)]
+    harm = _harm(diagnosis)
+    facts = [Fact("harm", harm)] if harm else []
+    facts += [Fact(*_since(line)) for line in view.since_lines(diagnosis)]
     cause = _first(diagnosis)
     facts += [Fact(label, says) for label, says in view.advice(cause)] if cause else []
     return Facts((*facts, *([Fact("missing", seen.why)] if seen.why else [])))
@@ -50,10 +51,10 @@ def answer_of(timeline: Timeline, looks: Sequence[Seen]) -> Facts:
 def _told(timeline: Timeline, looks: Sequence[Seen]) -> Iterator[Fact]:
     diagnoses = {look.name: look.diagnosis for look in looks if look.diagnosis is not None}
     if AT_WORST in diagnoses:
-        harm = [line.says for line in view.symptoms(diagnoses[AT_WORST]) if line.kind == view.FOR]
-        yield Fact("at worst", "; ".join(harm[:2]) or diagnoses[AT_WORST].verdict.says)
-        if diagnoses[AT_WORST].since is not None:
-            yield from (Fact("since", line) for line in view.since_lines(diagnoses[AT_WORST])[:1])
+        worst = diagnoses[AT_WORST]
+        yield Fact("at worst", _harm(worst) or worst.verdict.says)
+        if worst.since is not None:
+            yield from (Fact(*_since(line)) for line in view.since_lines(worst)[:1])
     for run in timeline.runs:
         yield Fact("done", f"{run.title or run.playbook or run.id}: {run.outcome or 'not ended'}")
     if AFTER in diagnoses:
@@ -107,6 +108,16 @@ def figures(seen: Seen, diagnosis: Diagnosis) -> Facts:
     judged = fired + sum(check.status == "clear" for check in diagnosis.checks)
     note = f"of {judged} that could be judged, {len(diagnosis.checks)} in all"
     return Facts((*facts, Fact("findings", f"{fired} hold", note)))
+
+
+def _harm(diagnosis: Diagnosis) -> str:
+    return "; ".join(line.says for line in view.symptoms(diagnosis)[:2] if line.kind == view.FOR)
+
+
+def _since(line: str) -> tuple[str, str]:
+    """`changed of late: …` as a label and what it says."""
+    label, colon, says = line.partition(": ")
+    return (label, says) if colon and " since " not in label else ("since", line)
 
 
 def _first(diagnosis: Diagnosis) -> RankedCause | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from latdoctor.report.page import assets, charts
+from latdoctor.report.page import assets, charts, tables
 from latdoctor.report.page.model import (
     Account,
     Bars,
@@ -248,11 +248,11 @@ def _key(key: Key) -> Markup:
 def _figure(chart: Chart) -> Markup:
     kind = type(chart).__name__.lower()
     heading = f"{chart.id}-caption"
-    table = charts.table(chart)
+    table = tables.table(chart)
     return element(
         "figure",
         element("figcaption", element("h3", chart.title, id=heading)),
-        element("div", id=f"chart-{chart.id}", class_=f"canvas {kind}", role="img", aria_label=charts.spoken(chart),
+        element("div", id=f"chart-{chart.id}", class_=f"canvas {kind}", role="img", aria_label=tables.spoken(chart),
                 data_rows=str(charts.rows(chart))),
         element("p", chart.note, class_="note") if chart.note else None,
         element("details", element("summary", f"Data: {chart.title}"), _table(table, stacked=False), class_="data"),
