@@ -20,7 +20,6 @@ from latdoctor.cli import (
     notify,
     playbooks,
     remediate,
-    report,
     rules,
     runs,
     sight,
@@ -53,7 +52,6 @@ app.command("rollback")(remediate.rollback)
 app.command("recover")(remediate.recover)
 app.command("timeline")(timeline.timeline)
 app.command("listen")(listen.listen)
-app.command("report")(report.report)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")

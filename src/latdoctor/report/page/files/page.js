@@ -3,6 +3,8 @@
   "use strict";
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const root = document.documentElement;
+  const contrast = matchMedia("(prefers-contrast: more)");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
   let drawn = [];
 
   const digits = (value) => {
@@ -47,7 +49,7 @@
     if (typeof value !== "string" || !value.startsWith("@")) return value;
     if (key === "color") return token(value.slice(1));
     if (key === "formatter" || key === "valueFormatter") return formatter(value.slice(1));
-    if (key === "width") return width < 560 ? Math.round(width * 0.4) : Math.min(360, Math.round(width * 0.4));
+    if (key === "width") return width - 72;
     return value;
   };
 
@@ -79,16 +81,18 @@
       const place = document.getElementById(`chart-${id}`);
       const rows = Number(place.dataset.rows);
       const wide = Math.floor(Math.min(place.clientWidth || width, width));
-      if (rows) place.style.height = `${rows * (wide < 560 ? 44 : 34) + 48}px`;
+      if (rows) place.style.height = `${rows * (wide < 560 ? 62 : 46) + 56}px`;
       const chart = echarts.init(place, colours, { renderer: "svg", width: wide });
-      chart.setOption(resolve(options, "", wide));
+      const made = resolve(options, "", wide);
+      // Patterns tell colours apart where there are none: on paper, and for who asks for more contrast.
+      made.aria.decal = { show: root.classList.contains("print") || contrast.matches };
+      chart.setOption(made);
       return chart;
     });
     root.dataset.drawn = String(drawn.length);
   };
 
   const again = () => draw(Infinity);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   let waiting = 0;
   let before = root.clientWidth;
   addEventListener("resize", () => {
@@ -97,19 +101,17 @@
     clearTimeout(waiting);
     waiting = setTimeout(again, 120);
   });
-  dark.addEventListener("change", () => root.classList.contains("print") || again());
+  for (const query of [dark, contrast]) {
+    query.addEventListener("change", () => root.classList.contains("print") || again());
+  }
 
-  // On paper: light, as wide as the sheet, and everything that was folded is open but for the tables of the charts.
-  let folded = [];
+  // On paper: light, and as wide as the sheet. What the reader has folded stays folded.
   addEventListener("beforeprint", () => {
     root.classList.add("print");
-    folded = [...document.querySelectorAll("details:not(.data):not([open])")];
-    folded.forEach((one) => { one.open = true; });
     draw(660);
   });
   addEventListener("afterprint", () => {
     root.classList.remove("print");
-    folded.forEach((one) => { one.open = false; });
     again();
   });
   again();
