@@ -83,6 +83,10 @@ def test_an_incident_follows_the_sop_that_it_was_opened_with(tmp_path: Path) -> 
     assert sop_files.followed(tmp_path, incident([])) is SOP
     with pytest.raises(UsageError, match="is not here"):
         sop_files.followed(tmp_path, incident([], {"sop": "another", "sop_digest": "x"}))
+    with pytest.raises(UsageError, match="opened without an SOP"):
+        sop_files.followed(tmp_path, incident([], {"sop": "", "sop_digest": ""}))
+    with pytest.raises(UsageError, match="is not made of lower-case words"):
+        sop_files.followed(tmp_path, incident([], {"sop": "../../x", "sop_digest": ""}))
     with pytest.raises(UsageError, match="is no incident"):
         sop_files.keep(tmp_path, "../../etc", mine)
 

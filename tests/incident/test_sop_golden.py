@@ -107,3 +107,11 @@ def test_golden_is_fit_to_read(path: Path) -> None:
     for form in re.split(r"^===== ", text, flags=re.MULTILINE):
         if "Markdown" not in form.partition("\n")[0] and not form.startswith("line"):
             assert [line for line in form.splitlines() if len(line) > 80 and not line.startswith("    ")] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0:00"), (59.9, "0:59"), (-70, "-1:10"), (3723, "1:02:03"), (172_799, "47:59:59"), (-180_000, "-2 d 2 h")],
+)
+def test_times_are_cut_off_to_whole_seconds(seconds: float, told: str) -> None:
+    assert sop.span(seconds) == told

@@ -53,7 +53,9 @@ def planned(plan: Plan) -> events.Planned:
 
 
 def refusal(journal: Journal, place: Path, incident: Incident, plan: Plan) -> Refusal | None:
-    """Why the SOP of `incident` does not permit `plan` now; what cannot be told does not permit either."""
+    """Why the SOP of `incident`, if it has one, does not permit `plan` now; what cannot be told does not either."""
+    if not incident.opened.sop:  # nobody asked for one
+        return None
     try:
         sop = followed(place, incident)
     except LatdoctorError as error:

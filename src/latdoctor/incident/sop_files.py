@@ -72,6 +72,10 @@ def keep(place: Path, incident: str, sop: Sop) -> None:
 def followed(place: Path, incident: Incident) -> Sop:
     """The SOP that `incident` was opened with, as it was then. Raises UsageError where that is nowhere to be found."""
     name, digest = incident.opened.sop, incident.opened.sop_digest
+    if not name:
+        raise UsageError(
+            f"{incident.id} was opened without an SOP", next_step=f"latdoctor timeline --incident {incident.id}"
+        )
     known = shipped().get(name)
     if known is not None and known.digest == digest:
         return known
@@ -89,7 +93,10 @@ def followed(place: Path, incident: Incident) -> Sop:
 
 
 def _kept(place: Path, incident: str, sop: str) -> Path:
-    return folder_of(place, incident) / f"{sop_file.identifier(sop)}.yaml"
+    try:
+        return folder_of(place, incident) / f"{sop_file.identifier(sop)}.yaml"
+    except ValueError as error:
+        raise UsageError(f"the SOP {error}") from error
 
 
 def find(known: Mapping[str, Sop], name: str) -> Sop:

@@ -22,6 +22,7 @@ _STYLE = {MET: "green", LATE: "bold red", UNMET: "", NOT_TOLD: "bold magenta"}
 _MOST = 4  # lines of each kind; the documents have all
 _WIDE = 200  # characters of a text of somebody else's
 _BAR = 40  # columns
+_DAYS = 48  # hours from which on they are told as days
 
 
 def status(found: Standing, console: Console, *, as_json: bool) -> None:
@@ -109,9 +110,12 @@ def stages(states: tuple[StageState, ...]) -> Table:
 
 
 def span(seconds: float) -> str:
-    """`0:42`, `12:03`, `1:02:03`, `-1:10`: whole seconds, cut off so that nothing is due before it is."""
+    """`0:42`, `12:03`, `1:02:03`, `-1:10`, `3 d 4 h`: cut off, so that nothing is due before it is."""
     whole = int(abs(seconds))
     hours, rest = divmod(whole, 3600)
+    if hours >= _DAYS:
+        told = f"{hours // 24} d {hours % 24} h"
+        return f"-{told}" if seconds < 0 else told
     told = f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
     return f"-{told}" if seconds < 0 else told
 
