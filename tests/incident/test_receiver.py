@@ -113,6 +113,12 @@ def test_only_who_shows_the_token_is_heard(shown: str, status: int) -> None:
         assert len(desk.taken) == (status == 200)
 
 
+def test_a_user_and_a_password_do_as_well() -> None:
+    with listening("Basic bWU6eA==") as desk:
+        statuses = [ask(desk, Authorization=shown).status for shown in ("Basic bWU6eA==", "basic bWU6eQ==", "")]
+    assert statuses == [200, 401, 401]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
