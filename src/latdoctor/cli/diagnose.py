@@ -50,10 +50,6 @@ AgainstOption = Annotated[
         "--against", metavar="BUNDLE", readable=False, help="Tell also what differs from this look of another time."
     ),
 ]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="FILE", readable=False, help="Write the answer as a page to be looked at, too."),
-]
 Between = Annotated[
     tuple[str, str] | None,
     typer.Option("--between", metavar="A B", help="Tell also how replica B differs from replica A (any two subjects)."),
@@ -96,7 +92,7 @@ def diagnose(
     between: Between = None,
     incident: options.Incident = None,
     no_incident: options.NoIncident = False,
-    html: Html = None,
+    html: options.Html = None,
 ) -> None:
     """Say why the service is slow, with the evidence.
 

@@ -19,7 +19,6 @@ from latdoctor.cli import (
     listen,
     playbooks,
     remediate,
-    report,
     rules,
     runs,
     sight,
@@ -52,7 +51,6 @@ app.command("rollback")(remediate.rollback)
 app.command("recover")(remediate.recover)
 app.command("timeline")(timeline.timeline)
 app.command("listen")(listen.listen)
-app.command("report")(report.report)
 app.command("demo")(demo.demo)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(bundle.app, name="bundle")

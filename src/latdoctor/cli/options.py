@@ -158,6 +158,10 @@ SloErrors = Annotated[
 NoRedact = Annotated[
     bool, typer.Option("--no-redact", help="Keep prompts, secrets, addresses and user ids in the bundle.")
 ]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", readable=False, help="Write the answer as a page to be looked at, too."),
+]
 BaselineOption = Annotated[
     Path | None,
     typer.Option(

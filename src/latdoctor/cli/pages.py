@@ -21,7 +21,7 @@ MAX_DOCUMENT = 64 << 20  # bytes of a kept diagnosis
 
 
 def written(page: Page, path: Path) -> None:
-    """Raises OperationError."""
+    """A report that is there already is written over. Raises OperationError."""
     try:
         path.write_text(html.render(page), encoding="utf-8")
     except OSError as error:
@@ -34,10 +34,11 @@ def of_diagnosis(case: Case, diagnosis: Diagnosis, other: Path | None = None) ->
     """The page of one look, beside that in the bundle `other`. Raises BundleError."""
     this = Seen(ONLY, diagnosis, case.evidence, case.context.slo_p99, diagnosis.window.end)
     if other is None:
-        return building.of_diagnosis((this,))
+        return building.of_diagnosis(diagnosis, (this,))
     with opened(other) as bundle:
         evidence, _ = answering.seen(bundle)
-        return building.of_diagnosis((Seen(BEFORE, None, evidence, bundle.context.slo_p99, bundle.window.end), this))
+        before = Seen(BEFORE, None, evidence, bundle.context.slo_p99, bundle.window.end)
+        return building.of_diagnosis(diagnosis, (before, this))
 
 
 def of_incident(timeline: Timeline, folder: Path) -> Page:
@@ -54,13 +55,13 @@ def _seen(name: str, look: Look, folder: Path) -> Seen:
         if path.stat().st_size > MAX_DOCUMENT:
             raise OperationError(f"is larger than {MAX_DOCUMENT >> 20} MiB", where=look.document)
         diagnosis = document.parse(path.read_bytes())
-    except (OSError, LatdoctorError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError, LatdoctorError, msgspec.MsgspecError) as error:
         whys.append(f"the diagnosis of {look.at} cannot be read again: {_reason(error)}")
     try:
         with opened(_kept(look.bundle, folder)) as bundle:
             evidence, _ = answering.seen(bundle)
             slo = bundle.context.slo_p99
-    except (OSError, LatdoctorError) as error:
+    except (OSError, ValueError, LatdoctorError) as error:
         whys.append(f"what was seen at {look.at} cannot be read again: {_reason(error)}")
     return Seen(name, diagnosis, evidence, slo, time, "; ".join(whys))
 

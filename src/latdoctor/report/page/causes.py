@@ -29,6 +29,7 @@ from latdoctor.report.page.model import (
     Share,
     Table,
 )
+from latdoctor.report.page.tables import signed
 
 _RIVALS = 6  # causes beside each other, the named ones among them
 _TONES = {view.FOR: GOOD, view.AGAINST: BAD, view.UNSEEN: QUIET}
@@ -118,19 +119,19 @@ def _network(diagnosis: Diagnosis) -> Iterator[Block]:
     ]
     if rows:
         note = (
-            "+ it was expected and holds, with the points it brings; − it was expected and does not hold, or it speaks "
-            "against the cause; · the cause says nothing of it."
+            "for: the cause expects it, and it holds; against: it is expected and does not hold, or it rules the cause "
+            "out; ·: the cause says nothing of it. With the points that it brings, where they are one at least."
         )
         columns = ("finding", *(cause.id for cause in rivals))
         table = Table("Findings and causes", columns, tuple(rows), note=note)
-        yield Fold(f"The network: {len(rows)} findings by {len(rivals)} causes", (table,))
+        yield Fold(f"The network: {len(rows)} findings by {len(rivals)} causes", (table,), open=True)
 
 
 def _cell(cause: RankedCause, name: str) -> str:
     points = sum(row.points for row in cause.contributions if row.check == name)
-    told = f" {points:+d}" if points else ""
+    told = f" {signed(points)}" if points else ""
     if name in cause.evidence_for:
-        return f"+{told}"
+        return f"for{told}"
     if name in cause.evidence_against:
-        return f"−{told}"
+        return f"against{told}"
     return "not seen" if name in cause.unseen else f"·{told}"

@@ -1,4 +1,4 @@
-"""Charts as the charting library takes them (ECharts' options), and the table of the data behind each.
+"""Charts as the charting library takes them: the options of ECharts.
 
 Colours and numbers of an axis are left to `page.js`, which knows whether it is dark and how wide the screen is. A text
 `@name` stands for one of them, under the keys that `page.js` looks at and where no text from outside stands.
@@ -6,11 +6,12 @@ Colours and numbers of an axis are left to `page.js`, which knows whether it is 
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from latdoctor.report.page.model import (
+    BYTES,
     CHANGED,
     DUE,
     HAPPENED,
@@ -19,17 +20,17 @@ from latdoctor.report.page.model import (
     Account,
     Bars,
     Chart,
+    Course,
     Lines,
     Mark,
-    Table,
+    Piece,
     Waterfall,
 )
+from latdoctor.text import clean
 from latdoctor.units import format_value
 
 Options = dict[str, Any]
 
-NOT_SEEN = "not seen"
-TABLE_ROWS = 300  # of a chart over time: more are thinned out, and the table says so
 _DASHES = ("solid", "dashed", "dotted")
 _SYMBOLS = ("circle", "rect", "triangle", "diamond")
 _MARKS = {  # colour and stroke of each kind, told apart without colours as well
@@ -40,8 +41,10 @@ _MARKS = {  # colour and stroke of each kind, told apart without colours as well
     DUE: ("@quiet", "dashed"),
 }
 _WITH_NAMES = {"outerBoundsMode": "same", "outerBoundsContain": "axisLabel"}  # of an axis, within the edges
+LEAST = 0.005  # of the longest way: shorter stages stand in the table only
 _FEW = 40  # points up to which each is drawn as a symbol
-_TEMPLATE = str.maketrans("{|}", "(/)")  # signs by which the library would format a text
+_TEMPLATE = str.maketrans("{|}", "(/)")
+_LONGEST = 300  # characters of a name
 
 
 def options(chart: Chart) -> Options:
@@ -57,58 +60,17 @@ def options(chart: Chart) -> Options:
             return _account(chart)
 
 
-def table(chart: Chart) -> Table:
-    """The same as rows to be read."""
+def rows(chart: Chart) -> int:
+    """How many bars lie below each other; 0 where the height does not depend on them."""
     match chart:
-        case Lines():
-            return _table_of_lines(chart)
         case Bars():
-            columns = (chart.over, *(group.name for group in chart.groups))
-            rows = tuple(
-                (name, *(shown(group.values[place], chart.dimension) for group in chart.groups))
-                for place, name in enumerate(chart.categories)
-            )
-            return Table(chart.title, columns, rows, numbers=tuple(range(1, len(columns))))
+            return len(chart.categories) if chart.lying else 0
         case Waterfall():
-            rows = tuple(
-                (course.name, piece.name, shown(piece.length, chart.dimension))
-                for course in chart.courses
-                for piece in course.pieces
-            )
-            return Table(chart.title, ("when", "stage", "mean"), rows, numbers=(2,))
+            return len(_long_enough(chart))
         case Account():
-            rows = tuple((row.says, f"{row.points:+d}") for row in chart.rows)
-            total = sum(row.points for row in chart.rows)
-            return Table(chart.title, ("what", "points"), (*rows, ("total", f"{total:+d}")), numbers=(1,))
-
-
-def shown(value: float | None, dimension: str) -> str:
-    return NOT_SEEN if value is None else format_value(value, dimension)
-
-
-def spoken(chart: Chart) -> str:
-    """What the chart shows, for whoever hears the page."""
-    match chart:
+            return len(chart.rows)
         case Lines():
-            told = "; ".join(_told(line.name, line.values, chart.dimension) for line in chart.lines)
-            return f"{chart.title}, over time: {told}"
-        case Bars():
-            told = "; ".join(_told(group.name, group.values, chart.dimension) for group in chart.groups)
-            return f"{chart.title}, by {chart.over}: {told}"
-        case Waterfall():
-            return f"{chart.title}: " + "; ".join(
-                f"{course.name} {format_value(sum(piece.length for piece in course.pieces), chart.dimension)}"
-                for course in chart.courses
-            )
-        case Account():
-            return f"{chart.title}: {sum(row.points for row in chart.rows):+d} points in {len(chart.rows)} rows"
-
-
-def _told(name: str, values: tuple[float | None, ...], dimension: str) -> str:
-    seen = [value for value in values if value is not None]
-    if not seen:
-        return f"{name} {NOT_SEEN}"
-    return f"{name} from {format_value(min(seen), dimension)} to {format_value(max(seen), dimension)}"
+            return 0
 
 
 def _lines(chart: Lines) -> Options:
@@ -138,11 +100,10 @@ def _lines(chart: Lines) -> Options:
         "useUTC": True,
         "grid": {
             "left": 8,
-            "right": 16,
-            "top": 66 if chart.marks else 46,
+            "right": 28,
+            "top": 66 if chart.marks else 40,
             "bottom": 8,
-            "outerBoundsMode": "same",
-            "outerBoundsContain": "axisLabel",
+            **_WITH_NAMES,
         },
         "xAxis": {"type": "time", "splitLine": {"show": False}, **_span(chart), "axisLabel": {"hideOverlap": True}},
         "yAxis": {**_axis(chart.dimension), **_reach(chart)},
@@ -162,7 +123,7 @@ def _limits(chart: Lines) -> Iterator[Options]:
         yield {
             "yAxis": limit.value,
             "lineStyle": {"color": "@bad", "type": "dashed", "width": 1.5},
-            "label": {"formatter": says, "position": "insideEndTop", "color": "@bad"},
+            "label": {"formatter": says, "position": "insideStartTop", "color": "@bad"},
         }
 
 
@@ -185,119 +146,118 @@ def _marks(marks: tuple[Mark, ...]) -> Iterator[Options]:
 
 
 def _bars(chart: Bars) -> Options:
-    names: Options = {
-        "type": "category",
-        "data": [_plain(name) for name in chart.categories],
-        "axisTick": {"show": False},
-        **({"inverse": True, "axisLabel": {"width": "@names", "overflow": "break"}} if chart.lying else {}),
-        **({} if chart.lying else {"name": _plain(chart.over), "nameLocation": "middle", "nameGap": 26}),
-    }
-    values = _axis(chart.dimension)
     several = len(chart.groups) > 1
+    series: list[Options] = [
+        {"type": "bar", "name": _plain(group.name), "data": list(group.values), "barMaxWidth": 26, "barGap": "8%"}
+        for group in chart.groups
+    ]
+    if chart.lying:
+        for one in series:
+            one |= {"barMaxWidth": 12, "label": _value_label(chart.dimension)}
+        return _lying(chart.dimension, chart.categories, series)
     return {
         **_common(chart.dimension, "axis"),
-        "legend": {"show": several, "top": 8, "left": 0, "type": "plain"},
-        "grid": {
-            "left": 8,
-            "right": 24,
-            "top": 46 if several else 16,
-            "bottom": 8 if chart.lying else 28,
-            "outerBoundsMode": "same",
-            "outerBoundsContain": "axisLabel",
+        "legend": {"show": several, "top": 4, "left": 0, "type": "plain", "itemWidth": 12, "itemHeight": 12},
+        "grid": {"left": 8, "right": 24, "top": 44 if several else 16, "bottom": 28, **_WITH_NAMES},
+        "xAxis": {
+            "type": "category",
+            "data": [_plain(name) for name in chart.categories],
+            "axisTick": {"show": False},
+            "name": _plain(chart.over),
+            "nameLocation": "middle",
+            "nameGap": 28,
         },
-        "xAxis": values if chart.lying else names,
-        "yAxis": names if chart.lying else values,
-        "series": [
-            {"type": "bar", "name": _plain(group.name), "data": list(group.values), "barMaxWidth": 26, "barGap": "8%"}
-            for group in chart.groups
-        ],
+        "yAxis": _axis(chart.dimension),
+        "series": series,
     }
 
 
 def _waterfall(chart: Waterfall) -> Options:
     """Bars that begin where the one before them ends: the way there is drawn without a colour."""
-    rows = [(course, piece) for course in chart.courses for piece in course.pieces]
-    begins: list[float] = []
-    for course in chart.courses:
-        for place in range(len(course.pieces)):
-            begins.append(sum(piece.length for piece in course.pieces[:place]))
+    drawn = _long_enough(chart)
     several = len(chart.courses) > 1
-    names = [_plain(f"{piece.name}, {course.name}" if several else piece.name) for course, piece in rows]
-    return {
-        **_common(chart.dimension, "none"),
-        "legend": {"show": False},
-        "grid": {"left": 8, "right": 64, "top": 8, "bottom": 8, **_WITH_NAMES},
-        "xAxis": _axis(chart.dimension),
-        "yAxis": {
-            "type": "category",
-            "inverse": True,
-            "data": names,
-            "axisTick": {"show": False},
-            "axisLabel": {"width": "@names", "overflow": "break", "interval": 0},
+    names = [f"{piece.name}, {course.name}" if several else piece.name for course, _, piece in drawn]
+    colors = {course.name: f"@series{place % 6 + 1}" for place, course in enumerate(chart.courses)}
+    series: list[Options] = [
+        {
+            "type": "bar",
+            "stack": "way",
+            "silent": True,
+            "itemStyle": {"color": "transparent", "decal": "none"},
+            "data": [sum(one.length for one in course.pieces[:place]) for course, place, _ in drawn],
         },
-        "series": [
-            {"type": "bar", "stack": "way", "silent": True, "itemStyle": {"color": "transparent"}, "data": begins,
-             "decal": {"symbol": "none"}},
-            {
-                "type": "bar",
-                "stack": "way",
-                "name": "mean",
-                "barMaxWidth": 18,
-                "label": {"show": True, "position": "right", "formatter": f"@{chart.dimension}", "color": "@ink"},
-                "data": [
-                    {"value": piece.length, "itemStyle": {"color": f"@series{chart.courses.index(course) % 5 + 1}"}}
-                    for course, piece in rows
-                ],
-            },
-        ],
-    }  # fmt: skip
+        {
+            "type": "bar",
+            "stack": "way",
+            "name": "mean",
+            "barMaxWidth": 12,
+            "label": _value_label(chart.dimension),
+            "data": [
+                {"value": piece.length, "itemStyle": {"color": colors[course.name]}} for course, _, piece in drawn
+            ],
+        },
+    ]
+    return _lying(chart.dimension, names, series)
+
+
+def _long_enough(chart: Waterfall) -> list[tuple[Course, int, Piece]]:
+    longest = max((course.length for course in chart.courses), default=0.0)
+    listed = [(course, place, piece) for course in chart.courses for place, piece in enumerate(course.pieces)]
+    return [one for one in listed if one[2].length >= LEAST * longest]
 
 
 def _account(chart: Account) -> Options:
+    bars: Options = {
+        "type": "bar",
+        "name": "points",
+        "barMaxWidth": 12,
+        "label": _value_label("points"),
+        "data": [
+            {"value": row.points, "itemStyle": {"color": "@good" if row.points >= 0 else "@bad"}} for row in chart.rows
+        ],
+    }
+    return _lying("points", [row.says for row in chart.rows], [bars])
+
+
+def _lying(dimension: str, names: Sequence[str], series: Sequence[Options]) -> Options:
+    """Bars from left to right, each below its name: so a long name has the whole width, on a phone as well."""
+    label: Options = {"inside": True, "align": "left", "verticalAlign": "bottom", "color": "@ink", "interval": 0}
+    label |= {"padding": [0, 0, 10, 0], "width": "@names", "overflow": "break", "lineHeight": 15, "margin": 0}
     return {
-        **_common("count", "none"),
+        **_common(dimension, "none"),
         "legend": {"show": False},
-        "grid": {
-            "left": 8,
-            "right": 28,
-            "top": 8,
-            "bottom": 8,
-            "outerBoundsMode": "same",
-            "outerBoundsContain": "axisLabel",
-        },
-        "xAxis": {"type": "value", "axisLabel": {"formatter": "@points"}, "splitNumber": 4},
+        "grid": {"left": 8, "right": 64, "top": 16, "bottom": 8, **_WITH_NAMES},
+        "xAxis": _axis(dimension),
         "yAxis": {
             "type": "category",
             "inverse": True,
-            "data": [_plain(row.says) for row in chart.rows],
+            "data": [_plain(name) for name in names],
             "axisTick": {"show": False},
-            "axisLine": {"show": False},
-            "axisLabel": {"width": "@names", "overflow": "break", "interval": 0, "lineHeight": 14},
+            "axisLine": {"show": False, "onZero": False},
+            "axisLabel": label,
+            "z": 5,
         },
-        "series": [
-            {
-                "type": "bar",
-                "name": "points",
-                "barMaxWidth": 16,
-                "label": {"show": True, "position": "right", "formatter": "@points", "color": "@ink"},
-                "data": [
-                    {"value": row.points, "itemStyle": {"color": "@good" if row.points >= 0 else "@bad"}}
-                    for row in chart.rows
-                ],
-            }
-        ],
+        "series": series,
     }
 
 
+def _value_label(dimension: str) -> Options:
+    return {"show": True, "position": "right", "formatter": f"@{dimension}", "color": "@ink"}
+
+
 def _common(dimension: str, trigger: str) -> Options:
-    tooltip: Options = {"show": trigger != "none", "trigger": trigger if trigger != "none" else "item", "confine": True}
-    # Drawn, not written as markup: no text from outside can become an element.
-    tooltip |= {"renderMode": "richText", "valueFormatter": f"@{dimension}"}
     return {
         "animation": False,
-        "aria": {"enabled": True, "label": {"enabled": False}, "decal": {"show": True}},
-        "tooltip": tooltip,
-        "legend": {"top": 8, "left": 0, "type": "plain", "icon": "roundRect"},
+        "aria": {"enabled": True, "label": {"enabled": False}},
+        "tooltip": {
+            "show": trigger != "none",
+            "trigger": "axis",
+            "confine": True,
+            # Drawn, not written as markup: no text from outside can become an element.
+            "renderMode": "richText",
+            "valueFormatter": f"@{dimension}",
+        },
+        "legend": {"top": 4, "left": 0, "type": "plain"},
     }
 
 
@@ -307,36 +267,15 @@ def _axis(dimension: str) -> Options:
 
 
 def _reach(chart: Lines) -> Options:
-    """A limit above every value has to be seen too."""
+    """A limit above every value has to be seen too; and sizes have steps of powers of two."""
     highest = max((value for line in chart.lines for value in line.values if value is not None), default=0.0)
     least = max((limit.value for limit in chart.limits), default=0.0)
+    if chart.dimension == BYTES and highest > 0:
+        step = 2.0 ** math.ceil(math.log2(highest / 4))
+        return {"interval": step, "max": step * math.ceil(highest / step)}
     return {"max": least * 1.15} if least > highest else {}
 
 
 def _plain(text: str) -> str:
-    return text.translate(_TEMPLATE)
-
-
-def _table_of_lines(chart: Lines) -> Table:
-    """One row for each time at which any line has a value."""
-    by_time: dict[float, dict[int, float | None]] = {}
-    for place, line in enumerate(chart.lines):
-        for time, value in zip(line.times, line.values, strict=True):
-            by_time.setdefault(time, {})[place] = value
-    times = sorted(by_time)
-    step = -(-len(times) // TABLE_ROWS) or 1
-    rows = tuple(
-        (clock(time), *(shown(by_time[time].get(place), chart.dimension) for place in range(len(chart.lines))))
-        for time in times[::step]
-    )
-    columns = ("time (UTC)", *(line.name for line in chart.lines))
-    note = f"every {step}th of {len(times)} times" if step > 1 else ""
-    return Table(chart.title, columns, rows, numbers=tuple(range(1, len(columns))), note=note)
-
-
-def clock(time: float) -> str:
-    """`2026-11-22 07:12:03` in UTC."""
-    try:
-        return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):  # a source may tell of any number
-        return "a time that makes no sense"
+    """What the library takes as it is: it has signs by which it would format a text."""
+    return clean(text, _LONGEST).translate(_TEMPLATE)

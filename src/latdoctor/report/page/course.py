@@ -9,7 +9,6 @@ from latdoctor.evidence.signals import catalogue
 from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID, Figure, RunTold, Stage, Timeline, Told
 from latdoctor.incident.stopwatch import WALL
-from latdoctor.report.page.charts import NOT_SEEN, clock
 from latdoctor.report.page.material import unix
 from latdoctor.report.page.model import (
     BAD,
@@ -23,6 +22,7 @@ from latdoctor.report.page.model import (
     WARN,
     Block,
     Entry,
+    Fold,
     Listing,
     Mark,
     NotSeen,
@@ -30,9 +30,12 @@ from latdoctor.report.page.model import (
     Section,
     Table,
 )
+from latdoctor.report.page.tables import NOT_SEEN, clock
+from latdoctor.text import clean
 from latdoctor.units import format_value
 
 MOST_MARKS = 12  # on one chart: more numbers than that are not told apart
+_LONGEST = 160  # characters of what a mark says
 MOST_MOMENTS = 2000  # of a timeline: beyond that the middle is left out, and the page says so
 
 _KINDS = {
@@ -46,6 +49,17 @@ _KINDS = {
     "rollback.begun": UNDONE,
     "undo.made": UNDONE,
 }
+# What a run does in between: told in full below the table.
+_STEPS = (
+    "before.measured",
+    "change.intended",
+    "evidence.kept",
+    "settled",
+    "stage.skipped",
+    "stage.verified",
+    "verify.window",
+    events.RUN_JOINED,
+)
 _FIRST = ("change.made", events.ALERTED, events.CONFIRMED, "verify.passed", "rollback.begun", "verify.failed")
 _BASIS = {FACT: "fact", INFERENCE: "inference", SAID: "said by a human"}
 _TONES = {"met": GOOD, "late": BAD, "unmet": QUIET, "unknown": WARN}
@@ -69,7 +83,7 @@ def marks(timeline: Timeline) -> tuple[Mark, ...]:
         rest = [one for one in found if one[1].kind not in _FIRST]
         found = sorted([*first, *rest[: MOST_MARKS - len(first)]], key=lambda one: one[0])
     listed = [
-        Mark(time, str(number), f"{clock(time)[11:]} {told.says}", _KINDS[told.kind])
+        Mark(time, str(number), f"{clock(time)[11:]} {clean(told.says, _LONGEST)}", _KINDS[told.kind])
         for number, (time, told) in enumerate(sorted(found, key=lambda one: one[0]), start=1)
     ]
     return (*listed, *_deadlines(timeline, [mark.time for mark in listed]))
@@ -78,10 +92,12 @@ def marks(timeline: Timeline) -> tuple[Mark, ...]:
 def _once(found: Sequence[tuple[float, Told]]) -> list[tuple[float, Told]]:
     """Of changes that were made within a second, the first stands for all."""
     kept: list[tuple[float, Told]] = []
+    last: dict[tuple[str, str], float] = {}
     for time, told in found:
-        if any(one.kind == told.kind and one.run == told.run and abs(time - other) < 1 for other, one in kept):
-            continue
-        kept.append((time, told))
+        before = last.get((told.kind, told.run))
+        if before is None or abs(time - before) >= 1:
+            kept.append((time, told))
+            last[told.kind, told.run] = time
     return kept
 
 
@@ -101,14 +117,14 @@ def sop(timeline: Timeline) -> Section:
         why = (
             "the incident has no SOP" if not timeline.sop else f"how {timeline.sop} stands was not handed to this page"
         )
-        return Section("sop", "The clock", (NotSeen("Stages", why),))
+        return Section("sop", "SOP clock", (NotSeen("Stages", why),))
     rows = tuple(_stage(stage) for stage in timeline.stages)
     tones = tuple(_TONES.get(stage.status, "") for stage in timeline.stages)
     table = Table(
         f"SOP {timeline.sop}", ("stage", "due", "status", "met at (UTC)", "margin", "why"), rows, (1, 4), tones
     )
     lead = f"Counted from {timeline.start.at}: {timeline.start.says}, by the clock of {timeline.start.clock}."
-    return Section("sop", "The clock", (table,), lead)
+    return Section("sop", "SOP clock", (table,), lead)
 
 
 def _stage(stage: Stage) -> tuple[str, ...]:
@@ -120,8 +136,8 @@ def _stage(stage: Stage) -> tuple[str, ...]:
 def mending(timeline: Timeline) -> Section:
     """What was changed, and the figures before and after."""
     if not timeline.runs:
-        return Section("mending", "What was changed", (NotSeen("Changes", "no run of a playbook belongs to this"),))
-    return Section("mending", "What was changed", tuple(block for run in timeline.runs for block in _run(run)))
+        return Section("mending", "Changes", (NotSeen("Changes", "no run of a playbook belongs to this"),))
+    return Section("mending", "Changes", tuple(block for run in timeline.runs for block in _run(run)))
 
 
 def _run(run: RunTold) -> Iterator[Block]:
@@ -157,11 +173,11 @@ def story(timeline: Timeline) -> Section:
         half = MOST_MOMENTS // 2
         moments = (*moments[:half], *moments[-half:])
         note = f"The {len(timeline.moments) - MOST_MOMENTS} in the middle are left out: latdoctor timeline has them."
-    rows = tuple(_moment(told) for told in moments)
-    tones = tuple(_LEVELS.get(told.level, "") for told in moments)
-    columns = ("time (UTC)", "after", "what", "basis", "by")
-    table = Table(f"{len(timeline.moments)} moments", columns, rows, numbers=(1,), tones=tones, note=note)
-    blocks: list[Block] = [table]
+    first = [told for told in moments if told.kind not in _STEPS]
+    blocks: list[Block] = [_told(first, timeline, f"{timeline.start.at[:10]}, from {timeline.start.says}")]
+    if len(first) < len(moments):
+        whole = _told(moments, timeline, f"All {len(moments)} moments", note)
+        blocks.append(Fold(f"Every step of the runs: {len(moments)} moments", (whole,)))
     if any(told.measured == WALL for told in timeline.moments):
         blocks.append(
             Paragraph("≈ by the wall clock: the machine was started anew, or another clock told the time.", QUIET)
@@ -169,7 +185,13 @@ def story(timeline: Timeline) -> Section:
     return Section("timeline", "Timeline", tuple(blocks))
 
 
-def _moment(told: Told) -> tuple[str, ...]:
+def _told(moments: Sequence[Told], timeline: Timeline, caption: str, note: str = "") -> Table:
+    rows = tuple(_moment(told, timeline.start.at[:10]) for told in moments)
+    tones = tuple(_LEVELS.get(told.level, "") for told in moments)
+    return Table(caption, ("time (UTC)", "after", "what", "basis", "by"), rows, numbers=(1,), tones=tones, note=note)
+
+
+def _moment(told: Told, day: str) -> tuple[str, ...]:
     if told.seconds is None:
         after = "unknown"
     else:
@@ -177,5 +199,6 @@ def _moment(told: Told) -> tuple[str, ...]:
         about = "≈ " if told.measured == WALL else ""
         after = f"{about}{sign}{format_value(abs(told.seconds), 'time')}"
     time = unix(told.at)
-    whose = "" if told.clock == OWN else f" (clock of {told.clock})"
-    return f"{clock(time) if time else told.at}{whose}", after, told.says, _BASIS.get(told.basis, told.basis), told.by
+    at = told.at if time is None else clock(time).removeprefix(f"{day} ")
+    whose = "" if told.clock == OWN else f" (by the clock of {told.clock})"
+    return at, after, f"{told.says}{whose}", _BASIS.get(told.basis, told.basis), told.by

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from latdoctor.report.page import assets, charts
+from latdoctor.report.page import assets, charts, tables
 from latdoctor.report.page.model import (
     Account,
     Bars,
@@ -130,8 +130,8 @@ def _head(page: Page) -> Markup:
         element("p", element("span", page.badge, class_=f"badge {page.tone}"), " ", page.title, class_="eyebrow"),
         element("h1", page.headline),
         element("p", page.scope, class_="scope"),
-        element("ul", *(element("li", line) for line in page.lines), class_="first") if page.lines else None,
-        _facts(page.facts, "tiles"),
+        _facts(page.answer, "rows") if page.answer.facts else None,
+        _facts(page.figures, "tiles"),
         id="answer",
         tabindex="-1",
     )
@@ -186,6 +186,7 @@ def _block(block: Block) -> Markup:
                 "details",
                 element("summary", block.summary),
                 *(_table(one, stacked=False) if isinstance(one, Table) else _block(one) for one in block.blocks),
+                open="open" if block.open else "",
             )
         case Card():
             return _card(block)
@@ -214,8 +215,11 @@ def _listing(listing: Listing) -> Markup:
 
 def _entry(entry: Entry) -> Markup:
     mark = element("span", entry.mark, class_=f"mark {entry.tone}") if entry.mark else None
-    details = element("ul", *(element("li", line) for line in entry.details)) if entry.details else None
-    return element("li", mark, element("div", element("span", entry.says), details))
+    told: str = element("span", entry.says)
+    if entry.details:
+        lines = element("ul", *(element("li", line) for line in entry.details))
+        told = element("details", element("summary", entry.says), lines)
+    return element("li", mark, element("div", told))
 
 
 def _facts(facts: Facts, how: str) -> Markup:
@@ -244,29 +248,16 @@ def _key(key: Key) -> Markup:
 def _figure(chart: Chart) -> Markup:
     kind = type(chart).__name__.lower()
     heading = f"{chart.id}-caption"
-    table = charts.table(chart)
+    table = tables.table(chart)
     return element(
         "figure",
         element("figcaption", element("h3", chart.title, id=heading)),
-        element("div", id=f"chart-{chart.id}", class_=f"canvas {kind}", role="img", aria_label=charts.spoken(chart),
-                data_rows=str(_rows(chart))),
+        element("div", id=f"chart-{chart.id}", class_=f"canvas {kind}", role="img", aria_label=tables.spoken(chart),
+                data_rows=str(charts.rows(chart))),
         element("p", chart.note, class_="note") if chart.note else None,
         element("details", element("summary", f"Data: {chart.title}"), _table(table, stacked=False), class_="data"),
         aria_labelledby=heading,
     )  # fmt: skip
-
-
-def _rows(chart: Chart) -> int:
-    """How many names stand below each other; 0 where the height does not depend on them."""
-    match chart:
-        case Bars():
-            return len(chart.categories) if chart.lying else 0
-        case Waterfall():
-            return sum(len(course.pieces) for course in chart.courses)
-        case Account():
-            return len(chart.rows)
-        case Lines():
-            return 0
 
 
 def _table(table: Table, *, stacked: bool) -> Markup:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 GOOD, BAD, WARN, QUIET = "good", "bad", "warn", "quiet"  # tones; the words beside them say the same
-COUNT, TIME, RATIO = "count", "time", "ratio"  # dimensions (units.py)
+TIME, RATIO, BYTES = "time", "ratio", "bytes"  # dimensions (units.py)
 HAPPENED, CHANGED, MENDED, UNDONE, DUE = "happened", "changed", "mended", "undone", "due"  # what a mark is
 
 
@@ -122,6 +122,10 @@ class Course(Struct, frozen=True):
     name: str
     pieces: tuple[Piece, ...]
 
+    @property
+    def length(self) -> float:
+        return sum(piece.length for piece in self.pieces)
+
 
 class Waterfall(Struct, frozen=True):
     """Stages of one way, each from where the one before it ends."""
@@ -161,6 +165,7 @@ class Fold(Struct, frozen=True):
 
     summary: str
     blocks: tuple[Block, ...]
+    open: bool = False
 
 
 class Card(Struct, frozen=True):
@@ -190,14 +195,14 @@ class Section(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """`badge` and `tone`: how it is, in a word. `lines`: what three in the morning asks for."""
+    """`badge` and `tone`: how it is, in a word. `answer`: what three in the morning asks for."""
 
     title: str
     badge: str
     tone: str
     headline: str
     scope: str
-    lines: tuple[str, ...]
-    facts: Facts
+    answer: Facts
+    figures: Facts
     sections: tuple[Section, ...]
     foot: tuple[str, ...]

@@ -16,7 +16,12 @@ Measured = Mapping[tuple[str, str], Sequence[Point]]  # by signal and subject
 
 MOST_POINTS = 1500  # of a line: more than a screen has columns
 _SUBJECTS = 3  # drawn of each signal
+_AROUND = 0.5  # of the time that lines tell of, before and after it
 _HOLE = 3.0  # times the usual distance of two points, from which on nothing is drawn between them
+
+
+_HISTORY = "a Prometheus server (--prometheus URL)"
+_LOG = f"an access log (--log FILE) or {_HISTORY}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +31,12 @@ class Wanted:
     id: str
     title: str
     families: tuple[tuple[tuple[str, str], ...], ...]
+    source: str  # what would tell it
 
 
 LATENCY = Wanted(
     "latency",
-    "Latency",
+    "Latency over time",
     (
         (("latency.p50", "P50"), ("latency.p99", "P99")),
         (("router.latency.p50", "P50 at the router"), ("router.latency.p99", "P99 at the router")),
@@ -40,10 +46,16 @@ LATENCY = Wanted(
         (("latency.mean", "mean"),),
         (("request.latency", "single requests"),),
     ),
+    _LOG,
 )
 BESIDE = (
-    Wanted("queue", "Requests waiting", ((("queue.depth", "waiting"),), (("queue.time.mean", "mean time waiting"),))),
-    Wanted("arrivals", "Requests", ((("arrival.rate", "arriving"), ("completion.rate", "answered")),)),
+    Wanted(
+        "queue",
+        "Requests waiting",
+        ((("queue.depth", "waiting"),), (("queue.time.mean", "mean time waiting"),)),
+        _HISTORY,
+    ),
+    Wanted("arrivals", "Requests", ((("arrival.rate", "arriving"), ("completion.rate", "answered")),), _LOG),
     Wanted(
         "memory",
         "Memory",
@@ -55,6 +67,7 @@ BESIDE = (
             (("kv.usage", "KV cache in use"),),
             (("host.memory.available", "available on the host"),),
         ),
+        _HISTORY,
     ),
 )
 
@@ -123,10 +136,16 @@ def chart(
         if lines:
             dimension = catalogue()[family[0][0]].dimension
             note = f"{left} more of the same kind were seen and are not drawn" if left else ""
-            return Lines(wanted.id, wanted.title, dimension, lines, limits, marks, note)
-    asked = ", ".join(signal for family in wanted.families[:3] for signal, _ in family)
-    why = "nothing that was read tells of it over time" if not found else "it is not among what was measured over time"
-    return NotSeen(wanted.title, f"{why} ({asked})")
+            return Lines(wanted.id, wanted.title, dimension, lines, limits, _near(marks, lines), note)
+    signals = ", ".join(signal for signal, _ in wanted.families[0])
+    return NotSeen(wanted.title, f"no source that was read tells {signals} over time; {wanted.source} would")
+
+
+def _near(marks: tuple[Mark, ...], lines: Sequence[Line]) -> tuple[Mark, ...]:
+    """Those around the time that the lines tell of: what was long before would leave no room for them."""
+    first, last = min(line.times[0] for line in lines), max(line.times[-1] for line in lines)
+    slack = (last - first) * _AROUND
+    return tuple(mark for mark in marks if first - slack <= mark.time <= last + slack)
 
 
 def _drawn(family: tuple[tuple[str, str], ...], found: Measured) -> tuple[tuple[Line, ...], int]:

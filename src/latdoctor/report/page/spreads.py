@@ -21,11 +21,13 @@ class Asked:
     id: str
     title: str
     over: str
+    of: str
 
 
+LATENCY = Asked("latency", "latency-spread", "How the latencies spread", "time to the answer", "requests")
 BATCHES = (
-    Asked("batch.size", "batch-size", "Batch sizes", "requests computed together"),
-    Asked("batch.tokens", "batch-tokens", "Batch tokens", "tokens computed together"),
+    Asked("batch.size", "batch-size", "Batch sizes", "requests computed together", "batches"),
+    Asked("batch.tokens", "batch-tokens", "Batch tokens", "tokens computed together", "batches"),
 )
 
 
@@ -40,13 +42,11 @@ def block(asked: Asked, looks: Sequence[Seen]) -> Block:
     labels, shares = aligned([one.buckets for _, one in found], catalogue()[asked.signal].dimension)
     if not labels:
         return NotSeen(asked.title, f"the looks tell {asked.signal} in buckets that have no edge in common")
-    groups = tuple(
-        Group(f"{look.name} ({one.count:.0f} batches)", tuple(row))
-        for (look, one), row in zip(found, shares, strict=True)
-    )
+    groups = tuple(Group(look.name, tuple(row)) for (look, _), row in zip(found, shares, strict=True))
     subjects = dict.fromkeys(one.subject for _, one in found)
     missing = [look.name for look in looks if look.name not in {seen.name for seen, _ in found}]
-    notes = [f"share of the batches of {', '.join(subjects)}"]
+    counts = ", ".join(f"{one.count:.0f} {look.name}" for look, one in found)
+    notes = [f"share of the {asked.of} of {', '.join(subjects)} ({counts})"]
     notes += [f"not seen {name}" for name in missing]
     return Bars(asked.id, asked.title, asked.over, RATIO, labels, groups, note="; ".join(notes))
 

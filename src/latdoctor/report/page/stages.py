@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from latdoctor.evidence.model import Evidence
+from latdoctor.report.page.charts import LEAST
 from latdoctor.report.page.material import Seen
 from latdoctor.report.page.model import TIME, Block, Course, NotSeen, Piece, Waterfall
 from latdoctor.units import format_value
@@ -41,7 +42,10 @@ def block(looks: Sequence[Seen]) -> Block:
     if not courses:
         whys = [look.why for look in looks if look.why]
         return NotSeen(_TITLE, whys[0] if whys else "no source that was read tells stages of a request apart")
-    note = "; ".join([*notes, "means over all requests; the slowest may spend their time elsewhere"])
+    longest = max(course.length for course in courses)
+    if any(piece.length < LEAST * longest for course in courses for piece in course.pieces):
+        notes.append(f"stages shorter than {format_value(LEAST * longest, TIME)} stand in the table only")
+    note = "; ".join([*notes, "means over all requests: the slowest may spend their time elsewhere"])
     return Waterfall("stages", _TITLE, TIME, tuple(courses), note)
 
 

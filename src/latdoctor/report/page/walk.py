@@ -34,8 +34,8 @@ def section(diagnosis: Diagnosis) -> Section:
         unseen = [Entry(reason, "not seen", QUIET) for reason in tier.not_evaluated]
         heading = f"{tier.heading} ({tier.counts})" if tier.counts else tier.heading
         blocks.append(Listing(tuple(fired) or (Entry("nothing fired", "", QUIET),), heading))
-        blocks += _folded("what was looked at and is well", clear)
-        blocks += _folded("what could not be judged", unseen)
+        blocks += _folded(f"{len(clear)} clear", clear)
+        blocks += _folded("Why the others were not evaluated", unseen)
     symptoms = [
         Entry(
             line.says,
@@ -54,7 +54,7 @@ def section(diagnosis: Diagnosis) -> Section:
 
 
 def _folded(summary: str, entries: Sequence[Entry]) -> list[Block]:
-    return [Fold(f"{len(entries)}: {summary}", (Listing(tuple(entries)),))] if entries else []
+    return [Fold(summary, (Listing(tuple(entries)),))] if entries else []
 
 
 def gaps(diagnosis: Diagnosis, more: Sequence[str] = ()) -> Section:

@@ -3,6 +3,8 @@
   "use strict";
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const root = document.documentElement;
+  const contrast = matchMedia("(prefers-contrast: more)");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
   let drawn = [];
 
   const digits = (value) => {
@@ -13,20 +15,24 @@
     const shown = value.toFixed(Math.min(decimals, 20));
     const [whole, part = ""] = shown.split(".");
     const fraction = part.replace(/0+$/, "");
-    return whole.replace(/\B(?=(\d{3})+$)/g, "\u202f") + (fraction ? "." + fraction : "");
+    return whole.replace(/\B(?=(\d{3})+$)/g, " ") + (fraction ? "." + fraction : "");
   };
   const scaled = (scale) => (value) => {
     if (value === 0) return "0";
     const [factor, name] = scale.find(([least]) => Math.abs(value) >= least * 0.9995) || scale[scale.length - 1];
     return `${digits(value / factor)} ${name}`;
   };
+  const short = scaled([[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]);
+  // As units.py writes them.
   const formats = {
-    time: scaled([[3600, "h"], [120, "min"], [1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]].map(
-      ([least, name]) => [least === 120 ? 60 : least, name])),
+    time: (value) => {
+      if (Math.abs(value) >= 7200) return `${digits(value / 3600)} h`;
+      return Math.abs(value) >= 120 ? `${digits(value / 60)} min` : short(value);
+    },
     bytes: scaled([[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]),
     throughput: scaled([[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]]),
     ratio: (value) => `${digits(value * 100)} %`,
-    rate: (value) => `${digits(value)}/s`,
+    rate: (value) => (value === 0 || Math.abs(value) >= 0.1 ? `${digits(value)}/s` : `${digits(value * 60)}/min`),
     count: digits,
     points: (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + digits(Math.abs(value)),
   };
@@ -47,7 +53,7 @@
     if (typeof value !== "string" || !value.startsWith("@")) return value;
     if (key === "color") return token(value.slice(1));
     if (key === "formatter" || key === "valueFormatter") return formatter(value.slice(1));
-    if (key === "width") return width < 560 ? Math.round(width * 0.4) : Math.min(360, Math.round(width * 0.4));
+    if (key === "width") return width - 72;
     return value;
   };
 
@@ -79,16 +85,18 @@
       const place = document.getElementById(`chart-${id}`);
       const rows = Number(place.dataset.rows);
       const wide = Math.floor(Math.min(place.clientWidth || width, width));
-      if (rows) place.style.height = `${rows * (wide < 560 ? 44 : 34) + 48}px`;
+      if (rows) place.style.height = `${rows * (wide < 560 ? 62 : 46) + 56}px`;
       const chart = echarts.init(place, colours, { renderer: "svg", width: wide });
-      chart.setOption(resolve(options, "", wide));
+      const made = resolve(options, "", wide);
+      // Patterns tell colours apart where there are none: on paper, and for who asks for more contrast.
+      made.aria.decal = { show: root.classList.contains("print") || contrast.matches };
+      chart.setOption(made);
       return chart;
     });
     root.dataset.drawn = String(drawn.length);
   };
 
   const again = () => draw(Infinity);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   let waiting = 0;
   let before = root.clientWidth;
   addEventListener("resize", () => {
@@ -97,19 +105,17 @@
     clearTimeout(waiting);
     waiting = setTimeout(again, 120);
   });
-  dark.addEventListener("change", () => root.classList.contains("print") || again());
+  for (const query of [dark, contrast]) {
+    query.addEventListener("change", () => root.classList.contains("print") || again());
+  }
 
-  // On paper: light, as wide as the sheet, and everything that was folded is open but for the tables of the charts.
-  let folded = [];
+  // On paper: light, and as wide as the sheet. What the reader has folded stays folded.
   addEventListener("beforeprint", () => {
     root.classList.add("print");
-    folded = [...document.querySelectorAll("details:not(.data):not([open])")];
-    folded.forEach((one) => { one.open = true; });
     draw(660);
   });
   addEventListener("afterprint", () => {
     root.classList.remove("print");
-    folded.forEach((one) => { one.open = false; });
     again();
   });
   again();

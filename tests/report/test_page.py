@@ -1,0 +1,298 @@
+"""The page as text: nothing of it can act, nothing of it is fetched, and what is missing says why."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from latdoctor.cli import pages as cli_pages
+from latdoctor.incident.timeline import of_run, timeline
+from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.store import Journal
+from latdoctor.report import document
+from latdoctor.report.page import assets, building
+from latdoctor.report.page import html as page_html
+from latdoctor.report.page.material import AT_WORST, Seen, chosen
+from latdoctor.report.page.model import Facts, NotSeen, Page, Paragraph, Section, Table
+from tests.cli.running import run
+from tests.incident.stories import RUN, long, promo_rush
+from tests.report import pages
+
+HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&lt;{a|b}{{x}}\u202e\x1b[31m@bad"
+HOSTILE_TEXTS: dict[str, str] = json.loads((Path(__file__).parents[1] / "incident" / "hostile.json").read_text())
+_VOID = {"meta"}
+_TAGS = re.compile(
+    "html|head|meta|title|style|script|body|a|header|p|span|h[1-4]|ul|ol|li|nav|main|section|article|div|dl|dt|dd|b|small|"
+    "figure|figcaption|details|summary|table|caption|thead|tbody|tr|th|td|strong|footer|noscript"
+)
+
+
+class Reader(html.parser.HTMLParser):
+    """The elements of a page, its texts, and whether every element is closed where it was opened."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+        self.inside: list[tuple[str, str]] = []  # of script and style: the element and its text
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in _VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] in ("script", "style"):
+            self.inside.append((self._open[-1], data))
+        else:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.texts)
+
+
+def small(text: str) -> Page:
+    """A page with `text` in every kind of place."""
+    blocks = (Paragraph(text), NotSeen(text, text), Table(text, (text, text), ((text, text),), tones=("bad",)))
+    return Page(text, text, "bad", text, text, Facts(()), Facts(()), (Section("s", text, blocks, text),), (text,))
+
+
+def test_a_page_says_the_cause_first_and_has_every_section() -> None:
+    text = Reader(page_html.render(pages.incident())).text
+    for part in ("Long requests run alone", "worst P99", "Latency over time", "Batch sizes", "Batch tokens", "Memory"):
+        assert part in text
+    for part in ("Time of a request by stage", "SOP clock", "Timeline", "What could not be seen", "How likely each"):
+        assert part in text
+    assert text.index("Long requests run alone") < text.index("worst P99") < text.index("Latency over time")
+
+
+def test_hostile_text_is_text_wherever_it_stands() -> None:
+    rendered = page_html.render(pages.incident(HOSTILE))
+    read = Reader(rendered)
+    assert [tag for tag, _ in read.tags if not _TAGS.fullmatch(tag)] == []
+    assert [attributes for tag, attributes in read.tags if any(name.startswith("on") for name in attributes)] == []
+    assert len([1 for tag, _ in read.tags if tag == "script"]) == 3
+    assert read.text.count("<script>alert(1)</script>") > 20
+    assert "\x1b" not in rendered
+    assert "\u202e" not in rendered
+
+
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+def test_an_incident_of_hostile_texts_has_the_elements_of_a_plain_one(name: str) -> None:
+    plain, read = (Reader(bare(text)) for text in ("plain", HOSTILE_TEXTS[name]))
+    assert [tag for tag, _ in read.tags] == [tag for tag, _ in plain.tags]
+    assert [sorted(attributes) for _, attributes in read.tags] == [sorted(attributes) for _, attributes in plain.tags]
+
+
+def bare(text: str) -> str:
+    return page_html.render(building.of_incident(timeline(promo_rush(text).incident), ()))
+
+
+@given(text=st.text(max_size=300))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_no_text_becomes_an_element(text: str) -> None:
+    empty, read = Reader(page_html.render(small(""))), Reader(page_html.render(small(text)))
+    known = {"name", "content", "http-equiv", "charset", "class", "id", "href", "lang", "tabindex", "role", "scope"}
+    known |= {"type", "aria-label", "aria-labelledby", "data-label", "data-rows"}
+    assert {name for _, attributes in read.tags for name in attributes} <= known
+    assert len(read.tags) <= len(empty.tags) + 2  # an empty badge or lead has no element
+
+
+def test_the_policy_names_the_digest_of_every_script_and_of_the_style() -> None:
+    read = Reader(page_html.render(pages.diagnosis()))
+    (policy,) = [attributes["content"] for _, attributes in read.tags if "http-equiv" in attributes]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    allowed = set(re.findall(r"'sha256-([^']+)'", policy))
+    acting = [text for element, text in read.inside if not text.startswith("[")]  # but for the data
+    assert allowed == {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in acting}
+    assert len(acting) == 3
+
+
+def test_nothing_of_a_page_leads_anywhere() -> None:
+    read = Reader(page_html.render(pages.incident()))
+    assert all(attributes["href"].startswith("#") for _, attributes in read.tags if "href" in attributes)
+    assert not any("src" in attributes or "srcset" in attributes for _, attributes in read.tags)
+    assert "url(" not in assets.style()
+    assert "@import" not in assets.style()
+
+
+def test_every_link_of_the_contents_leads_to_a_section() -> None:
+    read = Reader(page_html.render(pages.incident()))
+    ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {attributes["href"][1:] for _, attributes in read.tags if "href" in attributes} <= set(ids)
+
+
+def test_the_same_incident_gives_the_same_bytes() -> None:
+    assert page_html.render(pages.incident()) == page_html.render(pages.incident())
+
+
+def test_every_chart_has_its_numbers_in_a_table_and_a_name() -> None:
+    rendered = page_html.render(pages.incident())
+    read = Reader(rendered)
+    canvases = [attributes for _, attributes in read.tags if attributes.get("class", "").startswith("canvas")]
+    assert len(canvases) >= 8
+    assert all(canvas["role"] == "img" and canvas["aria-label"] for canvas in canvases)
+    data = json.loads(next(text for element, text in read.inside if text.startswith("[")))
+    assert [f"chart-{chart['id']}" for chart in data] == [canvas["id"] for canvas in canvases]
+    assert rendered.count("<summary>Data: ") == len(canvases)
+
+
+def test_what_is_missing_says_why_and_draws_nothing() -> None:
+    told = pages.told()
+    page = building.of_incident(told, (Seen(AT_WORST, None, None, why="it was thrown away"),))
+    read = Reader(page_html.render(page))
+    assert "not seen, because it was thrown away" in read.text
+    assert "Of this diagnosis only what the journal says is left" in read.text
+    empty = building.of_incident(timeline(promo_rush().incident), ())
+    assert "Batch sizes : not seen, because" in Reader(page_html.render(empty)).text
+
+
+def test_a_run_alone_has_a_page_too() -> None:
+    entries = [entry for entry in promo_rush().entries if entry.run == RUN]
+    read = Reader(page_html.render(building.of_incident(of_run(RUN, entries), ())))
+    assert "VERIFIED" in read.text.upper()
+    assert "3.2 s" in read.text
+    assert "Latency over time" not in read.text
+
+
+def test_ten_thousand_entries_give_a_page_of_bounded_size() -> None:
+    rendered = page_html.render(building.of_incident(timeline(long(10_000).incident), ()))
+    assert len(rendered) < 6 << 20
+    assert "in the middle are left out" in rendered
+
+
+def test_the_library_is_the_one_that_is_named() -> None:
+    """`charts/build.sh` makes it anew from the versions that are locked, and prints this digest."""
+    assert hashlib.sha256(assets.library().encode()).hexdigest() == assets.LIBRARY_DIGEST
+    folder = Path(assets.__file__).parent / "files" / "echarts"
+    assert "Apache License" in (folder / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache Software Foundation" in (folder / "NOTICE").read_text(encoding="utf-8")
+    assert "BSD" in (folder / "LICENSE-zrender").read_text(encoding="utf-8")
+    locked = json.loads((Path(__file__).parents[2] / "charts" / "package-lock.json").read_text(encoding="utf-8"))
+    assert locked["packages"]["node_modules/echarts"]["version"] == assets.LIBRARY_VERSION
+    assert not any("resolved" in package for package in locked["packages"].values())
+
+
+@pytest.mark.parametrize(
+    "text", [assets.library(), assets.script(), assets.style()], ids=["library", "script", "style"]
+)
+def test_what_is_put_in_cannot_end_its_element(text: str) -> None:
+    assert "</script" not in text.lower()
+    assert "</style" not in text.lower()
+    assert "<!--" not in text
+    assert "\r" not in text
+
+
+def luminance(color: str) -> float:
+    """WCAG 2.2, relative luminance."""
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_are_told_from_their_grounds(scheme: str) -> None:
+    """WCAG 2.2 AA: 4.5 to 1 for texts, 3 to 1 for lines and bars."""
+    light, _, dark = assets.style().partition("prefers-color-scheme: dark")
+    colors = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light if scheme == "light" else dark))
+    for ink in ("ink", "quiet", "link", "good", "bad", "warn", "change"):
+        for ground in ("card", "ground"):
+            assert contrast(colors[ink], colors[ground]) >= 4.5, (ink, ground)
+    for tone in ("good", "bad", "warn"):
+        assert contrast(colors[tone], colors[f"{tone}-ground"]) >= 4.5, tone
+    for place in range(1, 7):
+        assert contrast(colors[f"series{place}"], colors["card"]) >= 3
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_diagnose_writes_a_page_beside_its_answer(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    bundle = str(pages.INCIDENTS / "promo-rush.tar.zst")
+    outcome = run(["diagnose", bundle, "--html", str(file), "--against", str(pages.INCIDENTS / "no-fault.tar.zst")])
+    assert outcome.code == 3
+    assert "CRITICAL" in outcome.out
+    text = Reader(file.read_text(encoding="utf-8")).text
+    assert "Long requests run alone" in text
+    assert "before" in text
+
+
+def test_a_page_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    outcome = run(["diagnose", str(pages.INCIDENTS / "no-fault.tar.zst"), "--html", str(tmp_path / "no" / "page.html")])
+    assert outcome.code == 1
+    assert "could not be written" in outcome.err
+
+
+def test_a_page_is_for_one_look() -> None:
+    outcome = run(["diagnose", "--watch", "--server", "http://127.0.0.1:1/metrics", "--html", "x.html"])
+    assert outcome.code == 2
+    assert "--html" in outcome.err
+
+
+def kept(folder: Path, *, name: str = "promo-rush.tar.zst") -> None:
+    """A look of the rush in the state folder, as its entry names it."""
+    looks = folder / "incidents" / "x" / "looks"
+    looks.mkdir(parents=True)
+    (looks / "1.tar.zst").write_bytes((pages.INCIDENTS / name).read_bytes())
+    (looks / "1.json").write_text(document.render(pages.looked(name)[0]), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("document_", "bundle", "says"),
+    [
+        ("incidents/x/looks/1.json", "incidents/x/looks/1.tar.zst", "How the latencies spread"),
+        ("incidents/x/looks/1.json", "incidents/x/looks/9.tar.zst", "cannot be read again"),
+        ("../../etc/hostname", "incidents/x/looks/1.tar.zst", "leads out of the state folder"),
+        ("incidents/x/looks/1.tar.zst", "incidents/x/looks/1.json", "cannot be read again"),
+        ("", "", "none was kept"),
+    ],
+)
+def test_looks_are_read_again_from_the_state_folder(tmp_path: Path, document_: str, bundle: str, says: str) -> None:
+    kept(tmp_path)
+    told = pages.told()
+    looks = tuple(msgspec.structs.replace(look, document=document_, bundle=bundle) for look in told.looks)
+    page = cli_pages.of_incident(msgspec.structs.replace(told, looks=looks), tmp_path)
+    assert says in Reader(page_html.render(page)).text
+
+
+def test_the_timeline_of_a_journal_as_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
+    journal = Journal.opened(tmp_path / "state" / JOURNAL)
+    for entry in promo_rush().entries:
+        journal.append(entry.run, entry.kind, msgspec.json.decode(bytes(entry.body)))
+    outcome = run(["timeline", "--format", "html", "--to", str(tmp_path / "page.html")])
+    assert outcome.code == 0, outcome.err
+    assert "P99 over SLO" in Reader((tmp_path / "page.html").read_text(encoding="utf-8")).text
+
+
+def test_the_looks_that_are_compared() -> None:
+    """The last healthy one before the worst, the worst, the last."""
+    told = pages.told()
+    (look,) = told.looks
+    levels = ("healthy", "healthy", "warning", "critical", "critical", "healthy")
+    looks = tuple(msgspec.structs.replace(look, level=level, run_id=str(place)) for place, level in enumerate(levels))
+    found = chosen(msgspec.structs.replace(told, looks=looks))
+    assert [one.run_id for _, one in found] == ["1", "3", "5"]
+    assert chosen(msgspec.structs.replace(told, looks=())) == ()
