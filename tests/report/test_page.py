@@ -28,6 +28,7 @@ from tests.incident.stories import RUN, long, promo_rush
 from tests.report import pages
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&lt;{a|b}{{x}}\u202e\x1b[31m@bad"
+HOSTILE_TEXTS: dict[str, str] = json.loads((Path(__file__).parents[1] / "incident" / "hostile.json").read_text())
 _VOID = {"meta"}
 _TAGS = re.compile(
     "html|head|meta|title|style|script|body|a|header|p|span|h[1-4]|ul|ol|li|nav|main|section|article|div|dl|dt|dd|b|small|"
@@ -91,6 +92,17 @@ def test_hostile_text_is_text_wherever_it_stands() -> None:
     assert read.text.count("<script>alert(1)</script>") > 20
     assert "\x1b" not in rendered
     assert "\u202e" not in rendered
+
+
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+def test_an_incident_of_hostile_texts_has_the_elements_of_a_plain_one(name: str) -> None:
+    plain, read = (Reader(bare(text)) for text in ("plain", HOSTILE_TEXTS[name]))
+    assert [tag for tag, _ in read.tags] == [tag for tag, _ in plain.tags]
+    assert [sorted(attributes) for _, attributes in read.tags] == [sorted(attributes) for _, attributes in plain.tags]
+
+
+def bare(text: str) -> str:
+    return page_html.render(building.of_incident(timeline(promo_rush(text).incident), ()))
 
 
 @given(text=st.text(max_size=300))

@@ -75,6 +75,15 @@ def test_every_chart_is_drawn_and_nothing_is_wider_than_the_screen(tab: Tab, wid
     assert tab.ask("Math.max(...[...document.querySelectorAll('.canvas svg')].map(one => one.clientWidth))") <= width
 
 
+@pytest.mark.parametrize("chart", ["stages", "rivals", "account-0"])
+def test_bars_are_labelled_with_the_numbers_of_their_table(tab: Tab, chart: str) -> None:
+    """The script writes numbers as `units` does."""
+    place = f"document.getElementById('chart-{chart}')"
+    drawn = tab.ask(f"[...{place}.querySelectorAll('svg text')].map(one => one.textContent.trim())")
+    rows = tab.ask(f"[...{place}.parentElement.querySelectorAll('tbody tr')].map(row => row.lastChild.textContent)")
+    assert len(set(rows) & set(drawn)) >= 3
+
+
 @pytest.mark.parametrize("name", ["promo-rush.tar.zst", "gpu-thermal", "no-fault.tar.zst", "dependency-slow.tar.zst"])
 def test_a_single_diagnosis_is_drawn_as_well(browser: Browser, tmp_path: Path, name: str) -> None:
     tab = opened(browser, pages.diagnosis(name), tmp_path)

@@ -92,10 +92,12 @@ def marks(timeline: Timeline) -> tuple[Mark, ...]:
 def _once(found: Sequence[tuple[float, Told]]) -> list[tuple[float, Told]]:
     """Of changes that were made within a second, the first stands for all."""
     kept: list[tuple[float, Told]] = []
+    last: dict[tuple[str, str], float] = {}
     for time, told in found:
-        if any(one.kind == told.kind and one.run == told.run and abs(time - other) < 1 for other, one in kept):
-            continue
-        kept.append((time, told))
+        before = last.get((told.kind, told.run))
+        if before is None or abs(time - before) >= 1:
+            kept.append((time, told))
+            last[told.kind, told.run] = time
     return kept
 
 

@@ -15,20 +15,24 @@
     const shown = value.toFixed(Math.min(decimals, 20));
     const [whole, part = ""] = shown.split(".");
     const fraction = part.replace(/0+$/, "");
-    return whole.replace(/\B(?=(\d{3})+$)/g, "\u202f") + (fraction ? "." + fraction : "");
+    return whole.replace(/\B(?=(\d{3})+$)/g, " ") + (fraction ? "." + fraction : "");
   };
   const scaled = (scale) => (value) => {
     if (value === 0) return "0";
     const [factor, name] = scale.find(([least]) => Math.abs(value) >= least * 0.9995) || scale[scale.length - 1];
     return `${digits(value / factor)} ${name}`;
   };
+  const short = scaled([[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]);
+  // As units.py writes them.
   const formats = {
-    time: scaled([[3600, "h"], [120, "min"], [1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]].map(
-      ([least, name]) => [least === 120 ? 60 : least, name])),
+    time: (value) => {
+      if (Math.abs(value) >= 7200) return `${digits(value / 3600)} h`;
+      return Math.abs(value) >= 120 ? `${digits(value / 60)} min` : short(value);
+    },
     bytes: scaled([[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]),
     throughput: scaled([[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]]),
     ratio: (value) => `${digits(value * 100)} %`,
-    rate: (value) => `${digits(value)}/s`,
+    rate: (value) => (value === 0 || Math.abs(value) >= 0.1 ? `${digits(value)}/s` : `${digits(value * 60)}/min`),
     count: digits,
     points: (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + digits(Math.abs(value)),
   };
