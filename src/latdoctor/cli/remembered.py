@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from latdoctor.cli.saying import say
-from latdoctor.errors import LatdoctorError
+from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.incident import marking
 from latdoctor.incident.state import Incident
 from latdoctor.journal import state
@@ -63,6 +63,9 @@ def seen_before(diagnosis: Diagnosis) -> str:
 
     try:
         path = state.folder() / state.JOURNAL
+    except UsageError:  # no place to keep a journal, so that there is none
+        return ""
+    try:
         if not path.exists():
             return ""
         if path.stat().st_size > LARGEST:

@@ -133,6 +133,11 @@ def _marked(entry: Entry) -> Iterator[Piece]:
     yield Piece(f"stage {said.stage} is met" + (f": {said.text}" if said.text else ""), basis=SAID, by=said.by)
 
 
+def _notifying(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Notifying)
+    yield Piece(f"telling {said.to}: {said.what}")
+
+
 def _notified(entry: Entry) -> Iterator[Piece]:
     said = body(entry, events.Notified)
     why = f" ({said.why})" if said.why else ""
@@ -161,6 +166,7 @@ _WORDS: Mapping[str, Callable[[Entry], Iterator[Piece]]] = {
     events.RUN_JOINED: _joined,
     events.NOTED: _noted,
     events.MARKED: _marked,
+    events.NOTIFYING: _notifying,
     events.NOTIFIED: _notified,
     events.CLOSED: _closed,
 }
