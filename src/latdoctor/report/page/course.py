@@ -92,10 +92,12 @@ def marks(timeline: Timeline) -> tuple[Mark, ...]:
 def _once(found: Sequence[tuple[float, Told]]) -> list[tuple[float, Told]]:
     """Of changes that were made within a second, the first stands for all."""
     kept: list[tuple[float, Told]] = []
+    last: dict[tuple[str, str], float] = {}
     for time, told in found:
-        if any(one.kind == told.kind and one.run == told.run and abs(time - other) < 1 for other, one in kept):
-            continue
-        kept.append((time, told))
+        of = (told.kind, told.run)
+        if of not in last or abs(time - last[of]) >= 1:
+            last[of] = time
+            kept.append((time, told))
     return kept
 
 
@@ -172,7 +174,7 @@ def story(timeline: Timeline) -> Section:
         moments = (*moments[:half], *moments[-half:])
         note = f"The {len(timeline.moments) - MOST_MOMENTS} in the middle are left out: latdoctor timeline has them."
     first = [told for told in moments if told.kind not in _STEPS]
-    blocks: list[Block] = [_told(first, timeline, f"{timeline.start.at[:10]}, from {timeline.start.says}")]
+    blocks: list[Block] = [_told(first, timeline, f"{timeline.start.at[:10]}, counted from: {timeline.start.says}")]
     if len(first) < len(moments):
         whole = _told(moments, timeline, f"All {len(moments)} moments", note)
         blocks.append(Fold(f"Every step of the runs: {len(moments)} moments", (whole,)))
