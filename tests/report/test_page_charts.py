@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Reading, Series
 from latdoctor.incident.document import Timeline
-from latdoctor.report.page import charts, over_time, spreads, stages, tables
+from latdoctor.incident.timeline import timeline
+from latdoctor.report.page import charts, course, over_time, spreads, stages, tables
 from latdoctor.report.page.material import Seen
 from latdoctor.report.page.model import (
     Account,
@@ -26,6 +27,7 @@ from latdoctor.report.page.model import (
     Share,
     Waterfall,
 )
+from tests.incident.stories import long
 from tests.report import pages
 
 PLACE = Origin("page.prom")
@@ -225,3 +227,12 @@ def test_the_clock_counts_from_the_start_even_where_somebody_sets_it() -> None:
     times = [time for points in over_time.measured(told, ()).values() for time, _ in points]
     assert times == sorted(times) or len(times) > 1
     assert max(times) - min(times) == pytest.approx(196 - 20, abs=1)
+
+
+def test_the_marks_are_few_and_changes_are_the_last_to_be_left_out() -> None:
+    marks = course.marks(timeline(long(2000).incident))
+    assert len(marks) <= course.MOST_MARKS
+    assert [mark.label for mark in marks] == [str(place) for place in range(1, len(marks) + 1)]
+    told = course.marks(pages.told())
+    assert [mark.kind for mark in told if mark.kind != "happened"] == ["changed", "mended", "due"]
+    assert [mark.label for mark in told][-1] == "60 s"

@@ -148,8 +148,15 @@ def _marks(marks: tuple[Mark, ...]) -> Iterator[Options]:
 def _bars(chart: Bars) -> Options:
     several = len(chart.groups) > 1
     series: list[Options] = [
-        {"type": "bar", "name": _plain(group.name), "data": list(group.values), "barMaxWidth": 26, "barGap": "8%"}
-        for group in chart.groups
+        {
+            "type": "bar",
+            "name": _plain(group.name),
+            "data": list(group.values),
+            "itemStyle": {"color": _color(group.color, place)},
+            "barMaxWidth": 26,
+            "barGap": "8%",
+        }
+        for place, group in enumerate(chart.groups)
     ]
     if chart.lying:
         for one in series:
@@ -172,12 +179,16 @@ def _bars(chart: Bars) -> Options:
     }
 
 
+def _color(wanted: int, place: int) -> str:
+    return f"@series{wanted or place % 6 + 1}"
+
+
 def _waterfall(chart: Waterfall) -> Options:
     """Bars that begin where the one before them ends: the way there is drawn without a colour."""
     drawn = _long_enough(chart)
     several = len(chart.courses) > 1
     names = [f"{piece.name}, {course.name}" if several else piece.name for course, _, piece in drawn]
-    colors = {course.name: f"@series{place % 6 + 1}" for place, course in enumerate(chart.courses)}
+    colors = {course.name: _color(course.color, place) for place, course in enumerate(chart.courses)}
     series: list[Options] = [
         {
             "type": "bar",

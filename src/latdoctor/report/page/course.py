@@ -94,10 +94,10 @@ def _once(found: Sequence[tuple[float, Told]]) -> list[tuple[float, Told]]:
     kept: list[tuple[float, Told]] = []
     last: dict[tuple[str, str], float] = {}
     for time, told in found:
-        before = last.get((told.kind, told.run))
-        if before is None or abs(time - before) >= 1:
+        of = (told.kind, told.run)
+        if of not in last or abs(time - last[of]) >= 1:
+            last[of] = time
             kept.append((time, told))
-            last[told.kind, told.run] = time
     return kept
 
 
@@ -174,7 +174,7 @@ def story(timeline: Timeline) -> Section:
         moments = (*moments[:half], *moments[-half:])
         note = f"The {len(timeline.moments) - MOST_MOMENTS} in the middle are left out: latdoctor timeline has them."
     first = [told for told in moments if told.kind not in _STEPS]
-    blocks: list[Block] = [_told(first, timeline, f"{timeline.start.at[:10]}, from {timeline.start.says}")]
+    blocks: list[Block] = [_told(first, timeline, f"{timeline.start.at[:10]}, counted from: {timeline.start.says}")]
     if len(first) < len(moments):
         whole = _told(moments, timeline, f"All {len(moments)} moments", note)
         blocks.append(Fold(f"Every step of the runs: {len(moments)} moments", (whole,)))

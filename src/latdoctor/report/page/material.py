@@ -11,6 +11,7 @@ from latdoctor.evidence.model import Evidence
 from latdoctor.incident.document import Look, Timeline
 
 BEFORE, AT_WORST, AFTER, ONLY = "before", "in the incident", "afterwards", "in this look"
+COLORS = {BEFORE: 1, AT_WORST: 2, AFTER: 3}  # the same in every chart, whichever of them there are
 _LEVELS = ("healthy", "info", "inconclusive", "warning", "critical")  # the worst is last
 _ENOUGH = ("healthy", "info")
 

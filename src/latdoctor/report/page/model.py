@@ -94,8 +94,11 @@ class Lines(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
+    """`color`: which of the six, from 1 on; 0 takes the next."""
+
     name: str
     values: tuple[float | None, ...]
+    color: int = 0
 
 
 class Bars(Struct, frozen=True):
@@ -117,10 +120,11 @@ class Piece(Struct, frozen=True):
 
 
 class Course(Struct, frozen=True):
-    """How long one after the other took, under one name."""
+    """How long one after the other took, under one name. `color` as of a Group."""
 
     name: str
     pieces: tuple[Piece, ...]
+    color: int = 0
 
     @property
     def length(self) -> float:

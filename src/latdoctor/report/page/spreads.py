@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from latdoctor.evidence.model import Bucket, Distribution
 from latdoctor.evidence.signals import catalogue
-from latdoctor.report.page.material import Seen
+from latdoctor.report.page.material import COLORS, Seen
 from latdoctor.report.page.model import RATIO, Bars, Block, Group, NotSeen
 from latdoctor.units import format_value
 
@@ -42,7 +42,9 @@ def block(asked: Asked, looks: Sequence[Seen]) -> Block:
     labels, shares = aligned([one.buckets for _, one in found], catalogue()[asked.signal].dimension)
     if not labels:
         return NotSeen(asked.title, f"the looks tell {asked.signal} in buckets that have no edge in common")
-    groups = tuple(Group(look.name, tuple(row)) for (look, _), row in zip(found, shares, strict=True))
+    groups = tuple(
+        Group(look.name, tuple(row), COLORS.get(look.name, 0)) for (look, _), row in zip(found, shares, strict=True)
+    )
     subjects = dict.fromkeys(one.subject for _, one in found)
     missing = [look.name for look in looks if look.name not in {seen.name for seen, _ in found}]
     counts = ", ".join(f"{one.count:.0f} {look.name}" for look, one in found)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from latdoctor.evidence.model import Evidence
 from latdoctor.report.page.charts import LEAST
-from latdoctor.report.page.material import Seen
+from latdoctor.report.page.material import COLORS, Seen
 from latdoctor.report.page.model import TIME, Block, Course, NotSeen, Piece, Waterfall
 from latdoctor.units import format_value
 
@@ -37,7 +37,7 @@ def block(looks: Sequence[Seen]) -> Block:
             notes.append(f"not seen {look.name}")
             continue
         pieces, note = _pieces(look.evidence, subject)
-        courses.append(Course(look.name, pieces))
+        courses.append(Course(look.name, pieces, COLORS.get(look.name, 0)))
         notes += [f"{look.name}: {note}"] if note else []
     if not courses:
         whys = [look.why for look in looks if look.why]

@@ -47,9 +47,7 @@ def section(diagnosis: Diagnosis) -> Section:
     ]
     if symptoms:
         blocks.insert(0, Listing(tuple(symptoms), "Symptoms"))
-    lead = (
-        "Infrastructure first, then the framework, then the application; nothing that could not be seen counts as well."
-    )
+    lead = "Infrastructure, then the framework, then the application. What could not be seen is unknown, never well."
     return Section(WALK, "What was looked at", tuple(blocks), lead)
 
 
