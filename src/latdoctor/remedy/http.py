@@ -21,6 +21,7 @@ from latdoctor.remedy.change import Contended, Refused, Unreachable
 from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.secret import Secret
 from latdoctor.text import clean
+from latdoctor.units import format_value
 
 if TYPE_CHECKING:
     import httpx
@@ -143,7 +144,7 @@ def _within(asked: Asked, token: Secret, seconds: float, place: Place | None) ->
     try:
         outcome = done.get(timeout=seconds)
     except queue.Empty:
-        return _Lost(f"no answer within {seconds:.1f} s")
+        return _Lost(f"no answer within {format_value(seconds, 'time')}")
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
@@ -240,7 +241,11 @@ def _judged(asked: Asked, came: _Came, token: Secret) -> Answer:
     raise Unreachable(what, where=asked.url)
 
 
-_NEXT = {401: "give the target's token", 403: "see who may change it", 404: _LOOK}
+_NEXT = {
+    401: "give the target's token: LATDOCTOR_ADMIN_TOKEN, or admin_token of latdoctor.yaml",
+    403: "see who may change it: its token was not enough",
+    404: _LOOK,
+}
 
 
 def _said(body: bytes, token: Secret) -> str:
