@@ -57,3 +57,6 @@ class Result(Struct, frozen=True):
     measures: tuple[Measure, ...] = ()
     seconds: float = 0.0
     note: str = ""
+    target: str = ""
+    playbook: str = ""
+    unmet: tuple[str, ...] = ()  # of a run that verified: what of the SLO its last look does not show as met
