@@ -39,6 +39,15 @@ class Access:
     token: Secret
 
 
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What shows whether a change helps, and what was given and does not: it is of another server of the kind."""
+
+    watched: tuple[str, ...]
+    siblings: tuple[str, ...] = ()
+
+
+HERE = "127.0.0.1"
 _PORTS = {"http": 80, "https": 443}
 _HERE = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
 
@@ -59,13 +68,16 @@ def canonical(url: str) -> str:
 
 
 def place_of(url: str) -> str:
-    """`host:port` of an address, as `canonical` spells it."""
-    return urlsplit(canonical(url)).netloc
+    """`host:port` of an address, as `canonical` spells it; empty for what is none."""
+    try:
+        return urlsplit(canonical(url)).netloc
+    except ValueError:
+        return ""
 
 
 def _one_name(host: str) -> str:
     if host in _HERE or host.endswith(".localhost"):
-        return "localhost"
+        return HERE
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -75,5 +87,5 @@ def _one_name(host: str) -> str:
             return host
     address = getattr(address, "ipv4_mapped", None) or address
     if address.is_loopback or address.is_unspecified:
-        return "localhost"
+        return HERE
     return f"[{address}]" if address.version == 6 else str(address)
