@@ -41,8 +41,11 @@ def test_what_helps_stays_and_is_taken_back_when_asked(command: Command) -> None
     (result,) = json.loads(ended.out)["results"]
     back = command.ended(command.line("rollback", result["run"]))
     assert back.code == 0, back.err
+    assert "putting back scheduler" in back.err
     assert command.target.seen().config == BEFORE
-    assert command.ended(command.line("runs", "verify")).code == 0
+    whole = command.ended(command.line("runs", "verify"))
+    assert whole.code == 0
+    assert max(map(len, whole.out.splitlines())) <= 80
 
 
 # What it has said when the signal comes, and how it then ends: 1 where nothing had been changed.

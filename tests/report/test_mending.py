@@ -16,7 +16,7 @@ from latdoctor.remedy.plan import Plan, StagePlan
 from latdoctor.remedy.playbook_files import shipped
 from latdoctor.remedy.result import Measure, Outcome, Result
 from latdoctor.remedy.target import Target
-from latdoctor.report import mending
+from latdoctor.report import mending, planned
 
 HOSTILE = "evil\x1b[31m\x1b]8;;http://x\x07[bold red]name"
 CHANGE = Change("scheduler", "server.config.set", "http://x/admin/config", (Field("a", "old", HOSTILE),), "restore")
@@ -42,7 +42,7 @@ def harmless(text: str) -> bool:
 
 def test_a_plan_says_old_and_new_its_proof_its_way_back_and_that_nothing_was_changed() -> None:
     console, out = shown()
-    mending.plans([plan()], shipped(), console, as_json=False)
+    planned.plans([plan()], shipped(), console, as_json=False)
     text = out.getvalue()
     assert harmless(text)
     for part in ("old", "evil", "proof", "taken back", "old values are put back", "nothing was changed", "--apply"):
@@ -53,7 +53,7 @@ def test_a_plan_says_old_and_new_its_proof_its_way_back_and_that_nothing_was_cha
 
 def test_a_plan_as_json_is_planned_and_never_succeeded() -> None:
     console, out = shown()
-    mending.plans([plan()], shipped(), console, as_json=True)
+    planned.plans([plan()], shipped(), console, as_json=True)
     document = json.loads(out.getvalue())
     assert document["outcome"] == "planned"
     assert document["plans"][0]["digest"] == plan().digest
@@ -114,3 +114,36 @@ def test_runs_are_listed_with_the_next_command() -> None:
     mending.runs([RunState("r1", plan(), 1.77e9)], console, as_json=False)
     assert "latdoctor recover" in out.getvalue()
     assert harmless(out.getvalue())
+
+
+def test_what_is_to_be_typed_stands_on_one_line() -> None:
+    """Broken over two lines it cannot be pasted."""
+    console, out = shown()
+    command = f"curl -X PATCH {'x' * 100} -d {'y' * 100}"
+    result = Result("r1", Outcome.INCOMPLETE, "hung", f"latdoctor runs show {'r' * 80}", (command,))
+    mending.results([result], console, as_json=False)
+    lines = out.getvalue().splitlines()
+    assert f"  {command}" in lines
+    assert any(line.endswith(result.next_step) for line in lines)
+
+
+def test_a_result_says_what_it_is_of() -> None:
+    console, out = shown()
+    result = Result("r1", Outcome.VERIFIED, "", target="bot", playbook="p", unmet=("P99 2 s is still over",))
+    mending.results([result], console, as_json=False, untried=["other"])
+    text = out.getvalue()
+    for part in ("p on bot", "but P99 2 s is still over", "not tried: other"):
+        assert part in text
+
+
+def test_a_run_at_work_is_waited_for() -> None:
+    console, out = shown()
+    mending.results([Result("r1", Outcome.HELD, "it is at work")], console, as_json=False, at_work=True)
+    assert "AT WORK: wait" in out.getvalue()
+    assert "a human" not in out.getvalue()
+
+
+def test_without_a_run_no_run_is_shown() -> None:
+    console, out = shown()
+    mending.results([Result("", Outcome.FAILED, "no answer")], console, as_json=False)
+    assert "Next: latdoctor runs list" in out.getvalue()
