@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from latdoctor.cli.addresses import origin
-from latdoctor.cli.configuration import TargetSettings
+from latdoctor.cli.configuration import TargetSettings, targets
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.remedy.actions.process import began
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.secret import Secret
-from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.target import Access, Target, canonical
 
 VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
 MAX_TOKEN_BYTES = 4096
@@ -28,8 +28,8 @@ def accesses(
         return (Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),)
     named = tuple(admin) or settings.admin
     if named:
-        return tuple(_access(url, secret, settings) for url in dict.fromkeys(named))
-    found, shut = _opened(tuple(dict.fromkeys(origin(url) for url in servers)), secret, settings)
+        return tuple(_access(url, secret, settings) for url in _apart(named))
+    found, shut = _opened(_apart(servers), secret, settings)
     fitting = tuple(access for access in found if access.target.kind in playbook.targets)
     if len(fitting) > 1:
         raise UsageError(
@@ -45,6 +45,14 @@ def accesses(
             next_step="give its metrics page (--server URL) and, if that is elsewhere, what to change (--admin URL)",
         )
     return fitting
+
+
+def _apart(urls: Sequence[str]) -> tuple[str, ...]:
+    """Each place once, as it was spelled first."""
+    found: dict[str, str] = {}
+    for url in urls:
+        found.setdefault(canonical(origin(url)), origin(url))
+    return tuple(found.values())
 
 
 def _opened(
@@ -64,6 +72,24 @@ def _opened(
 def again(target: Target, settings: TargetSettings) -> Access:
     """The way into a target of the journal."""
     return Access(target, token(settings.admin_token))
+
+
+def settings_for(target: Target) -> TargetSettings:
+    """What is configured now for a target of the journal: by the name whose token let the run in, else by its address.
+
+    Where the run was let in by the environment's token, and that is still there, nothing is. Raises DefinitionError.
+    """
+    if not target.admin or (not target.configured and os.environ.get(VARIABLE)):
+        return TargetSettings()
+    known = targets()
+    if target.configured in known:
+        return known[target.configured]
+    place = canonical(target.admin)
+    return next((one for one in known.values() if place in _places(one)), TargetSettings())
+
+
+def _places(settings: TargetSettings) -> set[str]:
+    return {canonical(origin(url)) for url in (*settings.admin, *settings.server)}
 
 
 def token(file: Path | None) -> Secret:
@@ -86,6 +112,7 @@ def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
         raise UsageError(
             f"its admin interface cannot be read: {error.what}",
             where=place,
-            next_step=f"set {VARIABLE}, or name what to change with --admin URL",
+            next_step=f"{error.next_step}, or name what to change: --admin URL".removeprefix(", or "),
         ) from error
-    return Access(Target(settings.name or place, kind, admin=place, allow=settings.allow), secret)
+    whose = settings.name if settings.admin_token else ""
+    return Access(Target(settings.name or place, kind, admin=place, allow=settings.allow, configured=whose), secret)
