@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from importlib.metadata import version
@@ -12,9 +13,10 @@ import msgspec
 from bench.peers import search
 from bench.peers.cost import cost
 from bench.peers.environment import REQUIREMENTS, ready
-from bench.peers.machine import machine, ticks
 from bench.peers.servers import BENTOML, LITSERVE, OURS
-from bench.peers.table import Report, lines, ratios
+from bench.peers.table import Machine, Report, lines, ratios
+
+from latdoctor.trials import machine
 
 QUICK_SECONDS, FULL_SECONDS = 280.0, 1900.0  # measured; for the first estimates of the time left
 
@@ -52,7 +54,7 @@ def main() -> None:
 
 
 def _measured(effort: search.Effort, programs: Path, slo: float, say: Progress, *, quick: bool) -> Report:
-    since = ticks()
+    since = machine.usage(time.time())
     screenings = search.screen(effort, programs, slo, say)
     chosen = search.finalists(screenings)
     sustained = search.search(chosen, effort, programs, slo, say)
@@ -66,13 +68,18 @@ def _measured(effort: search.Effort, programs: Path, slo: float, say: Progress, 
         quick=quick,
         slo=slo,
         versions=_versions(),
-        machine=machine(since),
+        machine=_machine(since),
         screenings=screenings,
         sustained=sustained,
         costs=tuple(costs),
         ratio=own,
         strict=strict,
     )
+
+
+def _machine(since: machine.Usage | None) -> Machine:
+    stolen = machine.steal(since, machine.usage(time.time()))
+    return Machine(machine.model() or "unknown", os.cpu_count() or 1, machine.load_average(), stolen)
 
 
 def _versions() -> dict[str, str]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 
 from bench.peers.cost import Cost
-from bench.peers.machine import Machine
 from bench.peers.search import Screening, Sustained
 from bench.peers.servers import OURS
 from bench.peers.trials import QUIET
@@ -14,6 +13,16 @@ from msgspec import Struct
 
 SPINS = 0.5  # of a processor while nobody asks: the cost of a request cannot be told from that
 WANTED = 1.2
+
+
+class Machine(Struct, frozen=True):
+    """What it was measured on. `load`: runnable tasks over a minute; `steal`: share of processor time that the host
+    gave to others meanwhile; None where that is not known."""
+
+    model: str
+    processors: int
+    load: float | None
+    steal: float | None
 
 
 class Report(Struct, frozen=True):
@@ -41,7 +50,9 @@ def ratios(sustained: Mapping[str, Sustained]) -> tuple[float, float]:
 def lines(report: Report) -> Iterable[str]:
     machine = report.machine
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    yield f"{versions}; {machine.processors} × {machine.model}, load {machine.load:.1f}, steal {machine.steal:.1%}"
+    load = "unknown" if machine.load is None else f"{machine.load:.1f}"
+    steal = "unknown" if machine.steal is None else f"{machine.steal:.1%}"
+    yield f"{versions}; {machine.processors} × {machine.model}, load {load}, steal {steal}"
     yield "Mix: 85 % of 20–60 tokens, 15 % of 300–500; Poisson arrivals, open loop; one torch thread everywhere."
     yield ""
     yield f"{'Sweep (short runs)':52} {'saturated/s':>12} {'good at/s':>10}"

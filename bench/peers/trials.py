@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
-from bench.peers.machine import busy_seconds, own_seconds
 from bench.peers.servers import Running, Setting
 from msgspec import Struct
 
+from latdoctor.errors import OperationError
 from latdoctor.lab.load.arrivals import Poisson
 from latdoctor.lab.load.mix import Mix
 from latdoctor.lab.load.plan import LoadPlan, Phase
 from latdoctor.lab.load.process import run_load, saturate
 from latdoctor.lab.load.result import LoadResult
+from latdoctor.trials import machine
 
 MIX = Mix()  # 15 % long (300–500 tokens), 85 % short (20–60); 30 % of each as audio
 WARM_UP = 2.0  # seconds of load that are not measured
@@ -67,13 +69,24 @@ def loaded(server: Running, rate: float, seconds: float, seed: int) -> Trial:
 
 
 def _once(server: Running, rate: float, seconds: float, seed: int) -> Trial:
-    since, busy, own, before = time.monotonic(), busy_seconds(), own_seconds(), server.cpu_seconds()
+    since, before = machine.usage(time.time()), server.cpu_seconds()
     result = run_load(_plan(rate, seconds, seed), server.url)
     used = server.cpu_seconds() - before
-    others = busy_seconds() - busy - used - (own_seconds() - own)
+    neighbours = _of_neighbours(since, machine.usage(time.time()))
     sent = result.total.counts.requests + result.warm_up_requests
-    neighbours = round(max(0.0, others) / (time.monotonic() - since), 3)
     return _trial(server.setting, rate, seed, result, used / max(1, sent), neighbours)
+
+
+def _of_neighbours(first: machine.Usage | None, last: machine.Usage | None) -> float:
+    """What they took of one processor: server and generator are below this process, and so are none of them.
+
+    Raises OperationError where the kernel does not tell.
+    """
+    processors = os.cpu_count() or 1
+    share = machine.others(first, last, processors)
+    if share is None:
+        raise OperationError("what neighbours take cannot be told", where="/proc", next_step="run it on Linux")
+    return round(share * processors, 3)
 
 
 def screened(

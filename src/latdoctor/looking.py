@@ -5,7 +5,7 @@ And which playbook a diagnosis leads to. For the command and for the bench of re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -52,19 +52,22 @@ def observer(wanted: Request, context: Context, baseline: Baseline | None, rules
     return observe
 
 
-def pages_for(access: Access, servers: Sequence[str]) -> Pages:
+def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) -> Pages:
     """The pages by which one sees whether a change of this target helps: all but those of its siblings.
 
-    What a sibling does tells nothing of the change, and would keep it from being verified.
+    What a sibling does tells nothing of the change, and would keep it from being verified. Only a server whose kind is
+    not `known` (admin interface, as `canonical` spells it → kind) is asked for it.
     """
-    siblings = tuple(url for url in servers if _sibling(_origin(url), access))
+    siblings = tuple(url for url in servers if _sibling(_origin(url), access, known))
     return Pages(tuple(url for url in servers if url not in siblings), siblings)
 
 
-def _sibling(place: str, access: Access) -> bool:
+def _sibling(place: str, access: Access, known: Mapping[str, str]) -> bool:
     """Whether another server of the target's kind is there; one that does not let us in is none."""
     if canonical(place) == canonical(access.target.admin):
         return False
+    if canonical(place) in known:
+        return known[canonical(place)] == access.target.kind
     try:
         return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
     except LatdoctorError:

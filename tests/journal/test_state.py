@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import UsageError
-from latdoctor.journal.state import folder, must_be
+from latdoctor.journal.state import folder, must_be, must_be_own
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,13 @@ def test_what_cannot_be_a_folder(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as raised:
             must_be(wanted)
         assert raised.value.next_step
+        with pytest.raises(UsageError):
+            must_be_own(wanted)
+
+
+def test_looking_makes_nothing_and_refuses_what_others_can_write_to(tmp_path: Path) -> None:
+    must_be_own(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+    tmp_path.chmod(0o702)
+    with pytest.raises(UsageError, match="others can write"):
+        must_be_own(tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.diagnosis.rule_files import shipped
+from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.trials import bench, page, recording
 from latdoctor.trials.answers import Judged
@@ -114,13 +115,13 @@ def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
 
         def scorer(recorded: Recorded) -> Sequence[str]:
             if recorded.truth.run == "b":
-                raise ZeroDivisionError("no variance")
+                raise OperationError("ZeroDivisionError: no variance")
             return ("app.load.burst",)
 
         return scorer
 
     def breaks(training: Sequence[Recorded]) -> Scorer:
-        raise ValueError("too few")
+        raise OperationError("too few")
 
     said: list[str] = []
     sound, broken = contest((Contestant("sound", fit), Contestant("broken", breaks)), runs, split(), said.append)
@@ -128,6 +129,15 @@ def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
     assert (sound.ac1.right, sound.ac1.of, sound.crashed) == (1, 2, 1)
     assert (broken.ac1.right, broken.ac1.of, broken.crashed) == (0, 2, 2)
     assert any("no variance" in line for line in said)
+    assert "broken cannot be fitted: too few" in said
+
+
+def test_a_mistake_of_our_own_is_no_failure_of_a_peer() -> None:
+    def mistaken(training: Sequence[Recorded]) -> Scorer:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError, match="ours"):
+        contest((Contestant("x", mistaken),), (played("a", "app.load.burst"),), split(), print)
 
 
 def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder: Path, tmp_path: Path) -> None:

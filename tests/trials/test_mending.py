@@ -23,8 +23,9 @@ from latdoctor.lab.outcome import PhaseReport
 from latdoctor.lab.scenario import Load, Phase, Scenario, find
 from latdoctor.looking import remedy_of
 from latdoctor.remedy.playbook_files import shipped
-from latdoctor.trials import mending_cells, mending_page, mending_play, mending_user
-from latdoctor.trials.mending_cells import (
+from latdoctor.trials.mending import cells as listed
+from latdoctor.trials.mending import page, play, user
+from latdoctor.trials.mending.cells import (
     DIAGNOSED,
     GIVEN,
     QUICK,
@@ -35,11 +36,11 @@ from latdoctor.trials.mending_cells import (
     sliced,
     standing,
 )
-from latdoctor.trials.mending_report import MendingReport, Moments, Saturated, moved, spoiled, within
-from latdoctor.trials.mending_scores import score
-from latdoctor.trials.mending_store import MendingStore
-from latdoctor.trials.mending_story import Alarm
-from latdoctor.trials.mending_user import Operator, Place, Remedy
+from latdoctor.trials.mending.report import MendingReport, Moments, Saturated, moved, spoiled, within
+from latdoctor.trials.mending.scores import score
+from latdoctor.trials.mending.store import MendingStore
+from latdoctor.trials.mending.story import Alarm
+from latdoctor.trials.mending.user import Operator, Place, Remedy
 from latdoctor.trials.store import record
 from latdoctor.trials.truth import Span
 
@@ -63,7 +64,7 @@ def test_every_fault_that_a_playbook_addresses_is_played() -> None:
     assert not {"no-fault", "busy", "gc-pauses"} & played
 
 
-@pytest.mark.parametrize(("scenario", "playbook"), mending_cells.WRONGLY)
+@pytest.mark.parametrize(("scenario", "playbook"), listed.WRONGLY)
 def test_a_wrong_playbook_addresses_nothing_that_is_wrong_there(scenario: str, playbook: str) -> None:
     causes = {truth.cause for truth in find(scenario).causes}
     assert not causes & set(shipped().find(playbook).addresses)
@@ -76,7 +77,7 @@ def test_a_standing_incident_goes_on_at_its_own_rate_until_it_is_stopped(name: s
     assert scenario.phases[-1].config == find(name).incident.config
     for fault in scenario.incident.faults:
         lifetime = fault.toxic.lifetime if hasattr(fault, "toxic") else getattr(fault, "lifetime", None)
-        assert lifetime in (None, mending_cells.LIFETIME)
+        assert lifetime in (None, listed.LIFETIME)
     plan = sliced(scenario.plan(10.0, 1))
     assert len(plan.phases) == MAX_PHASES
     assert msgspec.json.decode(msgspec.json.encode(plan), type=LoadPlan) == plan
@@ -228,7 +229,7 @@ def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Pat
     for replicas in ((), ("0", "1"), ("7",), ("x",)):
         with pytest.raises(UsageError, match="which replica"):
             who._target(Remedy(book, None, replicas))
-    assert mending_user._replicas(("replica/1@127.0.0.1:8080", "server", "replica/1", "gpu/0")) == ("1",)
+    assert user._replicas(("replica/1@127.0.0.1:8080", "server", "replica/1", "gpu/0")) == ("1",)
 
 
 # --- what comes of it
@@ -291,16 +292,16 @@ def test_a_mended_incident_counts_only_where_a_true_cause_was_acted_on() -> None
 
 
 def test_the_page_tells_every_run_and_why_one_was_not_verified() -> None:
-    text = mending_page.page(score(RUNS))
+    text = page.page(score(RUNS))
     table = next(line for line in text.splitlines() if line.startswith("| threads |"))
     assert "`infra.cpu.contention` (wrong)" in table
     assert "it has not helped: a \\| b" in text
     assert "−75 %" in text
     assert "× 5.0" in text
     assert "| loop-block | `app.batching.by-complexity` | rolled-back | yes |" in text
-    assert mending_page.page(score(())).count("Nothing to tell.") >= 3
-    assert "promo-rush" in mending_page.summary(score(RUNS))
-    assert "Not played yet: x, y." in mending_page.page(score(RUNS, missing=("x", "y")))
+    assert page.page(score(())).count("Nothing to tell.") >= 3
+    assert "promo-rush" in page.summary(score(RUNS))
+    assert "Not played yet: x, y." in page.page(score(RUNS, missing=("x", "y")))
     assert "Not played yet" not in text
 
 
@@ -340,11 +341,11 @@ def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.Monkey
         load=Load(rate=12.0, slo=0.5),
         truth=("app.batching.waits-too-long",),
     )
-    monkeypatch.setattr(mending_cells, "_found", lambda name: scenario)
-    monkeypatch.setattr(mending_cells, "BEFORE_SECONDS", 5.0)
-    monkeypatch.setattr(mending_user, "LOOK", 3.0)
-    monkeypatch.setattr(mending_play, "AFTER", 4.0)
-    made = mending_play.attempt(MendingCell(DIAGNOSED, "waits-too-long"), print)
+    monkeypatch.setattr(listed, "_found", lambda name: scenario)
+    monkeypatch.setattr(listed, "BEFORE_SECONDS", 5.0)
+    monkeypatch.setattr(user, "LOOK", 3.0)
+    monkeypatch.setattr(play, "AFTER", 4.0)
+    made = play.attempt(MendingCell(DIAGNOSED, "waits-too-long"), print)
     assert made.named == ("app.batching.waits-too-long",)
     assert made.outcome == "verified", made.reason
     assert made.before.p99 is not None

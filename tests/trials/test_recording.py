@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from latdoctor.evidence.model import Gap
 from latdoctor.lab.outcome import Confirmed, PhaseReport, PlayReport
 from latdoctor.lab.scenario import Load, Phase, Scenario
 from latdoctor.trials import machine, matrix, recording
+from latdoctor.trials.families import split
 from latdoctor.trials.matrix import Cell
 from latdoctor.trials.record import recordings, signals
+from latdoctor.trials.scores import PAIR_RUNS
 from latdoctor.trials.snapshots import Watch
 from latdoctor.trials.store import Store
 from latdoctor.trials.truth import MADE, PLAYED
@@ -136,6 +139,20 @@ def test_what_others_take_is_all_that_neither_we_nor_our_children_take(tmp_path:
     assert machine.usage(0.0, tmp_path / "nowhere") is None
 
 
+def test_what_the_host_gave_to_others_and_what_the_processors_are(tmp_path: Path) -> None:
+    def read(stat: str) -> machine.Usage | None:
+        (tmp_path / "stat").write_text(stat)
+        return machine.usage(0.0, tmp_path, pid=1)
+
+    first, last = read("cpu  10 0 0 80 10 0 0 0 7 0\n"), read("cpu  20 0 0 120 15 0 0 45 9 0\n")
+    assert machine.steal(first, last) == pytest.approx(0.45), "guests are counted once"
+    assert machine.steal(first, first) is None
+    assert machine.steal(None, last) is None
+    assert machine.model(tmp_path) == ""
+    (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Some CPU: 2 GHz\nmodel name : other\n")
+    assert machine.model(tmp_path) == "Some CPU: 2 GHz"
+
+
 @pytest.mark.parametrize("name", matrix.MATRICES)
 def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: str) -> None:
     cells = matrix.cells(name)
@@ -154,8 +171,63 @@ def test_the_matrices_grow_and_the_hour_takes_about_one() -> None:
     assert len(quick) < len(hour) < len(full)
     assert sum(map(matrix.seconds, quick)) < 6 * 60
     assert 40 * 60 < sum(map(matrix.seconds, hour)) < 60 * 60
-    well = [cell for cell in full if cell.kind == PLAYED and not matrix.scenario_of(cell).truth]
-    assert len(well) >= 60
+
+
+def test_every_kind_of_run_is_there_for_every_seed() -> None:
+    played = [cell for cell in matrix.cells("full") if cell.kind == PLAYED]
+    calm = Counter(cell.seed for cell in played if cell.calm)
+    together = Counter(cell.seed for cell in played if cell.beside)
+    long = Counter(cell.seed for cell in played if cell.long)
+    assert set(calm) == set(together) == {1, 2, 3, 4}
+    assert len(set(calm.values())) == 1
+    assert min(calm.values()) > 20
+    assert set(together.values()) == {len(matrix.TOGETHER)}
+    assert long == {1: len(matrix.STEADY), 2: len(matrix.STEADY)}
+    plain = [cell for cell in played if not (cell.calm or cell.beside or cell.long)]
+    ill = {cell.scenario for cell in plain if matrix.causes_of(cell)}
+    for seed in (1, 2, 3, 4):
+        for severity in matrix.SEVERITIES:
+            there = {cell.scenario for cell in plain if (cell.seed, cell.severity) == (seed, severity)}
+            assert ill <= there, (seed, severity)
+    well = Counter(cell.scenario for cell in plain if not matrix.causes_of(cell))
+    assert set(well) == {"busy", "no-fault"}
+    assert sum(well.values()) >= 60
+
+
+def test_causes_that_are_hard_to_tell_apart_have_the_runs_for_it() -> None:
+    cells = matrix.cells("full")
+    runs = Counter(cause for cell in cells for cause in matrix.causes_of(cell))
+    for group in split().hard_pairs:
+        for cause in group:
+            assert runs[cause] >= PAIR_RUNS, cause
+    apart = Counter(pair for cell in cells for pair in matrix.told_apart(cell))
+    assert min(apart.values()) >= PAIR_RUNS
+    both_ways = {way for one, other in split().pairs for way in ((one, other), (other, one))}
+    assert both_ways - set(apart) == {("app.batching.long-alone", "framework.alloc.storm")}, "promo-rush has both"
+
+
+def test_a_beginning_of_the_full_matrix_is_balanced() -> None:
+    cells = matrix.cells("full")
+    hour = matrix.cells("hour")
+    assert cells[: len(hour)] == hour
+    fresh = [cell for cell in cells[len(hour) :] if cell.kind == PLAYED]
+    ill = {cell.scenario for cell in hour if cell.kind == PLAYED and matrix.causes_of(cell)}
+    second, then = fresh[: len(ill)], fresh[len(ill) :]
+    assert {(cell.scenario, cell.severity, cell.seed) for cell in second} == {(name, "usual", 2) for name in ill}
+    kinds = [
+        "well" if not matrix.causes_of(cell) else "together" if cell.beside else cell.severity
+        for cell in then
+        if not cell.long
+    ]
+    assert list(dict.fromkeys(kinds)) == ["well", "together", "mild", "severe", "usual"]
+
+
+def test_of_a_run_with_both_of_a_pair_nothing_is_told_apart() -> None:
+    promo = matrix.told_apart(Cell(PLAYED, "promo-rush", "usual", 1))
+    assert ("app.batching.long-alone", "app.batching.count-only") in promo
+    assert ("app.batching.long-alone", "framework.alloc.storm") not in promo
+    assert matrix.told_apart(Cell(PLAYED, "loop-block", "usual", 1, calm=True)) == frozenset()
+    assert matrix.causes_of(Cell(MADE, "healthy", "0.7", 1)) == ()
 
 
 def test_faults_together_are_left_out_one_at_a_time() -> None:

@@ -92,10 +92,11 @@ def test_what_whoever_looks_knows_holds_no_truth(tmp_path: Path) -> None:
         assert "burst" not in repr(bundle.context)
 
 
-def test_a_damaged_truth_is_told_with_its_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [b"{}", b"", b'{"run": "\xff"}', b"[" * 100_000])
+def test_a_damaged_truth_is_told_with_its_place(tmp_path: Path, damaged: bytes) -> None:
     store = Store(tmp_path)
     store.keep(attempt("x"))
-    (tmp_path / "truths" / "x.json").write_text("{}")
+    (tmp_path / "truths" / "x.json").write_bytes(damaged)
     with pytest.raises(BundleError) as refused:
         list(recordings(tmp_path))
     assert "x.json" in str(refused.value)

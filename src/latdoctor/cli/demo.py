@@ -39,8 +39,9 @@ def demo(
     The scenario is promo-rush: a real server, a real rush, a look at it while it happens, and the playbook that mends
     it, which proves itself or is taken back. It takes less than two minutes, and leaves nothing behind.
 
-    Exit codes: 0 played, and the server is mended · 1 server or generator broke · 2 the laboratory's packages are
-    missing · 3 the playbook could not prove itself, and was taken back.
+    Exit codes: 0 played, and the server is mended · 1 server or generator broke, or nothing was changed · 2 the
+    laboratory's packages are missing · 3 no playbook was found, or it was not verified and taken back · 4 held for a
+    human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
     """
     from latdoctor.cli.interrupting import ended_by_sigterm
     from latdoctor.cli.lab import need_extra
@@ -71,7 +72,7 @@ def _played(seed: int, keep: Path | None) -> int:
     from latdoctor.lab.load.process import start_load
     from latdoctor.lab.outcome import BEFORE
     from latdoctor.lab.playing import Watcher, calibrated
-    from latdoctor.trials.mending_cells import sliced, standing
+    from latdoctor.trials.mending.cells import sliced, standing
 
     notices, screen = notice_console(), result_console()
     scenario = standing(SCENARIO)

@@ -11,8 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from latdoctor.trials.calibration import Fit
-    from latdoctor.trials.mending_scores import MendingScores
-    from latdoctor.trials.mending_store import MendingStore
+    from latdoctor.trials.mending.scores import MendingScores
+    from latdoctor.trials.mending.store import MendingStore
     from latdoctor.trials.scores import Scores
     from latdoctor.trials.store import Due, Go, Keeping, Store
 
@@ -99,12 +99,12 @@ def remediation(
     from latdoctor.errors import UsageError
     from latdoctor.evidence.places import must_be_writable
     from latdoctor.remedy.playbook_files import shipped
-    from latdoctor.trials import mending_cells
-    from latdoctor.trials.mending_store import MendingStore
+    from latdoctor.trials.mending.cells import cells as planned
+    from latdoctor.trials.mending.store import MendingStore
 
     if page is not None:
         must_be_writable(page, "the page")
-    cells = mending_cells.cells(shipped(), quick=quick)
+    cells = planned(shipped(), quick=quick)
     if only is not None:
         known = sorted({cell.scenario for cell in cells})
         if only not in known:
@@ -112,7 +112,7 @@ def remediation(
         cells = tuple(cell for cell in cells if cell.scenario == only)
     store = MendingStore(folder)
     if not no_play:
-        from latdoctor.trials.mending_play import attempt
+        from latdoctor.trials.mending.play import attempt
 
         _recorded(store, cells, attempt, once=once)
     _print_mended(_mended(store, tuple(cell.run for cell in cells)), output, page)
@@ -136,7 +136,7 @@ def _recorded(
 def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:
     """Raises UsageError where none of these runs is there."""
     from latdoctor.errors import UsageError
-    from latdoctor.trials.mending_scores import score
+    from latdoctor.trials.mending.scores import score
 
     there = set(store.runs())
     runs = [store.report(run) for run in wanted if run in there]
@@ -149,17 +149,18 @@ def _print_mended(scores: MendingScores, output: Output, page: Path | None) -> N
     import msgspec
 
     from latdoctor.evidence.places import cannot_write
-    from latdoctor.trials import mending_page
+    from latdoctor.trials.mending.page import page as whole
+    from latdoctor.trials.mending.page import summary
 
     if page is not None:
         try:
-            page.write_text(mending_page.page(scores), encoding="utf-8")
+            page.write_text(whole(scores), encoding="utf-8")
         except OSError as error:
             raise cannot_write(page, "the page", error) from error
     if output is Output.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode(scores), indent=1).decode())
         return
-    typer.echo(mending_page.summary(scores), nl=False)
+    typer.echo(summary(scores), nl=False)
 
 
 @app.command()

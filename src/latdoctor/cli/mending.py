@@ -14,12 +14,13 @@ from latdoctor.cli.approving import held
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
 from latdoctor.cli.ended import tell_results
-from latdoctor.cli.mending_targets import accesses, again
+from latdoctor.cli.mending_targets import Ways, again, ways_in
 from latdoctor.cli.options import Given
 from latdoctor.cli.plan_files import bounded, save_plan, saved_plan
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.cli.stopping import stoppable
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.evidence.bundle import Context
@@ -32,7 +33,7 @@ from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
 from latdoctor.remedy.slo_met import unmet
-from latdoctor.remedy.target import Access, Pages
+from latdoctor.remedy.target import Pages
 from latdoctor.remedy.world import World
 from latdoctor.report import mending as shown
 from latdoctor.report import planned as plan_page
@@ -64,18 +65,18 @@ def mend(given: Given, how: Mending) -> int:
     plans: tuple[Plan, ...]
     if how.plan is not None:
         plans = (_saved(how, how.plan),)
-        ways = tuple(again(plan.target, settings) for plan in plans)
+        ways = Ways(tuple(again(plan.target, settings) for plan in plans))
     else:
         book, because = _chosen(how, books)
-        ways = accesses(book, settings, how.admin, wanted.request.servers, given.pid)
-        if len(ways) > book.guards.max_targets:
-            return _refused(_too_many(book, len(ways)), how)
+        ways = ways_in(book, settings, how.admin, wanted.request.servers, given.pid)
+        if len(ways.chosen) > book.guards.max_targets:
+            return _refused(_too_many(book, len(ways.chosen)), how)
         if because and (why := _elsewhere(because, ways, settings, how)):
             return _refused(why, how)
-        plans = tuple(planned(Asked(book, _settings(how), because), books, way, time.time()) for way in ways)
+        plans = tuple(planned(Asked(book, _settings(how), because), books, way, time.time()) for way in ways.chosen)
     if how.save_plan is not None:
         save_plan(plans, how.save_plan)
-    pages = tuple(pages_for(way, wanted.request.servers) for way in ways)
+    pages = tuple(pages_for(way, wanted.request.servers, ways.known) for way in ways.chosen)
     if not how.apply:
         plan_page.plans(plans, books, result_console(), as_json=how.as_json, pages=pages)
         return Outcome.PLANNED.exit_code
@@ -87,11 +88,12 @@ def _too_many(book: Playbook, count: int) -> Result:
     return Result("", Outcome.REFUSED, reason, "name fewer with --admin", playbook=book.id)
 
 
-def _elsewhere(because: Because, ways: Sequence[Access], settings: TargetSettings, how: Mending) -> Result | None:
+def _elsewhere(because: Because, ways: Ways, settings: TargetSettings, how: Mending) -> Result | None:
     """Why not, where what would be changed is nothing that the diagnosis saw, and nobody said that it is meant."""
     if how.admin or (settings.admin and because.target == settings.name):
         return None
-    other = next((way.target for way in ways if way.target.admin and not because.saw(way.target.admin)), None)
+    targets = (way.target for way in ways.chosen if way.target.admin)
+    other = next((target for target in targets if not because.saw(target.admin)), None)
     if other is None:
         return None
     return Result(
@@ -110,7 +112,7 @@ def _refused(refused: Result, how: Mending) -> int:
 
 def _applied(
     plans: Sequence[Plan],
-    ways: Sequence[Access],
+    ways: Ways,
     pages: Sequence[Pages],
     books: Library,
     wanted: Ask,
@@ -127,7 +129,7 @@ def _applied(
     journal = Journal.opened(place / state.JOURNAL)
     try:
         with stoppable() as stop:
-            for plan, access, observe in zip(plans, ways, looks, strict=True):
+            for plan, access, observe in zip(plans, ways.chosen, looks, strict=True):
                 tell = shown.told(notice_console(), plan)
                 world = World(journal, place, access, observe, kept, tell, stop, how.approved)
                 results.append(about(_ended(plan, books, world, first=not results), plan, wanted.context))
@@ -187,7 +189,7 @@ def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
         return books.find(how.playbook), None
     try:
         diagnosis = parse_diagnosis(bounded(how.diagnosis))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(how.diagnosis), next_step="latdoctor diagnose … -o json > FILE"
         ) from error

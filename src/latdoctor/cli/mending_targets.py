@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.cli.addresses import origin
@@ -19,16 +20,30 @@ VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
 MAX_TOKEN_BYTES = 4096
 
 
-def accesses(
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The targets that were chosen, and all whose kind was asked for in choosing."""
+
+    chosen: tuple[Access, ...]
+    asked: tuple[Access, ...] = ()
+
+    @property
+    def known(self) -> dict[str, str]:
+        """Admin interface → its kind."""
+        return {canonical(access.target.admin): access.target.kind for access in self.asked}
+
+
+def ways_in(
     playbook: Playbook, settings: TargetSettings, admin: Sequence[str], servers: Sequence[str], pid: int | None
-) -> tuple[Access, ...]:
+) -> Ways:
     """The targets that `playbook` would change, in the order given; none is never all. Raises UsageError."""
     secret = token(settings.admin_token)
     if "process" in playbook.targets and pid is not None:
-        return (Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),)
+        return Ways((Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),))
     named = tuple(admin) or settings.admin
     if named:
-        return tuple(_access(url, secret, settings) for url in _apart(named))
+        ways = tuple(_access(url, secret, settings) for url in _apart(named))
+        return Ways(ways, ways)
     found, shut = _opened(_apart(servers), secret, settings)
     fitting = tuple(access for access in found if access.target.kind in playbook.targets)
     if len(fitting) > 1:
@@ -44,7 +59,7 @@ def accesses(
             f"{playbook.id} is for {', '.join(playbook.targets)}; to choose from: {kinds}",
             next_step="give its metrics page (--server URL) and, if that is elsewhere, what to change (--admin URL)",
         )
-    return fitting
+    return Ways(fitting, found)
 
 
 def _apart(urls: Sequence[str]) -> tuple[str, ...]:

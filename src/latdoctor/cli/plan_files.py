@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.remedy.plan import Plan
 
@@ -24,7 +25,7 @@ def saved_plan(path: Path) -> Plan:
     """Raises UsageError for what is no plan, and for one that is not as it was written."""
     try:
         saved = msgspec.json.decode(bounded(path), type=SavedPlan)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(f"it is no plan: {error}", where=str(path), next_step="--save-plan writes one") from error
     if saved.plan.digest != saved.digest:
         raise UsageError("it was changed since it was made", where=str(path), next_step="make the plan again")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from latdoctor.cli.asking import settings_of
 from latdoctor.cli.ended import tell_results
-from latdoctor.cli.mending import about, own_folder
+from latdoctor.cli.mending import about
 from latdoctor.cli.mending_targets import again, settings_for
 from latdoctor.cli.options import Given
 from latdoctor.cli.screen import notice_console
@@ -51,8 +51,11 @@ def recovered(target: str, *, as_json: bool) -> int:
 
 
 def _journal() -> tuple[Journal, Path]:
-    place = own_folder()
-    return Journal.opened(place / state.JOURNAL), place
+    """The journal of what was done, and its folder; nothing is made where nothing was done. Raises UsageError."""
+    place = state.folder()
+    state.must_be_own(place)
+    reading = Journal.reading(place / state.JOURNAL)
+    return (Journal.opened(reading.path) if reading.entries() else reading), place
 
 
 def _enter(journal: Journal, place: Path, target: str, run: RunState | None) -> recovering.Enter:

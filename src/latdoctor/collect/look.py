@@ -5,12 +5,12 @@ A collector that fails or hangs becomes a gap; the others go on.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
+from latdoctor.beside import Beside
 from latdoctor.collect.kinds import advice
 from latdoctor.collect.source import Clock, Collected, Collector, Request
 from latdoctor.errors import SourceError
@@ -32,25 +32,16 @@ class SystemClock:
         time.sleep(seconds)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Reading:
-    """One collector at work in its thread."""
+    """One collector at work."""
 
     collector: Collector
-    thread: threading.Thread = field(init=False)
-    collected: Collected | None = None
-    error: BaseException | None = None
+    call: Beside[Collected]
 
-    def start(self, request: Request, clock: Clock) -> None:
-        def work() -> None:
-            try:
-                self.collected = self.collector.collect(request, clock)
-            except BaseException as error:  # noqa: BLE001 — raised again in the caller's thread
-                self.error = error
 
-        # A daemon: a source that hangs for ever must not keep the command from ending.
-        self.thread = threading.Thread(target=work, name=f"collect-{self.collector.name}", daemon=True)
-        self.thread.start()
+def _begun(collector: Collector, request: Request, clock: Clock) -> _Reading:
+    return _Reading(collector, Beside(lambda: collector.collect(request, clock), f"collect-{collector.name}"))
 
 
 def look(
@@ -64,9 +55,7 @@ def look(
 ) -> Bundle:
     """Reads everything that `request` asks for. `waiting` is told, a few times a second, who is still at work."""
     started = clock.now()
-    readings = [_Reading(collector) for collector in collectors if collector.asked(request)]
-    for reading in readings:
-        reading.start(request, clock)
+    readings = [_begun(collector, request, clock) for collector in collectors if collector.asked(request)]
     _wait(readings, request.window + PATIENCE * request.timeout, waiting)
     parts = [_outcome(reading, request) for reading in readings]
     artifacts = tuple(artifact for part in parts for artifact in part.artifacts)
@@ -81,18 +70,16 @@ def look(
 
 def _wait(readings: Sequence[_Reading], patience: float, waiting: Callable[[Sequence[str]], None]) -> None:
     deadline = time.monotonic() + patience
-    while busy := [reading for reading in readings if reading.thread.is_alive()]:
+    while busy := [reading for reading in readings if not reading.call.ended]:
         if time.monotonic() >= deadline:
             return
         waiting([reading.collector.title for reading in busy])
-        busy[0].thread.join(timeout=0.2)
+        busy[0].call.wait(0.2)
 
 
 def _outcome(reading: _Reading, request: Request) -> Collected:
-    if reading.error is not None:
-        raise reading.error
-    if reading.collected is not None:
-        return reading.collected
+    if reading.call.ended:
+        return reading.call.outcome()
     collector = reading.collector
     gap = Gap(
         source=collector.name,

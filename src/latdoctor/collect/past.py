@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import to_json
@@ -69,7 +70,7 @@ def asked_of(artifacts: Sequence[Artifact]) -> Past | None:
         return None
     try:
         past = msgspec.json.decode(stated.read(_MAX_BYTES), type=Past)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise SourceError("the time that was asked for of it cannot be read", where=stated.source) from error
     if not (math.isfinite(past.since) and math.isfinite(past.until) and 0 < past.window <= past.until - past.since):
         raise SourceError("the time that was asked for of it makes no sense", where=stated.source)

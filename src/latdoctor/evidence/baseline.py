@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import BundleError
 from latdoctor.evidence.model import Evidence, Gap, is_unknown
 from latdoctor.evidence.places import cannot_write, must_be_writable, stands
@@ -126,7 +127,7 @@ def load(path: Path) -> Baseline:
 def decoded(raw: bytes, where: str) -> Baseline:
     try:
         found = msgspec.json.decode(raw, type=Baseline)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BundleError(f"not a baseline: {error}", where=where, next_step=_RECORD) from error
     if found.schema_version != SCHEMA_VERSION:
         raise BundleError(

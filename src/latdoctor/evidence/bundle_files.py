@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import BundleError
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence import redact_database
@@ -220,7 +221,7 @@ def _read_manifest(path: Path, where: str) -> _Manifest:
         raise BundleError(f"cannot be read: {error.strerror}", where=where, next_step=RIGHTS) from error
     except OSError as error:
         raise BundleError("not a bundle: it has no manifest.json", where=where, next_step=hint) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BundleError(f"its manifest.json is damaged: {error}", where=where, next_step=_AGAIN) from error
     if manifest.schema_version != SCHEMA_VERSION:
         raise BundleError(

@@ -41,14 +41,19 @@ def must_be(folder: Path) -> None:
     """
     try:
         _make(folder)
+    except (OSError, ValueError) as error:
+        raise _cannot_be_used(folder, error) from error
+    must_be_own(folder)
+
+
+def must_be_own(folder: Path) -> None:
+    """Makes nothing: a folder that is not there is nobody else's. Raises UsageError as `must_be` does."""
+    try:
         found = folder.stat()
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(
-            f"cannot be used to keep what was done: {reason}",
-            where=str(folder),
-            next_step="name another folder in LATDOCTOR_STATE",
-        ) from error
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise _cannot_be_used(folder, error) from error
     if not stat.S_ISDIR(found.st_mode):
         raise UsageError("is no folder", where=str(folder), next_step="name another one in LATDOCTOR_STATE")
     if found.st_uid not in (os.geteuid(), 0):
@@ -63,6 +68,16 @@ def must_be(folder: Path) -> None:
             where=str(folder),
             next_step=f"if nobody has: chmod 700 {folder}",
         )
+
+
+def _cannot_be_used(folder: Path, error: OSError | ValueError) -> UsageError:
+    """ValueError: a NUL in the name."""
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return UsageError(
+        f"cannot be used to keep what was done: {reason}",
+        where=str(folder),
+        next_step="name another folder in LATDOCTOR_STATE",
+    )
 
 
 def _make(folder: Path) -> None:

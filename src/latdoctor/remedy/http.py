@@ -6,8 +6,6 @@ the deadline the thread is left behind; it sends nothing any more that it has no
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from latdoctor.beside import Beside
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.remedy.change import Contended, Refused, Unreachable
 from latdoctor.remedy.deadline import Deadline
@@ -104,7 +104,7 @@ def json_object(answer: Answer, where: str) -> dict[str, Any]:
     """The body as a JSON object. Raises Refused for anything else."""
     try:
         return msgspec.json.decode(answer.body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         raise Refused("the answer is not a JSON object", where=where, next_step=_LOOK) from None
 
 
@@ -131,23 +131,11 @@ _LOOK = "see whether the address is the right one"
 
 
 def _within(asked: Asked, token: Secret, seconds: float, place: Place | None) -> _Came | _Lost:
-    done: queue.SimpleQueue[_Came | _Lost | BaseException] = queue.SimpleQueue()
     until = time.monotonic() + seconds
-
-    def work() -> None:
-        try:
-            done.put(_fetched(asked, token, until, place))
-        except BaseException as error:  # noqa: BLE001 - it is raised again, on the thread that waits
-            done.put(error)
-
-    threading.Thread(target=work, name="latdoctor-http", daemon=True).start()
-    try:
-        outcome = done.get(timeout=seconds)
-    except queue.Empty:
+    fetching = Beside(lambda: _fetched(asked, token, until, place), "latdoctor-http")
+    if not fetching.wait(seconds):
         return _Lost(f"no answer within {format_value(seconds, 'time')}")
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+    return fetching.outcome()
 
 
 def _fetched(asked: Asked, token: Secret, until: float, place: Place | None) -> _Came | _Lost:
@@ -253,7 +241,7 @@ def _said(body: bytes, token: Secret) -> str:
     text = body.decode(errors="replace")
     try:
         told = msgspec.json.decode(body, type=dict[str, Any]).get("detail")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         told = None
     return _without(told if isinstance(told, str) else text, token)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from latdoctor.evidence.bundle import Bundle
-from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Condition, Given, Not, Prefer, comparisons
+from latdoctor.evidence.condition_words import in_words
+from latdoctor.evidence.conditions import Condition, comparisons
 from latdoctor.evidence.judging import FAILS, HOLDS, UNKNOWN, Atom, Facts, Truth, candidates, evaluate
 from latdoctor.evidence.model import Evidence, is_unknown
 
@@ -55,7 +56,7 @@ class Judged(Struct, frozen=True):
     def told(self) -> str:
         """What was seen, with the condition where that does not tell which one it was."""
         seen = self.shown or self.status
-        return seen if self.text.split(" ")[0] in seen else f"{self.text}: {seen}"
+        return seen if self.text.lstrip("(").split(" ")[0] in seen else f"{self.text}: {seen}"
 
 
 def judged(condition: Condition, observation: Observation, before: Remembered) -> Judged:
@@ -63,7 +64,7 @@ def judged(condition: Condition, observation: Observation, before: Remembered) -
     truths = list(_truths(condition, observation, before))
     statuses = {truth.status for truth in truths}
     status = FAILS if FAILS in statuses else UNKNOWN if UNKNOWN in statuses or not statuses else HOLDS
-    return Judged(text_of(condition), status, _shown(truths, status))
+    return Judged(in_words(condition), status, _shown(truths, status))
 
 
 def any_holds(condition: Condition, observation: Observation, before: Remembered) -> Judged:
@@ -71,7 +72,7 @@ def any_holds(condition: Condition, observation: Observation, before: Remembered
     truths = list(_truths(condition, observation, before))
     statuses = {truth.status for truth in truths}
     status = HOLDS if HOLDS in statuses else UNKNOWN if UNKNOWN in statuses or not statuses else FAILS
-    return Judged(text_of(condition), status, _shown(truths, status))
+    return Judged(in_words(condition), status, _shown(truths, status))
 
 
 def cleared(finding: str, observation: Observation) -> Judged:
@@ -79,23 +80,6 @@ def cleared(finding: str, observation: Observation) -> Judged:
     found = observation.findings.get(finding, "not-evaluated")
     status = {"clear": HOLDS, "fired": FAILS}.get(found, UNKNOWN)
     return Judged(f"{finding} clear", status, found.replace("-", " "))
-
-
-def text_of(condition: Condition) -> str:
-    """The condition as it is written."""
-    match condition:
-        case Comparison(text=text):
-            return text
-        case AllOf(parts):
-            return " and ".join(text_of(part) for part in parts)
-        case AnyOf(parts):
-            return " or ".join(text_of(part) for part in parts)
-        case Not(part):
-            return f"not ({text_of(part)})"
-        case Given(part, given):
-            return f"{text_of(part)} (given {text_of(given)})"
-        case Prefer(first, otherwise):
-            return f"{text_of(first)} (else {text_of(otherwise)})"
 
 
 def signals_judged(conditions: Iterable[Condition]) -> tuple[str, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from latdoctor.beside import Beside
 from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import Entry
@@ -47,25 +46,11 @@ def beside(call: Callable[[], T], seconds: float, stop: Callable[[], str]) -> T:
 
     Raises what `call` raises, OperationError after `seconds`, and Stopped.
     """
-    done: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
-
-    def work() -> None:
-        try:
-            done.put((call(), None))
-        except Exception as error:  # noqa: BLE001 - it is raised again, on the thread that waits
-            done.put((None, error))
-
-    threading.Thread(target=work, daemon=True).start()
+    work = Beside(call, "latdoctor-look")
     until = time.monotonic() + seconds
-    while True:
-        try:
-            value, error = done.get(timeout=BEAT)
-        except queue.Empty:
-            if why := stop():
-                raise Stopped(why) from None
-            if time.monotonic() > until:
-                raise OperationError(f"the look did not end within {seconds:.0f} s") from None
-            continue
-        if error is not None:
-            raise error
-        return value  # type: ignore[return-value]
+    while not work.wait(BEAT):
+        if why := stop():
+            raise Stopped(why)
+        if time.monotonic() > until:
+            raise OperationError(f"the look did not end within {seconds:.0f} s")
+    return work.outcome()

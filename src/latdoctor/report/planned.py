@@ -11,9 +11,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from latdoctor.evidence.condition_words import in_words
 from latdoctor.remedy.change import Change, Value
 from latdoctor.remedy.guards import MAX_AGE, SURE
-from latdoctor.remedy.observation import text_of
 from latdoctor.remedy.plan import Because, Plan
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
@@ -108,18 +108,18 @@ def _terms(plan: Plan, book: Playbook, pages: Pages) -> Table:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for condition in book.preconditions:
-        grid.add_row("first", f"{text_of(condition)}, or it is refused")
+        grid.add_row("first", f"{in_words(condition)}, or it is refused")
     grid.add_row("then", f"watched for {book.before:g} s, evidence kept, changed")
-    wanted = [text_of(condition) for condition in verify.succeed] + [f"{finding} clear" for finding in verify.mechanism]
+    wanted = [*map(in_words, verify.succeed), *(f"{finding} clear" for finding in verify.mechanism)]
     if verify.load is not None:
-        wanted.append(text_of(verify.load))
+        wanted.append(in_words(verify.load))
     grid.add_row("proof", "\n".join(wanted))
     grid.add_row("", f"for {verify.hold:g} s on end, within {verify.within:g} s; else it is taken back")
     grid.add_row("seen by", "\n".join(clean(url, 200) for url in pages.watched) or _UNWATCHED)
     for url in pages.siblings:
         grid.add_row("", f"not by {clean(url, 200)}: another server of its kind, which is not changed")
     for condition in verify.abort:
-        grid.add_row("stop", f"{text_of(condition)}: taken back at once")
+        grid.add_row("stop", f"{in_words(condition)}: taken back at once")
     for undo in dict.fromkeys(change.undo for change in plan.changes):
         grid.add_row("back", _UNDO.get(undo, undo))
     for caution in dict.fromkeys(change.caution for change in plan.changes if change.caution):

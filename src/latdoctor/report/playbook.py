@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from latdoctor.remedy.observation import text_of
+from latdoctor.evidence.condition_words import in_words
 from latdoctor.remedy.parameters import allowed, shown
 from latdoctor.remedy.playbook import Parameter, Playbook, Step
 from latdoctor.remedy.playbook_files import Library, shipped
@@ -69,7 +69,7 @@ def sections(playbook: Playbook, library: Library, words: Words) -> Iterator[Sec
     yield Section("What happens", (playbook.explanation,))
     yield Section("What it changes", tuple(_changes(playbook, library)))
     yield Section("What can be set (--set NAME=VALUE)", tuple(_parameter(one) for one in playbook.parameters))
-    yield Section("What must hold before", (*(text_of(one) for one in playbook.preconditions), *_guards(playbook)))
+    yield Section("What must hold before", (*(in_words(one) for one in playbook.preconditions), *_guards(playbook)))
     yield Section("How it proves itself", tuple(_proof(playbook, words)))
     yield Section("How it is taken back", tuple(_undone(playbook, library)))
     yield Section("What to expect", (f"{playbook.effect} (measured by {playbook.measured_by})",))
@@ -118,13 +118,13 @@ def _proof(playbook: Playbook, words: Words) -> Iterator[str]:
     verify = playbook.verify
     yield f"{_span(playbook.before)} are watched before anything is changed"
     if playbook.settle.until is not None:
-        yield f"then it waits until {text_of(playbook.settle.until)}, {_span(playbook.settle.at_most)} at most"
+        yield f"then it waits until {in_words(playbook.settle.until)}, {_span(playbook.settle.at_most)} at most"
     if verify.load is not None:
-        yield f"only what is seen at the same load counts: {text_of(verify.load)}"
-    yield from (f"better: {text_of(one)}" for one in verify.succeed)
+        yield f"only what is seen at the same load counts: {in_words(verify.load)}"
+    yield from (f"better: {in_words(one)}" for one in verify.succeed)
     yield from (f"gone: {_named(name, words.findings)}" for name in verify.mechanism)
     yield f"all of that for {_span(verify.hold)} without a break, within {_span(verify.within)}"
-    yield from (f"given up at once where {text_of(one)}" for one in verify.abort)
+    yield from (f"given up at once where {in_words(one)}" for one in verify.abort)
 
 
 def _undone(playbook: Playbook, library: Library) -> Iterator[str]:
@@ -221,16 +221,16 @@ def page(playbook: Playbook) -> PlaybookPage:
         risk=playbook.risk,
         disruption=playbook.disruption,
         parameters=tuple(_parameter_page(one) for one in playbook.parameters),
-        preconditions=tuple(text_of(one) for one in playbook.preconditions),
+        preconditions=tuple(in_words(one) for one in playbook.preconditions),
         steps=tuple(StepPage(one.id, one.action, dict(one.given), one.undo) for one in playbook.steps),
         stages=tuple(StagePage(one.playbook, dict(one.given)) for one in playbook.stages),
         before=playbook.before,
-        settle_until=None if settle.until is None else text_of(settle.until),
+        settle_until=None if settle.until is None else in_words(settle.until),
         settle_at_most=settle.at_most,
-        load=None if verify.load is None else text_of(verify.load),
-        succeed=tuple(text_of(one) for one in verify.succeed),
+        load=None if verify.load is None else in_words(verify.load),
+        succeed=tuple(in_words(one) for one in verify.succeed),
         mechanism=verify.mechanism,
-        abort=tuple(text_of(one) for one in verify.abort),
+        abort=tuple(in_words(one) for one in verify.abort),
         hold=verify.hold,
         within=verify.within,
         effect=playbook.effect,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.errors import BundleError
 from latdoctor.trials.answers import Answered, Judged, answers
@@ -81,5 +82,5 @@ def read(path: Path) -> Scores:
         return msgspec.json.decode(path.read_bytes(), type=Scores)
     except OSError as error:
         raise BundleError(f"the scores cannot be read: {error.strerror}", where=str(path)) from error
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise BundleError(f"these are no scores of this version: {error}", where=str(path)) from error

@@ -7,18 +7,22 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from latdoctor.errors import LatdoctorError
 from latdoctor.trials.families import Split
 from latdoctor.trials.record import Recorded
 from latdoctor.trials.scores import Peer
 from latdoctor.trials.scoring import accuracy_of, both_of_two
 
-# Ranks the ids of causes for one run, the likeliest first.
+# Ranks the ids of causes for one run, the likeliest first. Raises LatdoctorError where it fails at that run.
 Scorer = Callable[[Recorded], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """`fit` gets the runs of families that were looked at, with their truths, and gives what ranks any run."""
+    """`fit` gets the runs of families that were looked at, with their truths, and gives what ranks any run.
+
+    Raises LatdoctorError where it cannot be fitted. Whatever a peer's own code raises has become that before.
+    """
 
     name: str
     fit: Callable[[Sequence[Recorded]], Scorer]
@@ -50,9 +54,9 @@ def _judged(
         begun = time.perf_counter()
         try:
             ranking = scorer(one)
-        except Exception as error:  # noqa: BLE001  # whatever a peer raises is its failure, and told
+        except LatdoctorError as error:
             crashed += 1
-            say(f"{contestant.name}: {one.truth.run}: {type(error).__name__}: {error}")
+            say(f"{contestant.name}: {one.truth.run}: {error}")
         taken.append(time.perf_counter() - begun)
         rankings.append((one.truth.causes, tuple(ranking)))
     of = accuracy_of(rankings)
@@ -63,8 +67,8 @@ def _judged(
 def _fitted(contestant: Contestant, training: Sequence[Recorded], say: Callable[[str], None]) -> Scorer:
     try:
         return contestant.fit(training)
-    except Exception as error:  # noqa: BLE001  # as above
-        say(f"{contestant.name} cannot be fitted: {type(error).__name__}: {error}")
+    except LatdoctorError as error:
+        say(f"{contestant.name} cannot be fitted: {error}")
         failed = error
 
     def fails(recorded: Recorded) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What the machine did while a run was recorded: how much of its processors others took.
+"""The machine that something was measured on: what it is, and how much of its processors others took meanwhile.
 
 From /proc (Linux): what all processors were busy with, less what this process and all that it started took.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal of the line `cpu`: proc_stat(5)
+_ALL, _STOLEN = slice(0, 8), 7  # guests, the last two fields of that line, are in user and nice already
 # The share of all processors that others may take: with more than this the machine's own state moves P99 as a mild
 # fault does. Two looks at an idle machine differ by 2 %.
 OTHERS = 0.15
@@ -18,20 +19,26 @@ _PARENT, _TIMES = 1, slice(11, 15)  # after the command's name: ppid; utime, sti
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Seconds of processor time since the machine started, and when that was read (unix seconds)."""
+    """Seconds of processor time since the machine started, and when that was read (unix seconds).
+
+    `whole` is what there was of it; `stolen` the part that the host gave to others, which is in `busy` as well.
+    """
 
     at: float
     busy: float
     own: float
+    whole: float
+    stolen: float
 
 
 def usage(now: float, root: Path = Path("/proc"), pid: int = 0) -> Usage | None:
     """None where the kernel does not tell."""
     try:
-        line = (root / "stat").read_text().splitlines()[0].split()[1:]
+        line = [int(field) for field in (root / "stat").read_text().splitlines()[0].split()[1:]]
         ticks = os.sysconf("SC_CLK_TCK")
-        busy = sum(int(line[place]) for place in _BUSY) / ticks
-        return Usage(now, busy, _of_tree(root, pid or os.getpid()) / ticks)
+        busy = sum(line[place] for place in _BUSY) / ticks
+        own = _of_tree(root, pid or os.getpid()) / ticks
+        return Usage(now, busy, own, sum(line[_ALL]) / ticks, line[_STOLEN] / ticks)
     except (OSError, ValueError, IndexError):
         return None
 
@@ -42,6 +49,22 @@ def others(first: Usage | None, last: Usage | None, processors: int) -> float | 
         return None
     foreign = (last.busy - first.busy) - (last.own - first.own)
     return min(1.0, max(0.0, foreign / ((last.at - first.at) * processors)))
+
+
+def steal(first: Usage | None, last: Usage | None) -> float | None:
+    """The share of processor time that the host gave to others between two readings; None where it cannot be told."""
+    if first is None or last is None or last.whole <= first.whole:
+        return None
+    return (last.stolen - first.stolen) / (last.whole - first.whole)
+
+
+def model(root: Path = Path("/proc")) -> str:
+    """What its processors are called; empty where the kernel does not tell."""
+    try:
+        lines = (root / "cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def load_average(root: Path = Path("/proc")) -> float | None:

@@ -1,21 +1,23 @@
 """Which runs there are: every fault at several severities and seeds, faults together, nothing wrong, and what is made.
 
-The cells of a matrix come in an order in which any beginning of it is balanced: all scenarios at one seed and severity,
-then all at the next.
+The cells of a matrix come in an order in which any beginning of it is balanced: every fault with a fresh seed, then as
+much that is well, faults together, other severities, and then the next seed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain
 
 from msgspec import Struct, structs
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.faults.injection import Fault
 from latdoctor.lab.scenario import INCIDENT, USUAL, Change, Phase, Scenario, Truth, find, graded, names
-from latdoctor.lab.telemetry.kinds import KINDS
+from latdoctor.lab.telemetry.kinds import BY_ID, KINDS
+from latdoctor.trials.families import split
+from latdoctor.trials.scores import PAIR_RUNS
 from latdoctor.trials.truth import MADE, PLAYED
 
 MATRICES = ("quick", "hour", "full")
@@ -26,7 +28,10 @@ LONG = 75.0  # seconds of a phase that a wrong time of a minute does not leave
 _LIFETIME = 3 * LONG  # of what is put into a long run
 _STARTING = 20.0  # seconds: server and generator start, and capacity is measured
 _CALM = 10.0  # seconds of an incident in which nothing happens
+_SEEDS = (1, 2, 3, 4)  # of every scenario
 _LONG_SEEDS = 2
+_MOST_SEEDS = 12  # of a scenario whose cause is hard to tell from another
+_WELL = 8  # seeds of each scenario without a fault, for each seed of the others: more than sixty runs in all
 _FAST = 0.9  # a load above this share of what the server can do is no calm one
 
 # Two faults that each add about as much to every request, so that taking either away moves the tail.
@@ -104,22 +109,57 @@ def _hour() -> tuple[Cell, ...]:
 
 
 def _full() -> tuple[Cell, ...]:
-    hour = _hour()
-    wider = chain(
-        _made((1, 2, 3), MADE_SEVERITIES),
-        *(
-            chain(
-                _faults(USUAL, seed),
-                _well((3 * seed - 2, 3 * seed - 1, 3 * seed)),
-                (Cell(PLAYED, name, USUAL, seed, calm=True) for name in _that_can_be_calm()),
-                (Cell(PLAYED, first, USUAL, seed, beside=second) for first, second in TOGETHER),
-                *(_faults(severity, seed) for severity in SEVERITIES[1:]),
-                (Cell(PLAYED, name, USUAL, seed, long=True) for name in STEADY if seed <= _LONG_SEEDS),
-            )
-            for seed in (1, 2, 3, 4)
-        ),
+    """The hour first. Two seeds of everything; further ones of what is hard to tell apart; then the rest."""
+    first, rest = _SEEDS[:2], _SEEDS[2:]
+    whole = [*_hour(), *_made((1, 2, 3), MADE_SEVERITIES)]
+    for seed in first:
+        whole += [*_faults(USUAL, seed + 1), *_of_seed(seed)]
+    whole += _until_told_apart(whole, first[-1] + 1)
+    for seed in rest:
+        whole += _of_seed(seed)
+    return tuple(dict.fromkeys(whole))
+
+
+def _of_seed(seed: int) -> tuple[Cell, ...]:
+    """Everything that is played with `seed`: what is usual, well, together, of other severities, and long."""
+    return (
+        *_faults(USUAL, seed),
+        *_well(tuple(range(_WELL * (seed - 1) + 1, _WELL * seed + 1))),
+        *(Cell(PLAYED, name, USUAL, seed, calm=True) for name in _that_can_be_calm()),
+        *(Cell(PLAYED, first, USUAL, seed, beside=second) for first, second in TOGETHER),
+        *(cell for severity in SEVERITIES[1:] for cell in _faults(severity, seed)),
+        *(Cell(PLAYED, name, USUAL, seed, long=True) for name in STEADY if seed <= _LONG_SEEDS),
     )
-    return tuple(dict.fromkeys((*hour, *wider)))
+
+
+def _until_told_apart(so_far: Sequence[Cell], seed: int) -> Iterator[Cell]:
+    """Runs from `seed` on until each cause that is hard to tell from another has as many as telling that takes.
+
+    For a scenario that has both there is nothing to wait for.
+    """
+    runs = Counter(pair for cell in dict.fromkeys(so_far) for pair in told_apart(cell))
+    for number in range(seed, _MOST_SEEDS + 1):
+        short = frozenset(pair for pair, count in runs.items() if count < PAIR_RUNS)
+        for severity in SEVERITIES:
+            for cell in _faults(severity, number):
+                if told_apart(cell) & short:
+                    runs.update(told_apart(cell))
+                    yield cell
+
+
+def told_apart(cell: Cell) -> frozenset[tuple[str, str]]:
+    """The hard pairs for which `cell` counts: the first cause is in it, and the other one is not."""
+    there = frozenset(causes_of(cell))
+    both_ways = (way for one, other in split().pairs for way in ((one, other), (other, one)))
+    return frozenset(way for way in both_ways if way[0] in there and way[1] not in there)
+
+
+def causes_of(cell: Cell) -> tuple[str, ...]:
+    """The ids of what is put in, of which some may turn out to be harmless."""
+    if cell.kind == MADE:
+        return tuple(filter(None, (BY_ID[cell.scenario].cause,)))
+    both = () if cell.calm else tuple(filter(None, (cell.scenario, cell.beside)))
+    return tuple(truth.cause for name in both for truth in _found(name).causes)
 
 
 def _made(seeds: tuple[int, ...], severities: tuple[float, ...]) -> Iterator[Cell]:

@@ -17,6 +17,7 @@ from typing import ClassVar, Protocol, TypeVar
 import msgspec
 
 from latdoctor import __version__
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import BundleError, LatdoctorError
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.model import to_json
@@ -124,7 +125,7 @@ def read_json(path: Path, form: type[T]) -> T:
         return msgspec.json.decode(path.read_bytes(), type=form)
     except OSError as error:
         raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise BundleError(
             f"damaged: {error}", where=str(path), next_step="delete it, and record that run again"
         ) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from latdoctor.collect.source import Request
@@ -213,6 +213,7 @@ junk = st.recursive(
 
 
 @given(junk, junk)
+@example([], [[{"action": []}]])
 def test_any_snapshot_gives_a_result_or_an_error(segments: object, traces: object) -> None:
     try:
         parsed(pickle.dumps({"segments": segments, "device_traces": traces}))

@@ -14,6 +14,7 @@ import msgspec
 
 from latdoctor.collect.access_log import times
 from latdoctor.collect.access_log.entry import Duration, Entry, Stamp
+from latdoctor.decoding import UNDECODABLE
 
 Fields = Mapping[str, object]
 
@@ -62,7 +63,7 @@ def of_json(line: str) -> Entry | None:
     """The request that a line of JSON tells, or None."""
     try:
         record = msgspec.json.decode(line, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return of_fields({name.lower(): value for name, value in _flat(record, "", _NESTED)}, record)
 

@@ -19,6 +19,7 @@ import msgspec
 
 from latdoctor.collect.access_log import fields, times
 from latdoctor.collect.access_log.entry import Duration, Entry, Stamp
+from latdoctor.decoding import UNDECODABLE
 
 MAX_LINE = 64 << 10  # bytes; of a longer line nothing is read
 
@@ -73,7 +74,7 @@ def text_of(raw: bytes) -> str | None:
 def _docker(line: str) -> str:
     try:
         return msgspec.json.decode(line, type=_Wrapped).log.rstrip("\r\n")
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except UNDECODABLE:
         return line
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from latdoctor.collect.access_log import times
 from latdoctor.collect.access_log.entry import Stamp
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Value
@@ -83,7 +84,7 @@ def _document(content: bytes) -> list[object] | None:
         return None
     try:
         whole = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except UNDECODABLE:
         return None
     if isinstance(whole, dict):
         listed = next((whole[name] for name in _LISTS if isinstance(whole.get(name), list)), None)
@@ -95,7 +96,7 @@ def _of_line(line: str) -> Note | None:
     if line.startswith("{"):
         try:
             return _of_object(msgspec.json.decode(line, type=dict[str, object]))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
+        except UNDECODABLE:
             return None
     words = line.split(" ", 3)
     for count in (3, 2, 1):  # a time may be of several words: 2026-01-31 02:49:00 +0000

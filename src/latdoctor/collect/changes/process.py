@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.collect.proc import parse_stat
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Value
@@ -132,7 +133,7 @@ def parse(artifact: Artifact) -> Evidence:
     """The events of one process. Raises SourceError where the artifact is damaged."""
     try:
         state = msgspec.json.decode(artifact.read(MAX_STATE), type=ProcessState)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise SourceError(f"not the state of a process: {error}", where=artifact.source) from error
     subject = f"process/{state.pid}"
     events: list[Event] = []

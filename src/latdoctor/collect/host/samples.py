@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.collect.host.cgroup import folders_of
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 
@@ -160,7 +161,7 @@ def read_samples(artifacts: Iterable[Artifact]) -> tuple[HostSample, ...]:
     for artifact in sorted(artifacts, key=lambda artifact: artifact.name):
         try:
             sample = msgspec.json.decode(artifact.read(MAX_SAMPLE), type=HostSample)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise _refuse(artifact, f"not a sample of the host: {error}") from error
         if sample.schema_version != SCHEMA_VERSION:
             raise _refuse(artifact, f"a sample of version {sample.schema_version}; {SCHEMA_VERSION} is read")

@@ -15,6 +15,7 @@ import msgspec
 from latdoctor.collect.logs import stamps
 from latdoctor.collect.logs.carried import carried
 from latdoctor.collect.logs.stamps import APPLICATION, BARE, KERNEL, Line
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 
 PLAIN, RECORDS = "plain", "records"
@@ -124,7 +125,7 @@ def line_of(raw: bytes, taken_at: float) -> tuple[str, Line]:
 def _object(line: bytes) -> dict[str, object] | None:
     try:
         return msgspec.json.decode(line, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 
@@ -107,7 +108,7 @@ def read_record(artifact: Artifact) -> Record:
 
     try:
         record = msgspec.json.decode(artifact.read(MAX_RECORD), type=Record)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise refuse(f"not a record of NVML samples: {error}") from error
     if record.schema_version != SCHEMA_VERSION:
         raise refuse(f"a record of version {record.schema_version}; version {SCHEMA_VERSION} is read")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.text import clean
 
@@ -60,7 +61,7 @@ def read(raw: bytes, where: str) -> Answer:
         raise SourceError(f"an answer of more than {MAX_BYTES >> 20} MiB", where=where, next_step=_NARROW)
     try:
         said = msgspec.json.decode(raw, type=_Answer)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise SourceError("no answer of a Prometheus server", where=where, next_step=_NOT_IT) from error
     if said.status != "success" or said.data is None:
         raise SourceError(f"it says: {clean(said.error, 200) or 'no result'}", where=where, next_step=_NARROW)
@@ -87,5 +88,5 @@ def error_of(raw: bytes) -> str:
     """What a refusing server says in its answer; empty where it says nothing that can be read."""
     try:
         return clean(msgspec.json.decode(raw, type=_Answer).error, 200)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except UNDECODABLE:
         return ""

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from latdoctor.collect.promql.asking import Question
 from latdoctor.collect.source import PrometheusServer
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.dialects import promql
 from latdoctor.dialects.model import Dialect
 from latdoctor.errors import SourceError
@@ -119,7 +120,7 @@ def read(raw: bytes, where: str) -> Plan:
     """Raises SourceError for what is no plan, or one whose times make no sense."""
     try:
         plan = msgspec.json.decode(raw, type=Plan)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise SourceError("the list of its questions cannot be read", where=where) from error
     if not (0 < plan.window <= plan.until - plan.since < float("inf")):
         raise SourceError("the times of its questions make no sense", where=where)

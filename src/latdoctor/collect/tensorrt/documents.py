@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.text import clean
 
@@ -85,7 +86,7 @@ def read(content: bytes, where: str) -> Document:
     """What a JSON file tells. Raises SourceError for what is no JSON, or of no kind that is known here."""
     try:
         told = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise SourceError(f"is no readable JSON: {error}", where=where, next_step=_HOW) from error
     found = _of_mapping(told, where) if isinstance(told, dict) else _of_list(told) if isinstance(told, list) else None
     if found is None:

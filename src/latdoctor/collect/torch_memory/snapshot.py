@@ -15,7 +15,7 @@ MAX_BLOCKS = 5_000_000
 MAX_ENTRIES = 5_000_000
 ALLOCATED, PENDING, INACTIVE = "active_allocated", "active_pending_free", "inactive"
 # Taken from the device: a segment, or (expandable segments) pages mapped into one.
-_TAKEN = frozenset({"segment_alloc", "segment_map"})
+_TAKEN = ("segment_alloc", "segment_map")  # no set: what stands in a stranger's file need not be hashable
 _MAX_SIZE = 1 << 60
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 
 MAX_BYTES = 16 << 20
@@ -40,7 +41,7 @@ def stats(content: bytes, where: str) -> Stats:
     """Raises SourceError for what is no JSON, or holds no statistics of the allocator."""
     try:
         told = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise SourceError(f"is no readable JSON: {error}", where=where, next_step=_HOW) from error
     values: dict[str, float] = {}
     _flatten(told, "", values, _DEPTH)

@@ -31,6 +31,7 @@ from latdoctor.collect.torch_trace.events import (
     mended,
     why_no_events,
 )
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.text import clean
 
@@ -153,7 +154,7 @@ class KinetoReader:
             return None
         try:
             events = EVENTS.decode(memoryview(buffer)[begin - 1 : cut + 1])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             buffer[cut] = kept
             return None
         self.events += len(events)

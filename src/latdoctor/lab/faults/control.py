@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.lab.faults.proxy import FaultProxy
 from latdoctor.lab.faults.toxics import Toxic
@@ -50,7 +51,7 @@ class _Control:
         body = await _body(request)
         try:
             added = self._proxy.toxics.add(msgspec.json.decode(body, type=Toxic))
-        except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as error:
+        except (*UNDECODABLE, UsageError) as error:
             return _error(422, "invalid", clean(str(error), 300))
         return _json(added, 201)
 

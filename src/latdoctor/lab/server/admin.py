@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.lab.server import body
 from latdoctor.lab.server.config import ServerConfig, knobs
@@ -153,7 +154,7 @@ def mapping(raw: bytes) -> dict[str, Any]:
     """A body as a JSON object. Raises BadRequest."""
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadRequest(400, "malformed", f"the body is not a JSON object: {error}") from error
 
 

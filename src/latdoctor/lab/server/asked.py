@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.lab.server.refusal import BadRequest
 from latdoctor.text import clean
 
@@ -49,7 +50,7 @@ def parse(body: bytes) -> Asked:
         asked = _DECODER.decode(body)
     except msgspec.ValidationError as error:
         raise BadRequest(422, "invalid", clean(str(error), 300)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadRequest(400, "malformed", f"the body is not JSON: {clean(str(error), 200)}") from error
     if (asked.text is None) == (asked.audio_seconds is None):
         raise BadRequest(422, "invalid", "give one of `text` and `audio_seconds`")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.lab.server.config import Dependency
 from latdoctor.lab.server.exchange import Exchange
 from latdoctor.lab.server.metrics import Metrics
@@ -65,7 +66,7 @@ class DependencyClient:
             return None
         try:
             found = _DECODER.decode(feature) if answer.status == OK else None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             found = None
         if found is None:
             self._metrics.dependency_errors.inc()

@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from yarl import URL
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.lab.server.fleet import Fleet, Replica
 from latdoctor.lab.server.refusal import BadRequest, ClientGone, Refused, Unavailable
 from latdoctor.lab.server.router_metrics import CONTENT_TYPE, RouterMetrics
@@ -178,7 +179,7 @@ def session_of(body: bytes) -> str | None:
     """The session that a body names; None where it names none or makes no sense, which the replica tells the client."""
     try:
         return _OF_SESSION.decode(body).session
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 

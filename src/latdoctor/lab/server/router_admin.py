@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.fleet import Fleet, RouterConfig
 from latdoctor.lab.server.guard import Guard
@@ -146,7 +147,7 @@ async def json_of(request: Request, kind: type[Kind]) -> Kind:
         return msgspec.json.decode(bytes(body), type=kind)
     except msgspec.ValidationError as error:
         raise BadRequest(422, "invalid", clean(str(error), 300)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadRequest(400, "malformed", "the body is not JSON") from error
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.remedy.actions import by_hand, values
 from latdoctor.remedy.change import Contended, Refused, State, Values
@@ -98,7 +99,7 @@ class ActsEndpoint:
         answer = exchange(Asked("GET", self.url), self.access.token, deadline)
         try:
             acts = msgspec.json.decode(answer.body, type=_Acts)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise Refused("the answer does not tell what was done", where=self.url) from error
         if not answer.version:
             raise Refused("the answer has no ETag: nothing could be done just once", where=self.url)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.remedy.actions import by_hand, values
 from latdoctor.remedy.change import Refused, State, Value, Values
@@ -146,7 +147,7 @@ def _weights(endpoint: ConfigEndpoint, flat: dict[str, Value], deadline: Deadlin
 def _decoded(body: bytes, kind: type[Any], where: str) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise Refused("the admin interface answers otherwise than it should", where=where) from error
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.remedy.actions import by_hand, values
 from latdoctor.remedy.change import Contended, Refused, State, Unreachable, Values
@@ -109,7 +110,7 @@ class Replicas:
             raise Refused("the answer has no ETag: nothing could be done just once", where=self.url)
         try:
             return msgspec.json.decode(answer.body, type=list[_Replica]), answer.version
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise Refused("the answer does not tell of replicas", where=self.url) from error
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.remedy.change import Value
 from latdoctor.text import clean
@@ -88,7 +89,7 @@ def is_list(value: Value) -> bool:
         return False
     try:
         msgspec.json.decode(value.encode(), type=list[Any])
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except UNDECODABLE:
         return False
     return True
 
@@ -96,7 +97,7 @@ def is_list(value: Value) -> bool:
 def _list(name: str, given: str) -> str:
     try:
         return compact(msgspec.json.decode(given.encode(), type=list[bool | int | float | str]))
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(f"{name} is a list such as [64, 128], not {_shown(given)}") from error
 
 

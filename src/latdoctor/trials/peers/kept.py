@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import BundleError
 from latdoctor.trials.contest import Contestant
 from latdoctor.trials.peers.contestants import from_source
@@ -63,5 +64,5 @@ def _read(path: Path) -> Kept:
         return msgspec.json.decode(path.read_bytes(), type=Kept)
     except OSError as error:
         raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise BundleError(f"these are no scores of a peer: {error}", where=str(path), next_step=again) from error

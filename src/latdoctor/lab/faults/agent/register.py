@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.lab.faults.agent.disturbance import Disturbance
 from latdoctor.lab.faults.agent.knobs import names, turned
@@ -165,5 +166,5 @@ class _Running:
 def _decoded(content: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(content or b"{}", type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(f"that is no fault: {clean(str(error), 300)}") from error

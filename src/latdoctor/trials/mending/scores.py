@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from latdoctor import __version__
 from latdoctor.trials.intervals import Share, share
-from latdoctor.trials.mending_cells import PROMO_RUSH, WRONG
-from latdoctor.trials.mending_report import REFUSED, ROLLED_BACK, VERIFIED, MendingReport
+from latdoctor.trials.mending.cells import PROMO_RUSH, WRONG
+from latdoctor.trials.mending.report import REFUSED, ROLLED_BACK, VERIFIED, MendingReport
 
 # What the field's incident is held to (MISSION.md's figures are set beside them on the page).
 P99_DOWN, GOODPUT_TIMES, CALLS_DOWN, TAKEN_DOWN, WITHIN = 0.7, 2.0, 0.6, 0.9, 60.0

@@ -119,7 +119,7 @@ class Operator:
             state=self.state,
             access=access,
             observe=observer(
-                replace(request, servers=pages_for(access, request.servers).watched),
+                replace(request, servers=pages_for(access, request.servers, {}).watched),
                 self.place.context,
                 self.baseline,
                 self.rules,

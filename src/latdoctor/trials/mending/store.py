@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import msgspec
 
-from latdoctor.trials.mending_report import MendingReport
+from latdoctor.trials.mending.report import MendingReport
 from latdoctor.trials.store import Runs, read_json
 
 MENDED = "mended"

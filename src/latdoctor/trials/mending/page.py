@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from latdoctor.lab.outcome import PhaseReport
 from latdoctor.trials.intervals import Share
-from latdoctor.trials.mending_cells import WRONG
-from latdoctor.trials.mending_report import VERIFIED, MendingReport
-from latdoctor.trials.mending_scores import (
+from latdoctor.trials.mending.cells import WRONG
+from latdoctor.trials.mending.report import VERIFIED, MendingReport
+from latdoctor.trials.mending.scores import (
     CALLS_DOWN,
     GOODPUT_TIMES,
     P99_DOWN,

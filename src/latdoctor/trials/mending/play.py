@@ -30,10 +30,10 @@ from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.playbook_files import shipped as shipped_playbooks
 from latdoctor.remedy.run import WINDOW
 from latdoctor.trials import machine
-from latdoctor.trials.mending_cells import SLICE, WRONG, MendingCell, sliced, standing
-from latdoctor.trials.mending_report import FAILED, NO_PLAYBOOK, NOTHING_NAMED, VERIFIED, MendingReport, Saturated
-from latdoctor.trials.mending_story import Alarm, Story, Told, report_of
-from latdoctor.trials.mending_user import Operator, Place, Remedy
+from latdoctor.trials.mending.cells import SLICE, WRONG, MendingCell, sliced, standing
+from latdoctor.trials.mending.report import FAILED, NO_PLAYBOOK, NOTHING_NAMED, VERIFIED, MendingReport, Saturated
+from latdoctor.trials.mending.story import Alarm, Story, Told, report_of
+from latdoctor.trials.mending.user import Operator, Place, Remedy
 
 NOTICED = 15.0  # seconds after which somebody looks though the SLO still holds
 AFTER = 3 * SLICE  # seconds that are measured once it is verified

@@ -20,9 +20,9 @@ from latdoctor.remedy.history import moment
 from latdoctor.remedy.result import Result
 from latdoctor.remedy.run import WINDOW
 from latdoctor.trials import machine
-from latdoctor.trials.mending_cells import MendingCell
-from latdoctor.trials.mending_report import VERIFIED, MendingReport, Moments, spoiled, within
-from latdoctor.trials.mending_user import Remedy
+from latdoctor.trials.mending.cells import MendingCell
+from latdoctor.trials.mending.report import VERIFIED, MendingReport, Moments, spoiled, within
+from latdoctor.trials.mending.user import Remedy
 from latdoctor.trials.truth import Machine, Span
 
 
