@@ -18,7 +18,7 @@ from latdoctor.lab.pages import Between, Look
 from latdoctor.lab.scenario import Scenario
 from latdoctor.remedy.history import moment
 from latdoctor.remedy.result import Result
-from latdoctor.remedy.run import WINDOW
+from latdoctor.remedy.proving import WINDOW
 from latdoctor.trials import machine
 from latdoctor.trials.mending_cells import MendingCell
 from latdoctor.trials.mending_report import VERIFIED, MendingReport, Moments, spoiled, within
