@@ -14,7 +14,7 @@ import pytest
 from latdoctor.journal.entry import Entry, Moment
 from latdoctor.journal.store import Journal, JournalError
 from latdoctor.remedy import actions, history, recovering
-from latdoctor.remedy.change import Value
+from latdoctor.remedy.change import Unreachable, Value
 from latdoctor.remedy.plan import Asked, Plan, planned
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
@@ -167,6 +167,58 @@ def test_errors_are_taken_back_at_once(room: Room) -> None:
     room.run()
     windows = [kind for kind in room.told if kind == "verify.window"]
     assert len(windows) == 1
+
+
+def restarted(service: Service) -> None:
+    service.edit(**BEFORE)
+
+
+def overruled(service: Service) -> None:
+    service.edit(scheduler="single")
+
+
+@pytest.mark.parametrize(
+    ("meddle", "outcome", "stands"),
+    [(restarted, Outcome.ROLLED_BACK, "long-alone"), (overruled, Outcome.INCOMPLETE, "single")],
+)
+@pytest.mark.parametrize("name", ["test.scheduler", "test.whole"])
+def test_what_no_longer_stands_has_not_verified_itself(
+    room: Room, name: str, meddle: Callable[[Service], None], outcome: Outcome, stands: str
+) -> None:
+    """Somebody starts it anew or overrules us while it is verified, and it is well all the same."""
+
+    def meddling(service: Service) -> None:
+        if service.values["scheduler"] == "token-budget":
+            meddle(service)
+
+    room.service.p99 = lambda service: 0.3 if any("scheduler" in write for write in service.writes) else 3.0
+    room.service.on_look = meddling
+    result = room.run(name)
+    assert result.outcome is outcome, result
+    assert "it no longer stands: scheduler of memory" in result.reason
+    assert room.service.values["scheduler"] == stands
+    assert "verify.passed" not in room.told
+
+
+def test_a_target_that_does_not_tell_in_the_end_has_not_verified_itself(room: Room) -> None:
+    def hang(service: Service) -> None:
+        service.hangs = bool(service.writes)
+
+    room.service.on_look = hang
+    assert room.run().outcome is Outcome.INCOMPLETE
+    assert "verify.passed" not in room.told
+
+
+def test_an_answer_that_is_lost_in_the_end_is_asked_for_again(room: Room) -> None:
+    once = iter([True])
+
+    def lose(service: Service) -> None:
+        if service.writes and next(once, False):
+            raise Unreachable("the connection was closed")
+
+    room.service.on_answer = lose
+    assert room.run().outcome is Outcome.VERIFIED
+    assert next(once, None) is None
 
 
 def test_a_queue_that_still_drains_is_waited_for(room: Room) -> None:

@@ -106,6 +106,16 @@ class Unreachable(OperationError):  # noqa: N818
     """No answer: what was asked for may have been done or not."""
 
 
+def looked(resource: Resource, deadline: Deadline) -> State:
+    """How it stands; asked again where no answer comes. Raises Refused, and Unreachable once there is no time left."""
+    while True:
+        try:
+            return resource.read(deadline)
+        except Unreachable:
+            if not deadline.pause():
+                raise
+
+
 def standing(change: Change, state: State) -> Standing:
     """How `state` stands to `change`. A change whose two sides are alike stands as after."""
     now = {name: state.values.get(name) for name in change.after}

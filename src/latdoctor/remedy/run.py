@@ -16,6 +16,7 @@ from latdoctor.journal.state import LOCKS, RUNS
 from latdoctor.remedy import guards, history
 from latdoctor.remedy.change import Conflict, Refused, Standing, brought
 from latdoctor.remedy.history import Closed, Opened, Touched
+from latdoctor.remedy.lasting import READING, lost
 from latdoctor.remedy.observation import Observation, judged
 from latdoctor.remedy.plan import Plan, known
 from latdoctor.remedy.playbook import Playbook
@@ -98,6 +99,7 @@ class _Run:
                 self._stays.clear()
                 self._watch.settled(self._playbook.settle, before)
                 self._watch.verified(self._playbook.verify, before)
+                self._must_have_lasted()
             self._recorder.note("verify.passed", {})
         except Failed as failed:
             return self._given_up(failed.reason, failed.outcome)
@@ -147,6 +149,7 @@ class _Run:
         if alone:  # of several stages none waits for the queue to drain: the whole does, once all are made
             self._watch.settled(playbook.settle, earlier)
         self._watch.verified(playbook.verify if alone else not_worse(playbook.verify), earlier)
+        self._must_have_lasted()
         self._recorder.note("stage.verified", {"stage": number, "playbook": playbook.id})
         if self._playbook.on_failure == "undo-stage":
             self._stays = list(self._touched)
@@ -167,6 +170,13 @@ class _Run:
         except Refused as refused:
             raise Failed(f"the target refused {change.step}: {refused}") from refused
         self._recorder.note("change.made", touched)
+
+    def _must_have_lasted(self) -> None:
+        """Verified means that it stands. Where it does not, nothing that was verified before counts any more."""
+        made = [self._plan.stages[touched.stage].changes[touched.index] for touched in self._touched]
+        if gone := lost(made, self._world.access, self._watch.deadline(READING)):
+            self._stays.clear()
+            raise Failed(f"it no longer stands: {gone}")
 
     def _given_up(self, reason: str, outcome: Outcome) -> Result:
         """Takes back what has to be; `outcome` is how it ended where nothing had been changed."""
