@@ -275,6 +275,37 @@ def test_an_edit_between_plan_and_apply_refuses(room: Room) -> None:
     assert room.service.values["scheduler"] == "single"
 
 
+@pytest.mark.parametrize("moment", ["on_look", "on_write"])
+def test_what_somebody_else_has_set_to_the_same_is_theirs(room: Room, moment: str) -> None:
+    """While we look, or between our reading and our writing."""
+    no_help(room.service)
+    once = iter([True])
+
+    def edit(service: Service) -> None:
+        if next(once, False):
+            service.edit(scheduler="token-budget")
+
+    setattr(room.service, moment, edit)
+    result = room.run()
+    assert result.outcome is Outcome.REFUSED, result
+    assert "somebody else has set it already" in result.reason
+    assert room.service.values == AFTER
+    assert room.service.writes == []
+    assert room.recovered() == []
+
+
+def test_what_somebody_else_has_set_to_the_same_stays_where_the_rest_goes(room: Room) -> None:
+    def edit(service: Service) -> None:
+        if service.values["lanes"] and service.values["scheduler"] == "long-alone":
+            service.edit(scheduler="token-budget")
+
+    room.service.on_look = edit
+    room.service.p99 = lambda service: 3.0
+    result = room.run("test.whole")
+    assert "somebody else has set it already" in result.reason
+    assert room.service.values["scheduler"] == "token-budget"
+
+
 def test_an_edit_of_our_field_is_not_taken_back(room: Room) -> None:
     no_help(room.service)
 

@@ -147,7 +147,7 @@ def _equal(one: Value | None, other: Value) -> bool:
 
 
 def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline, *, fenced: bool = False) -> bool:
-    """Brings the resource to the one side of `change` from the other; whether anything had to be written.
+    """Brings the resource to the one side of `change` from the other; whether we may have written anything.
 
     `fenced`: where it stands so already, the same is written once more. A write of ours to the other side may still be
     on its way, and then names a version that is gone. It takes a target whose ETag never comes back.
@@ -156,22 +156,24 @@ def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline
     Raises Conflict where it stands on neither side, Refused, and Unreachable or Contended once there is no time left.
     """
     wanted = change.after if to is Standing.AFTER else change.before
-    tried = False
+    written = False
     while True:
+        sending = False
         try:
             state = resource.read(deadline)
             if alike(state.values, wanted):
-                if fenced and not tried:
+                if fenced and not written:
                     with suppress(Refused):  # what it will not take now it does not take late either
                         resource.write(wanted, state.version, deadline)
-                return tried
+                return written
             _must_stand(change, state, resource)
-            tried = True
+            sending = True
             resource.write(wanted, state.version, deadline)
         except Conflict as conflict:
-            conflict.written = tried
+            conflict.written = written
             raise
-        except (Unreachable, Contended):
+        except (Unreachable, Contended) as error:
+            written = written or (sending and isinstance(error, Unreachable))  # what was contended was not done
             if not deadline.pause():
                 raise
         else:

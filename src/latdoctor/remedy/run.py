@@ -161,15 +161,22 @@ class _Run:
         self._touched.append(touched)
         resource = known(change.action).resource(self._world.access, change.resource)
         try:
-            brought(change, Standing.AFTER, resource, self._watch.deadline(STEP))
+            ours = brought(change, Standing.AFTER, resource, self._watch.deadline(STEP))
         except Conflict as conflict:
-            if not conflict.written:  # it is theirs, and nothing of ours
-                self._touched.remove(touched)
-                self._recorder.note("undo.made", touched)
+            if not conflict.written:
+                self._is_theirs(touched)
             raise Failed(str(conflict), Outcome.REFUSED) from conflict
         except Refused as refused:
             raise Failed(f"the target refused {change.step}: {refused}") from refused
+        if not ours:
+            self._is_theirs(touched)
+            raise Failed(f"{change.step}: somebody else has set it already", Outcome.REFUSED)
         self._recorder.note("change.made", touched)
+
+    def _is_theirs(self, touched: Touched) -> None:
+        """Nothing of ours is there, and so nothing is to be put back."""
+        self._touched.remove(touched)
+        self._recorder.note("undo.made", touched)
 
     def _must_have_lasted(self) -> None:
         """Verified means that it stands. Where it does not, nothing that was verified before counts any more."""
