@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from latdoctor.errors import OperationError
 from latdoctor.journal.entry import Entry, Moment
 from latdoctor.journal.store import Journal, JournalError
 from latdoctor.remedy import actions, history, recovering
@@ -226,6 +227,60 @@ def test_a_queue_that_still_drains_is_waited_for(room: Room) -> None:
     result = room.run()
     assert result.outcome is Outcome.VERIFIED, result
     assert room.service.values == AFTER
+
+
+def blind_for(seconds: float) -> Callable[[Service], None]:
+    """A page that cannot be read for a while after the change."""
+
+    def look(service: Service) -> None:
+        if service.writes and service.now < service.changed_at + seconds:
+            raise OperationError("the page cannot be read")
+
+    return look
+
+
+def test_a_look_that_fails_while_it_settles_is_no_end(room: Room) -> None:
+    room.service.on_look = blind_for(6)
+    assert room.run().outcome is Outcome.VERIFIED
+    assert room.told.count("verify.window") > 2  # those that failed are among them
+
+
+@pytest.mark.parametrize("name", ["test.scheduler", "test.whole"])
+def test_who_sees_nothing_for_three_windows_gives_up(room: Room, name: str) -> None:
+    room.service.on_look = blind_for(1000)
+    result = room.run(name)
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert "in a row: the page cannot be read" in result.reason
+    assert result.seconds < 10 + 2 * 3 * 5
+    assert room.service.values == BEFORE
+
+
+def test_a_page_without_anything_of_before_is_no_sight(room: Room) -> None:
+    """As of a server that has stopped: its collectors still say what they did."""
+
+    def blind(service: Service) -> None:
+        service.hidden = bool(service.writes)
+
+    room.service.on_look = blind
+    result = room.run()
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert "in a row: nothing is shown" in result.reason
+    assert result.seconds < 10 + 2 * 3 * 5
+
+
+def test_ctrl_c_ends_a_change_that_takes_long(room: Room) -> None:
+    stopped = [""]
+
+    def contend(service: Service) -> None:
+        service.version += 1
+        stopped[0] = "SIGINT" if service.now > 15 else ""
+
+    room.service.on_write = contend
+    room.stop = lambda: stopped[0]
+    result = room.run()
+    assert "stopped: SIGINT" in result.reason
+    assert result.seconds < 10 + 20
+    assert room.service.values == BEFORE
 
 
 def test_a_lost_reply_is_read_again(room: Room) -> None:

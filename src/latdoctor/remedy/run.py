@@ -14,7 +14,7 @@ from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.journal.locks import Busy, held
 from latdoctor.journal.state import LOCKS, RUNS
 from latdoctor.remedy import guards, history
-from latdoctor.remedy.change import Conflict, Refused, Standing, brought
+from latdoctor.remedy.change import Conflict, Contended, Refused, Standing, Unreachable, brought
 from latdoctor.remedy.history import Closed, Opened, Touched
 from latdoctor.remedy.lasting import READING, lost
 from latdoctor.remedy.observation import Observation, judged
@@ -161,11 +161,14 @@ class _Run:
         self._touched.append(touched)
         resource = known(change.action).resource(self._world.access, change.resource)
         try:
-            ours = brought(change, Standing.AFTER, resource, self._watch.deadline(STEP))
+            ours = brought(change, Standing.AFTER, resource, self._watch.deadline_unless_stopped(STEP))
         except Conflict as conflict:
             if not conflict.written:
                 self._is_theirs(touched)
             raise Failed(str(conflict), Outcome.REFUSED) from conflict
+        except (Unreachable, Contended):
+            self._watch.must_go_on()  # it may have ended for that alone
+            raise
         except Refused as refused:
             raise Failed(f"the target refused {change.step}: {refused}") from refused
         if not ours:
