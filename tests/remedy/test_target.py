@@ -1,0 +1,53 @@
+"""One target has one key, however its address is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from latdoctor.remedy.target import Target, canonical
+
+HERE = "http://127.0.0.1:8080"
+SAME = [
+    "http://localhost:8080",
+    "HTTP://LocalHost.:8080/",
+    "http://app.localhost:8080",
+    "http://127.9.8.7:8080",
+    "http://127.1:8080",
+    "http://0.0.0.0:8080",
+    "http://0:8080",
+    "http://[::1]:8080",
+    "http://[::]:8080",
+    "http://[0:0:0:0:0:0:0:1]:8080",
+    "http://[::ffff:127.0.0.1]:8080",
+]
+OTHERS = [
+    "http://127.0.0.1:8081",
+    "http://128.0.0.1:8080",
+    "http://localhost.example:8080",
+    "http://127.0.0.1:8080/b",
+    "http://[fe80::1]:8080",
+]
+
+
+@pytest.mark.parametrize("url", SAME)
+def test_this_machine_has_many_names(url: str) -> None:
+    assert Target("one", "reference", admin=url).key == Target("other", "http", admin=HERE).key
+
+
+@pytest.mark.parametrize("url", OTHERS)
+def test_what_is_another_has_another_key(url: str) -> None:
+    assert canonical(url) != canonical(HERE)
+
+
+def test_a_port_that_is_not_written_is_the_usual_one() -> None:
+    assert canonical("http://Host") == canonical("http://host:80/")
+    assert canonical("https://host") == canonical("https://host:443")
+
+
+@pytest.mark.parametrize("text", ["", "pid 12", "memory", "http://[::1", "http://h:99999", "http://h:x"])
+def test_what_is_no_address_stays_as_it_is(text: str) -> None:
+    assert canonical(text) == text
+
+
+def test_a_process_is_known_by_its_number_and_its_beginning() -> None:
+    assert Target("p", "process", pid=12, started=7.0).key != Target("p", "process", pid=12, started=8.0).key
