@@ -33,6 +33,7 @@ from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
 from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.telling import Tell, aside
 from latdoctor.remedy.world import World
 from latdoctor.report import mending as shown
 from latdoctor.report.document import parse as parse_diagnosis
@@ -104,11 +105,11 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
     journal = Journal.opened(place / state.JOURNAL)
     with _stoppable() as stop:
         for plan, access in zip(plans, ways, strict=True):
-            tell = shown.told(notice_console(), plan)
             request = replace(wanted.request, servers=pages_for(access, wanted.request.servers))
             observe = observer(request, wanted.context, wanted.baseline, rules)
-            world = World(journal, place, access, observe, kept, tell, stop, how.approved)
-            results.append(carry_out(plan, books, world))
+            with aside(shown.told(notice_console(), plan)) as tell:
+                world = World(journal, place, access, observe, kept, tell, stop, how.approved)
+                results.append(carry_out(plan, books, world))
             if results[-1].outcome is not Outcome.VERIFIED:
                 break
     shown.results(results, result_console(), as_json=how.as_json)
@@ -118,8 +119,9 @@ def _applied(plans: Sequence[Plan], ways: Sequence[Access], books: Library, want
 def rolled_back(run: str, target: str, *, as_json: bool) -> int:
     """The exit code; a run that was taken back as asked is a success."""
     journal, place = _journal()
-    with _stoppable():
-        result = recovering.roll_back(run, _enter(journal, place, target), lambda: history.runs(journal.entries()))
+    with _stoppable(), aside(shown.told(notice_console())) as tell:
+        enter = _enter(journal, place, target, tell)
+        result = recovering.roll_back(run, enter, lambda: history.runs(journal.entries()))
     shown.results([result], result_console(), as_json=as_json)
     return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
 
@@ -127,8 +129,8 @@ def rolled_back(run: str, target: str, *, as_json: bool) -> int:
 def recovered(target: str, *, as_json: bool) -> int:
     """The exit code: the worst of all."""
     journal, place = _journal()
-    enter = _enter(journal, place, target)
-    with _stoppable():
+    with _stoppable(), aside(shown.told(notice_console())) as tell:
+        enter = _enter(journal, place, target, tell)
         results = [recovering.recover(run, enter) for run in history.runs(journal.entries()) if run.open]
     shown.results(results, result_console(), as_json=as_json, nothing="no run is unfinished")
     codes = {result.outcome for result in results}
@@ -147,12 +149,12 @@ def own_folder() -> Path:
     return place
 
 
-def _enter(journal: Journal, place: Path, target: str) -> recovering.Enter:
+def _enter(journal: Journal, place: Path, target: str, tell: Tell) -> recovering.Enter:
     """A way back in: nothing is observed then, so the look is one that fails."""
     settings = settings_of(Given(target=target)) if target else TargetSettings()
 
     def enter(to: Target) -> World:
-        return World(journal, place, again(to, settings), _blind, kept, shown.told(notice_console()))
+        return World(journal, place, again(to, settings), _blind, kept, tell)
 
     return enter
 
