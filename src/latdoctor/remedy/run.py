@@ -131,6 +131,8 @@ class _Run:
         unknown = untold(self._playbook.verify, before)
         if unknown:
             raise Failed(f"it could not be verified afterwards: {'; '.join(unknown)}", Outcome.REFUSED)
+        if why := holds_already(self._playbook.verify, before):
+            raise Failed(f"nothing would be proved, for it holds already: {why}", Outcome.REFUSED)
         if why := well_by_itself(before):
             raise Failed(f"it gets well by itself, and nothing would be proved: {why}", Outcome.REFUSED)
         return before

@@ -80,6 +80,12 @@ def untold(verify: Verify, observation: Observation) -> tuple[str, ...]:
     return tuple(one.told for one in judgements if one.status == UNKNOWN)
 
 
+def holds_already(verify: Verify, observation: Observation) -> str:
+    """Why nothing could be proved: all that shall prove the change holds before it. Else empty."""
+    wanted = list(_wanted(verify, observation, observation.remembered))
+    return "; ".join(one.told for one in wanted) if all(one.status == HOLDS for one in wanted) else ""
+
+
 def well_by_itself(observation: Observation) -> str:
     """Why a change made now could not prove itself: what waited is being worked off already. Else empty.
 
