@@ -73,7 +73,7 @@ class Service:
         if self.completed is not None:
             rows["completion.rate"] = self.completed(self)
         if self.hidden:
-            rows = {"gpu.count": 1.0}
+            rows = {"host.cpus": 2.0}
         window = Window(began, self.wall())
         readings = tuple(Reading(name, "service", value, Origin("page"), window) for name, value in rows.items())
         bimodal = "fired" if p99 > 1 and not draining else "clear"
@@ -146,6 +146,7 @@ class Setting:
 
     service: Service
     name: str = NAME
+    place: str = "memory"
     kinds: frozenset[str] = frozenset({"reference"})
     undos: frozenset[str] = frozenset({"restore", "none-needed", "irreversible"})
 
@@ -153,7 +154,7 @@ class Setting:
         return iter(())
 
     def where(self, target: Target, given: Mapping[str, str]) -> str:
-        return "memory"
+        return self.place
 
     def resource(self, access: Access, where: str) -> InMemory:
         return InMemory(self.service)

@@ -166,7 +166,7 @@ def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline
                     with suppress(Refused):  # what it will not take now it does not take late either
                         resource.write(wanted, state.version, deadline)
                 return written
-            _must_stand(change, state, resource)
+            _must_stand(change, state)
             sending = True
             resource.write(wanted, state.version, deadline)
         except Conflict as conflict:
@@ -180,7 +180,7 @@ def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline
             return True
 
 
-def _must_stand(change: Change, state: State, resource: Resource) -> None:
+def _must_stand(change: Change, state: State) -> None:
     if standing(change, state) is Standing.OTHER:
         differing = (
             ", ".join(
@@ -190,8 +190,4 @@ def _must_stand(change: Change, state: State, resource: Resource) -> None:
             )
             or "some fields stand as before and some as after"
         )
-        raise Conflict(
-            f"somebody else has changed it: {differing}",
-            where=change.resource,
-            next_step=f"look at it, and if it shall be as before: {resource.by_hand(change.before)}",
-        )
+        raise Conflict(f"somebody else has changed it: {differing}", where=change.resource)

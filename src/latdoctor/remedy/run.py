@@ -25,8 +25,8 @@ from latdoctor.remedy.proving import Failed, Watch
 from latdoctor.remedy.record import Recorder
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.table import measures
-from latdoctor.remedy.taking_back import take_back
-from latdoctor.remedy.verifying import mended, not_worse, untold, well_by_itself
+from latdoctor.remedy.taking_back import Back, take_back
+from latdoctor.remedy.verifying import holds_already, mended, not_worse, untold, well_by_itself
 from latdoctor.remedy.world import Stopped, World
 
 STEP = 60.0  # seconds for one change: a replica that is replaced first ends what it has begun
@@ -105,7 +105,7 @@ class _Run:
             return self._given_up(failed.reason, failed.outcome)
         except Stopped as stopped:
             self._stays.clear()
-            return self._given_up(f"stopped: {stopped}", Outcome.FAILED)
+            return self._given_up(f"stopped: {stopped}", Outcome.FAILED, asked=True)
         except LatdoctorError as error:
             self._stays.clear()
             return self._given_up(str(error), Outcome.FAILED)
@@ -190,26 +190,31 @@ class _Run:
             self._stays.clear()
             raise Failed(f"it no longer stands: {gone}")
 
-    def _given_up(self, reason: str, outcome: Outcome) -> Result:
+    def _given_up(self, reason: str, outcome: Outcome, *, asked: bool = False) -> Result:
         """Takes back what has to be; `outcome` is how it ended where nothing had been changed."""
         undo = [touched for touched in reversed(self._touched) if touched not in self._stays]
         if not self._touched:
             return self._closed(outcome, reason)
         self._recorder.note_if_possible("verify.failed", {"reason": reason})
         changes = [(touched, self._plan.stages[touched.stage].changes[touched.index]) for touched in undo]
-        back = take_back(changes, reason, self._world, self._recorder)
+        back = take_back(changes, reason, self._world, self._recorder, asked=asked)
         stays = ", ".join(dict.fromkeys(self._plan.stages[touched.stage].playbook for touched in self._stays))
-        why = f"{back.reason}; verified before and left as they are: {stays}" if stays else back.reason
-        return self._closed(back.outcome, why, back.manual)
+        if not stays:
+            return self._closed(back.outcome, back.reason, back)
+        partly = Outcome.PARTLY if back.outcome is Outcome.ROLLED_BACK else back.outcome
+        return self._closed(partly, f"{back.reason}; verified before and left as they are: {stays}", back)
 
-    def _closed(self, outcome: Outcome, reason: str, manual: tuple[str, ...] = ()) -> Result:
+    def _closed(self, outcome: Outcome, reason: str, back: Back | None = None) -> Result:
         note = self._recorder.note_if_possible("run.closed", Closed(outcome, reason))
-        streak = self._watch.streak
+        run, streak = self._recorder.run, self._watch.streak
+        rest = f"latdoctor rollback {run}" if outcome is Outcome.PARTLY else ""
         return Result(
-            run=self._recorder.run,
+            run=run,
             outcome=outcome,
             reason=reason,
-            manual=manual,
+            next_step=(back.next_step(run) if back else "") or rest,
+            manual=back.manual if back else (),
+            theirs=back.theirs if back else (),
             last=streak.last.conditions if streak.last else (),
             measures=measures(self._playbook, self._before, self._watch.last),
             seconds=self._world.clock() - self._began,

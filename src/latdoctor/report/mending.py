@@ -29,6 +29,7 @@ SCHEMA_VERSION = "1"
 _STYLE = {
     Outcome.VERIFIED: "bold green",
     Outcome.ROLLED_BACK: "bold yellow",
+    Outcome.PARTLY: "bold yellow",
     Outcome.REFUSED: "bold yellow",
     Outcome.HELD: "bold magenta",
     Outcome.FAILED: "bold red",
@@ -36,12 +37,14 @@ _STYLE = {
 }
 _SAYS = {
     Outcome.VERIFIED: "VERIFIED: the change has proved itself and stays",
-    Outcome.ROLLED_BACK: "ROLLED BACK: all is as before",
+    Outcome.ROLLED_BACK: "ROLLED BACK: every value is as before",
+    Outcome.PARTLY: "PARTLY ROLLED BACK: what was verified before stays",
     Outcome.REFUSED: "REFUSED: nothing of it was changed",
     Outcome.HELD: "HELD: a human must decide",
     Outcome.FAILED: "NOT DONE: nothing was changed",
     Outcome.INCOMPLETE: "ROLLBACK INCOMPLETE: what was changed may still stand",
 }
+_STAYS = (Outcome.VERIFIED, Outcome.PARTLY)  # something of it can be taken back
 _UNDO = {
     "restore": "the old values are put back, within 30 s",
     "none-needed": "it leaves nothing behind that had to be taken back",
@@ -56,6 +59,7 @@ _LINES = {
     "verify.failed": "not verified: {reason}",
     "rollback.begun": "taking back: {reason}",
     "undo.failed": "NOT taken back: {step}: {why}",
+    "undo.left": "left as it is: {step}: {why}",
     "run.refused": "refused by {guard}: {reason}",
     "run.closed": "ended: {outcome}",
 }
@@ -155,7 +159,7 @@ def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json:
     for entry in entries:
         tell(entry)
     console.print()
-    following = f"latdoctor rollback {state.id}" if state.outcome is Outcome.VERIFIED else "latdoctor runs list"
+    following = f"latdoctor rollback {state.id}" if state.outcome in _STAYS else "latdoctor runs list"
     console.print(Text(f"Next: {'latdoctor recover' if state.open else following}"))
 
 
@@ -230,6 +234,11 @@ def _result(result: Result) -> RenderableType:
         rows.append(Text(clean(result.reason, 2000)))
     if result.manual:
         rows += [Text("Do this by hand:", style="bold red"), *(Text(f"  {command}") for command in result.manual)]
+    if result.theirs:
+        rows += [
+            Text("It is somebody else's now. To overwrite it:"),
+            *(Text(f"  {command}") for command in result.theirs),
+        ]
     if any(measure.after is not None for measure in result.measures):
         rows += [Text(), _figures(result.measures)]
     if result.note:
