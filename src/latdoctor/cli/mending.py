@@ -34,6 +34,7 @@ from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
 from latdoctor.remedy.slo_met import unmet
 from latdoctor.remedy.target import Pages
+from latdoctor.remedy.telling import aside
 from latdoctor.remedy.world import World
 from latdoctor.report import mending as shown
 from latdoctor.report import planned as plan_page
@@ -130,9 +131,10 @@ def _applied(
     try:
         with stoppable() as stop:
             for plan, access, observe in zip(plans, ways.chosen, looks, strict=True):
-                tell = shown.told(notice_console(), plan)
-                world = World(journal, place, access, observe, kept, tell, stop, how.approved)
-                results.append(about(_ended(plan, books, world, first=not results), plan, wanted.context))
+                with aside(shown.told(notice_console(), plan)) as tell:
+                    world = World(journal, place, access, observe, kept, tell, stop, how.approved)
+                    ended = _ended(plan, books, world, first=not results)
+                results.append(about(ended, plan, wanted.context))
                 if results[-1].outcome is not Outcome.VERIFIED:
                     break
     finally:  # after a mistake of ours too what was done until then is told

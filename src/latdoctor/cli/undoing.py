@@ -18,9 +18,9 @@ from latdoctor.looking import kept
 from latdoctor.remedy import history, recovering
 from latdoctor.remedy.history import RunState
 from latdoctor.remedy.observation import Observation
-from latdoctor.remedy.plan import Plan
-from latdoctor.remedy.result import Outcome
+from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.target import Target
+from latdoctor.remedy.telling import Tell, aside
 from latdoctor.remedy.world import World
 from latdoctor.report import mending as shown
 
@@ -29,8 +29,8 @@ def rolled_back(run: str, target: str, *, as_json: bool) -> int:
     """The exit code; a run that was taken back as asked is a success."""
     journal, place = _journal()
     known = next((one for one in history.runs(journal.entries()) if one.id == run), None)
-    with stoppable():
-        enter = _enter(journal, place, target, known)
+    with stoppable(), aside(shown.told(notice_console(), known.plan if known else None)) as tell:
+        enter = _enter(journal, place, target, tell)
         result = recovering.roll_back(run, enter, lambda: history.runs(journal.entries()))
     tell_results([about(result, known.plan) if known else result], as_json=as_json)
     return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
@@ -40,14 +40,15 @@ def recovered(target: str, *, as_json: bool) -> int:
     """The exit code: the worst of all."""
     journal, place = _journal()
     with stoppable():
-        results = [
-            about(recovering.recover(run, _enter(journal, place, target, run)), run.plan)
-            for run in history.runs(journal.entries())
-            if run.open
-        ]
+        results = [_recovered(run, journal, place, target) for run in history.runs(journal.entries()) if run.open]
     tell_results(results, as_json=as_json, nothing="no run is unfinished", at_work=True)
     codes = {result.outcome for result in results}
     return next((outcome.exit_code for outcome in (Outcome.INCOMPLETE, Outcome.HELD) if outcome in codes), 0)
+
+
+def _recovered(run: RunState, journal: Journal, place: Path, target: str) -> Result:
+    with aside(shown.told(notice_console(), run.plan)) as tell:
+        return about(recovering.recover(run, _enter(journal, place, target, tell)), run.plan)
 
 
 def _journal() -> tuple[Journal, Path]:
@@ -58,13 +59,12 @@ def _journal() -> tuple[Journal, Path]:
     return (Journal.opened(reading.path) if reading.entries() else reading), place
 
 
-def _enter(journal: Journal, place: Path, target: str, run: RunState | None) -> recovering.Enter:
+def _enter(journal: Journal, place: Path, target: str, tell: Tell) -> recovering.Enter:
     """A way back in: nothing is observed then, so the look is one that fails."""
-    plan: Plan | None = run.plan if run else None
 
     def enter(to: Target) -> World:
         settings = settings_of(Given(target=target)) if target else settings_for(to)
-        return World(journal, place, again(to, settings), _blind, kept, shown.told(notice_console(), plan))
+        return World(journal, place, again(to, settings), _blind, kept, tell)
 
     return enter
 

@@ -22,7 +22,8 @@ BEAT = 0.1  # seconds between two looks at whether to stop
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`tell` hears every entry as it is journaled; `stop` says why the run shall end now, else nothing."""
+    """`tell` hears every entry as it is journaled, and the run waits for it: what may stand still (a terminal) is told
+    through `telling.aside`. `stop` says why the run shall end now, else nothing."""
 
     journal: Journal
     state: Path

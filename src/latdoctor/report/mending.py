@@ -26,6 +26,7 @@ from latdoctor.text import clean
 _STYLE = {
     Outcome.VERIFIED: "bold green",
     Outcome.ROLLED_BACK: "bold yellow",
+    Outcome.PARTLY: "bold yellow",
     Outcome.REFUSED: "bold yellow",
     Outcome.HELD: "bold magenta",
     Outcome.FAILED: "bold red",
@@ -33,12 +34,14 @@ _STYLE = {
 }
 _SAYS = {
     Outcome.VERIFIED: "VERIFIED: the change has proved itself and stays",
-    Outcome.ROLLED_BACK: "ROLLED BACK: all is as before",
+    Outcome.ROLLED_BACK: "ROLLED BACK: every value is as before",
+    Outcome.PARTLY: "PARTLY ROLLED BACK: what was verified before stays",
     Outcome.REFUSED: "REFUSED: nothing of it was changed",
     Outcome.HELD: "HELD: a human must decide",
     Outcome.FAILED: "NOT DONE: nothing was changed",
     Outcome.INCOMPLETE: "ROLLBACK INCOMPLETE: what was changed may still stand",
 }
+_STAYS = (Outcome.VERIFIED, Outcome.PARTLY)  # something of it can be taken back
 _AT_WORK = "AT WORK: wait until it has ended"
 _LINES = {
     "run.opened": "run {run}: watching before anything is changed",
@@ -49,6 +52,7 @@ _LINES = {
     "verify.failed": "not verified: {reason}",
     "rollback.begun": "taking back: {reason}",
     "undo.failed": "NOT taken back: {step}: {why}",
+    "undo.left": "left as it is: {step}: {why}",
     "run.refused": "refused by {guard}: {reason}",
     "run.closed": "ended: {outcome}",
 }
@@ -150,7 +154,7 @@ def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json:
     for entry in entries:
         tell(entry)
     console.print()
-    following = f"latdoctor rollback {state.id}" if state.outcome is Outcome.VERIFIED else "latdoctor runs list"
+    following = f"latdoctor rollback {state.id}" if state.outcome in _STAYS else "latdoctor runs list"
     print_whole(f"Next: {'latdoctor recover' if state.open else following}", console)
 
 
@@ -167,6 +171,10 @@ def _print_result(result: Result, console: Console, says: str = "") -> None:
     if result.manual:
         console.print(Text("Do this by hand:", style="bold red"))
     for command in result.manual:
+        print_whole(f"  {command}", console)
+    if result.theirs:
+        console.print(Text("It is somebody else's now. To overwrite it:"))
+    for command in result.theirs:
         print_whole(f"  {command}", console)
     if any(measure.after is not None for measure in result.measures):
         console.print()
