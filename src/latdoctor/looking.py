@@ -17,9 +17,9 @@ from latdoctor.collect.source import Request
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.judge import judge
 from latdoctor.diagnosis.remedies import playbooks_for
-from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.errors import LatdoctorError, OperationError, UsageError
+from latdoctor.errors import BundleError, LatdoctorError, OperationError, UsageError
 from latdoctor.evidence import redacting
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle, Context
@@ -29,7 +29,7 @@ from latdoctor.evidence.redact import Redactor
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.observation import Observation, Observe
 from latdoctor.remedy.plan import Because
-from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.target import Access, Pages, Target, canonical, place_of
 
 
 def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
@@ -52,21 +52,22 @@ def observer(wanted: Request, context: Context, baseline: Baseline | None, rules
     return observe
 
 
-def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
+def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) -> Pages:
     """The pages by which one sees whether a change of this target helps: all but those of its siblings.
 
     What a sibling does tells nothing of the change, and would keep it from being verified. Only a server whose kind is
-    not `known` (admin interface → kind) is asked for it.
+    not `known` (admin interface, as `canonical` spells it → kind) is asked for it.
     """
-    return tuple(url for url in servers if not _sibling(_origin(url), access, known))
+    siblings = tuple(url for url in servers if _sibling(_origin(url), access, known))
+    return Pages(tuple(url for url in servers if url not in siblings), siblings)
 
 
 def _sibling(place: str, access: Access, known: Mapping[str, str]) -> bool:
     """Whether another server of the target's kind is there; one that does not let us in is none."""
-    if place == access.target.admin:
+    if canonical(place) == canonical(access.target.admin):
         return False
-    if place in known:
-        return known[place] == access.target.kind
+    if canonical(place) in known:
+        return known[canonical(place)] == access.target.kind
     try:
         return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
     except LatdoctorError:
@@ -74,7 +75,7 @@ def _sibling(place: str, access: Access, known: Mapping[str, str]) -> bool:
 
 
 def _origin(url: str) -> str:
-    parts = urlsplit(url)
+    parts = urlsplit(url if "://" in url else f"http://{url}")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -103,27 +104,48 @@ def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
 
     Where it is one of several causes, the first playbook that all of them have: it mends whichever it is.
     """
-    seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
     named = [cause for cause in diagnosis.causes if cause.named]
     for playbook in playbooks_for(named)[:1]:
         cause = next(cause for cause in named if playbook in cause.playbooks)
-        return playbook, Because(diagnosis.run_id, cause.id, cause.probability, seen)
+        return playbook, because(diagnosis, cause, cause.probability)
     if diagnosis.answer.kind == "one-of":
         several = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
         for playbook in several[0].playbooks if several else ():
             if all(playbook in cause.playbooks for cause in several):
                 sure = min(1.0, sum(cause.probability for cause in several))
-                return playbook, Because(diagnosis.run_id, several[0].id, sure, seen)
+                return playbook, because(diagnosis, several[0], sure)
     return None
 
 
+def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> Because:
+    """Why a plan is made: what is remembered of the diagnosis that named `cause`."""
+    seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
+    subjects = {name for one in diagnosis.causes for name in one.subjects}
+    subjects |= {name for one in diagnosis.checks for name in one.subjects}
+    # A diagnosis of pages is called by the first of them: `a:8000 and 1 more`.
+    named = [diagnosis.target.split(" ")[0], *(name.rpartition("@")[2] for name in subjects if "@" in name)]
+    places = {place_of(f"{scheme}://{name}") for name in named for scheme in ("http", "https")}
+    return Because(
+        run_id=diagnosis.run_id,
+        cause=cause.id,
+        probability=probability,
+        seen=seen,
+        target=diagnosis.target,
+        subjects=cause.subjects,
+        places=tuple(sorted(places - {""})),
+    )
+
+
 def kept(bundle: Bundle, path: Path) -> None:
-    """Saves it, redacted. Raises OperationError, BundleError."""
+    """Saves it, redacted. Raises OperationError."""
+    redactor = Redactor()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
+        save(redacting.redacted(bundle, redactor), path, __version__, redactor)
+    except (OSError, BundleError) as error:
+        why = error.what if isinstance(error, BundleError) else error.strerror
         raise OperationError(
-            f"what was seen cannot be kept: {error.strerror}", where=str(path.parent), next_step="free space there"
+            f"what was seen cannot be kept: {why}",
+            where=str(path.parent),
+            next_step="free space there, or name another folder in LATDOCTOR_STATE",
         ) from error
-    redactor = Redactor()
-    save(redacting.redacted(bundle, redactor), path, __version__, redactor)

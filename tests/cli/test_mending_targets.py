@@ -45,18 +45,18 @@ def test_a_server_that_was_asked_in_choosing_is_not_asked_again(asked: list[str]
     ways = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (), seen, None)
     assert [access.target.admin for access in ways.chosen] == [FIRST]
     assert asked == [ROUTER, FIRST, CLIENTS]
-    assert looking.pages_for(ways.chosen[0], seen, ways.known) == seen
+    assert looking.pages_for(ways.chosen[0], seen, ways.known).watched == seen
     assert asked == [ROUTER, FIRST, CLIENTS, CLIENTS], "one that did not let us in may do so now"
 
 
 def test_siblings_of_what_is_changed_are_not_looked_at(asked: list[str]) -> None:
     seen = pages(FIRST, SECOND, CLIENTS)
     ways = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (FIRST,), seen, None)
-    assert looking.pages_for(ways.chosen[0], seen, ways.known) == pages(FIRST, CLIENTS)
+    assert looking.pages_for(ways.chosen[0], seen, ways.known).watched == pages(FIRST, CLIENTS)
     assert asked == [FIRST, SECOND, CLIENTS]
     both = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (FIRST, SECOND), seen, None)
     asked.clear()
-    assert looking.pages_for(both.chosen[1], seen, both.known) == pages(SECOND, CLIENTS)
+    assert looking.pages_for(both.chosen[1], seen, both.known).watched == pages(SECOND, CLIENTS)
     assert asked == [CLIENTS]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.journal.state import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.remedy import history
+from latdoctor.remedy.result import Outcome
 from tests.crash.command import TOKEN, Command, heard
 from tests.crash.killing import PLAYBOOKS
 from tests.crash.sweep import told
@@ -41,8 +45,11 @@ def test_what_helps_stays_and_is_taken_back_when_asked(command: Command) -> None
     (result,) = json.loads(ended.out)["results"]
     back = command.ended(command.line("rollback", result["run"]))
     assert back.code == 0, back.err
+    assert "putting back scheduler" in back.err
     assert command.target.seen().config == BEFORE
-    assert command.ended(command.line("runs", "verify")).code == 0
+    whole = command.ended(command.line("runs", "verify"))
+    assert whole.code == 0
+    assert max(map(len, whole.out.splitlines())) <= 80
 
 
 # What it has said when the signal comes, and how it then ends: 1 where nothing had been changed.
@@ -98,6 +105,33 @@ def test_a_target_that_hangs_ends_loudly_within_35_s(command: Command) -> None:
     recovered = command.ended(command.line("recover"))
     assert recovered.code == 0, recovered.err
     assert command.target.seen().config == BEFORE
+
+
+def test_a_screen_that_stands_still_keeps_nothing_from_going_back(command: Command) -> None:
+    """As after Ctrl-S, or where nobody reads the pipe any more: stderr takes no byte."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, b"." * 4096)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, b".")
+    os.set_blocking(write, True)
+    command.target.order(helps=False)
+    try:
+        line = command.remediate("--apply", "--yes")
+        with subprocess.Popen(
+            line, cwd=command.folder, env=command.environment, stdout=subprocess.PIPE, stderr=write
+        ) as process:
+            command.target.until(lambda seen: seen.config == CHANGED)
+            command.target.until(lambda seen: seen.config == BEFORE)
+            os.close(read)  # it goes on: nobody reads, and the command ends
+            process.communicate(timeout=60)
+    finally:
+        os.close(write)
+    (run,) = history.runs(Journal.reading(command.state / JOURNAL).entries())
+    assert run.outcome is Outcome.ROLLED_BACK
 
 
 def diagnosis(command: Command, path: Path) -> Path:

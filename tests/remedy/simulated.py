@@ -34,6 +34,7 @@ class Service:
     refuses: bool = False
     rate: float = 40.0
     sight: bool = True  # whether its page can be read
+    hidden: bool = False  # whether it shows nothing of itself
     error_ratio: float = 0.0
     drain: float = 0.0  # seconds after a change for which the queue of the incident keeps P99 high
     changed_at: float = -1e9
@@ -71,6 +72,8 @@ class Service:
             rows["latency.p99"] = p99
         if self.completed is not None:
             rows["completion.rate"] = self.completed(self)
+        if self.hidden:
+            rows = {"host.cpus": 2.0}
         window = Window(began, self.wall())
         readings = tuple(Reading(name, "service", value, Origin("page"), window) for name, value in rows.items())
         bimodal = "fired" if p99 > 1 and not draining else "clear"
@@ -143,6 +146,7 @@ class Setting:
 
     service: Service
     name: str = NAME
+    place: str = "memory"
     kinds: frozenset[str] = frozenset({"reference"})
     undos: frozenset[str] = frozenset({"restore", "none-needed", "irreversible"})
 
@@ -150,7 +154,7 @@ class Setting:
         return iter(())
 
     def where(self, target: Target, given: Mapping[str, str]) -> str:
-        return "memory"
+        return self.place
 
     def resource(self, access: Access, where: str) -> InMemory:
         return InMemory(self.service)

@@ -43,6 +43,11 @@ def test_everything_wrong_in_a_file_is_told_with_its_line(path: Path, tmp_path: 
     assert len(lines) == len(expected)
 
 
+def test_a_file_that_is_not_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "test.mine.yml").write_text(SCHEDULER)
+    assert [one.what for one in problems(tmp_path)] == ["is not read: call it <id>.yaml"]
+
+
 def test_there_are_bad_files() -> None:
     assert len(BAD) > 10
 

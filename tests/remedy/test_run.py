@@ -11,10 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from latdoctor.errors import OperationError, UsageError
 from latdoctor.journal.entry import Entry, Moment
 from latdoctor.journal.store import Journal, JournalError
 from latdoctor.remedy import actions, history, recovering
-from latdoctor.remedy.change import Value
+from latdoctor.remedy.change import Refused, Unreachable, Value
 from latdoctor.remedy.plan import Asked, Plan, planned
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
@@ -70,6 +71,9 @@ class Room:
 
     def execute(self, plan: Plan) -> Result:
         return carry_out(plan, self.library, self.world)
+
+    def rolled_back(self, run: str) -> Result:
+        return recovering.roll_back(run, lambda target: self.world, lambda: history.runs(self.journal.entries()))
 
     def recovered(self) -> list[Result]:
         open_ones = [run for run in history.runs(self.journal.entries()) if run.open]
@@ -169,11 +173,119 @@ def test_errors_are_taken_back_at_once(room: Room) -> None:
     assert len(windows) == 1
 
 
+def restarted(service: Service) -> None:
+    service.edit(**BEFORE)
+
+
+def overruled(service: Service) -> None:
+    service.edit(scheduler="single")
+
+
+@pytest.mark.parametrize(
+    ("meddle", "outcome", "stands"),
+    [(restarted, Outcome.ROLLED_BACK, "long-alone"), (overruled, Outcome.INCOMPLETE, "single")],
+)
+@pytest.mark.parametrize("name", ["test.scheduler", "test.whole"])
+def test_what_no_longer_stands_has_not_verified_itself(
+    room: Room, name: str, meddle: Callable[[Service], None], outcome: Outcome, stands: str
+) -> None:
+    """Somebody starts it anew or overrules us while it is verified, and it is well all the same."""
+
+    def meddling(service: Service) -> None:
+        if service.values["scheduler"] == "token-budget":
+            meddle(service)
+
+    room.service.p99 = lambda service: 0.3 if any("scheduler" in write for write in service.writes) else 3.0
+    room.service.on_look = meddling
+    result = room.run(name)
+    assert result.outcome is outcome, result
+    assert "it no longer stands: " in result.reason
+    assert f"scheduler of memory is '{stands}', and was set to 'token-budget'" in result.reason
+    assert room.service.values["scheduler"] == stands
+    assert "verify.passed" not in room.told
+
+
+def test_a_target_that_does_not_tell_in_the_end_has_not_verified_itself(room: Room) -> None:
+    def hang(service: Service) -> None:
+        service.hangs = bool(service.writes)
+
+    room.service.on_look = hang
+    assert room.run().outcome is Outcome.INCOMPLETE
+    assert "verify.passed" not in room.told
+
+
+def test_an_answer_that_is_lost_in_the_end_is_asked_for_again(room: Room) -> None:
+    once = iter([True])
+
+    def lose(service: Service) -> None:
+        if service.writes and next(once, False):
+            raise Unreachable("the connection was closed")
+
+    room.service.on_answer = lose
+    assert room.run().outcome is Outcome.VERIFIED
+    assert next(once, None) is None
+
+
 def test_a_queue_that_still_drains_is_waited_for(room: Room) -> None:
     room.service.drain = 35.0  # longer than it settles
     result = room.run()
     assert result.outcome is Outcome.VERIFIED, result
     assert room.service.values == AFTER
+
+
+def blind_for(seconds: float) -> Callable[[Service], None]:
+    """A page that cannot be read for a while after the change."""
+
+    def look(service: Service) -> None:
+        if service.writes and service.now < service.changed_at + seconds:
+            raise OperationError("the page cannot be read")
+
+    return look
+
+
+def test_a_look_that_fails_while_it_settles_is_no_end(room: Room) -> None:
+    room.service.on_look = blind_for(6)
+    assert room.run().outcome is Outcome.VERIFIED
+    assert room.told.count("verify.window") > 2  # those that failed are among them
+
+
+@pytest.mark.parametrize("name", ["test.scheduler", "test.whole"])
+def test_who_sees_nothing_for_three_windows_gives_up(room: Room, name: str) -> None:
+    room.service.on_look = blind_for(1000)
+    result = room.run(name)
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert "in a row: the page cannot be read" in result.reason
+    assert result.seconds < 10 + 2 * 3 * 5
+    assert room.service.values == BEFORE
+
+
+def test_a_page_without_anything_of_before_is_no_sight(room: Room) -> None:
+    """As of a server that has stopped: its collectors still say what they did."""
+
+    def blind(service: Service) -> None:
+        service.hidden = bool(service.writes)
+
+    room.service.on_look = blind
+    result = room.run()
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert "in a row: nothing is shown" in result.reason
+    assert result.seconds < 10 + 2 * 3 * 5
+
+
+def test_ctrl_c_ends_a_change_that_takes_long(room: Room) -> None:
+    stopped = [""]
+
+    def contend(service: Service) -> None:
+        if not stopped[0]:
+            service.version += 1
+            stopped[0] = "SIGINT" if service.now > 15 else ""
+
+    room.service.on_write = contend
+    room.stop = lambda: stopped[0]
+    result = room.run()
+    assert "stopped: SIGINT" in result.reason
+    assert result.seconds < 10 + 20
+    assert room.service.values == BEFORE
 
 
 def test_a_lost_reply_is_read_again(room: Room) -> None:
@@ -223,6 +335,37 @@ def test_an_edit_between_plan_and_apply_refuses(room: Room) -> None:
     assert room.service.values["scheduler"] == "single"
 
 
+@pytest.mark.parametrize("moment", ["on_look", "on_write"])
+def test_what_somebody_else_has_set_to_the_same_is_theirs(room: Room, moment: str) -> None:
+    """While we look, or between our reading and our writing."""
+    no_help(room.service)
+    once = iter([True])
+
+    def edit(service: Service) -> None:
+        if next(once, False):
+            service.edit(scheduler="token-budget")
+
+    setattr(room.service, moment, edit)
+    result = room.run()
+    assert result.outcome is Outcome.REFUSED, result
+    assert "somebody else has set it already" in result.reason
+    assert room.service.values == AFTER
+    assert room.service.writes == []
+    assert room.recovered() == []
+
+
+def test_what_somebody_else_has_set_to_the_same_stays_where_the_rest_goes(room: Room) -> None:
+    def edit(service: Service) -> None:
+        if service.values["lanes"] and service.values["scheduler"] == "long-alone":
+            service.edit(scheduler="token-budget")
+
+    room.service.on_look = edit
+    room.service.p99 = lambda service: 3.0
+    result = room.run("test.whole")
+    assert "somebody else has set it already" in result.reason
+    assert room.service.values["scheduler"] == "token-budget"
+
+
 def test_an_edit_of_our_field_is_not_taken_back(room: Room) -> None:
     no_help(room.service)
 
@@ -234,6 +377,13 @@ def test_an_edit_of_our_field_is_not_taken_back(room: Room) -> None:
     result = room.run()
     assert result.outcome is Outcome.INCOMPLETE
     assert room.service.values["scheduler"] == "single"
+    assert result.manual == ()
+    assert result.theirs == ("set {'scheduler': 'long-alone'}",)
+    assert result.next_step == f"latdoctor runs show {result.run}"
+    assert room.recovered() == []  # nothing of ours is left, and nothing stands in the way of the next run
+    room.service.on_look = lambda service: None
+    room.service.now += 700
+    assert "not finished" not in room.run().reason
 
 
 def test_an_edit_of_another_field_stays(room: Room) -> None:
@@ -340,11 +490,148 @@ def replace_risk(plan: Plan, risk: str) -> Plan:
 
 def test_a_verified_run_is_taken_back_when_asked(room: Room) -> None:
     done = room.run()
-    back = recovering.roll_back(done.run, lambda target: room.world, lambda: history.runs(room.journal.entries()))
+    back = room.rolled_back(done.run)
     assert back.outcome is Outcome.ROLLED_BACK
     assert room.service.values == BEFORE
-    again = recovering.roll_back(done.run, lambda target: room.world, lambda: history.runs(room.journal.entries()))
+    again = room.rolled_back(done.run)
     assert again.outcome is Outcome.REFUSED
+
+
+def test_what_somebody_has_set_since_is_left_when_asked(room: Room) -> None:
+    done = room.run()
+    room.service.edit(scheduler="single")
+    back = room.rolled_back(done.run)
+    assert (back.outcome, back.manual) == (Outcome.INCOMPLETE, ())
+    assert room.recovered() == []
+    assert room.service.values["scheduler"] == "single"
+    assert room.rolled_back(done.run).outcome is Outcome.REFUSED
+
+
+def test_a_later_run_on_the_same_goes_back_first(room: Room, tmp_path: Path) -> None:
+    first = room.run()
+    other = playbooks_here.SCHEDULER.replace("test.scheduler", "test.single").replace("token-budget", "single")
+    room.library = playbooks_here.library(tmp_path / "more", playbooks_here.SCHEDULER, other)
+    room.service.p99 = lambda service: {"long-alone": 3.0, "token-budget": 3.0, "single": 0.3}[
+        str(service.values["scheduler"])
+    ]
+    second = room.run("test.single")
+    assert second.outcome is Outcome.VERIFIED, second
+    entries = len(room.journal.entries())
+    refused = room.rolled_back(first.run)
+    assert refused.outcome is Outcome.REFUSED
+    assert f"run {second.run} has changed the same after it" in refused.reason
+    assert refused.next_step == f"first latdoctor rollback {second.run}"
+    assert len(room.journal.entries()) == entries
+    for run in (second.run, first.run):
+        assert room.rolled_back(run).outcome is Outcome.ROLLED_BACK
+    assert room.service.values == BEFORE
+
+
+def test_a_target_that_cannot_be_read_leaves_a_verified_run_as_it_is(room: Room) -> None:
+    """As with a wrong token."""
+    done = room.run()
+    entries = len(room.journal.entries())
+
+    def shut(service: Service) -> None:
+        raise Refused("401: who are you?")
+
+    room.service.on_answer = shut
+    back = room.rolled_back(done.run)
+    assert (back.outcome, back.outcome.exit_code) == (Outcome.FAILED, 1)
+    assert "401" in back.reason
+    assert len(room.journal.entries()) == entries
+    room.service.on_answer = lambda service: None
+    assert room.rolled_back(done.run).outcome is Outcome.ROLLED_BACK
+
+
+def test_a_reason_does_not_grow_with_each_recovery(room: Room) -> None:
+    no_help(room.service)
+
+    def hang(service: Service) -> None:
+        service.hangs = "rollback.begun" in room.told
+
+    room.service.on_answer = hang
+    first = room.run()
+    assert first.outcome is Outcome.INCOMPLETE
+    (second,), (third,) = room.recovered(), room.recovered()
+    assert len({one.reason.count("NOT taken back") for one in (first, second, third)}) == 1
+    room.service.on_answer = lambda service: None
+    room.service.hangs = False
+    (last,) = room.recovered()
+    assert last.outcome is Outcome.ROLLED_BACK
+    assert last.reason.startswith("it has not helped")
+    assert "NOT taken back" not in last.reason
+
+
+def test_what_cannot_even_be_begun_has_its_commands(room: Room) -> None:
+    plan = room.plan()
+
+    def die(entry: Entry) -> None:
+        if entry.kind == "change.made":
+            raise Killed
+
+    room.hear = die
+    with pytest.raises(Killed):
+        room.execute(plan)
+    (run,) = history.runs(room.journal.entries())
+
+    def no_way(target: Target) -> World:
+        raise UsageError("the folder cannot be written")
+
+    ended = recovering.recover(run, no_way)
+    assert ended.outcome is Outcome.INCOMPLETE
+    assert ended.manual == ("set {'scheduler': 'long-alone'}",)
+
+
+def test_what_leaves_nothing_behind_is_not_put_back(room: Room, tmp_path: Path) -> None:
+    restart = playbooks_here.SCHEDULER.replace("undo: restore", "undo: none-needed")
+    room.library = playbooks_here.library(tmp_path / "more", restart)
+    no_help(room.service)
+    result = room.run()
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert "there was nothing to put back" in result.reason
+    assert not {"rollback.begun", "undo.intended", "undo.made"} & set(room.told)
+    assert room.rolled_back(result.run).outcome is Outcome.REFUSED
+
+
+@pytest.mark.parametrize("why", ["SIGINT", "asked"])
+def test_what_a_person_wanted_does_not_close_the_breaker(room: Room, why: str) -> None:
+    if why == "SIGINT":
+        room.stop = lambda: "SIGINT" if room.told[-1:] == ["change.made"] else ""
+    for number in range(4):
+        room.service.now += 90_000
+        result = room.run(("test.scheduler", "test.lanes")[number % 2] if why == "SIGINT" else "test.scheduler")
+        if why == "asked":
+            assert result.outcome is Outcome.VERIFIED, result
+            result = room.rolled_back(result.run)
+        assert result.outcome is Outcome.ROLLED_BACK, result
+        assert all(run.asked for run in history.runs(room.journal.entries()))
+
+
+NOT_HIGHER = playbooks_here.SCHEDULER.replace("latency.p99 < 0.5 x before", "latency.p99 < 2 x before")
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (NOT_HIGHER, Outcome.VERIFIED),  # its finding is not clear before
+        (NOT_HIGHER.replace("[batch-sizes-bimodal clear]", "[]"), Outcome.REFUSED),
+    ],
+)
+def test_what_holds_before_it_proves_nothing(room: Room, tmp_path: Path, text: str, outcome: Outcome) -> None:
+    room.library = playbooks_here.library(tmp_path / "more", text)
+    result = room.run()
+    assert result.outcome is outcome, result
+    assert ("it holds already" in result.reason) == (outcome is Outcome.REFUSED)
+    assert bool(room.service.writes) == (outcome is Outcome.VERIFIED)
+
+
+def test_a_target_under_another_name_is_the_same_target(room: Room) -> None:
+    plan = room.plan()
+    other = msgspec.structs.replace(plan, target=msgspec.structs.replace(plan.target, admin="HTTP://Memory:80/"))
+    assert room.execute(plan).outcome is Outcome.VERIFIED
+    room.service.edit(**BEFORE)
+    assert "less than 600 s ago" in room.execute(other).reason
 
 
 def test_a_journal_that_cannot_be_written_changes_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,9 +713,12 @@ def test_stages_are_verified_one_by_one_and_the_whole(room: Room) -> None:
 def test_a_stage_that_makes_it_worse_goes_and_the_others_stay(room: Room) -> None:
     room.service.p99 = lambda service: 9.0 if service.values["scheduler"] == "token-budget" else 3.0
     result = room.run("test.whole")
-    assert result.outcome is Outcome.ROLLED_BACK
+    assert result.outcome is Outcome.PARTLY
+    assert result.next_step == f"latdoctor rollback {result.run}"
     assert room.service.values == {"scheduler": "long-alone", "lanes": True}
     assert "test.lanes" in result.reason
+    assert room.rolled_back(result.run).outcome is Outcome.ROLLED_BACK
+    assert room.service.values == BEFORE
 
 
 @pytest.mark.parametrize(("completed", "outcome"), [(60.0, Outcome.REFUSED), (44.0, Outcome.VERIFIED)])

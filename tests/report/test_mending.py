@@ -17,7 +17,7 @@ from latdoctor.remedy.playbook_files import shipped
 from latdoctor.remedy.result import Measure, Outcome, Result
 from latdoctor.remedy.target import Target
 from latdoctor.remedy.telling import line_of
-from latdoctor.report import mending
+from latdoctor.report import mending, planned
 
 HOSTILE = "evil\x1b[31m\x1b]8;;http://x\x07[bold red]name"
 CHANGE = Change("scheduler", "server.config.set", "http://x/admin/config", (Field("a", "old", HOSTILE),), "restore")
@@ -43,7 +43,7 @@ def harmless(text: str) -> bool:
 
 def test_a_plan_says_old_and_new_its_proof_its_way_back_and_that_nothing_was_changed() -> None:
     console, out = shown()
-    mending.plans([plan()], shipped(), console, as_json=False)
+    planned.plans([plan()], shipped(), console, as_json=False)
     text = out.getvalue()
     assert harmless(text)
     for part in ("old", "evil", "proof", "taken back", "old values are put back", "nothing was changed", "--apply"):
@@ -54,7 +54,7 @@ def test_a_plan_says_old_and_new_its_proof_its_way_back_and_that_nothing_was_cha
 
 def test_a_plan_as_json_is_planned_and_never_succeeded() -> None:
     console, out = shown()
-    mending.plans([plan()], shipped(), console, as_json=True)
+    planned.plans([plan()], shipped(), console, as_json=True)
     document = json.loads(out.getvalue())
     assert document["outcome"] == "planned"
     assert document["plans"][0]["digest"] == plan().digest
@@ -89,6 +89,7 @@ LINES = [
     (entry("verify.window", status="unknown", why="page gone"), "page gone"),
     (entry("rollback.begun", reason="it has not helped"), "it has not helped"),
     (entry("undo.failed", step="scheduler", why="hung"), "NOT taken back"),
+    (entry("undo.left", stage=0, index=0, step="scheduler", why="it is theirs"), "left as it is: scheduler"),
     (entry("run.refused", guard="lock", reason="held"), "refused by lock: held"),
     (entry("run.closed", outcome="rolled-back", reason=""), "rolled-back"),
     (entry("of.tomorrow", any=1), "of.tomorrow"),
@@ -115,3 +116,36 @@ def test_runs_are_listed_with_the_next_command() -> None:
     mending.runs([RunState("r1", plan(), 1.77e9)], console, as_json=False)
     assert "latdoctor recover" in out.getvalue()
     assert harmless(out.getvalue())
+
+
+def test_what_is_to_be_typed_stands_on_one_line() -> None:
+    """Broken over two lines it cannot be pasted."""
+    console, out = shown()
+    command = f"curl -X PATCH {'x' * 100} -d {'y' * 100}"
+    result = Result("r1", Outcome.INCOMPLETE, "hung", f"latdoctor runs show {'r' * 80}", (command,))
+    mending.results([result], console, as_json=False)
+    lines = out.getvalue().splitlines()
+    assert f"  {command}" in lines
+    assert any(line.endswith(result.next_step) for line in lines)
+
+
+def test_a_result_says_what_it_is_of() -> None:
+    console, out = shown()
+    result = Result("r1", Outcome.VERIFIED, "", target="bot", playbook="p", unmet=("P99 2 s is still over",))
+    mending.results([result], console, as_json=False, untried=["other"])
+    text = out.getvalue()
+    for part in ("p on bot", "but P99 2 s is still over", "not tried: other"):
+        assert part in text
+
+
+def test_a_run_at_work_is_waited_for() -> None:
+    console, out = shown()
+    mending.results([Result("r1", Outcome.HELD, "it is at work")], console, as_json=False, at_work=True)
+    assert "AT WORK: wait" in out.getvalue()
+    assert "a human" not in out.getvalue()
+
+
+def test_without_a_run_no_run_is_shown() -> None:
+    console, out = shown()
+    mending.results([Result("", Outcome.FAILED, "no answer")], console, as_json=False)
+    assert "Next: latdoctor runs list" in out.getvalue()

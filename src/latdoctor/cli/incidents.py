@@ -116,13 +116,13 @@ def _others(found: tuple[Incident, ...], own: str) -> tuple[Past, ...]:
 
 def _diagnosis(path: Path) -> Diagnosis:
     """Raises UsageError."""
-    from latdoctor.cli.mending import read
+    from latdoctor.cli.plan_files import bounded
     from latdoctor.decoding import UNDECODABLE
     from latdoctor.errors import UsageError
     from latdoctor.report.document import parse
 
     try:
-        return parse(read(path))
+        return parse(bounded(path))
     except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(path), next_step="latdoctor diagnose … -o json > FILE"

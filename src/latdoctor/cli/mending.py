@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 
 import msgspec
-import typer
 
 from latdoctor.cli import marking
 from latdoctor.cli.answering import rule_set
+from latdoctor.cli.approving import held
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
+from latdoctor.cli.ended import tell_results
 from latdoctor.cli.mending_targets import Ways, again, ways_in
 from latdoctor.cli.notifying import notifying
 from latdoctor.cli.options import Given
+from latdoctor.cli.plan_files import bounded, save_plan, saved_plan
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.screen import notice_console, result_console
+from latdoctor.cli.stopping import stoppable
 from latdoctor.decoding import UNDECODABLE
-from latdoctor.errors import UsageError
+from latdoctor.diagnosis.diagnose import slo_terms
+from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.evidence.bundle import Context
 from latdoctor.journal import state
 from latdoctor.journal.entry import Entry
 from latdoctor.journal.store import Journal
 from latdoctor.looking import kept, observer, pages_for, remedy_of
-from latdoctor.remedy import history, recovering
-from latdoctor.remedy.observation import Observation
+from latdoctor.remedy.aside import Tell, aside
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
-from latdoctor.remedy.target import Target
+from latdoctor.remedy.slo_met import unmet
+from latdoctor.remedy.target import Pages
 from latdoctor.remedy.world import World
 from latdoctor.report import mending as shown
+from latdoctor.report import planned as plan_page
 from latdoctor.report.document import parse as parse_diagnosis
-
-MAX_BYTES = 64 << 20  # of a diagnosis or a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,69 +63,106 @@ class Mending:
     belongs: marking.Belongs = field(default_factory=marking.Belongs)
 
 
-class SavedPlan(msgspec.Struct, frozen=True):
-    """A plan as it is kept, with what tells whether it is still the same."""
-
-    digest: str
-    plan: Plan
-
-
 def mend(given: Given, how: Mending) -> int:
     """The exit code."""
     books = library(how.playbooks)
     wanted, settings = ask(given), settings_of(given)
     plans: tuple[Plan, ...]
     if how.plan is not None:
-        plans = (_saved(how),)
+        plans = (_saved(how, how.plan),)
         ways = Ways(tuple(again(plan.target, settings) for plan in plans))
     else:
         book, because = _chosen(how, books)
         ways = ways_in(book, settings, how.admin, wanted.request.servers, given.pid)
         if len(ways.chosen) > book.guards.max_targets:
-            return _too_many(book, len(ways.chosen), how)
+            return _refused(_too_many(book, len(ways.chosen)), how)
+        if because and (why := _elsewhere(because, ways, settings, how)):
+            return _refused(why, how)
         plans = tuple(planned(Asked(book, _settings(how), because), books, way, time.time()) for way in ways.chosen)
     if how.save_plan is not None:
-        _save(plans, how.save_plan)
+        save_plan(plans, how.save_plan)
     looked_at = (wanted.context.target, *wanted.request.servers)
+    pages = tuple(pages_for(way, wanted.request.servers, ways.known) for way in ways.chosen)
     if not how.apply:
-        shown.plans(plans, books, result_console(), as_json=how.as_json)
+        plan_page.plans(plans, books, result_console(), as_json=how.as_json, pages=pages)
         marking.planned(how.belongs, plans, looked_at)
         return Outcome.PLANNED.exit_code
-    return _applied(plans, ways, books, wanted, how)
+    return _applied(plans, ways, pages, books, wanted, how)
 
 
-def _too_many(book: Playbook, count: int, how: Mending) -> int:
+def _too_many(book: Playbook, count: int) -> Result:
     reason = f"{book.id} may change {book.guards.max_targets} at a time, and {count} were named"
-    refused = Result("", Outcome.REFUSED, reason, "name fewer with --admin")
-    shown.results([refused], result_console(), as_json=how.as_json)
+    return Result("", Outcome.REFUSED, reason, "name fewer with --admin", playbook=book.id)
+
+
+def _elsewhere(because: Because, ways: Ways, settings: TargetSettings, how: Mending) -> Result | None:
+    """Why not, where what would be changed is nothing that the diagnosis saw, and nobody said that it is meant."""
+    if how.admin or (settings.admin and because.target == settings.name):
+        return None
+    targets = (way.target for way in ways.chosen if way.target.admin)
+    other = next((target for target in targets if not because.saw(target.admin)), None)
+    if other is None:
+        return None
+    return Result(
+        "",
+        Outcome.REFUSED,
+        f"the diagnosis is of {because.target}, and {other.admin} is none of what it saw",
+        "diagnose that server, or say that it is to be changed: --admin URL",
+        target=other.name,
+    )
+
+
+def _refused(refused: Result, how: Mending) -> int:
+    tell_results([refused], as_json=how.as_json)
     return refused.outcome.exit_code
 
 
-def _applied(plans: Sequence[Plan], ways: Ways, books: Library, wanted: Ask, how: Mending) -> int:
+def _applied(
+    plans: Sequence[Plan],
+    ways: Ways,
+    pages: Sequence[Pages],
+    books: Library,
+    wanted: Ask,
+    how: Mending,
+) -> int:
     """One target after the other; the first that does not verify is the last."""
-    if not how.yes and not _agreed(plans, books):
-        return Outcome.HELD.exit_code
-    place = own_folder()
+    requests = [replace(wanted.request, servers=one.watched) for one in pages]
     rules = rule_set(how.rules)
+    looks = [observer(request, wanted.context, wanted.baseline, rules) for request in requests]
+    if not how.yes and (waits := _waits(plans, books, pages, how)):
+        return waits
+    place = own_folder()
     results: list[Result] = []
     journal = Journal.opened(place / state.JOURNAL)
     incident = marking.applying(how.belongs, plans, (wanted.context.target, *wanted.request.servers))
-    with notifying() as poke, _stoppable() as stop:
-        for plan, access in zip(plans, ways.chosen, strict=True):
-            tell = _both(shown.told(notice_console(), plan), poke)
-            request = replace(wanted.request, servers=pages_for(access, wanted.request.servers, ways.known))
-            observe = observer(request, wanted.context, wanted.baseline, rules)
-            world = World(
-                journal, place, access, observe, kept, tell, stop, how.approved, incident.begun, incident.refusal
-            )
-            results.append(carry_out(plan, books, world))
-            if results[-1].outcome is not Outcome.VERIFIED:
-                break
-    shown.results(results, result_console(), as_json=how.as_json)
+    try:
+        with notifying() as poke, stoppable() as stop:
+            for plan, access, observe in zip(plans, ways.chosen, looks, strict=True):
+                with aside(shown.told(notice_console(), plan)) as tell:
+                    world = World(
+                        journal,
+                        place,
+                        access,
+                        observe,
+                        kept,
+                        both(tell, poke),
+                        stop,
+                        how.approved,
+                        incident.begun,
+                        incident.refusal,
+                    )
+                    ended = _ended(plan, books, world, first=not results)
+                results.append(about(ended, plan, wanted.context))
+                if results[-1].outcome is not Outcome.VERIFIED:
+                    break
+    finally:  # after a mistake of ours too what was done until then is told
+        if results:
+            untried = [plan.target.name for plan in plans[len(results) :]]
+            tell_results(results, as_json=how.as_json, untried=untried)
     return results[-1].outcome.exit_code
 
 
-def _both(tell: Callable[[Entry], None], poke: Callable[..., None]) -> Callable[[Entry], None]:
+def both(tell: Tell, poke: Callable[..., None]) -> Tell:
     """Whoever looks at the screen, and whoever is told of the incident."""
 
     def heard(entry: Entry) -> None:
@@ -135,33 +172,33 @@ def _both(tell: Callable[[Entry], None], poke: Callable[..., None]) -> Callable[
     return heard
 
 
-def rolled_back(run: str, target: str, *, as_json: bool) -> int:
-    """The exit code; a run that was taken back as asked is a success."""
-    journal, place = _journal()
-    with notifying() as poke, _stoppable():
-        enter = _enter(journal, place, target, poke)
-        result = recovering.roll_back(run, enter, lambda: history.runs(journal.entries()))
-    shown.results([result], result_console(), as_json=as_json)
-    return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
+def _ended(plan: Plan, books: Library, world: World, *, first: bool) -> Result:
+    """How it ended. What is raised was raised before anything of it was changed; a mistake of usage ends the first."""
+    try:
+        return carry_out(plan, books, world)
+    except LatdoctorError as error:
+        if first and isinstance(error, UsageError):
+            raise
+        where = f"{error.where}: " if error.where else ""
+        return Result("", Outcome.FAILED, f"{where}{error.what}", error.next_step)
 
 
-def recovered(target: str, *, as_json: bool) -> int:
-    """The exit code: the worst of all."""
-    journal, place = _journal()
-    with notifying() as poke, _stoppable():
-        enter = _enter(journal, place, target, poke)
-        results = [recovering.recover(run, enter) for run in history.runs(journal.entries()) if run.open]
-    shown.results(results, result_console(), as_json=as_json, nothing="no run is unfinished")
-    codes = {result.outcome for result in results}
-    return next((outcome.exit_code for outcome in (Outcome.INCOMPLETE, Outcome.HELD) if outcome in codes), 0)
+def about(result: Result, plan: Plan, context: Context | None = None) -> Result:
+    """The result with what it is of, and, where it verified, what of the promise to users is still not met."""
+    short = unmet(result.measures, slo_terms(context)) if context and result.outcome is Outcome.VERIFIED else ()
+    return msgspec.structs.replace(result, target=plan.target.name, playbook=plan.playbook, unmet=short)
 
 
-def _journal() -> tuple[Journal, Path]:
-    """The journal of what was done, and its folder; nothing is made where nothing was done. Raises UsageError."""
-    place = state.folder()
-    state.must_be_own(place)
-    reading = Journal.reading(place / state.JOURNAL)
-    return (Journal.opened(reading.path) if reading.entries() else reading), place
+def _waits(plans: Sequence[Plan], books: Library, pages: Sequence[Pages], how: Mending) -> int:
+    """The exit code where a human must say yes first and does not; 0 where one did."""
+    notices = notice_console()
+    plan_page.plans(plans, books, notices, as_json=False, pages=pages, asking=True)
+    why = held(notices.print)
+    if not why:
+        return 0
+    waiting = Result("", Outcome.HELD, why, "the same with --yes")
+    tell_results([about(waiting, plan) for plan in plans], as_json=how.as_json)
+    return Outcome.HELD.exit_code
 
 
 def own_folder() -> Path:
@@ -169,20 +206,6 @@ def own_folder() -> Path:
     place = state.folder()
     state.must_be(place)
     return place
-
-
-def _enter(journal: Journal, place: Path, target: str, poke: Callable[..., None]) -> recovering.Enter:
-    """A way back in: nothing is observed then, so the look is one that fails."""
-    settings = settings_of(Given(target=target)) if target else TargetSettings()
-
-    def enter(to: Target) -> World:
-        return World(journal, place, again(to, settings), _blind, kept, _both(shown.told(notice_console()), poke))
-
-    return enter
-
-
-def _blind(seconds: float) -> Observation:
-    raise UsageError("nothing is watched here")
 
 
 def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
@@ -195,7 +218,7 @@ def _chosen(how: Mending, books: Library) -> tuple[Playbook, Because | None]:
     if how.diagnosis is None:
         return books.find(how.playbook), None
     try:
-        diagnosis = parse_diagnosis(read(how.diagnosis))
+        diagnosis = parse_diagnosis(bounded(how.diagnosis))
     except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(how.diagnosis), next_step="latdoctor diagnose … -o json > FILE"
@@ -218,76 +241,8 @@ def _settings(how: Mending) -> Mapping[str, str]:
     return found
 
 
-def _saved(how: Mending) -> Plan:
-    """Raises UsageError for what is no plan, and for one that is not as it was written."""
-    if how.playbook or how.diagnosis or how.settings or how.admin or how.plan is None:
+def _saved(how: Mending, path: Path) -> Plan:
+    """Raises UsageError for what is no plan, for one that is not as it was written, and for anything said beside it."""
+    if how.playbook or how.diagnosis or how.settings or how.admin:
         raise UsageError("a saved plan says all of it", next_step="give --plan alone, or leave it out")
-    try:
-        saved = msgspec.json.decode(read(how.plan), type=SavedPlan)
-    except UNDECODABLE as error:
-        raise UsageError(f"it is no plan: {error}", where=str(how.plan), next_step="--save-plan writes one") from error
-    if saved.plan.digest != saved.digest:
-        raise UsageError("it was changed since it was made", where=str(how.plan), next_step="make the plan again")
-    return saved.plan
-
-
-def _save(plans: Sequence[Plan], path: Path) -> None:
-    if len(plans) != 1:
-        raise UsageError(f"{len(plans)} targets have {len(plans)} plans; one is saved at a time", where="--save-plan")
-    saved = SavedPlan(plans[0].digest, plans[0])
-    try:
-        with path.open("xb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(saved)))
-    except OSError as error:
-        raise UsageError(f"the plan cannot be written: {error.strerror}", where=str(path)) from error
-
-
-def read(path: Path) -> bytes:
-    """Raises UsageError."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"it cannot be read: {error.strerror}", where=str(path)) from error
-    if len(raw) > MAX_BYTES:
-        raise UsageError(f"it is larger than {MAX_BYTES >> 20} MiB", where=str(path))
-    return raw
-
-
-def _agreed(plans: Sequence[Plan], books: Library) -> bool:
-    """Whether somebody at the terminal says yes; where there is none, nobody does."""
-    notices = notice_console()
-    shown.plans(plans, books, notices, as_json=False)
-    if not sys.stdin.isatty():
-        notices.print("held: nobody can be asked here. Next: the same with --yes")
-        return False
-    said: str = typer.prompt("Change it now? (yes/no)", default="no", err=True)
-    return said.strip().lower() == "yes"
-
-
-@contextmanager
-def _stoppable() -> Iterator[Stop]:
-    """Ctrl-C, SIGTERM and the loss of the terminal ask a run to end, which takes everything back.
-
-    Asked again they change nothing, and taking back does not heed them.
-    """
-    stop = Stop()
-    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class Stop:
-    """Whether somebody asked the run to end, and how."""
-
-    def __init__(self) -> None:
-        self._why = ""
-
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        self._why = signal.Signals(number).name
-
-    def __call__(self) -> str:
-        return self._why
+    return saved_plan(path)

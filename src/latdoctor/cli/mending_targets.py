@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.cli.addresses import origin
-from latdoctor.cli.configuration import TargetSettings
+from latdoctor.cli.configuration import TargetSettings, targets
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.remedy.actions.process import began
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.playbook import Playbook
-from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.target import Access, Target, canonical
 from latdoctor.web.secret import Secret
 
 VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
@@ -30,7 +30,7 @@ class Ways:
     @property
     def known(self) -> dict[str, str]:
         """Admin interface → its kind."""
-        return {access.target.admin: access.target.kind for access in self.asked}
+        return {canonical(access.target.admin): access.target.kind for access in self.asked}
 
 
 def ways_in(
@@ -42,9 +42,9 @@ def ways_in(
         return Ways((Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),))
     named = tuple(admin) or settings.admin
     if named:
-        ways = tuple(_access(url, secret, settings) for url in dict.fromkeys(named))
+        ways = tuple(_access(url, secret, settings) for url in _apart(named))
         return Ways(ways, ways)
-    found, shut = _opened(tuple(dict.fromkeys(origin(url) for url in servers)), secret, settings)
+    found, shut = _opened(_apart(servers), secret, settings)
     fitting = tuple(access for access in found if access.target.kind in playbook.targets)
     if len(fitting) > 1:
         raise UsageError(
@@ -60,6 +60,14 @@ def ways_in(
             next_step="give its metrics page (--server URL) and, if that is elsewhere, what to change (--admin URL)",
         )
     return Ways(fitting, found)
+
+
+def _apart(urls: Sequence[str]) -> tuple[str, ...]:
+    """Each place once, as it was spelled first."""
+    found: dict[str, str] = {}
+    for url in urls:
+        found.setdefault(canonical(origin(url)), origin(url))
+    return tuple(found.values())
 
 
 def _opened(
@@ -79,6 +87,24 @@ def _opened(
 def again(target: Target, settings: TargetSettings) -> Access:
     """The way into a target of the journal."""
     return Access(target, token(settings.admin_token))
+
+
+def settings_for(target: Target) -> TargetSettings:
+    """What is configured now for a target of the journal: by the name whose token let the run in, else by its address.
+
+    Where the run was let in by the environment's token, and that is still there, nothing is. Raises DefinitionError.
+    """
+    if not target.admin or (not target.configured and os.environ.get(VARIABLE)):
+        return TargetSettings()
+    known = targets()
+    if target.configured in known:
+        return known[target.configured]
+    place = canonical(target.admin)
+    return next((one for one in known.values() if place in _places(one)), TargetSettings())
+
+
+def _places(settings: TargetSettings) -> set[str]:
+    return {canonical(origin(url)) for url in (*settings.admin, *settings.server)}
 
 
 def token(file: Path | None) -> Secret:
@@ -101,6 +127,7 @@ def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
         raise UsageError(
             f"its admin interface cannot be read: {error.what}",
             where=place,
-            next_step=f"set {VARIABLE}, or name what to change with --admin URL",
+            next_step=f"{error.next_step}, or name what to change: --admin URL".removeprefix(", or "),
         ) from error
-    return Access(Target(settings.name or place, kind, admin=place, allow=settings.allow), secret)
+    whose = settings.name if settings.admin_token else ""
+    return Access(Target(settings.name or place, kind, admin=place, allow=settings.allow, configured=whose), secret)

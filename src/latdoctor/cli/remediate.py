@@ -89,7 +89,10 @@ def remediate(
     It plans, changes, verifies, and keeps the change or takes it back.
 
     Without --apply it shows the plan and changes nothing. The token of the admin interface is read from
-    LATDOCTOR_ADMIN_TOKEN or the configured file.
+    LATDOCTOR_ADMIN_TOKEN or the configured file (latdoctor.yaml: admin, admin_token, allow).
+
+    Runs are journaled in LATDOCTOR_STATE (default ~/.local/state/latdoctor). A file STOP in that folder, or
+    LATDOCTOR_STOP set to anything, is the kill switch: no run begins, and one at work takes everything back.
 
     Exit codes: 0 verified, or planned · 1 nothing was changed · 2 usage or an invalid file · 3 not verified, and taken
     back · 4 held for a human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
@@ -129,7 +132,7 @@ def rollback(
     Exit codes: 0 taken back · 1 operational error · 2 usage · 5 nothing of it stands, or it is at work ·
     6 NOT taken back: see the commands it prints.
     """
-    from latdoctor.cli.mending import rolled_back
+    from latdoctor.cli.undoing import rolled_back
 
     raise typer.Exit(rolled_back(run, target or "", as_json=output is Form.JSON))
 
@@ -145,6 +148,6 @@ def recover(
     Exit codes: 0 all have ended · 1 operational error · 4 one is still at work · 6 NOT taken back: see the commands it
     prints.
     """
-    from latdoctor.cli.mending import recovered
+    from latdoctor.cli.undoing import recovered
 
     raise typer.Exit(recovered(target or "", as_json=output is Form.JSON))

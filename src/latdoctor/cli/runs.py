@@ -65,8 +65,8 @@ def verify() -> None:
     if head is None:
         typer.echo("the journal is empty")
     else:
-        typer.echo(f"{head.seq} entries, each with the digest of the one before. The last: {head.digest}")
-        typer.echo("Keep that digest elsewhere: it also proves that no entry was cut off at the end.")
+        typer.echo(f"{head.seq} entries, each with the digest of the one before. The last:\n{head.digest}")
+        typer.echo("Keep it elsewhere: it also proves that no entry was cut off at the end.")
 
 
 @app.command("reset")

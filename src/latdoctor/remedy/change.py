@@ -106,6 +106,16 @@ class Unreachable(OperationError):  # noqa: N818
     """No answer: what was asked for may have been done or not."""
 
 
+def looked(resource: Resource, deadline: Deadline) -> State:
+    """How it stands; asked again where no answer comes. Raises Refused, and Unreachable once there is no time left."""
+    while True:
+        try:
+            return resource.read(deadline)
+        except Unreachable:
+            if not deadline.pause():
+                raise
+
+
 def standing(change: Change, state: State) -> Standing:
     """How `state` stands to `change`. A change whose two sides are alike stands as after."""
     now = {name: state.values.get(name) for name in change.after}
@@ -137,7 +147,7 @@ def _equal(one: Value | None, other: Value) -> bool:
 
 
 def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline, *, fenced: bool = False) -> bool:
-    """Brings the resource to the one side of `change` from the other; whether anything had to be written.
+    """Brings the resource to the one side of `change` from the other; whether we may have written anything.
 
     `fenced`: where it stands so already, the same is written once more. A write of ours to the other side may still be
     on its way, and then names a version that is gone. It takes a target whose ETag never comes back.
@@ -146,29 +156,31 @@ def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline
     Raises Conflict where it stands on neither side, Refused, and Unreachable or Contended once there is no time left.
     """
     wanted = change.after if to is Standing.AFTER else change.before
-    tried = False
+    written = False
     while True:
+        sending = False
         try:
             state = resource.read(deadline)
             if alike(state.values, wanted):
-                if fenced and not tried:
+                if fenced and not written:
                     with suppress(Refused):  # what it will not take now it does not take late either
                         resource.write(wanted, state.version, deadline)
-                return tried
-            _must_stand(change, state, resource)
-            tried = True
+                return written
+            _must_stand(change, state)
+            sending = True
             resource.write(wanted, state.version, deadline)
         except Conflict as conflict:
-            conflict.written = tried
+            conflict.written = written
             raise
-        except (Unreachable, Contended):
+        except (Unreachable, Contended) as error:
+            written = written or (sending and isinstance(error, Unreachable))  # what was contended was not done
             if not deadline.pause():
                 raise
         else:
             return True
 
 
-def _must_stand(change: Change, state: State, resource: Resource) -> None:
+def _must_stand(change: Change, state: State) -> None:
     if standing(change, state) is Standing.OTHER:
         differing = (
             ", ".join(
@@ -178,8 +190,4 @@ def _must_stand(change: Change, state: State, resource: Resource) -> None:
             )
             or "some fields stand as before and some as after"
         )
-        raise Conflict(
-            f"somebody else has changed it: {differing}",
-            where=change.resource,
-            next_step=f"look at it, and if it shall be as before: {resource.by_hand(change.before)}",
-        )
+        raise Conflict(f"somebody else has changed it: {differing}", where=change.resource)

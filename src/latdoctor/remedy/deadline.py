@@ -11,11 +11,12 @@ PAUSE = 0.2  # seconds between two tries
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """`at` by `clock`, monotonic seconds. `sleep` is what a test replaces."""
+    """`at` by `clock`, monotonic seconds. `sleep` is what a test replaces. Where `stop` says why, no time is left."""
 
     at: float
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    stop: Callable[[], str] = lambda: ""
 
     @classmethod
     def after(
@@ -26,7 +27,7 @@ class Deadline:
     @property
     def left(self) -> float:
         """Seconds; 0 where it has passed."""
-        return max(0.0, self.at - self.clock())
+        return 0.0 if self.stop() else max(0.0, self.at - self.clock())
 
     def pause(self, seconds: float = PAUSE) -> bool:
         """Waits before another try; False at once where there is no time for one."""

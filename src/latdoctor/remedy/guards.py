@@ -133,7 +133,8 @@ def _often(scene: Scene) -> Refusal | None:
 
 
 def _breaker(scene: Scene) -> Refusal | None:
-    done = [run for run in scene.runs if run.outcome in _TRIED and run.opened_at > scene.reset_at]
+    """What a person stopped or had taken back counts neither for nor against the playbooks."""
+    done = [run for run in scene.runs if run.outcome in _TRIED and run.opened_at > scene.reset_at and not run.asked]
     last = done[-FAILURES:]
     if len(last) == FAILURES and all(run.outcome is not Outcome.VERIFIED for run in last):
         return Refusal(
@@ -171,7 +172,7 @@ def _attempts(scene: Scene) -> list[RunState]:
     return [run for run in _same_target(scene) if run.plan.playbook == scene.plan.playbook and run.intended]
 
 
-_TRIED = (Outcome.VERIFIED, Outcome.ROLLED_BACK, Outcome.INCOMPLETE)
+_TRIED = (Outcome.VERIFIED, Outcome.ROLLED_BACK, Outcome.PARTLY, Outcome.INCOMPLETE)
 
 GUARDS: tuple[Callable[[Scene], Refusal | None], ...] = (
     _switch,

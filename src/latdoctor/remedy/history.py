@@ -14,6 +14,7 @@ from latdoctor.journal.entry import Entry
 from latdoctor.remedy.change import Change
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.result import Outcome
+from latdoctor.remedy.target import canonical
 
 Body = TypeVar("Body")
 
@@ -31,6 +32,22 @@ class Touched(Struct, frozen=True):
     index: int
 
 
+class Begun(Struct, frozen=True):
+    """Why a run is taken back; `asked` where a person wanted it, and not because it had not proved itself."""
+
+    reason: str
+    asked: bool = False
+
+
+class Left(Struct, frozen=True):
+    """A change that is left as it is, for good: somebody else has set it since, or it has no way back."""
+
+    stage: int
+    index: int
+    step: str
+    why: str
+
+
 class Closed(Struct, frozen=True):
     outcome: Outcome
     reason: str = ""
@@ -45,21 +62,27 @@ class RunState:
     opened_at: float  # unix seconds
     ended_at: float | None = None
     intended: list[Touched] = field(default_factory=list)
-    undone: set[Touched] = field(default_factory=set)
+    undone: set[Touched] = field(default_factory=set)  # or left to whoever has set it since
     verified: bool = False
-    rolling_back: bool = False
+    begun: Begun | None = None  # the first taking back: the later ones go on with it
     outcome: Outcome | None = None
     reason: str = ""
 
     @property
     def open(self) -> bool:
-        """Whether it has to be brought to an end: it was killed, or could not take everything back."""
-        return self.outcome in (None, Outcome.INCOMPLETE)
+        """Whether it has to be brought to an end: it was killed, or could not take everything back and still may."""
+        return self.outcome is None or (self.outcome is Outcome.INCOMPLETE and bool(self.standing))
+
+    @property
+    def asked(self) -> bool:
+        """Whether a person has stopped it or had it taken back: that says nothing of the playbook."""
+        return self.begun is not None and self.begun.asked
 
     @property
     def standing(self) -> tuple[Touched, ...]:
         """The changes that may stand, the latest first: what has to be taken back."""
-        return tuple(touched for touched in reversed(self.intended) if touched not in self.undone)
+        may = (touched for touched in reversed(self.intended) if touched not in self.undone)
+        return tuple(touched for touched in may if self.change(touched).undo != "none-needed")
 
     def change(self, touched: Touched) -> Change:
         return self.plan.stages[touched.stage].changes[touched.index]
@@ -83,15 +106,28 @@ def _add(run: RunState, entry: Entry) -> None:
             if touched not in run.intended:
                 run.intended.append(touched)
             run.undone.discard(touched)
-        case "undo.made":
+        case "undo.made" | "undo.left":
             run.undone.add(_body(entry, Touched))
         case "verify.passed":
             run.verified = True
         case "rollback.begun":
-            run.rolling_back, run.verified, run.outcome = True, False, None
+            run.begun = run.begun or _body(entry, Begun)
+            run.verified, run.outcome = False, None
         case "run.closed":
             closed = _body(entry, Closed)
             run.outcome, run.reason, run.ended_at = closed.outcome, closed.reason, moment(entry.at)
+
+
+def changed_after(run: RunState, others: Iterable[RunState]) -> RunState | None:
+    """The latest run after `run` whose changes stand on a field that `run` has set too; None where there is none."""
+    mine = _fields(run)
+    later = (one for one in others if one.opened_at >= run.opened_at and one.id != run.id)
+    return next((one for one in reversed(tuple(later)) if mine & _fields(one)), None)
+
+
+def _fields(run: RunState) -> set[tuple[str, str]]:
+    standing = (run.change(touched) for touched in run.standing)
+    return {(canonical(change.resource), field.name) for change in standing for field in change.fields}
 
 
 def last_reset(entries: Iterable[Entry]) -> float:

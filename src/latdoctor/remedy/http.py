@@ -116,7 +116,11 @@ def _judged(asked: Asked, came: Came, token: Secret) -> Answer:
     raise Unreachable(what, where=asked.url)
 
 
-_NEXT = {401: "give the target's token", 403: "see who may change it", 404: _LOOK}
+_NEXT = {
+    401: "give the target's token: LATDOCTOR_ADMIN_TOKEN, or admin_token of latdoctor.yaml",
+    403: "see who may change it: its token was not enough",
+    404: _LOOK,
+}
 
 
 def _said(body: bytes, token: Secret) -> str:

@@ -17,18 +17,25 @@ from latdoctor.remedy.deadline import Deadline
 from latdoctor.remedy.parameters import filled, typed
 from latdoctor.remedy.playbook import Playbook, Scalar, Step
 from latdoctor.remedy.playbook_files import Library
-from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.target import Access, Target, place_of
 
 PATIENCE = 10.0  # seconds for each reading
 
 
 class Because(Struct, frozen=True):
-    """The diagnosis that a plan answers to."""
+    """The diagnosis that a plan answers to: of what, and where that was seen."""
 
     run_id: str
     cause: str
     probability: float
     seen: float  # when its evidence ended, unix seconds
+    target: str = ""
+    subjects: tuple[str, ...] = ()  # of the cause: replica/0@127.0.0.1:8000
+    places: tuple[str, ...] = ()  # `host:port` of every server that it saw, as target.place_of has it
+
+    def saw(self, admin: str) -> bool:
+        """Whether the server at `admin` is one of those that the diagnosis is of."""
+        return place_of(admin) in self.places
 
 
 class StagePlan(Struct, frozen=True):

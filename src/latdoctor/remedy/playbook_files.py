@@ -61,6 +61,7 @@ def read(folders: Iterable[Path]) -> Library:
         elif not os.access(base, os.R_OK | os.X_OK):
             problems.append(Problem(str(base), "cannot be read: Permission denied"))
             continue
+        problems.extend(Problem(str(path), "is not read: call it <id>.yaml") for path in sorted(base.glob("*.yml")))
         for path in sorted(base.glob("*.yaml")):
             playbook = playbook_file.read(path, problems)
             if playbook is None:

@@ -16,6 +16,7 @@ class Outcome(StrEnum):
     VERIFIED = "verified"
     FAILED = "failed"  # nothing was changed
     ROLLED_BACK = "rolled-back"
+    PARTLY = "partly-rolled-back"  # stages that were verified before the one that failed stay
     HELD = "held"  # a human must decide
     REFUSED = "refused"  # by a guard
     INCOMPLETE = "incomplete"  # what was changed is not known to be taken back
@@ -30,6 +31,7 @@ _EXIT = {
     Outcome.VERIFIED: 0,
     Outcome.FAILED: 1,
     Outcome.ROLLED_BACK: 3,
+    Outcome.PARTLY: 3,
     Outcome.HELD: 4,
     Outcome.REFUSED: 5,
     Outcome.INCOMPLETE: 6,
@@ -53,7 +55,11 @@ class Result(Struct, frozen=True):
     reason: str
     next_step: str = ""
     manual: tuple[str, ...] = ()  # what a person types where we could not
+    theirs: tuple[str, ...] = ()  # what would overwrite what somebody else has set meanwhile
     last: tuple[Judged, ...] = ()  # how the conditions stood in the last look
     measures: tuple[Measure, ...] = ()
     seconds: float = 0.0
     note: str = ""
+    target: str = ""
+    playbook: str = ""
+    unmet: tuple[str, ...] = ()  # of a run that verified: what of the SLO its last look does not show as met

@@ -8,43 +8,28 @@ from __future__ import annotations
 import datetime
 import os
 import secrets
-from dataclasses import replace
 
 from latdoctor.errors import LatdoctorError
-from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Constant, Reference, SignalTerm
 from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.journal.locks import Busy, held
 from latdoctor.journal.state import LOCKS, RUNS
 from latdoctor.remedy import guards, history
-from latdoctor.remedy.change import Conflict, Refused, Standing, brought
-from latdoctor.remedy.deadline import Deadline
+from latdoctor.remedy.change import Conflict, Contended, Refused, Standing, Unreachable, brought
 from latdoctor.remedy.history import Closed, Opened, Touched
-from latdoctor.remedy.observation import Observation, cleared, judged
+from latdoctor.remedy.lasting import READING, lost
+from latdoctor.remedy.observation import Observation, judged
 from latdoctor.remedy.plan import Plan, known
-from latdoctor.remedy.playbook import Playbook, Settle, Verify
+from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
+from latdoctor.remedy.proving import Failed, Watch
 from latdoctor.remedy.record import Recorder
 from latdoctor.remedy.result import Measure, Outcome, Result
 from latdoctor.remedy.table import measures
-from latdoctor.remedy.taking_back import take_back
-from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Streak, untold, well_by_itself, window_of
-from latdoctor.remedy.world import Stopped, World, beside
+from latdoctor.remedy.taking_back import Back, take_back
+from latdoctor.remedy.verifying import holds_already, mended, not_worse, untold, well_by_itself
+from latdoctor.remedy.world import Stopped, World
 
 STEP = 60.0  # seconds for one change: a replica that is replaced first ends what it has begun
-WINDOW = 5.0  # seconds of each look that verifies
-GLANCE = 2.0  # seconds of each look while it settles
-PATIENCE = 15.0  # seconds that a look may take beyond its window
-NOT_WORSE = 1.2  # a stage may leave P99 at most this many times as high: what 5 s windows of one load differ by
-STANDING, DRAINS = 10.0, 1.05  # or, with so many waiting, complete at least this many times as much
-
-
-class Failed(Exception):  # noqa: N818 - what happened; it never leaves this module
-    """The run cannot go on; what it has changed is taken back."""
-
-    def __init__(self, reason: str, outcome: Outcome = Outcome.FAILED) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.outcome = outcome  # where nothing has been changed yet
 
 
 def carry_out(plan: Plan, library: Library, world: World) -> Result:
@@ -105,8 +90,7 @@ class _Run:
         self._touched: list[Touched] = []
         self._stays: list[Touched] = []  # changes of verified stages, which stay where a later stage fails
         self._before: Observation | None = None
-        self._last: Observation | None = None
-        self._streak = Streak()
+        self._watch = Watch(world, recorder)
 
     def whole(self) -> Result:
         try:
@@ -115,14 +99,15 @@ class _Run:
                 self._stage(number, self._library.find(stage.playbook))
             if self._playbook.stages:
                 self._stays.clear()
-                self._settled(self._playbook.settle, before)
-                self._verified(self._playbook.verify, before)
+                self._watch.settled(self._playbook.settle, before)
+                self._watch.verified(self._playbook.verify, before)
+                self._must_have_lasted()
             self._recorder.note("verify.passed", {"measures": self._measures()})
         except Failed as failed:
             return self._given_up(failed.reason, failed.outcome)
         except Stopped as stopped:
             self._stays.clear()
-            return self._given_up(f"stopped: {stopped}", Outcome.FAILED)
+            return self._given_up(f"stopped: {stopped}", Outcome.FAILED, asked=True)
         except LatdoctorError as error:
             self._stays.clear()
             return self._given_up(str(error), Outcome.FAILED)
@@ -134,7 +119,7 @@ class _Run:
 
     def _watched_before(self) -> Observation:
         """The look before the change, kept as a bundle. What is unknown in it refuses the run."""
-        before = self._before = self._look(self._playbook.before)
+        before = self._before = self._watch.look(self._playbook.before)
         path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
         if before.bundle is not None:
             self._world.keep(before.bundle, path)
@@ -148,6 +133,8 @@ class _Run:
         unknown = untold(self._playbook.verify, before)
         if unknown:
             raise Failed(f"it could not be verified afterwards: {'; '.join(unknown)}", Outcome.REFUSED)
+        if why := holds_already(self._playbook.verify, before):
+            raise Failed(f"nothing would be proved, for it holds already: {why}", Outcome.REFUSED)
         if why := well_by_itself(before):
             raise Failed(f"it gets well by itself, and nothing would be proved: {why}", Outcome.REFUSED)
         return before
@@ -155,104 +142,82 @@ class _Run:
     def _stage(self, number: int, playbook: Playbook) -> None:
         """One stage, made and verified; a stage of several is skipped where what it mends is not to be seen."""
         alone = not self._playbook.stages
-        earlier = self._last or self._before
+        earlier = self._watch.last or self._before
         if earlier is None:
             raise Failed("nothing was seen before the change")
-        if not alone and _mended(playbook, earlier):
+        if not alone and mended(playbook.verify, earlier):
             self._recorder.note("stage.skipped", {"stage": number, "playbook": playbook.id})
             return
         for index in range(len(self._plan.stages[number].changes)):
             self._make(Touched(number, index))
         if alone:  # of several stages none waits for the queue to drain: the whole does, once all are made
-            self._settled(playbook.settle, earlier)
-        self._verified(playbook.verify if alone else _not_worse(playbook.verify), earlier)
+            self._watch.settled(playbook.settle, earlier)
+        self._watch.verified(playbook.verify if alone else not_worse(playbook.verify), earlier)
+        self._must_have_lasted()
         self._recorder.note("stage.verified", {"stage": number, "playbook": playbook.id})
         if self._playbook.on_failure == "undo-stage":
             self._stays = list(self._touched)
 
     def _make(self, touched: Touched) -> None:
-        self._must_go_on()
+        self._watch.must_go_on()
         change = self._plan.stages[touched.stage].changes[touched.index]
         self._recorder.note("change.intended", touched)
         self._touched.append(touched)
         resource = known(change.action).resource(self._world.access, change.resource)
         try:
-            brought(change, Standing.AFTER, resource, self._deadline(STEP))
+            ours = brought(change, Standing.AFTER, resource, self._watch.deadline_unless_stopped(STEP))
         except Conflict as conflict:
-            if not conflict.written:  # it is theirs, and nothing of ours
-                self._touched.remove(touched)
-                self._recorder.note("undo.made", touched)
+            if not conflict.written:
+                self._is_theirs(touched)
             raise Failed(str(conflict), Outcome.REFUSED) from conflict
+        except (Unreachable, Contended):
+            self._watch.must_go_on()  # it may have ended for that alone
+            raise
         except Refused as refused:
             raise Failed(f"the target refused {change.step}: {refused}") from refused
+        if not ours:
+            self._is_theirs(touched)
+            raise Failed(f"{change.step}: somebody else has set it already", Outcome.REFUSED)
         self._recorder.note("change.made", touched)
 
-    def _settled(self, settle: Settle, before: Observation) -> None:
-        """Waits until the queue of the incident has drained, or no longer than the playbook says."""
-        if settle.until is None:
-            return
-        until, settled = self._deadline(settle.at_most), False
-        while until.left > 0 and not settled:
-            settled = judged(settle.until, self._look(GLANCE), before.remembered).status == HOLDS
-        self._recorder.note("settled", {"settled": settled})
+    def _is_theirs(self, touched: Touched) -> None:
+        """Nothing of ours is there, and so nothing is to be put back."""
+        self._touched.remove(touched)
+        self._recorder.note("undo.made", touched)
 
-    def _verified(self, verify: Verify, before: Observation) -> None:
-        """Raises Failed unless the change proves itself."""
-        until, self._streak = self._deadline(verify.within), Streak()
-        while self._streak.seconds < verify.hold:
-            if until.left <= 0:
-                why = self._streak.last.why if self._streak.last else "nothing was seen"
-                status = self._streak.last.status if self._streak.last else "inconclusive"
-                raise Failed(_unproven(status, why))
-            try:
-                seen = self._last = self._look(WINDOW)
-            except LatdoctorError as error:  # a window without sight is no success, and no reason to stop looking
-                self._recorder.note("verify.window", {"status": "unknown", "why": str(error)})
-                self._streak = Streak()
-                self._world.sleep(min(1.0, until.left))
-                continue
-            window = window_of(verify, seen, before.remembered)
-            self._recorder.note("verify.window", window)
-            self._streak = self._streak.with_window(window)
-            if window.status == ABORT:
-                raise Failed(f"stopped at once: {window.why}")
+    def _must_have_lasted(self) -> None:
+        """Verified means that it stands. Where it does not, nothing that was verified before counts any more."""
+        made = [self._plan.stages[touched.stage].changes[touched.index] for touched in self._touched]
+        if gone := lost(made, self._world.access, self._watch.deadline(READING)):
+            self._stays.clear()
+            raise Failed(f"it no longer stands: {gone}")
 
-    def _look(self, seconds: float) -> Observation:
-        self._must_go_on()
-        seen = beside(lambda: self._world.observe(seconds), seconds + PATIENCE, self._why_stop)
-        self._must_go_on()
-        return seen
-
-    def _must_go_on(self) -> None:
-        if why := self._why_stop():
-            raise Stopped(why)
-
-    def _why_stop(self) -> str:
-        return self._world.stop() or guards.stopped(self._world.state)
-
-    def _deadline(self, seconds: float) -> Deadline:
-        return Deadline.after(seconds, self._world.clock, self._world.sleep)
-
-    def _given_up(self, reason: str, outcome: Outcome) -> Result:
+    def _given_up(self, reason: str, outcome: Outcome, *, asked: bool = False) -> Result:
         """Takes back what has to be; `outcome` is how it ended where nothing had been changed."""
         undo = [touched for touched in reversed(self._touched) if touched not in self._stays]
         if not self._touched:
             return self._closed(outcome, reason)
         self._recorder.note_if_possible("verify.failed", {"reason": reason, "measures": self._measures()})
         changes = [(touched, self._plan.stages[touched.stage].changes[touched.index]) for touched in undo]
-        back = take_back(changes, reason, self._world, self._recorder)
+        back = take_back(changes, reason, self._world, self._recorder, asked=asked)
         stays = ", ".join(dict.fromkeys(self._plan.stages[touched.stage].playbook for touched in self._stays))
-        why = f"{back.reason}; verified before and left as they are: {stays}" if stays else back.reason
-        return self._closed(back.outcome, why, back.manual)
+        if not stays:
+            return self._closed(back.outcome, back.reason, back)
+        partly = Outcome.PARTLY if back.outcome is Outcome.ROLLED_BACK else back.outcome
+        return self._closed(partly, f"{back.reason}; verified before and left as they are: {stays}", back)
 
-    def _closed(self, outcome: Outcome, reason: str, manual: tuple[str, ...] = ()) -> Result:
+    def _closed(self, outcome: Outcome, reason: str, back: Back | None = None) -> Result:
         note = self._recorder.note_if_possible("run.closed", Closed(outcome, reason))
+        run, streak = self._recorder.run, self._watch.streak
+        rest = f"latdoctor rollback {run}" if outcome is Outcome.PARTLY else ""
         return Result(
-            run=self._recorder.run,
+            run=run,
             outcome=outcome,
             reason=reason,
-            manual=manual,
-            last=self._streak.last.conditions if self._streak.last else (),
+            next_step=(back.next_step(run) if back else "") or rest,
+            manual=back.manual if back else (),
+            theirs=back.theirs if back else (),
+            last=streak.last.conditions if streak.last else (),
             measures=self._measures(),
             seconds=self._world.clock() - self._began,
             note=note,
@@ -260,47 +225,4 @@ class _Run:
 
     def _measures(self) -> tuple[Measure, ...]:
         """What the run is judged by, before it and as it was seen last."""
-        return measures(self._playbook, self._before, self._last)
-
-
-def _mended(playbook: Playbook, observation: Observation) -> bool:
-    """Whether what a stage mends is not there: each finding that it would clear was looked for and is clear."""
-    found = [cleared(finding, observation) for finding in playbook.verify.mechanism]
-    return bool(found) and all(one.status == HOLDS for one in found)
-
-
-def _not_worse(verify: Verify) -> Verify:
-    """How a stage of several proves itself: one look in which it has not made things worse.
-
-    The whole must then succeed, and hold for as long as it says; what a stage waited longer for would be time in which
-    the incident goes on.
-
-    While a queue stands P99 is that of whoever has waited in it and follows late; then it is enough that more is
-    completed than before.
-    """
-    condition = AnyOf(
-        (
-            _against_before("latency.p99", "<", NOT_WORSE),
-            AllOf((_above("queue.depth", STANDING), _against_before("completion.rate", ">", DRAINS))),
-        )
-    )
-    return replace(verify, succeed=(condition,), mechanism=(), hold=min(verify.hold, WINDOW / 2))
-
-
-def _against_before(signal: str, operator: str, times: float) -> Comparison:
-    return Comparison(
-        SignalTerm(signal), operator, Reference("before", times), f"{signal} {operator} {times:g} x before"
-    )
-
-
-def _above(signal: str, limit: float) -> Comparison:
-    return Comparison(SignalTerm(signal), ">", Constant((limit,), f"{limit:g}"), f"{signal} > {limit:g}")
-
-
-def _unproven(status: str, why: str) -> str:
-    told = {
-        FAILURE: "it has not helped",
-        INCONCLUSIVE: "it cannot be told whether it has helped",
-        SUCCESS: "it has not been well for long enough",
-    }
-    return f"{told.get(status, 'it could not be verified')}: {why or 'the time was over'}"
+        return measures(self._playbook, self._before, self._watch.last)

@@ -22,6 +22,7 @@ _LINES = {
     "verify.failed": "not verified: {reason}",
     "rollback.begun": "taking back: {reason}",
     "undo.failed": "NOT taken back: {step}: {why}",
+    "undo.left": "left as it is: {step}: {why}",
     "run.refused": "refused by {guard}: {reason}",
     "run.closed": "ended: {outcome}",
 }

@@ -7,10 +7,11 @@ unknown, or in which the load moved, tells nothing and is no success.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from msgspec import Struct
 
-from latdoctor.evidence.conditions import Comparison, Reference, SignalTerm
+from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Constant, Reference, SignalTerm
 from latdoctor.evidence.judging import HOLDS, UNKNOWN
 from latdoctor.remedy.observation import Judged, Observation, Remembered, any_holds, cleared, judged
 from latdoctor.remedy.playbook import Verify
@@ -20,6 +21,9 @@ from latdoctor.remedy.playbook import Verify
 _DRAINING = Comparison(
     SignalTerm("completion.rate"), ">", Reference("arrival.rate", 1.2), "completion.rate > 1.2 x arrival.rate"
 )
+ONE_LOOK = 2.5  # seconds: half of a window, so that one is enough
+NOT_WORSE = 1.2  # a stage may leave P99 at most this many times as high: what 5 s windows of one load differ by
+STANDING, DRAINS = 10.0, 1.05  # or, with so many waiting, complete at least this many times as much
 SUCCESS, FAILURE, INCONCLUSIVE, ABORT = "success", "failure", "inconclusive", "abort"
 
 
@@ -76,6 +80,12 @@ def untold(verify: Verify, observation: Observation) -> tuple[str, ...]:
     return tuple(one.told for one in judgements if one.status == UNKNOWN)
 
 
+def holds_already(verify: Verify, observation: Observation) -> str:
+    """Why nothing could be proved: all that shall prove the change holds before it. Else empty."""
+    wanted = list(_wanted(verify, observation, observation.remembered))
+    return "; ".join(one.told for one in wanted) if all(one.status == HOLDS for one in wanted) else ""
+
+
 def well_by_itself(observation: Observation) -> str:
     """Why a change made now could not prove itself: what waited is being worked off already. Else empty.
 
@@ -83,6 +93,40 @@ def well_by_itself(observation: Observation) -> str:
     """
     found = any_holds(_DRAINING, observation, {})
     return found.shown if found.status == HOLDS else ""
+
+
+def mended(verify: Verify, observation: Observation) -> bool:
+    """Whether what a stage mends is not there: each finding that it would clear was looked for and is clear."""
+    found = [cleared(finding, observation) for finding in verify.mechanism]
+    return bool(found) and all(one.status == HOLDS for one in found)
+
+
+def not_worse(verify: Verify) -> Verify:
+    """How a stage of several proves itself: one look in which it has not made things worse.
+
+    The whole must then succeed, and hold for as long as it says; what a stage waited longer for would be time in which
+    the incident goes on.
+
+    While a queue stands P99 is that of whoever has waited in it and follows late; then it is enough that more is
+    completed than before.
+    """
+    condition = AnyOf(
+        (
+            _against_before("latency.p99", "<", NOT_WORSE),
+            AllOf((_above("queue.depth", STANDING), _against_before("completion.rate", ">", DRAINS))),
+        )
+    )
+    return replace(verify, succeed=(condition,), mechanism=(), hold=min(verify.hold, ONE_LOOK))
+
+
+def _against_before(signal: str, operator: str, times: float) -> Comparison:
+    return Comparison(
+        SignalTerm(signal), operator, Reference("before", times), f"{signal} {operator} {times:g} x before"
+    )
+
+
+def _above(signal: str, limit: float) -> Comparison:
+    return Comparison(SignalTerm(signal), ">", Constant((limit,), f"{limit:g}"), f"{signal} > {limit:g}")
 
 
 def _load(verify: Verify, observation: Observation, before: Remembered) -> list[Judged]:

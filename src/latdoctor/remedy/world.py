@@ -24,7 +24,8 @@ BEAT = 0.1  # seconds between two looks at whether to stop
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`tell` hears every entry as it is journaled; `stop` says why the run shall end now, else nothing.
+    """`tell` hears every entry as it is journaled, and the run waits for it: what may stand still (a terminal) is told
+    through `aside.aside`. `stop` says why the run shall end now, else nothing.
 
     `begun` is told the run's name before anything of it is journaled; `procedure` says what an SOP does not permit yet.
     """

@@ -1,34 +1,30 @@
-"""Plans, runs and their outcomes, for a screen and as JSON."""
+"""Runs and their outcomes, for a screen and as JSON."""
 
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from latdoctor.evidence.condition_words import in_words
 from latdoctor.evidence.judging import show
 from latdoctor.evidence.signals import catalogue
 from latdoctor.journal.entry import Entry
-from latdoctor.remedy.change import Change, Value
 from latdoctor.remedy.history import RunState
 from latdoctor.remedy.plan import Plan
-from latdoctor.remedy.playbook import Playbook
-from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Measure, Outcome, Result
 from latdoctor.remedy.telling import line_of
+from latdoctor.report.planned import stages
+from latdoctor.report.printing import print_json, print_whole
 from latdoctor.text import clean
 
-SCHEMA_VERSION = "1"
 _STYLE = {
     Outcome.VERIFIED: "bold green",
     Outcome.ROLLED_BACK: "bold yellow",
+    Outcome.PARTLY: "bold yellow",
     Outcome.REFUSED: "bold yellow",
     Outcome.HELD: "bold magenta",
     Outcome.FAILED: "bold red",
@@ -36,40 +32,39 @@ _STYLE = {
 }
 _SAYS = {
     Outcome.VERIFIED: "VERIFIED: the change has proved itself and stays",
-    Outcome.ROLLED_BACK: "ROLLED BACK: all is as before",
+    Outcome.ROLLED_BACK: "ROLLED BACK: every value is as before",
+    Outcome.PARTLY: "PARTLY ROLLED BACK: what was verified before stays",
     Outcome.REFUSED: "REFUSED: nothing of it was changed",
     Outcome.HELD: "HELD: a human must decide",
     Outcome.FAILED: "NOT DONE: nothing was changed",
     Outcome.INCOMPLETE: "ROLLBACK INCOMPLETE: what was changed may still stand",
 }
-_UNDO = {
-    "restore": "the old values are put back, within 30 s",
-    "none-needed": "it leaves nothing behind that had to be taken back",
-    "irreversible": "there is NO way back",
-}
-_LONGEST = 60  # characters of a value
+_STAYS = (Outcome.VERIFIED, Outcome.PARTLY)  # something of it can be taken back
+_AT_WORK = "AT WORK: wait until it has ended"
 
 
-def plans(made: Sequence[Plan], books: Library, console: Console, *, as_json: bool) -> None:
-    """What would be done. Nothing has been."""
+def results(
+    ended: Sequence[Result],
+    console: Console,
+    *,
+    as_json: bool,
+    untried: Sequence[str] = (),
+    nothing: str = "",
+    at_work: bool = False,
+) -> None:
+    """How runs ended; `nothing` is what to say where there were none.
+
+    `untried`: targets that were not come to. `at_work`: what is held is a run that only has to be waited for.
+    """
     if as_json:
-        _print_json({"outcome": Outcome.PLANNED, "plans": [_with_digest(plan) for plan in made]}, console)
-        return
-    for plan in made:
-        console.print(_plan(plan, books.find(plan.playbook)))
-        console.print()
-    console.print(Text("Planned only: nothing was changed. Next: the same with --apply", style="bold"))
-
-
-def results(ended: Sequence[Result], console: Console, *, as_json: bool, nothing: str = "") -> None:
-    """How runs ended; `nothing` is what to say where there were none."""
-    if as_json:
-        _print_json({"results": ended}, console)
+        print_json({"results": ended, "not_tried": untried}, console)
         return
     if not ended:
         console.print(nothing)
     for result in ended:
-        console.print(_result(result))
+        _print_result(result, console, _AT_WORK if at_work and result.outcome is Outcome.HELD else "")
+    if untried:
+        console.print(Text(f"not tried: {clean(', '.join(untried), 400)}", style="yellow"))
 
 
 def told(console: Console, plan: Plan | None = None) -> Callable[[Entry], None]:
@@ -90,7 +85,7 @@ def runs(found: Sequence[RunState], console: Console, *, as_json: bool) -> None:
     """All runs, the newest first."""
     ordered = sorted(found, key=lambda run: run.opened_at, reverse=True)
     if as_json:
-        _print_json({"runs": [_summary(run) for run in ordered]}, console)
+        print_json({"runs": [_summary(run) for run in ordered]}, console)
         return
     if not ordered:
         console.print("no run yet. Next: latdoctor remediate --playbook ID --server URL")
@@ -103,116 +98,65 @@ def runs(found: Sequence[RunState], console: Console, *, as_json: bool) -> None:
         table.add_row(run.id, run.plan.playbook, clean(run.plan.target.name, 40), ended)
     console.print(table)
     unfinished = any(run.open for run in ordered)
-    console.print("\nNext: latdoctor recover" if unfinished else f"\nNext: latdoctor runs show {ordered[0].id}")
+    console.print()
+    print_whole("Next: latdoctor recover" if unfinished else f"Next: latdoctor runs show {ordered[0].id}", console)
 
 
 def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json: bool) -> None:
     """One run from its first entry to its last."""
     if as_json:
         listed = [{"seq": e.seq, "at": e.at, "kind": e.kind, "body": e.body, "digest": e.digest} for e in entries]
-        _print_json({**_summary(state), "plan": state.plan, "entries": listed}, console)
+        print_json({**_summary(state), "plan": state.plan, "entries": listed}, console)
         return
     says, style = (_SAYS[state.outcome], _STYLE[state.outcome]) if state.outcome else ("UNFINISHED", "bold red")
     console.print(Text(f"run {state.id}: {says}", style=style))
     console.print(Text(f"{state.plan.title} ({state.plan.playbook})\non {clean(state.plan.target.name)}", style="dim"))
     if state.reason:
         console.print(Text(clean(state.reason, 2000)))
-    console.print(_stages(state.plan))
+    console.print(stages(state.plan))
     console.print()
     tell = told(console, state.plan)
     for entry in entries:
         tell(entry)
     console.print()
-    following = f"latdoctor rollback {state.id}" if state.outcome is Outcome.VERIFIED else "latdoctor runs list"
-    console.print(Text(f"Next: {'latdoctor recover' if state.open else following}"))
+    following = f"latdoctor rollback {state.id}" if state.outcome in _STAYS else "latdoctor runs list"
+    print_whole(f"Next: {'latdoctor recover' if state.open else following}", console)
 
 
-def _plan(plan: Plan, book: Playbook) -> RenderableType:
-    rows: list[RenderableType] = [
-        Text(f"{plan.title}", style="bold"),
-        Text(f"{plan.playbook} on {clean(plan.target.name)} ({plan.target.kind})", style="dim"),
-        Text(f"risk {plan.risk} · disruption {plan.disruption} · plan {plan.digest[:12]}", style="dim"),
-    ]
-    if plan.because:
-        sure = f"{plan.because.probability:.0%}"
-        rows.append(Text(f"because of {plan.because.cause} ({sure}, diagnosis {plan.because.run_id})", style="dim"))
-    return Group(*rows, _stages(plan), Text(), _terms(plan, book))
-
-
-def _stages(plan: Plan) -> RenderableType:
-    """What each stage changes, under its name where there are several."""
-    rows: list[RenderableType] = []
-    for stage in plan.stages:
-        rows += [Text(), Text(stage.playbook, style="bold")] if len(plan.stages) > 1 else [Text()]
-        rows.append(_changes(stage.changes))
-    return Group(*rows)
-
-
-def _terms(plan: Plan, book: Playbook) -> Table:
-    """What must hold, how it proves itself, how it goes back."""
-    verify = book.verify
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for condition in book.preconditions:
-        grid.add_row("first", f"{in_words(condition)}, or it is refused")
-    grid.add_row("then", f"watched for {book.before:g} s, evidence kept, changed")
-    wanted = [*map(in_words, verify.succeed), *(f"{finding} clear" for finding in verify.mechanism)]
-    if verify.load is not None:
-        wanted.append(in_words(verify.load))
-    grid.add_row("proof", "\n".join(wanted))
-    grid.add_row("", f"for {verify.hold:g} s on end, within {verify.within:g} s; else it is taken back")
-    for condition in verify.abort:
-        grid.add_row("stop", f"{in_words(condition)}: taken back at once")
-    for undo in dict.fromkeys(change.undo for change in plan.changes):
-        grid.add_row("back", _UNDO.get(undo, undo))
-    for caution in dict.fromkeys(change.caution for change in plan.changes if change.caution):
-        grid.add_row("caution", caution)
-    if plan.effect:
-        grid.add_row("effect", plan.effect)
-    if book.treats == "symptom":
-        grid.add_row("note", "it buys time; the cause stays")
-    return grid
-
-
-def _changes(changes: Sequence[Change]) -> RenderableType:
-    if not changes:
-        return Text("all of it is so already", style="dim")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("what", overflow="fold")
-    table.add_column("now", overflow="fold")
-    table.add_column("then", overflow="fold")
-    for change in changes:
-        for field in change.fields:
-            table.add_row(field.name, _value(field.before), _value(field.after))
-    return table
-
-
-def _value(value: Value) -> str:
-    return "not set" if value is None else clean(value if isinstance(value, str) else json.dumps(value), _LONGEST)
-
-
-def _result(result: Result) -> RenderableType:
-    rows: list[RenderableType] = [Text(_SAYS.get(result.outcome, result.outcome), style=_STYLE.get(result.outcome, ""))]
+def _print_result(result: Result, console: Console, says: str = "") -> None:
+    headline = says or _SAYS.get(result.outcome, result.outcome)
+    console.print(Text(headline, style=_STYLE.get(result.outcome, "")))
+    if result.playbook or result.target:
+        whose = " on ".join(clean(part, 100) for part in (result.playbook, result.target) if part)
+        console.print(Text(whose, style="dim"))
     if result.reason and result.outcome is not Outcome.VERIFIED:
-        rows.append(Text(clean(result.reason, 2000)))
+        console.print(Text(clean(result.reason, 2000)))
+    for line in result.unmet:
+        console.print(Text(f"but {clean(line, 400)}", style="yellow"))
     if result.manual:
-        rows += [Text("Do this by hand:", style="bold red"), *(Text(f"  {command}") for command in result.manual)]
+        console.print(Text("Do this by hand:", style="bold red"))
+    for command in result.manual:
+        print_whole(f"  {command}", console)
+    if result.theirs:
+        console.print(Text("It is somebody else's now. To overwrite it:"))
+    for command in result.theirs:
+        print_whole(f"  {command}", console)
     if any(measure.after is not None for measure in result.measures):
-        rows += [Text(), _figures(result.measures)]
+        console.print()
+        console.print(_figures(result.measures))
     if result.note:
-        rows.append(Text(f"note: {clean(result.note)}", style="yellow"))
+        console.print(Text(f"note: {clean(result.note)}", style="yellow"))
     name = f"run {result.run}, {result.seconds:.0f} s. " if result.run else ""
-    rows += [Text(), Text(f"{name}Next: {_next(result)}", style="dim")]
-    return Group(*rows)
+    console.print()
+    print_whole(f"{name}Next: {_next(result)}", console, "dim")
 
 
 def _next(result: Result) -> str:
     if result.next_step:
-        return result.next_step
+        return clean(result.next_step, 400)
     if result.outcome is Outcome.INCOMPLETE:
-        return "latdoctor recover, or the commands above"
-    return f"latdoctor runs show {result.run}"
+        return "latdoctor recover, or the commands above" if result.manual else "latdoctor recover"
+    return f"latdoctor runs show {result.run}" if result.run else "latdoctor runs list"
 
 
 def _figures(found: Sequence[Measure]) -> Table:
@@ -236,12 +180,3 @@ def _summary(state: RunState) -> dict[str, Any]:
         "reason": state.reason,
         "standing": len(state.standing),
     }
-
-
-def _with_digest(plan: Plan) -> dict[str, Any]:
-    return {**msgspec.to_builtins(plan), "digest": plan.digest}
-
-
-def _print_json(value: dict[str, Any], console: Console) -> None:
-    raw = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **value})
-    console.file.write(msgspec.json.format(raw, indent=2).decode() + "\n")

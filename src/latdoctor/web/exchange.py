@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from latdoctor.beside import Beside
 from latdoctor.errors import LatdoctorError
+from latdoctor.units import format_value
 
 if TYPE_CHECKING:
     import ssl
@@ -93,7 +94,7 @@ def exchange(request: Request, seconds: float, place: Place | None = None) -> Ca
     heard = _Heard(time.monotonic() + seconds)
     fetching = Beside(lambda: _bare(request, heard, place), "latdoctor-http")
     if not fetching.wait(seconds):
-        return Lost(f"no answer within {seconds:.1f} s", heard.begun)
+        return Lost(f"no answer within {format_value(seconds, 'time')}", heard.begun)
     return fetching.outcome()
 
 

@@ -28,7 +28,7 @@ from latdoctor.lab.playing import Watcher, calibrated
 from latdoctor.lab.scenario import Phase, Scenario
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.playbook_files import shipped as shipped_playbooks
-from latdoctor.remedy.run import WINDOW
+from latdoctor.remedy.proving import WINDOW
 from latdoctor.trials import machine
 from latdoctor.trials.mending.cells import SLICE, WRONG, MendingCell, sliced, standing
 from latdoctor.trials.mending.report import FAILED, NO_PLAYBOOK, NOTHING_NAMED, VERIFIED, MendingReport, Saturated

@@ -17,8 +17,8 @@ from latdoctor.lab.outcome import BEFORE, PhaseReport, phase_report
 from latdoctor.lab.pages import Between, Look
 from latdoctor.lab.scenario import Scenario
 from latdoctor.remedy.history import moment
+from latdoctor.remedy.proving import WINDOW
 from latdoctor.remedy.result import Result
-from latdoctor.remedy.run import WINDOW
 from latdoctor.trials import machine
 from latdoctor.trials.mending.cells import MendingCell
 from latdoctor.trials.mending.report import VERIFIED, MendingReport, Moments, spoiled, within

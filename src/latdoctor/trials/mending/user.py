@@ -26,7 +26,7 @@ from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.journal.entry import Entry
 from latdoctor.journal.state import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.looking import kept, observer, pages_for, remedy_of
+from latdoctor.looking import because, kept, observer, pages_for, remedy_of
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
 from latdoctor.remedy.playbook import Playbook
@@ -97,9 +97,7 @@ class Operator:
         if given:
             book = self.library.find(given)
             named = [cause for cause in diagnosis.causes if cause.named and cause.id in book.addresses]
-            seen = diagnosis.evidence_window.end or 0.0
-            because = [Because(diagnosis.run_id, cause.id, cause.probability, seen) for cause in named]
-            found = (given, because[0]) if because else None
+            found = (given, because(diagnosis, named[0], named[0].probability)) if named else None
         if found is None:
             return None
         subjects = next(cause.subjects for cause in diagnosis.causes if cause.id == found[1].cause)
@@ -121,7 +119,7 @@ class Operator:
             state=self.state,
             access=access,
             observe=observer(
-                replace(request, servers=pages_for(access, request.servers, {})),
+                replace(request, servers=pages_for(access, request.servers, {}).watched),
                 self.place.context,
                 self.baseline,
                 self.rules,

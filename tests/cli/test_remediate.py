@@ -1,0 +1,352 @@
+"""`latdoctor remediate` before anything is changed, and how it tells what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from latdoctor import looking
+from latdoctor.cli import approving, mending
+from latdoctor.cli.ended import tell_results
+from latdoctor.cli.main import app
+from latdoctor.cli.mending_targets import settings_for
+from latdoctor.cli.streams import Output
+from latdoctor.errors import BundleError, OperationError
+from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.model import Window
+from latdoctor.remedy.change import Unreachable
+from latdoctor.remedy.guards import MAX_AGE
+from latdoctor.remedy.plan import Plan
+from latdoctor.remedy.result import Measure, Outcome, Result
+from latdoctor.remedy.target import Target
+from tests.cli.admin_server import Admin, admin
+from tests.cli.running import diagnosed, run
+
+PLAYBOOKS = Path(__file__).parents[1] / "crash" / "playbooks"
+INCIDENT = Path(__file__).parents[2] / "fixtures" / "incidents" / "promo-rush.tar.zst"
+NOWHERE = "http://127.0.0.1:9"  # the discard port: nobody listens
+
+
+@pytest.fixture(autouse=True)
+def _at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("LATDOCTOR_ADMIN_TOKEN", raising=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+
+@pytest.fixture
+def server() -> Iterator[Admin]:
+    with admin() as running:
+        yield running
+
+
+def remediate(*arguments: str, playbook: str = "test.quick", playbooks: Path = PLAYBOOKS) -> Any:
+    chosen = ("--playbook", playbook) if playbook else ()
+    return run(["remediate", *chosen, "--playbooks", str(playbooks), *arguments])
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+# --- what is planned
+
+
+def test_the_same_server_by_another_name_is_no_sibling(server: Admin) -> None:
+    named = ("--server", server.url, "--admin", server.url.replace("127.0.0.1", "localhost"))
+    told = remediate(*named, "-o", "json")
+    assert told.code == 0, told.err
+    (plan,) = json.loads(told.out)["plans"]
+    assert (plan["watched"], plan["not_watched"]) == ([server.url], [])
+
+
+def test_a_plan_says_which_page_shows_whether_it_helps(server: Admin) -> None:
+    with admin() as sibling:
+        told = words(remediate("--server", server.url, "--server", sibling.url, "--admin", server.url).out)
+    assert f"seen by {server.url}" in told
+    assert f"not by {sibling.url}: another server of its kind" in told
+    assert "seen by nothing" in words(remediate("--admin", server.url).out)
+
+
+def test_one_server_by_two_names_is_changed_once(server: Admin) -> None:
+    both = ("--admin", server.url, "--admin", server.url.replace("127.0.0.1", "localhost"))
+    told = remediate(*both, "-o", "json")
+    assert told.code == 0, told.out
+    assert len(json.loads(told.out)["plans"]) == 1
+
+
+def test_who_is_not_let_in_is_told_of_the_token_and_who_finds_nobody_is_not() -> None:
+    with admin(token="s3cret") as shut:  # noqa: S106 - guards nothing
+        refused = remediate("--server", shut.url)
+    assert refused.code == 2
+    assert "LATDOCTOR_ADMIN_TOKEN" in refused.err
+    gone = remediate("--server", NOWHERE)
+    assert gone.code == 2
+    assert "LATDOCTOR_ADMIN_TOKEN" not in gone.err
+    assert "can be reached" in gone.err
+
+
+def test_a_playbook_that_would_not_be_read_is_told(tmp_path: Path, server: Admin) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "test.mine.yml").write_text("id: test.mine\n")
+    told = remediate("--server", server.url, playbooks=tmp_path / "own")
+    assert told.code == 2
+    assert "own/test.mine.yml: is not read: call it <id>.yaml" in told.err
+
+
+# --- a diagnosis of something else
+
+
+@pytest.fixture(scope="module")
+def incident() -> dict[str, Any]:
+    """A diagnosis whose first cause is mended by a playbook of these tests."""
+    document = diagnosed(str(INCIDENT))
+    for cause in document["causes"]:
+        cause["playbooks"] = ["test.quick"] if cause["named"] else []
+    return document
+
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def diagnosis(incident: dict[str, Any], tmp_path: Path) -> Write:
+    """Writes it, as one of `server` that ended `age` seconds ago."""
+
+    def write(server: str = "", age: float = 60.0) -> str:
+        text = json.dumps(incident)
+        if server:
+            text = text.replace("127.0.0.1:37365", server.removeprefix("http://"))
+        document = json.loads(text)
+        document["evidence_window"]["end"] = time.time() - age
+        (tmp_path / "d.json").write_text(json.dumps(document))
+        return str(tmp_path / "d.json")
+
+    return write
+
+
+def test_a_diagnosis_of_another_server_is_refused(server: Admin, diagnosis: Write) -> None:
+    told = remediate("--from", diagnosis(), "--server", server.url, "-o", "json", playbook="")
+    assert told.code == 5, told.out
+    (result,) = json.loads(told.out)["results"]
+    assert result["outcome"] == "refused"
+    assert "none of what it saw" in result["reason"]
+    assert "127.0.0.1:37365" in result["reason"]
+
+
+def test_somebody_may_say_that_it_is_meant_all_the_same(server: Admin, diagnosis: Write) -> None:
+    told = remediate("--from", diagnosis(), "--server", server.url, "--admin", server.url, playbook="")
+    assert told.code == 0, told.out
+    assert "somebody said that it is to be changed" in words(told.out)
+
+
+def test_a_plan_says_what_was_diagnosed_and_when(server: Admin, diagnosis: Write) -> None:
+    told = remediate("--from", diagnosis(server.url), "--server", server.url, playbook="")
+    assert told.code == 0, told.out
+    said = words(told.out)
+    assert f"on replica/0@127.0.0.1:{server.port}" in said
+    assert f"of 127.0.0.1:{server.port} and 1 more" in said
+    assert "ended 60" in said
+    assert "too old" not in said
+    assert "somebody said" not in said
+
+
+def test_what_is_too_old_to_be_applied_is_told_in_the_plan(server: Admin, diagnosis: Write) -> None:
+    old = diagnosis(server.url, age=MAX_AGE + 60)
+    assert "too old to be applied" in words(remediate("--from", old, "--server", server.url, playbook="").out)
+
+
+# --- whether somebody wants it
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("y\n", ""),
+        ("YES \n", ""),
+        ("perhaps\nyes\n", ""),
+        ("n\n", "the answer was no"),
+        ("\n", "the answer was no"),
+        ("ja\nno\n", "the answer was no"),
+    ],
+)
+def test_yes_is_yes_and_what_is_neither_is_asked_again(typed: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(typed.splitlines())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr(typer, "prompt", lambda *_, default, **__: next(answers) or default)
+    assert approving.held(lambda _: None) == why
+    assert next(answers, None) is None
+
+
+def test_ctrl_c_at_the_question_is_held(server: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> str:
+        raise typer.Abort
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr(typer, "prompt", interrupted)
+    told = remediate("--server", server.url, "--apply")
+    assert told.code == 4
+    assert "HELD" in told.out
+    assert "nobody answered" in told.out
+
+
+def test_where_nobody_can_be_asked_it_is_held_and_says_so(server: Admin, tmp_path: Path) -> None:
+    told = remediate("--server", server.url, "--apply", "-o", "json")
+    assert told.code == 4
+    (result,) = json.loads(told.out)["results"]
+    assert (result["outcome"], result["playbook"], result["target"]) == ("held", "test.quick", server.url)
+    assert "--yes" in result["next_step"]
+    assert "Planned only" not in told.err
+    assert "token-budget" in told.err
+    assert not (tmp_path / "state").exists()
+
+
+# --- how it ended
+
+
+@pytest.fixture
+def three() -> Iterator[tuple[str, ...]]:
+    """Options that name three servers, and the clients' page that shows whether a change of any of them helps."""
+    with admin() as one, admin() as two, admin() as three, admin(lacks=True) as clients:
+        yield (*(f"--admin={server.url}" for server in (one, two, three)), f"--server={clients.url}")
+
+
+def of_several(tmp_path: Path) -> Path:
+    folder = tmp_path / "several"
+    folder.mkdir()
+    text = (PLAYBOOKS / "test.quick.yaml").read_text()
+    (folder / "test.quick.yaml").write_text(text.replace("max_targets: 1", "max_targets: 3"))
+    return folder
+
+
+def ending(monkeypatch: pytest.MonkeyPatch, *ends: Result | Exception) -> None:
+    """Runs end so, one after the other."""
+    left = iter(ends)
+
+    def carried_out(plan: Plan, books: object, world: object) -> Result:
+        end = next(left)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    monkeypatch.setattr(mending, "carry_out", carried_out)
+
+
+APPLY = ("--apply", "--yes")
+DONE = Result("r1", Outcome.VERIFIED, "verified")
+
+
+def test_of_several_targets_what_was_done_is_told_where_one_fails(
+    three: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending(monkeypatch, DONE, Unreachable("no answer", where="http://x", next_step="see whether it runs"))
+    told = remediate(*three, "--apply", "--yes", "-o", "json", playbooks=of_several(tmp_path))
+    assert told.code == 1, told.err
+    document = json.loads(told.out)
+    assert [(one["outcome"], f"--admin={one['target']}") for one in document["results"]] == [
+        ("verified", three[0]),
+        ("failed", three[1]),
+    ]
+    assert {one["playbook"] for one in document["results"]} == {"test.quick"}
+    assert [f"--admin={name}" for name in document["not_tried"]] == [three[2]]
+    assert document["results"][1]["next_step"] == "see whether it runs"
+
+
+def test_after_a_defect_too_what_was_done_is_told(
+    three: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending(monkeypatch, DONE, ZeroDivisionError())
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), pytest.raises(ZeroDivisionError):
+        app(
+            ["remediate", "--playbook", "test.quick", "--playbooks", str(of_several(tmp_path)), *three, *APPLY],
+            standalone_mode=False,
+        )
+    assert "VERIFIED" in out.getvalue()
+
+
+def test_what_verified_may_still_be_over_the_slo(server: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    measures = (Measure("latency.p99", "replica/0", 3.0, 1.08), Measure("error.ratio", "replica/0", 0.0, 0.45))
+    ending(monkeypatch, Result("r1", Outcome.VERIFIED, "verified", measures=measures))
+    told = remediate("--server", server.url, "--slo", "500ms", "--apply", "--yes", "-o", "json")
+    assert told.code == 0, told.err
+    (result,) = json.loads(told.out)["results"]
+    assert result["unmet"] == ["P99 1.08 s is still over the SLO of 500 ms", "error ratio 45 %, and 0 % before"]
+
+
+class Full(io.StringIO):
+    """A disk without room."""
+
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_that_the_outcome_cannot_be_printed_does_not_change_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for as_json in (False, True):
+        monkeypatch.setattr("sys.stdout", Output(Full()))
+        tell_results([DONE], as_json=as_json)
+        said = capsys.readouterr().err
+        assert "No space left on device" in said
+        assert "VERIFIED" in said
+        assert "run r1" in said
+
+
+# --- the way back in
+
+CONFIGURED = """targets:
+  bot:
+    server: [{url}/metrics]
+    admin: [{url}]
+    admin_token: bot.token
+  other:
+    server: [http://127.0.0.1:1/metrics]
+    admin_token: other.token
+"""
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Path:
+    (tmp_path / "bot.token").write_text("s3cret\n")
+    return tmp_path / "latdoctor.yaml"
+
+
+def test_the_configured_token_is_found_again(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with admin(token="s3cret") as shut:  # noqa: S106 - guards nothing
+        configured.write_text(CONFIGURED.format(url=shut.url))
+        told = remediate("--target", "bot", "-o", "json")
+        assert told.code == 0, told.err
+        (plan,) = json.loads(told.out)["plans"]
+        assert plan["target"]["configured"] == "bot"
+        at = Target("x", "reference", admin=shut.url.replace("127.0.0.1", "localhost"))
+        for one in (Target("x", "reference", admin=NOWHERE, configured="bot"), at):
+            assert settings_for(one).admin_token == Path("bot.token")
+        assert settings_for(Target("bot", "reference", admin=NOWHERE)).admin_token is None
+        monkeypatch.setenv("LATDOCTOR_ADMIN_TOKEN", "theirs")  # it let that run in, and does so again
+        assert settings_for(at).admin_token is None
+
+
+# --- what is kept
+
+
+def test_a_full_disk_is_told_with_what_frees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise BundleError("the bundle cannot be written: No space left on device", next_step="choose another place")
+
+    monkeypatch.setattr(looking, "save", full)
+    context = Context("bot")
+    with pytest.raises(OperationError) as raised:
+        looking.kept(Bundle(context, Window()), tmp_path / "runs" / "before.tar.zst")
+    assert "No space left on device" in raised.value.what
+    assert raised.value.next_step == "free space there, or name another folder in LATDOCTOR_STATE"
