@@ -5,7 +5,7 @@ A look that shows nothing is no success, and by itself no reason to stop looking
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 
 from latdoctor.errors import LatdoctorError
@@ -25,9 +25,6 @@ WINDOW = 5.0  # seconds of each look that verifies
 GLANCE = 2.0  # seconds of each look while it settles
 PATIENCE = 15.0  # seconds that a look may take beyond its window
 BLIND = 3  # looks in a row that show nothing, and as long as so many windows: then there is nothing to wait for
-
-
-Shown = frozenset[tuple[str, str]]  # (signal, subject)
 
 
 class Failed(Exception):  # noqa: N818 - what happened; it never leaves this package
@@ -96,12 +93,12 @@ class Watch:
             if window.status == ABORT:
                 raise Failed(f"stopped at once: {window.why}")
 
-    def _seen(self, seconds: float, until: Deadline, wanted: Shown) -> Observation | None:
+    def _seen(self, seconds: float, until: Deadline, wanted: Set[str]) -> Observation | None:
         """A look; None where it shows nothing of `wanted`. Raises Failed once that has gone on for too long."""
         began = self._world.clock()
         try:
             seen = self.look(seconds)
-            why = "" if wanted & seen.remembered.keys() else _why_nothing(seen)
+            why = "" if wanted & _signals(seen) else _why_nothing(seen)
         except LatdoctorError as error:
             why = str(error)
         if not why:
@@ -118,10 +115,13 @@ class Watch:
         return self._world.stop() or guards.stopped(self._world.state)
 
 
-def _pains(conditions: Iterable[Condition], before: Observation) -> Shown:
-    """What the look before has shown of the conditions and of the usual pains: none of it is shown by no page."""
-    names = {*ALWAYS, *signals_judged(conditions)}
-    return frozenset(key for key in before.remembered if key[0] in names)
+def _pains(conditions: Iterable[Condition], before: Observation) -> Set[str]:
+    """What the look before has shown of the conditions and of the usual pains: a page that shows none of it is none."""
+    return _signals(before) & {*ALWAYS, *signals_judged(conditions)}
+
+
+def _signals(seen: Observation) -> Set[str]:
+    return {signal for signal, _ in seen.remembered}
 
 
 def _why_nothing(seen: Observation) -> str:
