@@ -6,7 +6,6 @@ import contextlib
 import ipaddress
 import os
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from latdoctor.cli.addresses import masked
 from latdoctor.cli.answering import rule_set
 from latdoctor.cli.asking import Ask, Need, ask, settings_of
 from latdoctor.cli.attending import Attendance
+from latdoctor.cli.configuration import TargetSettings
 from latdoctor.cli.interrupting import ended_by_sigterm
 from latdoctor.cli.mending import own_folder
 from latdoctor.cli.notifying import notifying
@@ -59,7 +59,7 @@ def listen_until_ended(given: Given, how: Listening) -> None:
     looks = given.any_source or bool(settings.name)
     wanted = ask(given, Need.IF_THERE) if looks else None
     about = About(
-        targets=_targets(wanted, settings.admin) if wanted else (),
+        targets=_targets(wanted, settings) if wanted else (),
         sop=sop_files.find(procedures(how.sops), how.sop or sop_files.USUAL),
         by=BY,
         close_on_resolve=how.close_on_resolve,
@@ -122,10 +122,14 @@ def _must_be_guarded(host: str, secret: str) -> None:
         )
 
 
-def _targets(wanted: Ask, admin: Sequence[str]) -> tuple[str, ...]:
-    """By which commands find the incident: the target's name, and where it is looked at and changed."""
-    found = (wanted.context.target, *wanted.request.servers, *admin)
-    return tuple(dict.fromkeys(masked(clean(one, 200)) for one in found))
+def _targets(wanted: Ask, settings: TargetSettings) -> tuple[str, ...]:
+    """By which commands find the incident: the target's name, and where it is looked at and changed.
+
+    A name that was made up of addresses (`a:8000 and 1 more`) is none that a command takes.
+    """
+    name = settings.name or ("" if wanted.request.servers else wanted.context.target)
+    found = (name, *wanted.request.servers, *settings.admin)
+    return tuple(dict.fromkeys(masked(clean(one, 200)) for one in found if one))
 
 
 def _tell(alerted: Alerted, taken: Taken) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -180,18 +181,19 @@ def _run(live: _Live, story: Story, remedy: Remedy) -> None:
     try:
         plan, access = live.operator.planned(remedy)
         admin = Admin(access.target.admin, live.deployment.token)
-        before = _tag(admin)
+        before = _configuration(admin)
         story.result = live.operator.carried_out(plan, access, _request(live), lambda kind: live.say(f"  {kind}"))
     except LatdoctorError as error:
         story.outcome, story.reason = FAILED, str(error)
         return
     story.outcome, story.reason = story.result.outcome.value, story.result.reason
-    story.restored = None if story.outcome == VERIFIED else _tag(admin) == before
+    story.restored = None if story.outcome == VERIFIED else _configuration(admin) == before
     live.say(f"{story.outcome}: {story.reason}")
 
 
-def _tag(admin: Admin) -> str:
-    return admin.ask("GET", "/admin/config")[0].get("etag", "")
+def _configuration(admin: Admin) -> object:
+    """Its values: a tag never comes back, also where they have."""
+    return json.loads(admin.ask("GET", "/admin/config")[1])
 
 
 def _request(live: _Live) -> Request:
