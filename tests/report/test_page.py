@@ -31,8 +31,8 @@ HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&lt
 HOSTILE_TEXTS: dict[str, str] = json.loads((Path(__file__).parents[1] / "incident" / "hostile.json").read_text())
 _VOID = {"meta"}
 _TAGS = re.compile(
-    "html|head|meta|title|style|script|body|a|header|p|span|h[1-4]|ul|ol|li|nav|main|section|article|div|dl|dt|dd|b|small|"
-    "figure|figcaption|details|summary|table|caption|thead|tbody|tr|th|td|strong|footer|noscript"
+    "html|head|meta|title|style|script|body|a|header|p|span|h[1-4]|ul|ol|li|nav|main|section|article|div|dl|dt|dd|b|"
+    "small|figure|figcaption|details|summary|table|caption|thead|tbody|tr|th|td|strong|footer|noscript"
 )
 
 
