@@ -91,7 +91,8 @@ TEXTS = st.one_of(
 @example("x ")
 @example("x\u3000")
 def test_markdown_keeps_its_structure_whatever_the_texts_are(text: str) -> None:
-    assume(clean(text, 20).strip())  # without a name nobody is listed
+    # Without a name nobody is listed, and latdoctor itself is no responder.
+    assume(clean(text, 20).strip() not in ("", "latdoctor"))
     assert shape(FORMS["markdown"](bare(text))) == PLAIN
 
 
