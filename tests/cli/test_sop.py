@@ -260,7 +260,7 @@ def test_the_handover_says_what_is_not_known() -> None:
         "nothing was diagnosed yet",
         "nobody told",
         "nothing, as far as latdoctor",
-        "    latdoctor diagnose\n",
+        "    latdoctor diagnose --server URL\n",
     ):
         assert says in page
     assert json.loads(said("sop", "export", "-o", "json").out)["schema_version"] == "1"

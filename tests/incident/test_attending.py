@@ -92,6 +92,18 @@ def test_what_was_not_known_is_confirmed_once_it_is(tmp_path: Path) -> None:
     assert desk.confirmed() == ["unknown", "confirmed"]
 
 
+def test_a_time_in_which_the_service_could_not_be_read_is_no_sample(tmp_path: Path) -> None:
+    with paged(Page(each=(300, 100))) as page:
+        given = Given(server=(page.url,), slo="500ms", window="1s", nvml=False)
+        desk = Desk(tmp_path, given)
+        desk.attendance.turn()
+    desk.attendance.turn()
+    desk.attendance.turn()
+    assert len(desk.incident.of(events.SAMPLED)) == 1
+    assert [said for said in desk.said if "cannot be read" in said] == desk.said[1:]
+    assert len(desk.said) == 2
+
+
 def test_nothing_is_looked_at_while_nothing_is_open(tmp_path: Path) -> None:
     with paged(Page()) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))

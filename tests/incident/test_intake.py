@@ -77,6 +77,15 @@ def test_an_alert_that_is_resolved_and_one_that_fires_again(tmp_path: Path) -> N
     assert told(incident)[2:] == [("1", "resolved"), ("2", "resolved"), ("1", "firing")]
 
 
+def test_the_late_end_of_an_earlier_firing_ends_nothing(tmp_path: Path) -> None:
+    made = intake(tmp_path, About(close_on_resolve=True))
+    made.take(alerted(alert(1, starts="2026-11-22T04:00:00Z")))
+    late = made.take(alerted(alert(1, "resolved")))
+    assert (late.new, late.resolved, late.closed) == (0, False, False)
+    (incident,) = found(made)
+    assert incident.firing
+
+
 def test_an_incident_is_closed_by_its_alerts_only_where_that_was_asked_for(tmp_path: Path) -> None:
     for name, close in (("stays", False), ("closes", True)):
         made = intake(tmp_path / name, About(close_on_resolve=close, by="listen"))

@@ -19,7 +19,7 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence.bundle import Bundle
-from latdoctor.evidence.model import Window
+from latdoctor.evidence.model import Evidence, Window
 from latdoctor.incident import events
 from latdoctor.incident.alerted_incidents import AlertedIncident
 from latdoctor.incident.confirming import confirmed, unseen
@@ -42,6 +42,7 @@ class Attendance:
         self._say = say
         self._woken = threading.Event()
         self._before: Bundle | None = None
+        self._read = True  # whether the last look saw anything of what is named
 
     def wake(self) -> None:
         self._woken.set()
@@ -63,7 +64,7 @@ class Attendance:
             incident = self._intake.watched()
             if incident is not None:
                 return max(self._every, self._look(incident))
-            self._before = None
+            self._before, self._read = None, True
         except LatdoctorError as error:
             self._say(str(error))
         return self._every
@@ -75,11 +76,22 @@ class Attendance:
         whole = continued(bundle, self._before)
         self._before = bundle
         evidence, _ = answering.seen(whole)
-        sampled = sample(evidence, _window(whole, wanted), wanted.context.slo_p99)
-        self._intake.journal.append(incident.id, events.SAMPLED, sampled)
+        looked = Looked(bundle, wanted.named)
+        if self._was_read(incident, looked, evidence):  # else the time is left out: nobody has seen it
+            sampled = sample(evidence, _window(whole, wanted), wanted.context.slo_p99)
+            self._intake.journal.append(incident.id, events.SAMPLED, sampled)
         if incident.confirmed != events.REAL:
-            self._confirm(incident, Looked(bundle, wanted.named))
+            self._confirm(incident, looked)
         return wanted.request.prometheus.window if wanted.request.prometheus else 0.0
+
+    def _was_read(self, incident: AlertedIncident, looked: Looked, evidence: Evidence) -> bool:
+        """Whether anything that was named could be read; told where that has changed."""
+        read = not _nothing_read(looked, evidence)
+        if read != self._read:
+            said = "the service is read again" if read else f"the service cannot be read: {_why(looked)}"
+            self._say(f"{incident.id}: {said}")
+        self._read = read
+        return read
 
     def _confirm(self, incident: AlertedIncident, looked: Looked) -> None:
         """Journals what the look says of the alert, unless it adds nothing to what was said before."""
@@ -99,12 +111,16 @@ class Attendance:
     def _diagnosis(self, looked: Looked) -> Diagnosis | None:
         """None where nothing that was named could be read."""
         evidence, coverage = answering.seen(looked.bundle)
-        if looked.asked and len(unread(looked, evidence)) == len(looked.asked):
+        if _nothing_read(looked, evidence):
             return None
         return diagnose(answering.case(looked.bundle, evidence, coverage), self._rules, stamp())
 
 
 _WORDS = {events.REAL: "confirmed", events.FALSE_ALARM: "a false alarm", events.UNKNOWN: "not known whether it is real"}
+
+
+def _nothing_read(looked: Looked, evidence: Evidence) -> bool:
+    return bool(looked.asked) and len(unread(looked, evidence)) == len(looked.asked)
 
 
 def _why(looked: Looked) -> str:

@@ -165,12 +165,12 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
             diagnosis = structs.replace(diagnosis, against=compared)
         elif how.between:
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
-        if how.html is not None:
-            pages.written(pages.of_diagnosis(case, diagnosis, how.against), how.html)
         _print(diagnosis, how.output, verbose=how.verbose)
         if how.output is not Output.JSON:  # the document stays as its schema says
             print_seen_before(diagnosis, as_markdown=how.output is Output.MARKDOWN)
         looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
+        if how.html is not None:  # last: an answer is not lost for a page that cannot be written
+            pages.written(pages.of_diagnosis(case, diagnosis, how.against), how.html)
     return exit_code(diagnosis, how.fail_on.value)
 
 

@@ -26,7 +26,7 @@ class AlertedIncident:
     def news(self, key: str, alert: events.Alert) -> bool:
         """Whether it stands otherwise than it did."""
         known = self.alerts.get((key, alert.fingerprint))
-        return known is None or known.status != alert.status
+        return known is None or (known.status != alert.status and not _of_an_earlier(alert, known))
 
     def goes_on(self, key: str, alert: events.Alert) -> bool:
         """Whether this is the very firing that the incident knows, and that has not been resolved since."""
@@ -101,3 +101,10 @@ class AlertedIncidents:
                 found.confirmed = body(entry, events.Confirmed).status
             case events.CLOSED:
                 found.closed = True
+
+
+def _of_an_earlier(alert: events.Alert, known: events.Alert) -> bool:
+    """Whether this tells the end of a firing before the one that is known: it came late, and that one goes on."""
+    if alert.status != events.RESOLVED or alert.ends_at is None or known.starts_at is None:
+        return False
+    return alert.ends_at < known.starts_at

@@ -66,8 +66,3 @@ def rfc3339(time: float) -> str:
 def clock(at: str | None) -> str:
     """`2026-11-22 02:49:10`, UTC: an entry's time for people."""
     return "–" if at is None else f"{at[:10]} {at[11:19]}"
-
-
-def is_time(value: float) -> bool:
-    """Whether it can be a moment of an incident: between 1971 and 2100."""
-    return 3.15e7 < value < 4.1e9

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from latdoctor.decoding import UNDECODABLE
 from latdoctor.incident import events
 from latdoctor.incident.document import Look
-from latdoctor.incident.elapsed import Count, is_time, rfc3339
+from latdoctor.incident.elapsed import Count, rfc3339
 from latdoctor.incident.state import body
+from latdoctor.incident.stopwatch import is_time
 from latdoctor.journal.entry import Entry
 from latdoctor.text import clean
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, Look, RunTold, Sample, Start, TimeTo
-from latdoctor.incident.elapsed import Count, between, clock, is_time, rfc3339
+from latdoctor.incident.elapsed import Count, between, clock, rfc3339
 from latdoctor.incident.samples import OVER, UNJUDGED, WITHIN, standing
 from latdoctor.incident.state import Incident
-from latdoctor.incident.stopwatch import WALL, WENT_BACK, Passed
+from latdoctor.incident.stopwatch import WALL, WENT_BACK, Passed, is_time
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.history import moment
 from latdoctor.text import clean

@@ -12,8 +12,8 @@ from latdoctor.decoding import UNDECODABLE
 from latdoctor.evidence.judging import show
 from latdoctor.incident import events, samples, wording
 from latdoctor.incident.document import INFERENCE, OWN, Sample, Told
-from latdoctor.incident.elapsed import Count, is_time, rfc3339
-from latdoctor.incident.stopwatch import WALL
+from latdoctor.incident.elapsed import Count, rfc3339
+from latdoctor.incident.stopwatch import WALL, is_time
 from latdoctor.incident.wording import BECAUSE, CRITICAL, SINCE, SLO, WARNING, Piece
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.change import Value

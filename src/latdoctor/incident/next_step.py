@@ -45,12 +45,14 @@ def after(incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:
 
 
 def source(incident: Incident) -> str:
-    """The options by which the incident's target is looked at; empty where it names none."""
+    """The options by which the incident's target is looked at. Where it names none a human has to: a look without any
+    searches this machine for servers, and would find one that the incident is not about.
+    """
     targets = incident.opened.targets
     named = next((one for one in targets if "://" not in one and ":" not in one), "")
     if named:
         return f" --target {shlex.quote(clean(named, 200))}"
-    return "".join(f" --server {shlex.quote(clean(one, 200))}" for one in targets[:1])
+    return f" --server {shlex.quote(clean(targets[0], 200))}" if targets else " --server URL"
 
 
 def _for_stage(stage: Stage, incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:

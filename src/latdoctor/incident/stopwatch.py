@@ -6,7 +6,6 @@ Where the wall clock went back meanwhile nothing is told: an order of entries is
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from latdoctor.incident import events
@@ -48,12 +47,17 @@ def opening_of(incident: Incident) -> Entry:
 def start_of(incident: Incident) -> Start:
     """When the trouble began, where that was told and can be; else when the incident was opened."""
     at, told, clock = moment(opening_of(incident).at), incident.opened.began, incident.opened.clock
-    if told is None or not math.isfinite(told):
+    if told is None or not is_time(told):
         return Start(at)
     if told > at:
         ahead = f"{told - at:.0f} s" if told - at < 7200 else f"{(told - at) / 3600:.0f} h"
         return Start(at, note=f"it was told to begin {ahead} after it was opened here (clock: {clock or 'not told'})")
     return Start(told, clock or "not told")
+
+
+def is_time(value: float) -> bool:
+    """Whether it can be a moment of an incident: between 1971 and 2100."""
+    return 3.15e7 < value < 4.1e9
 
 
 class Stopwatch:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID
 from latdoctor.incident.state import body
+from latdoctor.incident.stopwatch import is_time
 from latdoctor.journal.entry import Entry
 
 CRITICAL, WARNING = "critical", "warning"
@@ -46,7 +47,7 @@ def pieces(entry: Entry) -> tuple[Piece, ...] | None:
 
 def _opened(entry: Entry) -> Iterator[Piece]:
     said = body(entry, events.Opened)
-    if said.began is not None:
+    if said.began is not None and is_time(said.began):
         by_hand = said.source == events.BY_HAND
         says = "the trouble began" if by_hand else "the alert began to fire"
         basis = SAID if by_hand else FACT

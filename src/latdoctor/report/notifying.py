@@ -30,7 +30,7 @@ def messages(found: Sequence[tuple[Receiver, Message]], console: Console, *, as_
         for name, value in _headers(receiver, message):
             console.print(Text(f"{name}: {value}"))
         console.file.write(msgspec.json.format(message.body, indent=2).decode() + "\n\n")
-    what = "nothing is due" if not found else "Dry run: nothing was sent"
+    what = "nothing is due now" if not found else "Dry run: nothing was sent"
     console.print(Text(f"{what}. Next: {'latdoctor incidents list' if not found else 'the same without --dry-run'}"))
 
 
@@ -53,7 +53,7 @@ def results(found: Sequence[Result], failures: Sequence[str], console: Console, 
     for failure in failures:
         console.print(Text(clean(failure, 600)))
     if not found and not failures:
-        console.print("Nothing is due. Next: latdoctor notify send --dry-run shows what would be sent")
+        console.print("Nothing is due now; what failed is tried again after a while. Next: latdoctor timeline")
         return
     unsent = "" if sent == len(found) else f", {len(found) - sent} failed"
     console.print(Text(f"{sent} told{unsent}. Next: latdoctor timeline, or this again for what could not be sent"))

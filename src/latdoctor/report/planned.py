@@ -19,6 +19,7 @@ from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.target import Pages
 from latdoctor.report.printing import print_json
+from latdoctor.report.view import percent
 from latdoctor.text import clean
 from latdoctor.units import format_value
 
@@ -87,7 +88,7 @@ def _reasons(because: Because, plan: Plan) -> list[RenderableType]:
     whose = f" of {clean(because.target, 100)}" if because.target else ""
     age = max(0.0, plan.made_at - because.seen)
     rows: list[RenderableType] = [
-        Text(f"because of {because.cause} ({because.probability:.0%}){where}", style="dim"),
+        Text(f"because of {because.cause} ({percent(because.probability)}){where}", style="dim"),
         Text(f"diagnosis {because.run_id}{whose}: what it saw ended {format_value(age, 'time')} before", style="dim"),
     ]
     if plan.target.admin and not because.saw(plan.target.admin):

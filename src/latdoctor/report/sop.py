@@ -15,6 +15,7 @@ from latdoctor.incident.clock import LATE, MET, NOT_TOLD, UNMET, StageState
 from latdoctor.incident.standing import Seen, Standing, Tried
 from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.mending import clock as clock_of
+from latdoctor.report.view import percent
 from latdoctor.text import clean
 
 _MARK = {MET: "+", LATE: "!", UNMET: ".", NOT_TOLD: "?"}
@@ -171,7 +172,7 @@ def _whys(found: Standing) -> Iterator[Text]:
 
 def seen_line(one: Seen) -> str:
     """`07:14:10 critical: app.load.burst (94 %)`."""
-    causes = ", ".join(f"{cause.id} ({cause.probability * 100:.0f} %)" for cause in one.causes if cause.named)
+    causes = ", ".join(f"{cause.id} ({percent(cause.probability)})" for cause in one.causes if cause.named)
     return f"{clock_of(one.at)} {one.level}: {causes or clean(one.says, _WIDE)}"
 
 
