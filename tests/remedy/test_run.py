@@ -626,6 +626,14 @@ def test_what_holds_before_it_proves_nothing(room: Room, tmp_path: Path, text: s
     assert bool(room.service.writes) == (outcome is Outcome.VERIFIED)
 
 
+def test_what_is_not_to_be_seen_is_not_mended(room: Room) -> None:
+    room.service.p99 = lambda service: 0.9  # so that the finding which the playbook shall clear is clear
+    result = room.run()
+    assert result.outcome is Outcome.REFUSED
+    assert "what it mends is not to be seen: batch-sizes-bimodal clear" in result.reason
+    assert not room.service.writes
+
+
 def test_a_target_under_another_name_is_the_same_target(room: Room) -> None:
     plan = room.plan()
     other = msgspec.structs.replace(plan, target=msgspec.structs.replace(plan.target, admin="HTTP://Memory:80/"))

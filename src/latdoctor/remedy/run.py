@@ -135,6 +135,9 @@ class _Run:
             raise Failed(f"it could not be verified afterwards: {'; '.join(unknown)}", Outcome.REFUSED)
         if why := holds_already(self._playbook.verify, before):
             raise Failed(f"nothing would be proved, for it holds already: {why}", Outcome.REFUSED)
+        if mended(self._playbook.verify, before):
+            wanted = ", ".join(self._playbook.verify.mechanism)
+            raise Failed(f"what it mends is not to be seen: {wanted} clear", Outcome.REFUSED)
         if why := well_by_itself(before):
             raise Failed(f"it gets well by itself, and nothing would be proved: {why}", Outcome.REFUSED)
         return before
