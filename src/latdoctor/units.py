@@ -139,6 +139,13 @@ def _format_time(value: float) -> str:
     return _scaled(value, _TIME)
 
 
+def percent(probability: float) -> str:
+    """A probability for the eye: never a flat 0 or 100, which no diagnosis earns."""
+    if probability > 0.99:
+        return "> 99 %"
+    return "< 1 %" if probability < 0.01 else f"{probability:.0%}".replace("%", " %")
+
+
 def _scaled(value: float, scale: tuple[tuple[float, str], ...]) -> str:
     for factor, name in scale:
         if abs(value) >= factor * 0.9995:  # what rounds to one of a unit is shown in it: 1 s, not 1 000 ms

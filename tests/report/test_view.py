@@ -14,6 +14,7 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
 from latdoctor.report import document, markdown, view
 from latdoctor.report.gaps import gap_lines
+from latdoctor.units import percent
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
 
@@ -30,7 +31,7 @@ def diagnosis() -> Diagnosis:
     [(0, "< 1 %"), (0.004, "< 1 %"), (0.01, "1 %"), (0.5, "50 %"), (0.99, "99 %"), (0.995, "> 99 %"), (1, "> 99 %")],
 )
 def test_no_probability_is_shown_as_certain(probability: float, shown: str) -> None:
-    assert view.percent(probability) == shown
+    assert percent(probability) == shown
 
 
 @pytest.mark.parametrize("incident", sorted(path.name for path in INCIDENTS.iterdir()))

@@ -35,9 +35,7 @@ from latdoctor.text import clean
 
 WITHIN = 30.0  # seconds for what is asked for by `latdoctor notify send`
 AT_THE_END = 5.0  # seconds that a command waits at its end for what it has not told yet
-PERIOD = (
-    30.0  # seconds between two looks at what has become due by time alone: a stage that is late, a pause that is over
-)
+PERIOD = 30.0  # seconds between two looks at what is due by time alone: a stage that is late, a pause that is over
 AT_ONCE = 0.5  # seconds of tries before the next look at the journal: less than any pause, so that none is slept
 LEAST = 1.0  # seconds between two looks: in a storm of alerts the journal is not read for each
 BUSY = 0.5  # seconds before the next look where another process is at it

@@ -21,6 +21,7 @@ from latdoctor.remedy.history import Closed, RunState, Touched
 from latdoctor.remedy.result import Outcome
 from latdoctor.remedy.telling import line_of
 from latdoctor.text import clean
+from latdoctor.units import percent
 
 LONGEST = 1000  # characters of what a moment says
 _SAME = 1.0  # seconds between two diagnoses' beginnings that are one
@@ -107,7 +108,7 @@ def _of_run(entry: Entry, run: RunState | None) -> tuple[Piece, ...]:
     own = Piece(f"{name}{says}", evidence=evidence, level=level)
     if entry.kind != "run.opened" or plan is None or plan.because is None:
         return (own,)
-    why = f"{plan.because.cause}, {wording.percent(plan.because.probability)} by diagnosis {plan.because.run_id}"
+    why = f"{plan.because.cause}, {percent(plan.because.probability)} by diagnosis {plan.because.run_id}"
     return own, Piece(f"{name}it is to mend {why}", BECAUSE, INFERENCE)
 
 

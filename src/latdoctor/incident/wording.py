@@ -10,6 +10,7 @@ from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID
 from latdoctor.incident.state import body
 from latdoctor.incident.stopwatch import is_time
 from latdoctor.journal.entry import Entry
+from latdoctor.units import percent
 
 CRITICAL, WARNING = "critical", "warning"
 EVIDENCE = "the evidence"  # whose clock the beginning is by that a diagnosis found
@@ -106,13 +107,6 @@ def named_in_words(cause: events.Named) -> str:
     because = f", because {'; '.join(cause.because[:_MOST])}" if cause.because else ""
     against = f"; against it: {'; '.join(cause.against[:_MOST])}" if cause.against else ""
     return f"cause: {cause.title} ({cause.id}, {percent(cause.probability)}){on}{because}{against}"
-
-
-def percent(probability: float) -> str:
-    """Never a flat 0 or 100, which no diagnosis earns."""
-    if probability > 0.99:
-        return "> 99 %"
-    return "< 1 %" if probability < 0.01 else f"{probability * 100:.0f} %"
 
 
 def _planned(entry: Entry) -> Iterator[Piece]:

@@ -16,7 +16,7 @@ from latdoctor.report.condition import in_words
 from latdoctor.report.explaining import expecting_it, reason, sentence
 from latdoctor.report.playbook import advised
 from latdoctor.report.signals import sources
-from latdoctor.report.view import percent
+from latdoctor.units import percent
 
 _MADE = "`python docs/generate.py` writes this page from the rules; `latdoctor explain {}` prints the gist of it."
 _TOLD = 6  # findings that speak for one cause against another: more add nothing

@@ -16,6 +16,7 @@ from rich.text import Text
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import contrast, unlooked, view
 from latdoctor.report.gaps import gap_lines
+from latdoctor.units import percent
 
 LEVEL_STYLE = {
     "critical": "bold red",
@@ -76,9 +77,7 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
     head.add_column(ratio=1)
     head.add_column(justify="right", no_wrap=True)
     style = LEVEL_STYLE.get(cause.severity, "bold")
-    head.add_row(
-        Text(cause.title, style=style), Text(f"{view.percent(cause.probability)} {cause.confidence}", style="bold")
-    )
+    head.add_row(Text(cause.title, style=style), Text(f"{percent(cause.probability)} {cause.confidence}", style="bold"))
     rows: list[RenderableType] = [head, _indented(Text(view.facts_of(cause), style="dim"), 2), _advice(cause)]
     rows += _evidence(view.evidence_lines(cause, diagnosis), verbose=verbose)
     if verbose:
@@ -119,7 +118,7 @@ def _account(cause: RankedCause) -> RenderableType:
     table.add_column()
     for points, says in view.account_rows(cause):
         table.add_row(Text(points), Text(says))
-    title = Text(f"why {view.percent(cause.probability)}, against its best rival: {cause.rival}", style="italic")
+    title = Text(f"why {percent(cause.probability)}, against its best rival: {cause.rival}", style="italic")
     return Group(_indented(title, 2), table)
 
 

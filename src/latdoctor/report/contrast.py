@@ -10,8 +10,9 @@ from latdoctor.evidence.differences import Difference
 from latdoctor.evidence.judging import show
 from latdoctor.evidence.model import Value
 from latdoctor.evidence.signals import catalogue
-from latdoctor.report.view import percent, shortened
+from latdoctor.report.view import shortened
 from latdoctor.text import clean
+from latdoctor.units import percent
 
 _MARK = {ADDED: "+", REMOVED: "-", CHANGED: "~"}
 _DETAILS = 6  # of one rule

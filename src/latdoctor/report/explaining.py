@@ -12,7 +12,8 @@ from latdoctor.diagnosis.rules import Cause, Finding, RuleSet, SiteLimit
 from latdoctor.evidence.conditions import comparisons
 from latdoctor.evidence.signals import catalogue
 from latdoctor.report.playbook import advised
-from latdoctor.report.view import listed, percent
+from latdoctor.report.view import listed
+from latdoctor.units import percent
 
 _TOLD = 3  # findings that speak for the one and for the other, on a screen
 _MUCH = 10  # points: ten times likelier

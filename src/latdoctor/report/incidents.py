@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,9 +14,9 @@ from latdoctor.incident.elapsed import clock
 from latdoctor.incident.impact_words import impact_lines
 from latdoctor.incident.measures import mean
 from latdoctor.incident.similar import Past, Similar
+from latdoctor.report.printing import print_json
 from latdoctor.units import format_value
 
-SCHEMA_VERSION = "1"
 MEASURES = ("MTTD", "MTTA", "MTTM", "MTTR")
 
 
@@ -28,7 +27,7 @@ def listing(found: Sequence[Past], measures: Iterable[TimeTo], console: Console,
     means = {name: mean(counted, name) for name in MEASURES}
     if as_json:
         listed = [{"id": name, "seconds": seconds, "of": of} for name, (seconds, of) in means.items()]
-        _print_json({"incidents": [_summary(one) for one in ordered], "means": listed}, console)
+        print_json({"incidents": [_summary(one) for one in ordered], "means": listed}, console)
         return
     if not ordered:
         console.print("no incident yet. Next: latdoctor sop start")
@@ -61,7 +60,7 @@ def _helped(one: Past) -> str:
 def showing(one: Past, timeline: Timeline, alike: Sequence[Similar], console: Console, *, as_json: bool) -> None:
     """One incident, what it cost, and those that were like it."""
     if as_json:
-        _print_json({**_summary(one), "measures": timeline.measures, "impact": timeline.impact}, console)
+        print_json({**_summary(one), "measures": timeline.measures, "impact": timeline.impact}, console)
         return
     console.print(Text(f"{one.id}: {one.title}", style="bold"))
     ended = f"{one.outcome} {clock(one.closed_at)}" if one.closed_at else "it goes on"
@@ -106,7 +105,7 @@ def likes(found: Sequence[Similar], console: Console, *, as_json: bool) -> None:
         listed = [
             {**_summary(one.past), "likeness": round(one.likeness, 3), "same_causes": one.same_causes} for one in found
         ]
-        _print_json({"similar": listed}, console)
+        print_json({"similar": listed}, console)
         return
     if not found:
         console.print("no incident in the journal was like it")
@@ -149,8 +148,3 @@ def _summary(one: Past) -> dict[str, Any]:
         "findings": sorted(one.features.findings),
         "remedies": one.remedies,
     }
-
-
-def _print_json(value: dict[str, Any], console: Console) -> None:
-    raw = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **value})
-    console.file.write(msgspec.json.format(raw, indent=2).decode() + "\n")

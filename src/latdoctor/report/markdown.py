@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import contrast, view
 from latdoctor.report.gaps import gap_lines
+from latdoctor.units import percent
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@]|:(?=//)|(?<=www)\.)")
 _MARK = {view.FOR: "for", view.AGAINST: "against", view.UNSEEN: "not seen"}
@@ -58,7 +59,7 @@ def _doubtful(diagnosis: Diagnosis) -> bool:
 
 def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
     yield ""
-    yield f"### {escape(cause.title)} ({view.percent(cause.probability)}, {cause.confidence})"
+    yield f"### {escape(cause.title)} ({percent(cause.probability)}, {cause.confidence})"
     yield ""
     yield escape(view.facts_of(cause))
     yield ""

@@ -11,16 +11,16 @@ from rich.text import Text
 
 from latdoctor.incident.notify.delivering import Result
 from latdoctor.incident.notify.receiver import MASK, WEBHOOK, Message, Receiver
+from latdoctor.report.printing import print_json
 from latdoctor.text import clean
 
-SCHEMA_VERSION = "1"
 _LONGEST = 120  # characters of what was said, in a line
 
 
 def messages(found: Sequence[tuple[Receiver, Message]], console: Console, *, as_json: bool) -> None:
     """What would be sent, whole, with the secrets masked."""
     if as_json:
-        _print_json({"messages": [_shown(receiver, message) for receiver, message in found]}, console)
+        print_json({"messages": [_shown(receiver, message) for receiver, message in found]}, console)
         return
     for receiver, message in found:
         of = f" of {message.incident}" if message.incident else ""
@@ -48,7 +48,7 @@ def results(found: Sequence[Result], failures: Sequence[str], console: Console, 
     """What was sent and what was not; the lines of the tries were printed as they came."""
     sent = sum(one.outcome.sent for one in found)
     if as_json:
-        _print_json({"sent": sent, "tries": [_tried(one) for one in found], "failures": failures}, console)
+        print_json({"sent": sent, "tries": [_tried(one) for one in found], "failures": failures}, console)
         return
     for failure in failures:
         console.print(Text(clean(failure, 600)))
@@ -97,8 +97,3 @@ def _headers(receiver: Receiver, message: Message) -> tuple[tuple[str, str], ...
     if message.kind == WEBHOOK and receiver.key_file is not None:
         return (*message.headers, ("webhook-timestamp", MASK), ("webhook-signature", MASK))
     return message.headers
-
-
-def _print_json(value: dict[str, Any], console: Console) -> None:
-    raw = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **value})
-    console.file.write(msgspec.json.format(raw, indent=2).decode() + "\n")

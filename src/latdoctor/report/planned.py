@@ -19,9 +19,8 @@ from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.target import Pages
 from latdoctor.report.printing import print_json
-from latdoctor.report.view import percent
 from latdoctor.text import clean
-from latdoctor.units import format_value
+from latdoctor.units import format_value, percent
 
 _UNDO = {
     "restore": "the old values are put back, within 30 s",

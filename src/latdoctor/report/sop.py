@@ -15,8 +15,8 @@ from latdoctor.incident.clock import LATE, MET, NOT_TOLD, UNMET, StageState
 from latdoctor.incident.standing import Seen, Standing, Tried
 from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.mending import clock as clock_of
-from latdoctor.report.view import percent
 from latdoctor.text import clean
+from latdoctor.units import percent
 
 _MARK = {MET: "+", LATE: "!", UNMET: ".", NOT_TOLD: "?"}
 _STYLE = {MET: "green", LATE: "bold red", UNMET: "", NOT_TOLD: "bold magenta"}

@@ -152,13 +152,6 @@ def shown_causes(diagnosis: Diagnosis, *, every: bool) -> tuple[RankedCause, ...
     return tuple(cause for cause in diagnosis.causes if cause.id in chosen)
 
 
-def percent(probability: float) -> str:
-    """A probability for the eye: never a flat 0 or 100, which no diagnosis earns."""
-    if probability > 0.99:
-        return "> 99 %"
-    return "< 1 %" if probability < 0.01 else f"{probability:.0%}".replace("%", " %")
-
-
 def facts_of(cause: RankedCause) -> str:
     """The line under a cause's title."""
     subjects = f" · on {', '.join(shortened(subject) for subject in cause.subjects[:4])}" if cause.subjects else ""

@@ -12,6 +12,7 @@ from rich.text import Text
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.report import console, view
 from latdoctor.report.contrast import answered
+from latdoctor.units import percent
 
 LATELY = 4  # changes that the screen keeps
 
@@ -31,7 +32,7 @@ def summary(diagnosis: Diagnosis) -> str:
 
 def line(diagnosis: Diagnosis) -> str:
     """The same with how sure it is, and with what hurts."""
-    sure = [view.percent(cause.probability) for cause in view.shown_causes(diagnosis, every=False)]
+    sure = [percent(cause.probability) for cause in view.shown_causes(diagnosis, every=False)]
     pain = [line.says for line in view.symptoms(diagnosis) if line.kind == view.FOR]
     shares = f" ({', '.join(sure)})" if sure else ""
     return f"{summary(diagnosis)}{shares}{': ' if pain else ''}{'; '.join(pain[:2])}"

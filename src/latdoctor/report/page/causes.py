@@ -30,6 +30,7 @@ from latdoctor.report.page.model import (
     Table,
 )
 from latdoctor.report.page.tables import signed
+from latdoctor.units import percent
 
 _RIVALS = 6  # causes beside each other, the named ones among them
 _TONES = {view.FOR: GOOD, view.AGAINST: BAD, view.UNSEEN: QUIET}
@@ -69,7 +70,7 @@ def _named(cause: Named) -> Card:
         Entry(line, "against", BAD) for line in cause.against
     ]
     facts = " · ".join(part for part in (cause.id, cause.tier, ", ".join(cause.subjects)) if part)
-    return Card(cause.title, view.percent(cause.probability), "", facts, (Listing(tuple(entries)),))
+    return Card(cause.title, percent(cause.probability), "", facts, (Listing(tuple(entries)),))
 
 
 def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> Card:
@@ -84,14 +85,14 @@ def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> Card:
         blocks.append(Fold(f"{len(unlooked)} more that no source was given for", (folded,)))
     if cause.contributions:
         blocks.append(_account(cause, place))
-    badge = f"{view.percent(cause.probability)} {cause.confidence}"
+    badge = f"{percent(cause.probability)} {cause.confidence}"
     return Card(cause.title, badge, BAD if cause.severity == "critical" else "", view.facts_of(cause), tuple(blocks))
 
 
 def _account(cause: RankedCause, place: int) -> Account:
     rows = tuple(Share(row.says, row.points) for row in cause.contributions)
     rival = f", against its best rival {cause.rival}" if cause.rival else ""
-    return Account(f"account-{place}", f"The account of {view.percent(cause.probability)}{rival}", rows)
+    return Account(f"account-{place}", f"The account of {percent(cause.probability)}{rival}", rows)
 
 
 def _rivals(diagnosis: Diagnosis) -> Sequence[RankedCause]:

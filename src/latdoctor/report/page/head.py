@@ -11,7 +11,7 @@ from latdoctor.report import view
 from latdoctor.report.page.material import AFTER, AT_WORST, Seen, unix
 from latdoctor.report.page.model import Fact, Facts
 from latdoctor.report.page.tables import NOT_SEEN, clock
-from latdoctor.units import format_value
+from latdoctor.units import format_value, percent
 
 P99 = "latency.p99"
 _MORE = (("waiting", "queue.depth", "count"), ("arriving", "arrival.rate", "rate"))
@@ -103,7 +103,7 @@ def figures(seen: Seen, diagnosis: Diagnosis) -> Facts:
         facts += [Fact(label, format_value(value, dimension), "requests")] if value is not None else []
     cause = _first(diagnosis)
     if cause is not None:
-        facts.append(Fact("cause", view.percent(cause.probability), cause.confidence))
+        facts.append(Fact("cause", percent(cause.probability), cause.confidence))
     fired = sum(check.status == "fired" for check in diagnosis.checks)
     judged = fired + sum(check.status == "clear" for check in diagnosis.checks)
     note = f"of {judged} that could be judged, {len(diagnosis.checks)} in all"
