@@ -38,9 +38,17 @@ def test_what_is_typed_is_a_command(line: str) -> None:
 
 def test_the_path_is_walked_from_the_alert_to_the_next_time() -> None:
     walked = [" ".join(line.split()[1:3]) for line in TYPED]
-    wanted = ("listen --server", "sop status", "diagnose --server", "sop note", "remediate --playbook", "sop close")
-    assert walked[: len(wanted)] == list(wanted)
-    assert walked[len(wanted) :] == ["timeline --format", "incidents list"]
+    assert walked == [
+        "listen --server",
+        "sop start",  # where nobody listens
+        "sop status",
+        "diagnose --server",
+        "sop note",
+        "remediate --playbook",
+        "sop close",
+        "timeline --format",
+        "incidents list",
+    ]
 
 
 def test_every_form_and_every_measure_stands_on_it() -> None:
