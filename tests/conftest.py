@@ -32,11 +32,3 @@ def samples() -> Path:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_journal_of_this_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What somebody has journaled on this machine is in no answer of a test."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LATDOCTOR_STATE", str(tmp_path_factory.mktemp("state") / "none"))
-        yield
