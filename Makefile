@@ -39,8 +39,8 @@ $(READY):
 demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (a minute and a half)
 	@$(BIN)/latdoctor demo
 
-test: $(READY) ## run the tests (ARGS="tests/words -k units" for some of them)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(READY) ## run the tests (ARGS="-n 0 tests/words -k units" for some of them, one after another)
+	$(BIN)/python -m pytest -n 3 $(ARGS)
 
 lint: $(READY) ## ruff: rules and formatting
 	$(BIN)/ruff check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,16 @@ def _no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Whoever runs the tests may have an incident open: no test reads of it, and none writes to it."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LATDOCTOR_STATE", str(tmp_path_factory.mktemp("state") / "of-nobody"))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_server_of_this_machine() -> Iterator[None]:
+    """Other servers run here, those of other tests among them: what is not named is not found."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("latdoctor.cli.asking.discover", tuple)
+        # By its module: the package's name `discover` is the function.
+        patched.setattr(importlib.import_module("latdoctor.collect.prometheus.discover"), "discover", tuple)
         yield
 
 

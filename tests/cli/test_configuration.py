@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -119,7 +118,6 @@ def test_a_file_that_is_no_yaml_is_told_with_its_line(home: Path, monkeypatch: p
 
 def test_targets_lists_what_is_configured(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
-    monkeypatch.setattr(sys.modules["latdoctor.collect.prometheus.discover"], "discover", tuple)
     outcome = run(["targets"])
     assert outcome.code == 0
     assert "intent" in outcome.out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,8 +41,6 @@ def place() -> Iterator[str]:
 def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    # By its module: the package's name `discover` is the function.
-    monkeypatch.setattr(importlib.import_module("latdoctor.collect.prometheus.discover"), "discover", tuple)
 
 
 def _url(place: str) -> str:

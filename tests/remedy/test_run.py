@@ -626,6 +626,18 @@ def test_what_holds_before_it_proves_nothing(room: Room, tmp_path: Path, text: s
     assert bool(room.service.writes) == (outcome is Outcome.VERIFIED)
 
 
+@pytest.mark.parametrize(("window", "outcome"), [("15s", Outcome.ROLLED_BACK), ("5s", Outcome.VERIFIED)])
+def test_what_swings_by_itself_and_falls_back_from_a_peak_proves_nothing(
+    room: Room, tmp_path: Path, window: str, outcome: Outcome
+) -> None:
+    """One look alone would have been the peak, and the change, which does nothing, would have passed."""
+    text = playbooks_here.SCHEDULER.replace("[batch-sizes-bimodal clear]", "[]")
+    room.library = playbooks_here.library(tmp_path / "more", text.replace("{window: 10s}", f"{{window: {window}}}"))
+    room.service.p99 = lambda service: 3.0 if service.now == float(window.rstrip("s")) else 1.2
+    result = room.run()
+    assert result.outcome is outcome, result
+
+
 def test_what_is_not_to_be_seen_is_not_mended(room: Room) -> None:
     room.service.p99 = lambda service: 0.9  # so that the finding which the playbook shall clear is clear
     result = room.run()

@@ -166,5 +166,5 @@ def test_in_a_recorded_incident_all_that_judges_it_is_seen_and_nothing_has_helpe
     assert [judged(one, seen, seen.remembered).status for one in playbook.preconditions] == [HOLDS] * len(
         playbook.preconditions
     )
-    assert untold(playbook.verify, seen) == ()
-    assert window_of(playbook.verify, seen, seen.remembered).status == FAILURE
+    assert untold(playbook.verify, [seen]) == ()
+    assert window_of(playbook.verify, seen, [seen]).status == FAILURE

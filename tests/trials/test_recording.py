@@ -267,7 +267,8 @@ def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(recording, "scenario_of", lambda cell: scenario)
     made = recording.attempt(Cell(PLAYED, "no-fault", "usual", 1), print)
     assert made.truth.causes == ()
-    assert [reason for reason in made.spoiled if "others took" not in reason] == []
+    others = ("others took", "the machine was too busy")  # they may run on this machine beside the test
+    assert [reason for reason in made.spoiled if not any(one in reason for one in others)] == []
     assert made.told.before is not None
     assert made.told.incident is not None
     assert made.told.incident.start - made.told.before.start == pytest.approx(3.0, abs=0.5)

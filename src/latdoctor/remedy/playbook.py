@@ -10,6 +10,7 @@ from latdoctor.evidence.conditions import Condition
 
 RISKS = ("low", "medium", "high")
 DISRUPTIONS = ("none", "degrades", "drops-requests", "restarts")
+BEFORE = 15.0  # seconds: three of the looks that verify, for one of them may be a peak
 PARAMETER_TYPES = ("integer", "number", "duration", "share", "text", "flag")
 # restore: the values from before · none-needed: the step leaves nothing behind · irreversible: only with high risk.
 UNDOS = ("restore", "none-needed", "irreversible")
@@ -99,7 +100,7 @@ class Playbook:
     measured_by: str = ""  # the command by which that was measured
     steps: tuple[Step, ...] = ()
     stages: tuple[StageOf, ...] = ()
-    before: float = 10.0  # seconds watched between taking the lock and the first change
+    before: float = BEFORE  # seconds watched, window by window, between taking the lock and the first change
     settle: Settle = Settle()
     on_failure: Literal["undo-stage", "undo-all"] = "undo-stage"
     explanation: str = ""

@@ -17,7 +17,7 @@ from latdoctor.evidence.condition_text import parse_condition
 from latdoctor.evidence.conditions import Condition
 from latdoctor.evidence.signals import catalogue
 from latdoctor.remedy import parameters as values
-from latdoctor.remedy.playbook import DISRUPTIONS, RISKS, Guards, Playbook, Settle, StageOf, Verify
+from latdoctor.remedy.playbook import BEFORE, DISRUPTIONS, RISKS, Guards, Playbook, Settle, StageOf, Verify
 from latdoctor.remedy.playbook_steps import check_names, identifier, parameters_of, steps_of
 from latdoctor.remedy.target import KINDS
 from latdoctor.units import parse_duration
@@ -142,8 +142,8 @@ def _guards(fields: Fields) -> Guards:
 def _before(fields: Fields) -> float:
     inner = _inner(fields, "before")
     if inner is None:
-        return 10.0
-    window = inner.scalar("window", _wait, 10.0, required=True)
+        return BEFORE
+    window = inner.scalar("window", _wait, BEFORE, required=True)
     inner.finish()
     return window
 

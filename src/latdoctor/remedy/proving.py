@@ -1,4 +1,4 @@
-"""What a run sees: a look before the change, glances while a queue drains, then windows that have to prove it.
+"""What a run sees: windows before the change, glances while a queue drains, then windows that have to prove it.
 
 A look that shows nothing is no success, and by itself no reason to stop looking; several in a row are.
 """
@@ -13,12 +13,12 @@ from latdoctor.evidence.conditions import Condition
 from latdoctor.evidence.judging import HOLDS
 from latdoctor.remedy import guards
 from latdoctor.remedy.deadline import Deadline
-from latdoctor.remedy.observation import Observation, judged, signals_judged
+from latdoctor.remedy.observation import Observation, signals_judged
 from latdoctor.remedy.playbook import Settle, Verify
 from latdoctor.remedy.record import Recorder
 from latdoctor.remedy.result import Outcome
 from latdoctor.remedy.table import ALWAYS
-from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Streak, window_of
+from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Before, Streak, against_each, window_of
 from latdoctor.remedy.world import Stopped, World, beside
 
 WINDOW = 5.0  # seconds of each look that verifies
@@ -65,17 +65,21 @@ class Watch:
         """One that is over at once where the run shall end: whoever keeps to it need not be left behind."""
         return replace(self.deadline(seconds), stop=self._why_stop)
 
-    def settled(self, settle: Settle, before: Observation) -> None:
+    def before(self, seconds: float) -> Before:
+        """As many windows before the change as fit into `seconds`, at least one. Raises as a look does."""
+        return [self.look(one) for one in [WINDOW] * int(seconds // WINDOW) or [seconds]]
+
+    def settled(self, settle: Settle, before: Before) -> None:
         """Waits until the queue of the incident has drained, or no longer than the playbook says."""
         if settle.until is None:
             return
         until, settled, wanted = self.deadline(settle.at_most), False, _pains([settle.until], before)
         while until.left > 0 and not settled:
             seen = self._seen(GLANCE, until, wanted)
-            settled = seen is not None and judged(settle.until, seen, before.remembered).status == HOLDS
+            settled = seen is not None and against_each(settle.until, seen, before).status == HOLDS
         self._recorder.note("settled", {"settled": settled})
 
-    def verified(self, verify: Verify, before: Observation) -> None:
+    def verified(self, verify: Verify, before: Before) -> None:
         """Raises Failed unless the change proves itself."""
         until, self.streak = self.deadline(verify.within), Streak()
         wanted = _pains(verify.succeed if verify.load is None else (*verify.succeed, verify.load), before)
@@ -87,7 +91,7 @@ class Watch:
                 self.streak = Streak()
                 continue
             self.last = seen
-            window = window_of(verify, seen, before.remembered)
+            window = window_of(verify, seen, before)
             self._recorder.note("verify.window", window)
             self.streak = self.streak.with_window(window)
             if window.status == ABORT:
@@ -115,9 +119,9 @@ class Watch:
         return self._world.stop() or guards.stopped(self._world.state)
 
 
-def _pains(conditions: Iterable[Condition], before: Observation) -> Set[str]:
-    """What the look before has shown of the conditions and of the usual pains: a page that shows none of it is none."""
-    return _signals(before) & {*ALWAYS, *signals_judged(conditions)}
+def _pains(conditions: Iterable[Condition], before: Before) -> Set[str]:
+    """What the last look before has shown of the conditions and of the usual pains: a page without it is none."""
+    return _signals(before[-1]) & {*ALWAYS, *signals_judged(conditions)}
 
 
 def _signals(seen: Observation) -> Set[str]:

@@ -17,7 +17,6 @@ from latdoctor.remedy import guards, history
 from latdoctor.remedy.change import Conflict, Contended, Refused, Standing, Unreachable, brought
 from latdoctor.remedy.history import Closed, Opened, Touched
 from latdoctor.remedy.lasting import READING, lost
-from latdoctor.remedy.observation import Observation, judged
 from latdoctor.remedy.plan import Plan, known
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.playbook_files import Library
@@ -26,7 +25,7 @@ from latdoctor.remedy.record import Recorder
 from latdoctor.remedy.result import Measure, Outcome, Result
 from latdoctor.remedy.table import measures
 from latdoctor.remedy.taking_back import Back, take_back
-from latdoctor.remedy.verifying import holds_already, mended, not_worse, untold, well_by_itself
+from latdoctor.remedy.verifying import Before, against_each, holds_already, mended, not_worse, untold, well_by_itself
 from latdoctor.remedy.world import Stopped, World
 
 STEP = 60.0  # seconds for one change: a replica that is replaced first ends what it has begun
@@ -89,7 +88,7 @@ class _Run:
         self._began = world.clock()
         self._touched: list[Touched] = []
         self._stays: list[Touched] = []  # changes of verified stages, which stay where a later stage fails
-        self._before: Observation | None = None
+        self._before: Before = ()
         self._watch = Watch(world, recorder)
 
     def whole(self) -> Result:
@@ -117,16 +116,17 @@ class _Run:
             raise
         return self._closed(Outcome.VERIFIED, "verified")
 
-    def _watched_before(self) -> Observation:
-        """The look before the change, kept as a bundle. What is unknown in it refuses the run."""
-        before = self._before = self._watch.look(self._playbook.before)
+    def _watched_before(self) -> Before:
+        """The windows before the change, the last kept as a bundle. What is unknown in it refuses the run."""
+        before = self._before = self._watch.before(self._playbook.before)
+        last = before[-1]
         path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
-        if before.bundle is not None:
-            self._world.keep(before.bundle, path)
+        if last.bundle is not None:
+            self._world.keep(last.bundle, path)
             self._recorder.note("evidence.kept", {"path": str(path)})
-        self._recorder.note("before.measured", {"measures": measures(self._playbook, before)})
+        self._recorder.note("before.measured", {"measures": measures(self._playbook, last)})
         for condition in self._playbook.preconditions:
-            found = judged(condition, before, before.remembered)
+            found = against_each(condition, last, before)
             if found.status != HOLDS:
                 unmet = "does not hold" if found.status == FAILS else "is not known"
                 raise Failed(f"precondition {found.text} {unmet}: {found.shown}", Outcome.REFUSED)
@@ -145,9 +145,7 @@ class _Run:
     def _stage(self, number: int, playbook: Playbook) -> None:
         """One stage, made and verified; a stage of several is skipped where what it mends is not to be seen."""
         alone = not self._playbook.stages
-        earlier = self._watch.last or self._before
-        if earlier is None:
-            raise Failed("nothing was seen before the change")
+        earlier = self._before if self._watch.last is None else [self._watch.last]
         if not alone and mended(playbook.verify, earlier):
             self._recorder.note("stage.skipped", {"stage": number, "playbook": playbook.id})
             return
@@ -228,4 +226,4 @@ class _Run:
 
     def _measures(self) -> tuple[Measure, ...]:
         """What the run is judged by, before it and as it was seen last."""
-        return measures(self._playbook, self._before, self._watch.last)
+        return measures(self._playbook, self._before[-1] if self._before else None, self._watch.last)

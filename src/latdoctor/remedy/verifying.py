@@ -2,17 +2,20 @@
 
 Three outcomes of one window. It speaks for the change only where all of it holds; a window in which something is
 unknown, or in which the load moved, tells nothing and is no success.
+
+Before the change several windows are seen, as long as each of those that verify, and the change has to beat every one
+of them: what swings by itself was seen low as well as high, and its falling back from a peak proves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
 
-from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Constant, Reference, SignalTerm
-from latdoctor.evidence.judging import HOLDS, UNKNOWN
+from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Condition, Constant, Reference, SignalTerm
+from latdoctor.evidence.judging import FAILS, HOLDS, UNKNOWN
 from latdoctor.remedy.observation import Judged, Observation, Remembered, any_holds, cleared, judged
 from latdoctor.remedy.playbook import Verify
 
@@ -21,6 +24,8 @@ from latdoctor.remedy.playbook import Verify
 _DRAINING = Comparison(
     SignalTerm("completion.rate"), ">", Reference("arrival.rate", 1.2), "completion.rate > 1.2 x arrival.rate"
 )
+Before = Sequence[Observation]  # the windows seen before the change, oldest first; at least one
+Judge = Callable[[Condition, Observation, Remembered], Judged]
 ONE_LOOK = 2.5  # seconds: half of a window, so that one is enough
 NOT_WORSE = 1.2  # a stage may leave P99 at most this many times as high: what 5 s windows of one load differ by
 STANDING, DRAINS = 10.0, 1.05  # or, with so many waiting, complete at least this many times as much
@@ -58,9 +63,9 @@ class Streak(Struct, frozen=True):
         return 0.0 if self.since is None or self.last is None else self.last.ended - self.since
 
 
-def window_of(verify: Verify, observation: Observation, before: Remembered) -> WindowSeen:
-    """What this look says of the change."""
-    aborts = [any_holds(condition, observation, before) for condition in verify.abort]
+def window_of(verify: Verify, observation: Observation, before: Before) -> WindowSeen:
+    """What this look says of the change, next to the windows before it."""
+    aborts = [against_each(condition, observation, before, any_holds) for condition in verify.abort]
     hit = tuple(one for one in aborts if one.status == HOLDS)
     if hit:
         return WindowSeen(observation.started, observation.ended, ABORT, hit)
@@ -73,31 +78,30 @@ def window_of(verify: Verify, observation: Observation, before: Remembered) -> W
     return WindowSeen(observation.started, observation.ended, status, (*load, *wanted))
 
 
-def untold(verify: Verify, observation: Observation) -> tuple[str, ...]:
+def untold(verify: Verify, before: Before) -> tuple[str, ...]:
     """What could not be verified, as seen before anything is changed: what is unknown now would be afterwards."""
-    before = observation.remembered
-    judgements = (*_load(verify, observation, before), *_wanted(verify, observation, before))
+    judgements = (*_load(verify, before[-1], before), *_wanted(verify, before[-1], before))
     return tuple(one.told for one in judgements if one.status == UNKNOWN)
 
 
-def holds_already(verify: Verify, observation: Observation) -> str:
+def holds_already(verify: Verify, before: Before) -> str:
     """Why nothing could be proved: all that shall prove the change holds before it. Else empty."""
-    wanted = list(_wanted(verify, observation, observation.remembered))
+    wanted = list(_wanted(verify, before[-1], before))
     return "; ".join(one.told for one in wanted) if all(one.status == HOLDS for one in wanted) else ""
 
 
-def well_by_itself(observation: Observation) -> str:
+def well_by_itself(before: Before) -> str:
     """Why a change made now could not prove itself: what waited is being worked off already. Else empty.
 
     Where the page does not show it nothing is said: the load and the findings still judge.
     """
-    found = any_holds(_DRAINING, observation, {})
+    found = any_holds(_DRAINING, before[-1], {})
     return found.shown if found.status == HOLDS else ""
 
 
-def mended(verify: Verify, observation: Observation) -> bool:
-    """Whether what a stage mends is not there: each finding that it would clear was looked for and is clear."""
-    found = [cleared(finding, observation) for finding in verify.mechanism]
+def mended(verify: Verify, seen: Sequence[Observation]) -> bool:
+    """Whether what a stage mends is not there: each finding that it would clear was looked for and always clear."""
+    found = [cleared(finding, one) for finding in verify.mechanism for one in seen]
     return bool(found) and all(one.status == HOLDS for one in found)
 
 
@@ -129,13 +133,27 @@ def _above(signal: str, limit: float) -> Comparison:
     return Comparison(SignalTerm(signal), ">", Constant((limit,), f"{limit:g}"), f"{signal} > {limit:g}")
 
 
-def _load(verify: Verify, observation: Observation, before: Remembered) -> list[Judged]:
-    return [] if verify.load is None else [judged(verify.load, observation, before)]
+def against_each(condition: Condition, observation: Observation, before: Before, judge: Judge = judged) -> Judged:
+    """It holds only where it does next to every window before: a change has to beat the best of them."""
+    return _first((FAILS, UNKNOWN, HOLDS), (judge(condition, observation, one.remembered) for one in before))
 
 
-def _wanted(verify: Verify, observation: Observation, before: Remembered) -> Iterator[Judged]:
-    yield from (judged(condition, observation, before) for condition in verify.succeed)
+def _load(verify: Verify, observation: Observation, before: Before) -> list[Judged]:
+    """The load is like before where it is like one of the windows before: it swings by chance as well."""
+    if verify.load is None:
+        return []
+    found = (judged(verify.load, observation, one.remembered) for one in before)
+    return [_first((HOLDS, UNKNOWN, FAILS), found)]
+
+
+def _wanted(verify: Verify, observation: Observation, before: Before) -> Iterator[Judged]:
+    yield from (against_each(condition, observation, before) for condition in verify.succeed)
     yield from (cleared(finding, observation) for finding in verify.mechanism)
+
+
+def _first(statuses: Sequence[str], found: Iterable[Judged]) -> Judged:
+    """The judgement whose status comes first in `statuses`."""
+    return min(found, key=lambda one: statuses.index(one.status))
 
 
 def _against(judgement: Judged, status: str) -> bool:

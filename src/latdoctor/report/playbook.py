@@ -116,7 +116,7 @@ def _guards(playbook: Playbook) -> Iterator[str]:
 
 def _proof(playbook: Playbook, words: Words) -> Iterator[str]:
     verify = playbook.verify
-    yield f"{_span(playbook.before)} are watched before anything is changed"
+    yield f"{_span(playbook.before)} are watched before anything is changed, look by look; it has to beat each of them"
     if playbook.settle.until is not None:
         yield f"then it waits until {in_words(playbook.settle.until)}, {_span(playbook.settle.at_most)} at most"
     if verify.load is not None:
