@@ -32,6 +32,7 @@ WRONGLY = (
     ("loop-block", "framework.alloc.compaction-schedule"),
     ("burst", "app.batching.by-complexity"),
 )
+WRONG_SEEDS = (1, 2, 3)  # what could verify itself by chance is tried more than once
 
 
 class MendingCell(Struct, frozen=True):
@@ -66,7 +67,7 @@ def cells(library: Library, *, quick: bool = False) -> tuple[MendingCell, ...]:
     if quick:
         return first
     given = tuple(MendingCell(GIVEN, PROMO_RUSH, playbook) for playbook in (ALONE, BUNDLE))
-    wrong = tuple(MendingCell(WRONG, scenario, playbook) for scenario, playbook in WRONGLY)
+    wrong = tuple(MendingCell(WRONG, *tried, seed) for seed in WRONG_SEEDS for tried in WRONGLY)
     others = tuple(MendingCell(DIAGNOSED, name) for name in mendable(library) if name not in QUICK)
     return (*first, *given, *wrong, *others)
 
