@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from latdoctor.cli.beginning import began
 from latdoctor.errors import UsageError
@@ -158,6 +160,17 @@ def test_a_beginning_that_cannot_be_is_refused(text: str, says: str, step: str) 
     assert says in caught.value.what
     assert step in caught.value.next_step
     assert caught.value.where == "--began"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=30) | st.text("0123456789:.-+eTZinfanshmd ", max_size=24), st.floats(NOON, NOON + 24 * HOUR))
+def test_any_text_is_a_beginning_within_a_week_or_refused(text: str, now: float) -> None:
+    try:
+        found = began(text, now)
+    except UsageError:
+        return
+    assert 0 <= now - found.at <= 168 * HOUR
+    assert found.says.startswith("It began 2026-")
 
 
 def test_the_confirmation_says_when_it_began(state: Path) -> None:

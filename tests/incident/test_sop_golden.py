@@ -71,7 +71,10 @@ STORIES: Mapping[str, tuple[list[dict[str, Any]], dict[str, Any], float]] = {
         [
             NAMED,
             {"kind": events.DIAGNOSED, "at": 200},
-            *({"kind": events.NOTED, "at": 210 + number, "text": f"note {number}, " * 30} for number in range(6)),
+            *(
+                {"kind": events.NOTED, "at": 210 + number, "text": " ".join(30 * [f"note {number},"])}
+                for number in range(6)
+            ),
         ],
         {"targets": [], "began": 1_789_999_970.0, "clock": "given by hand"},
         300,

@@ -229,11 +229,11 @@ def permitted(found: Standing) -> str:
     return ", ".join(found.permitted) or "nothing"
 
 
-def _next(found: Standing) -> Iterator[Text]:
+def _next(found: Standing) -> Iterator[RenderableType]:
     if found.open:
         yield Text(f"permitted: {permitted(found)}", style="dim")
     yield Text(f"Next: {clean(found.next.command, 600)}", style="bold")
-    yield Text(f"      {clean(found.next.why, _WIDE)}", style="dim")
+    yield Padding(Text(clean(found.next.why, _WIDE), style="dim"), (0, 0, 0, 6))
 
 
 def value(one: object) -> str:
