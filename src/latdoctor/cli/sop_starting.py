@@ -17,6 +17,7 @@ from latdoctor.cli.past import moment
 from latdoctor.errors import UsageError
 from latdoctor.incident import events, sop_files
 from latdoctor.incident.alert_file import alerted
+from latdoctor.incident.harmless import harmless
 from latdoctor.incident.intake import About, Intake
 from latdoctor.incident.opening import Opening, opened
 from latdoctor.incident.sop import Sop
@@ -62,7 +63,7 @@ def procedures(extra: Sequence[Path]) -> Mapping[str, Sop]:
 
 def _by_hand(wanted: Wanted, procedure: Sop) -> Opening:
     asked = events.Opened(
-        title=clean(wanted.title or procedure.title, 300),
+        title=harmless(wanted.title or procedure.title, 300),
         targets=_targets(wanted.targets),
         source=events.BY_HAND,
         sop=procedure.id,
