@@ -131,7 +131,7 @@ def _moment(time: float) -> str:
 
 
 def shortened(name: str, width: int = _NAME_WIDTH) -> str:
-    """A long name by its two ends, which tell it from others, in at most `width` columns."""
+    """A long name by its two ends, which tell it from others, in `width` columns or one more."""
     if cell_len(name) <= width:
         return name
     half = width // 2
