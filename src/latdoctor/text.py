@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+TITLE = 150  # columns that a title takes at most where somebody reads it: not quite two lines of a terminal
+
 # CSI, OSC/DCS/PM/APC/SOS strings, and two-byte escapes: dropped whole, so that no half of one is left behind.
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"
@@ -25,6 +27,19 @@ def clean(value: str, limit: int = 2000) -> str:
     safe = "".join(" " if char in "\t\r\n" else char for char in kept if _is_safe(char))
     cut = len(safe) > limit or len(value) > limit * 4
     return safe[: limit - 1] + "…" if cut else safe
+
+
+def fitted(value: str, cells: int) -> str:
+    """`value` on one line as `clean` gives it, in at most `cells` columns: what is longer ends in an ellipsis.
+
+    A column is what a letter takes on a terminal; a character of Chinese, Japanese or Korean takes two.
+    """
+    safe = clean(value, 4 * cells)  # characters that take no column of their own are bounded too
+    if len(safe) <= cells and safe.isascii():
+        return safe
+    from rich.cells import cell_len, set_cell_size
+
+    return safe if cell_len(safe) <= cells else set_cell_size(safe, cells - 1).rstrip() + "…"
 
 
 def _is_safe(char: str) -> bool:

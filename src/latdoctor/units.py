@@ -108,6 +108,14 @@ def parse_duration(text: str) -> float:
     return quantity.value
 
 
+def parse_span(text: str) -> float:
+    """A duration that is longer than nothing, as a promised latency is → seconds. Raises ValueError."""
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is not a time above 0 s")
+    return seconds
+
+
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _HERTZ = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))

@@ -6,8 +6,9 @@ gathers every problem, so that one run reports all that is wrong in a set of fil
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -128,6 +129,35 @@ def _until_end(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
         yield event
 
 
+def definition(path: Path, what: str, problems: list[Problem]) -> tuple[Fields, bytes] | None:
+    """The fields of the file that defines `what` ("an SOP"), with its bytes; None where it is no mapping at all.
+
+    What is wrong is added to `problems`.
+    """
+    try:
+        raw = contents(path)
+        root = parse(raw, str(path))
+    except DefinitionError as error:
+        problems.extend(error.problems)
+        return None
+    if not isinstance(root.value, dict):
+        problems.append(Problem(root.where, f"{what} is a mapping"))
+        return None
+    return Fields(root, problems, what.partition(" ")[2]), raw
+
+
+def defined(folders: Iterable[Path], what: str, problems: list[Problem]) -> Iterator[Path]:
+    """The files `<id>.yaml` of all `folders` ("of SOPs"), in their order; what is not read is added to `problems`."""
+    for base in folders:
+        if not base.is_dir():
+            problems.append(Problem(str(base), f"is not a folder of {what}"))
+        elif not os.access(base, os.R_OK | os.X_OK):
+            problems.append(Problem(str(base), "cannot be read: Permission denied"))
+        else:
+            problems.extend(Problem(str(path), "is not read: call it <id>.yaml") for path in sorted(base.glob("*.yml")))
+            yield from sorted(base.glob("*.yaml"))
+
+
 class Fields:
     """Takes a mapping apart. Wrong or missing values are added to `problems` and stand in as the default."""
 
@@ -193,6 +223,11 @@ class Fields:
             self.problem(found.where, f"{key!r} must be a mapping")
             return
         yield from found.value.items()
+
+    def must_be_named(self, name: str, path: Path) -> None:
+        """Reports a file that is called otherwise than what it defines."""
+        if name and name != path.stem:
+            self.problem(self.where, f"the id {name!r} differs from the file's name")
 
     def finish(self) -> None:
         """Reports every key that nobody asked for."""

@@ -215,3 +215,11 @@ def test_all_are_written_with_the_slo_where_there_is_one(tmp_path: Path) -> None
     assert run(["alerts", "write", "--to", str(tmp_path), "--slo", "2s"]).code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.rules.yml" for name in NAMES)
     assert "vector(2)" in (tmp_path / "tei.rules.yml").read_text()
+
+
+@pytest.mark.parametrize("command", [["alerts", "show", "vllm"], ["diagnose", "--metrics", "page.prom"]])
+def test_a_promise_of_no_time_at_all_is_refused(command: list[str]) -> None:
+    outcome = run([*command, "--slo", "0s"])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--slo: '0s' is not a time above 0 s" in outcome.err
+    assert "--slo 500ms" in outcome.err

@@ -96,7 +96,7 @@ def test_an_unknown_target_is_told_the_known_ones(home: Path, monkeypatch: pytes
 def test_every_error_of_the_file_is_told_with_its_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     Path("latdoctor.yaml").write_text(
-        "targets:\n  a:\n    slo: {p99: fast, p98: 1s}\n    server: http://127.0.0.1/\n    nvml: maybe\n"
+        "targets:\n  a:\n    slo: {p99: 0s, p98: 1s}\n    server: http://127.0.0.1/\n    nvml: maybe\n"
         "    colour: red\ntragets: {}\n"
     )
     for command in ("diagnose", "targets", "collect --to look"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,6 +159,33 @@ def test_a_refusal_is_told_and_tried_again_only_when_asked() -> None:
         assert quiet(run(["notify", "send", "--to", "channel", "--again"])).code == 0
         assert len(server.seen) == 2
     nothing_kept()
+
+
+def test_what_waits_is_told_with_whom_it_waits_for_and_when_it_is_tried_again() -> None:
+    with serving(answering(503, b"", "retry-after: 600")) as server:
+        configure(server)
+        happened()
+        first = quiet(run(["notify", "send"]))
+        assert first.code == 1
+        assert re.search(r"^channel: 2 messages wait, next try in 10 min$", first.out, re.MULTILINE), first.out
+        assert re.search(r"^on-call: 1 message waits, next try in 10 min$", first.out, re.MULTILINE), first.out
+        assert first.out.splitlines()[-1] == "0 told, 3 tries failed. Next: latdoctor notify send, in 10 min"
+        then = quiet(run(["notify", "send"]))
+        assert (then.code, len(server.seen)) == (1, 3), "nothing was due"
+        assert "channel: 2 messages wait" in then.out
+        assert then.out.splitlines()[-1] == "Nothing is due now. Next: latdoctor notify send, in 10 min"
+        dry = quiet(run(["notify", "send", "--dry-run"]))
+        assert "on-call: 1 message waits" in dry.out
+        told = json.loads(quiet(run(["notify", "send", "-o", "json"])).out)
+        assert {one["to"]: one["count"] for one in told["waiting"]} == {"on-call": 1, "channel": 2, "archive": 1}
+        assert all(500 < one["again_after"] <= 600 for one in told["waiting"])
+
+
+def test_when_all_was_sent_nothing_waits(server: Server) -> None:
+    configure(server)
+    happened()
+    outcome = run(["notify", "send"])
+    assert outcome.out == "4 told. Next: latdoctor timeline\n"
 
 
 def test_a_missing_secret_is_told_and_the_others_are_told_of_the_incident(server: Server) -> None:

@@ -89,7 +89,8 @@ def test_a_file_that_is_there_is_not_written_over(state: Path, tmp_path: Path) -
     path.write_text(path.read_text().replace("TODO(human)", "filled in"))
     again = run(["timeline", "--format", "markdown", "--to", str(path)])
     assert again.code == 2
-    assert "File exists" in again.err
+    assert "already exists" in again.err
+    assert "name a new file" in again.err
     assert "TODO" not in path.read_text()
 
 

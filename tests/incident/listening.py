@@ -22,12 +22,14 @@ PATIENCE = 60.0  # seconds; what is waited for comes within a few
 
 @dataclass
 class Listener:
-    """A running listener. `said` are the lines of its stderr so far."""
+    """A running listener. `said` are the lines of its stderr so far; `heard` is told of each, and of their `end`."""
 
     process: subprocess.Popen[str]
     state: Path
     url: str = ""
     said: list[str] = field(default_factory=list)
+    end: bool = False
+    heard: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -50,7 +52,8 @@ def listener(folder: Path, *options: str, **environment: str) -> Iterator[Listen
     hearing = threading.Thread(target=_hear, args=(running,))
     hearing.start()
     try:
-        until(lambda: bool(running.url) or process.poll() is not None, running)
+        with running.heard:
+            assert running.heard.wait_for(lambda: bool(running.url) or running.end, PATIENCE)
         yield running
     finally:
         if process.poll() is None:
@@ -65,14 +68,26 @@ def _hear(running: Listener) -> None:
     assert running.process.stderr
     with running.process.stderr as lines:
         for line in lines:
-            running.said.append(line.rstrip("\n"))
-            found = re.search(r"taken in at (http://\S+);", line)
-            if found:
-                running.url = found[1]
+            with running.heard:
+                running.said.append(line.rstrip("\n"))
+                found = re.search(r"taken in at (http://\S+);", line)
+                if found:
+                    running.url = found[1]
+                running.heard.notify_all()
+    with running.heard:
+        running.end = True
+        running.heard.notify_all()
 
 
 def until(holds: Callable[[], bool], running: Listener) -> None:
-    """Asks again and again; nobody sleeps for what has happened already."""
+    """For what the listener says once it has journaled it: asks with each line that it says."""
+    with running.heard:
+        running.heard.wait_for(lambda: holds() or running.end, PATIENCE)
+        assert holds(), f"it did not come about: {running.said}"
+
+
+def until_journaled(holds: Callable[[], bool], running: Listener) -> None:
+    """For samples, of which nothing is said: asks again and again."""
     ends = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < ends, f"it did not come about: {running.said}"

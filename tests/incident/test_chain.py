@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from typing import IO
 
-import httpx
 import pytest
 
 from latdoctor.incident import alert_rules, events
 from latdoctor.incident.alerts import fingerprint_of
 from latdoctor.incident.state import body
 from tests.collect.promql.real import binaries
-from tests.incident.listening import PATIENCE, Page, listener, paged, until
+from tests.incident.listening import PATIENCE, Page, listener, paged, until, until_journaled
 
 CANARY = "c4n4ry"
 
@@ -42,26 +44,28 @@ def free_place() -> str:
 
 @contextmanager
 def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
-    """A program, once it says at `ready` that it is."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
+    """A program, from when it says what `ready` matches; all that it says is in `log`."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout
+    told: SimpleQueue[bool] = SimpleQueue()
+    hearing = threading.Thread(target=_hear, args=(process.stdout, re.compile(ready), told, log))
+    hearing.start()
     try:
-        ends = time.monotonic() + PATIENCE
-        while not _answers(ready):
-            assert process.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < ends, log.read_text()[-2000:]
-            time.sleep(0.05)
+        assert told.get(timeout=PATIENCE), log.read_text()[-2000:]
         yield
     finally:
         process.terminate()
         process.wait(PATIENCE)
+        hearing.join()
 
 
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=1, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
+def _hear(lines: IO[str], ready: re.Pattern[str], told: SimpleQueue[bool], log: Path) -> None:
+    with lines, log.open("w") as kept:
+        for line in lines:
+            print(line, end="", file=kept, flush=True)
+            if ready.search(line):
+                told.put(True)
+    told.put(False)  # it has ended
 
 
 def quick(rules: str) -> str:
@@ -97,7 +101,7 @@ def chain(folder: Path, page: Page, receiver: str) -> Iterator[None]:
                     *(manager, f"--config.file={folder / 'alertmanager.yml'}", f"--storage.path={folder / 'am'}"),
                     *(f"--web.listen-address={alerts_at}", "--cluster.listen-address="),
                 ],
-                f"http://{alerts_at}/-/ready",
+                "Listening on",
                 folder / "alertmanager.log",
             )
         )
@@ -108,7 +112,7 @@ def chain(folder: Path, page: Page, receiver: str) -> Iterator[None]:
                     *(f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={metrics_at}"),
                     "--rules.alert.resend-delay=1s",
                 ],
-                f"http://{metrics_at}/-/ready",
+                "Server is ready to receive web requests",
                 folder / "prometheus.log",
             )
         )
@@ -128,7 +132,7 @@ def test_a_metric_becomes_an_incident_and_its_end_is_told(tmp_path: Path) -> Non
         until(lambda: not listening.incidents[0].firing, listening)
         before = len(listening.incidents[0].of(events.ALERTED))
         sampled = len(listening.incidents[0].of(events.SAMPLED))
-        until(lambda: len(listening.incidents[0].of(events.SAMPLED)) > sampled + 2, listening)
+        until_journaled(lambda: len(listening.incidents[0].of(events.SAMPLED)) > sampled + 2, listening)
         (incident,) = listening.incidents
     assert listening.process.returncode == 0
     assert incident.open, "a resolved alert closes nothing by itself"

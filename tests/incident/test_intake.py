@@ -86,6 +86,41 @@ def test_the_late_end_of_an_earlier_firing_ends_nothing(tmp_path: Path) -> None:
     assert incident.firing
 
 
+EARLIER = "2026-11-22T01:00:00Z"
+
+
+@pytest.mark.parametrize("starts", ["2026-11-22T02:49:10Z", EARLIER])
+def test_a_firing_whose_end_is_known_fires_nothing_anew(tmp_path: Path, starts: str) -> None:
+    """Of two Alertmanagers the one that lags tells it once more."""
+    made = intake(tmp_path)
+    first = made.take(alerted(alert(1)))
+    made.take(alerted(alert(1, "resolved")))
+    before = made.journal.verify()
+    assert made.take(alerted(alert(1, starts=starts))) == Taken(first.incident, False, 0, 1, resolved=True)
+    assert made.journal.verify() == before
+    assert not found(made)[0].firing
+    assert made.take(alerted(alert(1, starts=LATER))).new == 1
+    assert found(made)[0].firing
+
+
+def test_a_firing_that_does_not_tell_when_it_began_is_heard(tmp_path: Path) -> None:
+    made = intake(tmp_path)
+    made.take(alerted(alert(1)))
+    made.take(alerted(alert(1, "resolved")))
+    assert made.take(alerted(alert(1, starts="0001-01-01T00:00:00Z"))).new == 1
+
+
+def test_a_firing_whose_end_is_known_opens_no_incident_after_the_closing(tmp_path: Path) -> None:
+    made = intake(tmp_path, About(close_on_resolve=True))
+    first = made.take(alerted(alert(1))).incident
+    assert made.take(alerted(alert(1, "resolved"))).closed
+    late = made.take(alerted(alert(1)))
+    assert (late.incident, late.opened, late.new) == (first, False, 0)
+    assert intake(tmp_path).take(alerted(alert(1))).opened is False, "nor after a restart"
+    again = made.take(alerted(alert(1, starts=LATER)))
+    assert (again.opened, again.incident != first) == (True, True)
+
+
 def test_an_incident_is_closed_by_its_alerts_only_where_that_was_asked_for(tmp_path: Path) -> None:
     for name, close in (("stays", False), ("closes", True)):
         made = intake(tmp_path / name, About(close_on_resolve=close, by="listen"))

@@ -13,7 +13,7 @@ import pytest
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident, body
 from tests.cli.running import run
-from tests.incident.listening import Page, listener, paged, until
+from tests.incident.listening import PATIENCE, Page, listener, paged, until, until_journaled
 from tests.incident.made_alerts import alert, notification
 
 CANARY = "c4n4ry"
@@ -48,7 +48,7 @@ def test_a_token_from_a_file_is_asked_for_and_never_shown(tmp_path: Path) -> Non
 def test_what_was_answered_is_there_after_a_kill_and_is_not_doubled(tmp_path: Path) -> None:
     answered: list[int] = []
     with listener(tmp_path) as running:
-        until(lambda: bool(running.url), running)
+        enough = threading.Event()
 
         def sends() -> None:
             for number in range(10_000):
@@ -58,10 +58,12 @@ def test_what_was_answered_is_there_after_a_kill_and_is_not_doubled(tmp_path: Pa
                     return
                 if status == 200:
                     answered.append(number)
+                if len(answered) >= 20:
+                    enough.set()
 
         sender = threading.Thread(target=sends)
         sender.start()
-        until(lambda: len(answered) >= 20, running)
+        assert enough.wait(PATIENCE)
         running.process.send_signal(signal.SIGKILL)
         sender.join()
     assert running.process.returncode == -signal.SIGKILL
@@ -83,7 +85,7 @@ def test_an_alert_is_confirmed_by_a_look_and_then_sampled(tmp_path: Path, each: 
     options = ("--slo", "500ms", "--window", "2s", "--every", "1s")
     with paged(Page(each=each)) as page, listener(tmp_path, "--server", page.url, *options) as running:
         assert send(running.url, notification([alert(1)])) == 200
-        until(lambda: len(running.incidents[0].of(events.SAMPLED)) >= 3, running)
+        until_journaled(lambda: len(running.incidents[0].of(events.SAMPLED)) >= 3, running)
         (incident,) = running.incidents
     assert running.process.returncode == 0, running.said
     (said,) = (body(entry, events.Confirmed) for entry in incident.of(events.CONFIRMED))

@@ -259,3 +259,25 @@ def test_it_can_listen_on_the_sixth_version_too() -> None:
             assert ask(desk).status == 200
     except OperationError:
         pytest.skip("this machine has no IPv6")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/healthz", 204), ("/alerts", 405), ("/x", 404)])
+def test_head_is_answered_as_get_is_without_a_body(path: str, status: int) -> None:
+    with listening("Bearer t0ken") as desk:
+        asked, headed = ask(desk, "GET", path, None), raw(desk, f"HEAD {path} HTTP/1.0\r\n\r\n".encode())
+        assert asked.status == status
+        assert headed.split(b" ")[1] == str(status).encode()
+        assert headed.endswith(b"\r\n\r\n")
+
+
+def test_a_wrong_token_is_told_once_with_its_sender_and_never_shown() -> None:
+    with listening("Bearer t0ken") as desk:
+        for _ in range(20):
+            assert ask(desk, Authorization="Bearer wr0ng").status == 401
+        assert ask(desk).status == 401
+        (line,) = desk.said
+    assert "401" in line
+    assert "127.0.0.1" in line
+    assert "--auth-file" in line
+    assert "wr0ng" not in line
+    assert "t0ken" not in line

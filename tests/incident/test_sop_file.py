@@ -101,3 +101,13 @@ def test_any_bytes_give_an_sop_or_problems(tmp_path_factory: pytest.TempPathFact
     path.write_bytes(raw)
     found: list[Problem] = []
     assert sop_file.read(path, found) is not None or found
+
+
+def test_a_file_that_would_not_be_read_is_told(tmp_path: Path) -> None:
+    shutil.copy(SHIPPED[0], tmp_path / f"{SHIPPED[0].stem}.yml")
+    with pytest.raises(DefinitionError) as caught:
+        sop_files.read([tmp_path, tmp_path / "none"])
+    assert [problem.what for problem in caught.value.problems] == [
+        "is not read: call it <id>.yaml",
+        "is not a folder of SOPs",
+    ]

@@ -245,6 +245,16 @@ def test_a_page_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> No
     assert "could not be written" in outcome.err
 
 
+def test_a_page_that_is_there_is_not_written_over_and_that_is_told_before_the_look(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("with remarks")
+    outcome = run(["diagnose", str(pages.INCIDENTS / "no-fault.tar.zst"), "--html", str(page)])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "already exists" in outcome.err
+    assert "name a new file" in outcome.err
+    assert page.read_text() == "with remarks"
+
+
 def test_a_page_is_for_one_look() -> None:
     outcome = run(["diagnose", "--watch", "--server", "http://127.0.0.1:1/metrics", "--html", "x.html"])
     assert outcome.code == 2

@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from latdoctor.incident import events
 from latdoctor.incident.document import Timeline
 from latdoctor.incident.timeline import timeline
+from latdoctor.report.markdown import escape
 from latdoctor.text import clean
 from tests.incident.stories import BEGAN, Log, cause, diagnosed, promo_rush, sampled
 from tests.report.test_timeline_forms import FORMS, STAGES
@@ -25,6 +26,9 @@ from tests.report.test_timeline_forms import FORMS, STAGES
 HOSTILE: dict[str, str] = json.loads((Path(__file__).parents[1] / "incident" / "hostile.json").read_text())
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+# As it is made of text; of names that begin with a digit these are all.
+EMOJI = re.compile(r":(?:100|1234|8ball|[123](?:st|nd|rd)_place_medal|[a-z_+-][a-z0-9_+-]*):", re.IGNORECASE)
+PARTS = "<!-- -->"  # shows nothing, and no emoji reaches over it
 
 
 def hostile(text: str) -> Timeline:
@@ -66,6 +70,7 @@ def test_nothing_of_it_acts(name: str, form: str) -> None:
         assert max(cell_len(line) for line in made.splitlines()) <= 80
     if form == "markdown":
         assert shape(made) == shape(FORMS[form](hostile("plain")))
+        assert (emoji(made), formulas(made)) == ([], [])
         assert not re.search(r"(?<!\\)(https?:(?=//)|www\.|<(?!!--)|!\[|@here)", made.replace("\\:", "")), name
 
 
@@ -74,14 +79,28 @@ def shape(markdown: str) -> list[tuple[str, str, int]]:
     found = []
     for token in MARKDOWN.parse(markdown):
         found.append((token.type, token.tag, token.level))
-        found += [(child.type, child.tag, token.level) for child in token.children or () if child.type != "text"]
+        within = (child for child in token.children or () if child.type != "text" and child.content != PARTS)
+        found += [(child.type, child.tag, token.level) for child in within]
     return found
+
+
+def emoji(markdown: str) -> list[str]:
+    """What GitHub makes emoji of: it looks at each piece of text once Markdown has been made of it."""
+    blocks = [token.children for token in MARKDOWN.parse(markdown) if token.children]
+    texts = ("".join(one.content if one.type == "text" else "\n" for one in block) for block in blocks)
+    return [found for text in texts for found in EMOJI.findall(text)]
+
+
+def formulas(markdown: str) -> list[str]:
+    """Dollars that are not escaped: between two of them GitHub sees a formula."""
+    return re.findall(r"\$", re.sub(r"\\.", "", markdown))
 
 
 PLAIN = shape(FORMS["markdown"](bare("plain")))
 TEXTS = st.one_of(
     st.text(max_size=60),
     st.text("#*_`|[]()<>!~-+=>.:\\/&$ \n\t1a文", max_size=30),
+    st.text(":ax1+-$ ", max_size=12),
     st.sampled_from(sorted(HOSTILE.values())),
 )
 
@@ -93,7 +112,14 @@ TEXTS = st.one_of(
 def test_markdown_keeps_its_structure_whatever_the_texts_are(text: str) -> None:
     # Without a name nobody is listed, and latdoctor itself is no responder.
     assume(clean(text, 20).strip() not in ("", "latdoctor"))
-    assert shape(FORMS["markdown"](bare(text))) == PLAIN
+    made = FORMS["markdown"](bare(text))
+    assert shape(made) == PLAIN
+    assert (emoji(made), formulas(made)) == ([], [])
+
+
+def test_a_time_of_day_stays_as_it_is() -> None:
+    assert escape("at 06:49:00 http://x a:b 0000:9b:00") == r"at 06:49:00 http\://x a:b 0000:9b:00"
+    assert escape(":fire: $1$ :100: :+1:") == r":<!-- -->fire: \$1\$ :<!-- -->100: :<!-- -->\+1:"
 
 
 @settings(max_examples=100)

@@ -7,8 +7,9 @@ import unicodedata
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from latdoctor.text import clean
+from latdoctor.text import clean, fitted
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,27 @@ def test_cleaning_twice_changes_nothing(raw: str) -> None:
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=200))
 def test_harmless_text_is_kept_as_it_is(raw: str) -> None:
     assert clean(raw) == raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "cells", "shown"),
+    [
+        ("plain", 5, "plain"),
+        ("plainer", 5, "plai…"),
+        ("日本語", 6, "日本語"),
+        ("日本語文字", 6, "日本…"),  # two columns each, and half of one is not shown
+        ("日本語文字", 7, "日本語…"),
+        ("a b c", 3, "a…"),
+        ("\x1b[31mred\x1b[0m\n", 4, "red"),
+        ("", 3, ""),
+    ],
+)
+def test_fitted(raw: str, cells: int, shown: str) -> None:
+    assert fitted(raw, cells).rstrip() == shown
+
+
+@given(st.text(), st.integers(2, 20))
+def test_it_fits_whatever_it_is(text: str, cells: int) -> None:
+    shown = fitted(text, cells)
+    assert cell_len(shown) <= cells
+    assert clean(shown) == shown

@@ -64,6 +64,7 @@ def test_what_is_no_quantity_is_refused_by_name(text: str) -> None:
         (units.parse_share, "100%", 1.0),
         (units.parse_duration, "500ms", 0.5),
         (units.parse_duration, "0s", 0.0),
+        (units.parse_span, "500ms", 0.5),
     ],
 )
 def test_shares_and_durations(parse: Callable[[str], float], text: str, value: float) -> None:
@@ -78,6 +79,8 @@ def test_shares_and_durations(parse: Callable[[str], float], text: str, value: f
         (units.parse_share, "-1%"),
         (units.parse_share, "0.5s"),
         (units.parse_duration, "10"),
+        (units.parse_span, "0s"),
+        (units.parse_span, "-1s"),
         (units.parse_duration, "10%"),
         (units.parse_duration, "-1s"),
     ],

@@ -63,9 +63,9 @@ def write(to: To, names: Names = None, slo: options.Slo = None, slo_errors: opti
 
 def _slo(slo: str | None, errors: str | None) -> tuple[float | None, float | None]:
     from latdoctor.cli.asking import value
-    from latdoctor.units import parse_duration, parse_share
+    from latdoctor.units import parse_share, parse_span
 
     return (
-        value(slo, parse_duration, "--slo", "500ms") if slo is not None else None,
+        value(slo, parse_span, "--slo", "500ms") if slo is not None else None,
         value(errors, parse_share, "--slo-errors", "1%") if errors is not None else None,
     )

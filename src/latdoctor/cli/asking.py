@@ -21,7 +21,7 @@ from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.baseline import load as load_baseline
 from latdoctor.evidence.bundle import Context
 from latdoctor.text import clean
-from latdoctor.units import parse_duration, parse_share
+from latdoctor.units import parse_duration, parse_share, parse_span
 
 WINDOW = "10s"
 LONGEST_WINDOW = 3600.0  # seconds
@@ -58,7 +58,7 @@ def ask(given: Given, need: Need = Need.DUE) -> Ask:
         )
     context = Context(
         target=clean(_name(given, settings), 200),
-        slo_p99=value(given.slo, parse_duration, "--slo", "500ms") if given.slo else settings.slo_p99,
+        slo_p99=value(given.slo, parse_span, "--slo", "500ms") if given.slo else settings.slo_p99,
         slo_error_ratio=(
             value(given.slo_errors, parse_share, "--slo-errors", "1%") if given.slo_errors else settings.slo_error_ratio
         ),
@@ -88,7 +88,7 @@ def _baseline(given: Given, settings: TargetSettings, need: Need) -> Baseline | 
 def with_given_slo(context: Context, given: Given) -> Context:
     """The context of a saved bundle, with what the command line says in its place."""
     if given.slo:
-        context = replace(context, slo_p99=value(given.slo, parse_duration, "--slo", "500ms"))
+        context = replace(context, slo_p99=value(given.slo, parse_span, "--slo", "500ms"))
     if given.slo_errors:
         context = replace(context, slo_error_ratio=value(given.slo_errors, parse_share, "--slo-errors", "1%"))
     return context

@@ -29,7 +29,7 @@ from latdoctor.cli.files import NamedFiles
 from latdoctor.cli.receivers import receivers_of
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.incident.notify.receiver import Receiver
-from latdoctor.units import parse_duration, parse_share
+from latdoctor.units import parse_share, parse_span
 from latdoctor.yamlfile import Fields, Node, load
 
 FILE = "latdoctor.yaml"
@@ -123,7 +123,7 @@ def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> Targe
         log_pattern=fields.text("log_pattern"),
         changes=paths("changes"),
         nvml=fields.flag("nvml") if fields.node("nvml") else None,
-        slo_p99=slo.scalar("p99", parse_duration, None) if slo else None,
+        slo_p99=slo.scalar("p99", parse_span, None) if slo else None,
         slo_error_ratio=slo.scalar("error_ratio", parse_share, None) if slo else None,
         baseline=path("baseline"),
         admin=fields.texts("admin"),

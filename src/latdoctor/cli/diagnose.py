@@ -138,7 +138,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     """One look and its answer; the exit code."""
     from msgspec import structs
 
-    from latdoctor.cli import pages
+    from latdoctor.cli import new_file, pages
     from latdoctor.cli.against import another_moment, two_subjects
     from latdoctor.cli.answering import exit_code, rule_set, stamp, the_case
     from latdoctor.cli.asking import Need
@@ -155,6 +155,8 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
         raise UsageError("--against and --between were both given", next_step="give one of them")
     if how.keep is not None:
         must_be_new(how.keep)
+    if how.html is not None:
+        new_file.must_be_new(how.html)
     chosen = rule_set(rules)
     with interruptible(how.keep), _looked(bundle, asked, Need.DUE) as looked:
         kept = looked if how.keep is None else _save(looked, how.keep, redact=how.redact)

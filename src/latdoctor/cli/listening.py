@@ -30,7 +30,7 @@ from latdoctor.incident.intake import About, Intake, Taken
 from latdoctor.incident.receiver import receiving
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
-from latdoctor.text import clean
+from latdoctor.text import clean, fitted
 
 AUTH, AUTH_FILE = "LATDOCTOR_LISTEN_AUTH", "LATDOCTOR_LISTEN_AUTH_FILE"
 BY = "latdoctor listen"
@@ -133,7 +133,7 @@ def _targets(wanted: Ask, settings: TargetSettings) -> tuple[str, ...]:
 
 
 def _tell(alerted: Alerted, taken: Taken) -> None:
-    names = ", ".join(dict.fromkeys(alert.name or alert.fingerprint for alert in alerted.alerts[:3]))
+    names = ", ".join(dict.fromkeys(fitted(alert.name or alert.fingerprint, 80) for alert in alerted.alerts[:3]))
     if taken.opened:
         _say(f"{taken.incident}: opened by {names}. Next: latdoctor sop status")
     elif taken.new:

@@ -67,16 +67,20 @@ def send(
     if dry_run:
         for receiver in receivers:
             keys(receiver)  # what is missing is told now, and not when it burns
-        due = [
-            (receiver, message)
-            for receiver in receivers
-            for message in notifying.look(journal, receiver, one, again=again).messages
-        ]
-        shown.messages(due, result_console(), as_json=output is Form.JSON)
+        due = [(receiver, notifying.look(journal, receiver, one, again=again)) for receiver in receivers]
+        messages = [(receiver, message) for receiver, found in due for message in found.messages]
+        waiting = [shown.Waiting(to.name, found.waiting, found.wait) for to, found in due if found.wait is not None]
+        shown.messages(messages, result_console(), waiting, as_json=output is Form.JSON)
         return
     told = notifying.send_all(receivers, journal, one, again=again, as_json=output is Form.JSON)
     results = [result for each in told for result in each.done.results]
-    shown.results(results, [each.why for each in told if each.why], result_console(), as_json=output is Form.JSON)
+    waiting = [
+        shown.Waiting(each.receiver.name, each.done.waiting, each.done.wait)
+        for each in told
+        if each.done.wait is not None
+    ]
+    failures = [each.why for each in told if each.why]
+    shown.results(results, failures, result_console(), waiting, as_json=output is Form.JSON)
     if any(each.why or each.done.wait is not None for each in told) or not all(one.outcome.sent for one in results):
         raise typer.Exit(1)
 

@@ -160,7 +160,7 @@ NoRedact = Annotated[
 ]
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", readable=False, help="Write the answer as a page to be looked at, too."),
+    typer.Option("--html", metavar="FILE", readable=False, help="Write the answer as a page to a new file, too."),
 ]
 BaselineOption = Annotated[
     Path | None,

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from latdoctor import answering
+from latdoctor.cli.new_file import write_new
 from latdoctor.diagnosis.diagnose import Case
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError
@@ -21,9 +22,9 @@ MAX_DOCUMENT = 64 << 20  # bytes of a kept diagnosis
 
 
 def written(page: Page, path: Path) -> None:
-    """A report that is there already is written over. Raises OperationError."""
+    """A report that is there already stays. Raises OperationError."""
     try:
-        path.write_text(html.render(page), encoding="utf-8")
+        write_new(html.render(page), path)
     except OSError as error:
         raise OperationError(
             f"the report could not be written: {error.strerror}", where=str(path), next_step="name another file"

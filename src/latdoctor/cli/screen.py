@@ -11,7 +11,7 @@ from typing import IO, TextIO, cast
 
 from rich.console import Console
 
-from latdoctor.text import clean
+from latdoctor.text import fitted
 
 PLAIN_WIDTH = 80
 # Blanks before the end of a line; the colour codes among them stay.
@@ -80,7 +80,7 @@ def telling() -> Iterator[Callable[[str], None]]:
 
     def tell(what: str) -> None:
         told.append(what)
-        console.file.write(f"\r{clean(what, console.width - 1)}\x1b[K")
+        console.file.write(f"\r{fitted(what, console.width - 1)}\x1b[K")
         console.file.flush()
 
     try:

@@ -20,6 +20,7 @@ from latdoctor.cli.saying import say
 from latdoctor.errors import UsageError
 from latdoctor.incident import events, marking, sop_files
 from latdoctor.incident.alert_file import alerted
+from latdoctor.incident.harmless import harmless
 from latdoctor.incident.intake import About, Intake
 from latdoctor.incident.joining import chosen
 from latdoctor.incident.next_step import source
@@ -74,7 +75,7 @@ def procedures(extra: Sequence[Path]) -> Mapping[str, Sop]:
 
 def _by_hand(wanted: Wanted, about: About, procedure: Sop, told: Began | None) -> Opening:
     asked = events.Opened(
-        title=clean(wanted.title or procedure.title, 300),
+        title=harmless(wanted.title or procedure.title, 300),
         targets=about.targets,
         source=events.BY_HAND,
         sop=procedure.id,

@@ -43,6 +43,10 @@ def timeline(
 
     Exit codes: 0 written · 1 the journal cannot be read · 2 there is no such incident or run.
     """
+    if to is not None:
+        from latdoctor.cli.new_file import must_be_new
+
+        must_be_new(to)
     text = _rendered(_chosen(incident or "", run or ""), format_)
     if to is None:
         typer.echo(text, nl=False)
@@ -97,12 +101,12 @@ def _page(told: Timeline) -> str:
 
 
 def _write(text: str, to: Path) -> None:
-    """Raises UsageError where it is there already, or cannot be written."""
+    """Raises UsageError where it cannot be written."""
+    from latdoctor.cli.new_file import write_new
     from latdoctor.errors import UsageError
 
     try:
-        with to.open("x", encoding="utf-8") as file:
-            file.write(text)
+        write_new(text, to)
     except OSError as error:
         raise UsageError(
             f"it cannot be written: {error.strerror}", where=str(to), next_step="name a new file"

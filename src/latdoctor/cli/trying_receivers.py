@@ -39,8 +39,11 @@ def tested(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
             say(shown.line_of(results[-1]))
         if not results[-1].outcome.sent:
             break
-    shown.results(results, [], result_console(), as_json=as_json)
-    return 0 if all(one.outcome.sent for one in results) else 1
+    well = all(one.outcome.sent for one in results)
+    mended = f"mend what it says, then latdoctor notify test {receiver.name}"
+    step = "latdoctor notify send --dry-run" if well else mended
+    shown.results(results, [], result_console(), step=step, as_json=as_json)
+    return 0 if well else 1
 
 
 def messages_of_test(receiver: Receiver, at: Moment, name: str) -> tuple[Message, ...]:

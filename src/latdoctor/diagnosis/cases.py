@@ -25,7 +25,7 @@ from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Event, Evidence, Labels, Origin, Reading, Subject, Value, Window
 from latdoctor.evidence.signals import catalogue
-from latdoctor.units import parse_duration, parse_quantity, parse_share
+from latdoctor.units import parse_quantity, parse_share, parse_span
 from latdoctor.yamlfile import Fields, Node, load
 
 KINDS = ("fires", "near-miss", "healthy-but-busy", "evidence-missing")
@@ -132,7 +132,7 @@ def _case(cause: str, name: str, fields: Fields) -> RuleCase:
         fields.problem(slo[key].where, f"slo has an unknown key {key!r}")
     context = Context(
         target="case",
-        slo_p99=_slo(fields, slo, "p99", parse_duration),
+        slo_p99=_slo(fields, slo, "p99", parse_span),
         slo_error_ratio=_slo(fields, slo, "error_ratio", parse_share),
     )
     readings = tuple(_readings(fields, "evidence"))

@@ -33,6 +33,7 @@ from latdoctor.evidence.redact_forms import (
     NOTHING,
     NUMBER,
     OWN,
+    PEM,
     QUERY,
     SECRETS,
     STANDS_ALONE,
@@ -40,6 +41,7 @@ from latdoctor.evidence.redact_forms import (
     WORDS,
 )
 
+HIDDEN = "redacted"  # stands where a credential stood
 _DIGITS = 8
 _REMEMBERED = 1 << 16  # addresses
 
@@ -90,6 +92,8 @@ class Redactor:
         """`text` without its credentials, and with all else: it needs no key, and gives the same text everywhere."""
         if "://" in text:
             text = LOGIN.sub(r"\1", text)
+        if PEM[0] in text:
+            text = re.sub(PEM[1], self._replace, text)
         return SECRETS.sub(self._replace, text)
 
     def content(self, raw: bytes) -> bytes:

@@ -71,15 +71,15 @@ WORDS = (
     "query", "answer", "input_", "inputs", "user input", "input text", "uid", "output_text", "generated_text",
     "response_text", "utterance", "transcript", "@",
 )  # fmt: skip
+PEM = (
+    r"PRIVATE KEY-----",
+    r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?P<pem_value>[^-]{1,20000})(?:-----END [A-Z ]{0,30}-----)?",
+)
 # What is known by its form, behind a sign that is quickly looked for. What must not stand before it is looked at last.
 FORMS = tuple(
     (re.compile(sign), re.compile(form))
     for sign, form in (
-        (
-            r"PRIVATE KEY-----",
-            r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?P<pem_value>[^-]{1,20000})"
-            r"(?:-----END [A-Z ]{0,30}-----)?",
-        ),
+        PEM,
         (r"http", r"(?P<url>https?://[^\s\"'<>\\]{1,4000})"),
         (r" HTTP/", r"(?P<request>\"[A-Z]{3,10} )(?P<target>/[^\s\"]{0,8000})(?= HTTP/)"),
         (r" - [^\s\[\"-]", r"(?P<login> - )(?P<login_value>[^\s\[\"-]\S{0,100})(?= \[\d{1,2}/[A-Z][a-z]{2}/)"),

@@ -26,13 +26,15 @@ class AlertedIncident:
     def news(self, key: str, alert: events.Alert) -> bool:
         """Whether it stands otherwise than it did."""
         known = self.alerts.get((key, alert.fingerprint))
-        return known is None or (known.status != alert.status and not _of_an_earlier(alert, known))
+        return known is None or (known.status != alert.status and not _is_late(alert, known))
 
     def goes_on(self, key: str, alert: events.Alert) -> bool:
-        """Whether this is the very firing that the incident knows, and that has not been resolved since."""
+        """Whether this is the very firing that the incident knows: it goes on, or is told again after its end."""
         known = self.alerts.get((key, alert.fingerprint))
-        if known is None or known.status != events.FIRING or alert.status != events.FIRING:
+        if known is None or alert.status != events.FIRING:
             return False
+        if known.status == events.RESOLVED:
+            return _is_late(alert, known)
         return None in (known.starts_at, alert.starts_at) or known.starts_at == alert.starts_at
 
     def learn(self, told: events.Alerted) -> None:
@@ -103,8 +105,14 @@ class AlertedIncidents:
                 found.closed = True
 
 
-def _of_an_earlier(alert: events.Alert, known: events.Alert) -> bool:
-    """Whether this tells the end of a firing before the one that is known: it came late, and that one goes on."""
-    if alert.status != events.RESOLVED or alert.ends_at is None or known.starts_at is None:
+def _is_late(alert: events.Alert, known: events.Alert) -> bool:
+    """Whether it tells what was so before `known`, and only came after it (of several Alertmanagers one may lag).
+
+    The end of a firing before the one that goes on; or a firing whose end is known: one that begins anew has a later
+    `startsAt`. Where a time is not told nothing is proven, and it counts.
+    """
+    if known.starts_at is None:
         return False
-    return alert.ends_at < known.starts_at
+    if alert.status == events.RESOLVED:
+        return alert.ends_at is not None and alert.ends_at < known.starts_at
+    return alert.starts_at is not None and alert.starts_at <= known.starts_at

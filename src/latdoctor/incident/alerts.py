@@ -1,6 +1,7 @@
 """What an Alertmanager sends (webhook, version 4), out of its bytes.
 
-Whoever can reach the listener may have written them: bytes, alerts, labels and texts are bounded; texts are cleaned.
+Whoever can reach the listener may have written them: bytes, alerts, labels and texts are bounded; texts are cleaned,
+and lose their credentials (`harmless`): an address may hold a password, and a label a token.
 What is not of the form is an AlertError that says what and where; a field that is not known is left out.
 https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
@@ -18,6 +19,7 @@ from msgspec import Meta, Struct, field
 from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.incident.events import FIRING, Alert, Alerted
+from latdoctor.incident.harmless import harmless, harmless_field
 from latdoctor.text import clean
 
 MAX_BYTES = 8 << 20
@@ -95,13 +97,13 @@ def _alert(told: _Alert, where: str) -> Alert:
     return Alert(
         fingerprint=_fingerprint(told, where),
         status=told.status,
-        name=clean((told.labels or {}).get("alertname", ""), LONGEST_LABEL),
+        name=harmless((told.labels or {}).get("alertname", ""), LONGEST_LABEL),
         labels=labels,
         annotations=_texts(told.annotations, LONGEST_ANNOTATION, f"{where}.annotations"),
         starts_at=_moment(told.starts_at),
         # While it fires this is not an end but the time at which it would be given up.
         ends_at=None if told.status == FIRING else _moment(told.ends_at),
-        generator=clean(told.generator, LONGEST_ANNOTATION),
+        generator=harmless(told.generator, LONGEST_ANNOTATION),
     )
 
 
@@ -110,7 +112,8 @@ def _texts(told: Texts, longest: int, where: str) -> dict[str, str]:
         raise AlertError(
             f"it has {len(told)} entries, more than {MAX_LABELS}", where=where, next_step="send fewer of them"
         )
-    return {clean(name, LONGEST_NAME): clean(value, longest) for name, value in (told or {}).items()}
+    named = ((harmless(name, LONGEST_NAME), value) for name, value in (told or {}).items())
+    return {name: harmless_field(name, value, longest) for name, value in named}
 
 
 def _fingerprint(told: _Alert, where: str) -> str:
@@ -139,8 +142,8 @@ def fingerprint_of(labels: Mapping[str, str]) -> str:
 
 
 def _key(told: str) -> str:
-    """Cleaned; what that changes keeps a digest of what it was, so that no two groups become one."""
-    shown = clean(told, LONGEST_KEY)
+    """Made harmless; what that changes keeps a digest of what it was, so that no two groups become one."""
+    shown = harmless(told, LONGEST_KEY)
     if shown == told:
         return told
     return f"{shown} #{hashlib.sha256(told.encode()).hexdigest()[:16]}"

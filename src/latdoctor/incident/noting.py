@@ -1,4 +1,7 @@
-"""What people write into an incident: remarks, stages that they say are met, and its end."""
+"""What people write into an incident: remarks, stages that they say are met, and its end.
+
+Credentials that are in it are left out (`harmless`): a note is pasted in a hurry.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from difflib import get_close_matches
 
 from latdoctor.errors import UsageError
 from latdoctor.incident import events
+from latdoctor.incident.harmless import harmless
 from latdoctor.incident.sop import Sop
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Entry
@@ -48,4 +52,4 @@ def _within(text: str) -> str:
             f"a note of {len(text)} characters is longer than {LONGEST}",
             next_step="keep it as a file, and note its name",
         )
-    return clean(text.strip(), LONGEST)
+    return harmless(text.strip(), LONGEST)

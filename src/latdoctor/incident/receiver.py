@@ -1,4 +1,4 @@
-"""The small server to which an Alertmanager sends: POST /alerts, and GET /healthz for who only asks whether it runs.
+"""The small server to which an Alertmanager sends: POST /alerts; GET or HEAD /healthz asks only whether it runs.
 
 A notification is answered 200 once it is journaled: what was so answered is never lost. What cannot be journaled is
 answered 503, and sent again. Whatever a client can take of us is bounded: bytes, time, and connections at once.
@@ -24,6 +24,7 @@ from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.incident.alerts import MAX_BYTES, AlertError, parsed
 from latdoctor.incident.events import Alerted
 from latdoctor.incident.intake import Taken
+from latdoctor.incident.refusals import Refusals
 from latdoctor.text import clean
 
 PATH, HEALTH = "/alerts", "/healthz"
@@ -74,12 +75,19 @@ class _Desk:
     def __init__(self, secret: bytes, take: Take, say: Say) -> None:
         self._secret = secret
         self._take = take
+        self._refusals = Refusals()
         self.say = say
 
-    def admits(self, authorization: str) -> bool:
+    def admits(self, authorization: str, sender: str) -> bool:
+        """Whether it is heard. Who is refused is told here too: a wrong token looks like silence otherwise."""
         scheme, _, secret = authorization.strip().partition(" ")
         shown = f"{scheme.capitalize()} {secret.strip()}"
-        return not self._secret or hmac.compare_digest(_digest(shown), self._secret)
+        if not self._secret or hmac.compare_digest(_digest(shown), self._secret):
+            return True
+        line = self._refusals.line(sender, time.monotonic(), showed=bool(authorization.strip()))
+        if line:
+            self.say(line)
+        return False
 
     def takes(self, content: bytes, sender: str) -> tuple[HTTPStatus, str]:
         try:
@@ -201,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "latdoctor", ""
     error_message_format = "%(message)s\n"
     error_content_type = "text/plain; charset=utf-8"
-    _PATHS: ClassVar[dict[str, str]] = {PATH: "POST", HEALTH: "GET"}
+    _PATHS: ClassVar[dict[str, str]] = {PATH: "POST", HEALTH: "GET, HEAD"}
 
     def setup(self) -> None:
         super().setup()
@@ -216,10 +224,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(HTTPStatus.NO_CONTENT)
         self.end_headers()
 
+    def do_HEAD(self) -> None:
+        self.do_GET()  # `_say` leaves the body out
+
     def do_POST(self) -> None:
         if self.path != PATH:
             self._wrong()
-        elif not self.server.desk.admits(self.headers.get("Authorization", "")):
+        elif not self.server.desk.admits(self.headers.get("Authorization", ""), self.client_address[0]):
             self._say(HTTPStatus.UNAUTHORIZED, "show what this listener was given", ("WWW-Authenticate", "Bearer"))
         else:
             content = self._body()
@@ -254,7 +265,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in (*headers, ("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", len(content))):
             self.send_header(name, str(value))
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         """Nothing: the desk says what is worth it."""

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from latdoctor.errors import DefinitionError, Problem
+from latdoctor.errors import Problem
 from latdoctor.evidence.condition_text import parse_condition
 from latdoctor.evidence.conditions import Condition, Reference, comparisons
 from latdoctor.incident import events
 from latdoctor.incident.sop import ACTIONS, KINDS, STEPS, Sign, Sop, Stage
 from latdoctor.units import parse_duration
-from latdoctor.yamlfile import Fields, Node, contents, one_of, parse
+from latdoctor.yamlfile import Fields, Node, definition, one_of
 
 LONGEST = 30 * 86_400.0  # seconds: nothing is due later than a month after the start
 MOST = 50  # stages, and signs of one
@@ -26,20 +26,13 @@ _UNREMEMBERED = ("baseline", "before")
 
 def read(path: Path, problems: list[Problem]) -> Sop | None:
     """The SOP in `path`; what is wrong is added to `problems`. None where not even an id could be read."""
-    try:
-        raw = contents(path)
-        root = parse(raw, str(path))
-    except DefinitionError as error:
-        problems.extend(error.problems)
+    read_in = definition(path, "an SOP", problems)
+    if read_in is None:
         return None
-    if not isinstance(root.value, dict):
-        problems.append(Problem(root.where, "an SOP is a mapping"))
-        return None
-    fields = Fields(root, problems, "SOP")
+    fields, raw = read_in
     found = _sop(fields, raw)
     fields.finish()
-    if found.id and found.id != path.stem:
-        fields.problem(fields.where, f"the id {found.id!r} differs from the file's name")
+    fields.must_be_named(found.id, path)
     return found if found.id else None
 
 

@@ -16,6 +16,7 @@ from latdoctor.incident.state import Incident
 from latdoctor.journal.state import must_be, synced
 from latdoctor.packaged import folder
 from latdoctor.text import clean
+from latdoctor.yamlfile import defined
 
 USUAL = "slow-inference"  # what is followed where nobody chooses
 
@@ -30,19 +31,13 @@ def read(folders: Iterable[Path]) -> Mapping[str, Sop]:
     """The SOPs of all `folders` together, by id. Raises DefinitionError with every problem of every file."""
     problems: list[Problem] = []
     found: dict[str, Sop] = {}
-    for base in folders:
-        if not base.is_dir():
-            problems.append(Problem(str(base), "is not a folder of SOPs"))
-        elif not os.access(base, os.R_OK | os.X_OK):
-            problems.append(Problem(str(base), "cannot be read: Permission denied"))
+    for path in defined(folders, "SOPs", problems):
+        sop = sop_file.read(path, problems)
+        if sop is None:
             continue
-        for path in sorted(base.glob("*.yaml")):
-            sop = sop_file.read(path, problems)
-            if sop is None:
-                continue
-            if sop.id in found:
-                problems.append(Problem(sop.where, f"the id {sop.id!r} is used twice"))
-            found[sop.id] = sop
+        if sop.id in found:
+            problems.append(Problem(sop.where, f"the id {sop.id!r} is used twice"))
+        found[sop.id] = sop
     if problems:
         raise DefinitionError(problems, next_step="see docs/sop.md for the format of SOPs")
     return dict(sorted(found.items()))

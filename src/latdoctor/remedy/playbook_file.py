@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from latdoctor.errors import DefinitionError, Problem
+from latdoctor.errors import Problem
 from latdoctor.evidence.condition_text import parse_condition
 from latdoctor.evidence.conditions import Condition
 from latdoctor.evidence.signals import catalogue
@@ -21,7 +21,7 @@ from latdoctor.remedy.playbook import BEFORE, DISRUPTIONS, RISKS, Guards, Playbo
 from latdoctor.remedy.playbook_steps import check_names, identifier, parameters_of, steps_of
 from latdoctor.remedy.target import KINDS
 from latdoctor.units import parse_duration
-from latdoctor.yamlfile import Fields, contents, one_of, parse
+from latdoctor.yamlfile import Fields, definition, one_of
 
 LONGEST_WAIT = 3600.0  # seconds: nobody holds a service's lock for longer
 
@@ -31,20 +31,13 @@ _FIGURES = re.compile(r"[0-9.]+\.\.[0-9.]+ x before")
 
 def read(path: Path, problems: list[Problem]) -> Playbook | None:
     """The playbook in `path`; what is wrong is added to `problems`. None where not even an id could be read."""
-    try:
-        raw = contents(path)
-        root = parse(raw, str(path))
-    except DefinitionError as error:
-        problems.extend(error.problems)
+    read_in = definition(path, "a playbook", problems)
+    if read_in is None:
         return None
-    if not isinstance(root.value, dict):
-        problems.append(Problem(root.where, "a playbook is a mapping"))
-        return None
-    fields = Fields(root, problems, "playbook")
+    fields, raw = read_in
     found = _playbook(fields, hashlib.sha256(raw).hexdigest())
     fields.finish()
-    if found.id and found.id != path.stem:
-        fields.problem(fields.where, f"the id {found.id!r} differs from the file's name")
+    fields.must_be_named(found.id, path)
     return found if found.id else None
 
 

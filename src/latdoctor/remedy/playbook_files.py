@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from latdoctor.packaged import folder
 from latdoctor.remedy import parameters, playbook_file
 from latdoctor.remedy.playbook import DISRUPTIONS, RISKS, Playbook, StageOf
 from latdoctor.text import clean
+from latdoctor.yamlfile import defined
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,13 @@ def read(folders: Iterable[Path]) -> Library:
     """The playbooks of all `folders` together. Raises DefinitionError with every problem of every file."""
     problems: list[Problem] = []
     found: dict[str, Playbook] = {}
-    for base in folders:
-        if not base.is_dir():
-            problems.append(Problem(str(base), "is not a folder of playbooks"))
-        elif not os.access(base, os.R_OK | os.X_OK):
-            problems.append(Problem(str(base), "cannot be read: Permission denied"))
+    for path in defined(folders, "playbooks", problems):
+        playbook = playbook_file.read(path, problems)
+        if playbook is None:
             continue
-        problems.extend(Problem(str(path), "is not read: call it <id>.yaml") for path in sorted(base.glob("*.yml")))
-        for path in sorted(base.glob("*.yaml")):
-            playbook = playbook_file.read(path, problems)
-            if playbook is None:
-                continue
-            if playbook.id in found:
-                problems.append(Problem(playbook.where, f"the id {playbook.id!r} is used twice"))
-            found[playbook.id] = playbook
+        if playbook.id in found:
+            problems.append(Problem(playbook.where, f"the id {playbook.id!r} is used twice"))
+        found[playbook.id] = playbook
     for playbook in found.values():
         _check_stages(playbook, found, problems)
     if problems:

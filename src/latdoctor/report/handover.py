@@ -6,7 +6,6 @@ It says what the journal says. What is not known stands in a section of its own.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +15,9 @@ from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.markdown import escape
 from latdoctor.report.mending import clock as clock_of
 from latdoctor.report.sop import permitted, seen_line, since, span, tried_line, value
-from latdoctor.text import clean
+from latdoctor.report.wrapping import wrapped
+from latdoctor.text import TITLE, clean, fitted
 
-WIDTH = 80
 _LONGEST = 800  # characters of a line
 _DEFINITIONS = (
     "met: journaled no later than its due time",
@@ -73,7 +72,7 @@ def as_markdown(found: Standing, sections: Sequence[Section]) -> str:
 
 def as_text(found: Standing, sections: Sequence[Section]) -> str:
     """No line is longer than 80 columns, but for a command, which is copied whole."""
-    lines = [*textwrap.wrap(_title(found), WIDTH)]
+    lines = [*wrapped(_title(found))]
     for section in _told(sections):
         lines += ["", section.title, "-" * len(section.title)]
         lines += [row for one in section.lines for row in _wrapped(clean(one, _LONGEST))]
@@ -82,7 +81,7 @@ def as_text(found: Standing, sections: Sequence[Section]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) or ["-"]
+    return wrapped(text, "- ", "  ", hyphens=False)
 
 
 def _code(text: str) -> str:
@@ -98,7 +97,7 @@ def _told(sections: Sequence[Section]) -> Iterator[Section]:
 
 def _title(found: Standing) -> str:
     state = "open" if found.open else f"closed, {found.outcome}"
-    return clean(f"{found.incident}: {found.title} ({state})", 300)
+    return f"{found.incident}: {fitted(found.title, TITLE)} ({clean(state, 80)})"
 
 
 def _where(found: Standing) -> Iterator[str]:

@@ -15,6 +15,7 @@ from latdoctor.incident.impact_words import impact_lines
 from latdoctor.incident.measures import mean
 from latdoctor.incident.similar import Past, Similar
 from latdoctor.report.printing import print_json
+from latdoctor.text import TITLE, fitted
 from latdoctor.units import format_value
 
 MEASURES = ("MTTD", "MTTA", "MTTM", "MTTR")
@@ -37,7 +38,7 @@ def listing(found: Sequence[Past], measures: Iterable[TimeTo], console: Console,
         head.add_column(no_wrap=True)
         head.add_column(ratio=1, overflow="fold")
         head.add_column(justify="right", no_wrap=True)
-        head.add_row(Text(one.id, style="bold"), Text(one.title), _ended(one))
+        head.add_row(Text(one.id, style="bold"), Text(fitted(one.title, TITLE)), _ended(one))
         console.print(head)
         console.print(_grid([("  cause", ", ".join(one.named) or "none was named"), ("  tried", _helped(one))]))
     console.print(Text("\n" + " · ".join(_mean(name, *means[name]) for name in MEASURES), style="dim"))
@@ -62,7 +63,7 @@ def showing(one: Past, timeline: Timeline, alike: Sequence[Similar], console: Co
     if as_json:
         print_json({**_summary(one), "measures": timeline.measures, "impact": timeline.impact}, console)
         return
-    console.print(Text(f"{one.id}: {one.title}", style="bold"))
+    console.print(Text(f"{one.id}: {fitted(one.title, TITLE)}", style="bold"))
     ended = f"{one.outcome} {clock(one.closed_at)}" if one.closed_at else "it goes on"
     console.print(
         Text(f"opened {clock(one.opened_at)} UTC · {ended} · worst: {one.level or 'not looked at'}", style="dim")

@@ -10,7 +10,14 @@ from latdoctor.report import contrast, view
 from latdoctor.report.gaps import gap_lines
 from latdoctor.units import percent
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@]|:(?=//)|(?<=www)\.)")
+# The last: `:fire:`, but no time of day. Its colon is not escaped: GitHub and GitLab make their emoji of the text once
+# Markdown is done with it, when no backslash is left. A comment parts the text for them, and shows nothing.
+_SPECIAL = re.compile(
+    r"([\\`*_{}\[\]<>()#+!|~&@$]|:(?=//)|(?<=www)\.)"
+    r"|:(?=(?:100|1234|8ball|[123](?:st|nd|rd)_place_medal|[a-z_+-][a-z0-9_+-]{0,60}):)",
+    re.IGNORECASE,
+)
+_PARTED = ":<!-- -->"
 _MARK = {view.FOR: "for", view.AGAINST: "against", view.UNSEEN: "not seen"}
 
 
@@ -20,8 +27,8 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def escape(text: str) -> str:
-    """`text` with every character that Markdown (or a chat's mention) could act on made literal."""
-    return _SPECIAL.sub(r"\\\1", text)
+    """`text` with every character that Markdown, a formula, an emoji or a mention could be made of made literal."""
+    return _SPECIAL.sub(lambda found: f"\\{found[1]}" if found[1] else _PARTED, text)
 
 
 def _lines(diagnosis: Diagnosis) -> Iterable[str]:

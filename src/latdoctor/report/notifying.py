@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,15 +13,29 @@ from rich.text import Text
 from latdoctor.incident.notify.delivering import Result
 from latdoctor.incident.notify.receiver import MASK, WEBHOOK, Message, Receiver
 from latdoctor.report.printing import print_json
-from latdoctor.text import clean
+from latdoctor.text import clean, fitted
+from latdoctor.units import format_value
 
-_LONGEST = 120  # characters of what was said, in a line
+_LONGEST = 120  # columns of what was said, in a line
+_OFTEN = "latdoctor notify send"
 
 
-def messages(found: Sequence[tuple[Receiver, Message]], console: Console, *, as_json: bool) -> None:
-    """What would be sent, whole, with the secrets masked."""
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """`count` messages for one receiver that may be tried again in so many seconds."""
+
+    to: str
+    count: int
+    seconds: float
+
+
+def messages(
+    found: Sequence[tuple[Receiver, Message]], console: Console, waiting: Sequence[Waiting] = (), *, as_json: bool
+) -> None:
+    """What would be sent, whole, with the secrets masked; and what would not be sent yet."""
     if as_json:
-        print_json({"messages": [_shown(receiver, message) for receiver, message in found]}, console)
+        shown = [_shown(receiver, message) for receiver, message in found]
+        print_json({"messages": shown, "waiting": [_waits(one) for one in waiting]}, console)
         return
     for receiver, message in found:
         of = f" of {message.incident}" if message.incident else ""
@@ -30,8 +45,10 @@ def messages(found: Sequence[tuple[Receiver, Message]], console: Console, *, as_
         for name, value in _headers(receiver, message):
             console.print(Text(f"{name}: {value}"))
         console.file.write(msgspec.json.format(message.body, indent=2).decode() + "\n\n")
+    _tell_waiting(waiting, console)
     what = "nothing is due now" if not found else "Dry run: nothing was sent"
-    console.print(Text(f"{what}. Next: {'latdoctor incidents list' if not found else 'the same without --dry-run'}"))
+    step = "the same without --dry-run" if found else _later(waiting) if waiting else "latdoctor incidents list"
+    console.print(Text(f"{what}. Next: {step}"))
 
 
 def line_of(result: Result) -> str:
@@ -39,24 +56,70 @@ def line_of(result: Result) -> str:
     message, outcome = result.message, result.outcome
     of = f" of {message.incident}" if message.incident else ""
     if outcome.sent:
-        return clean(f"{message.to}: told {message.what}{of}: {clean(message.says, _LONGEST)}", 400)
-    later = "given up" if outcome.again_after is None else f"to be tried again in {outcome.again_after:.0f} s"
+        return clean(f"{message.to}: told {message.what}{of}: {fitted(message.says, _LONGEST)}", 400)
+    later = "given up" if outcome.again_after is None else f"to be tried again in {_span(outcome.again_after)}"
     return clean(f"{message.to}: NOT told {message.what}{of}: {outcome.why} ({later})", 600)
 
 
-def results(found: Sequence[Result], failures: Sequence[str], console: Console, *, as_json: bool) -> None:
-    """What was sent and what was not; the lines of the tries were printed as they came."""
+def results(
+    found: Sequence[Result],
+    failures: Sequence[str],
+    console: Console,
+    waiting: Sequence[Waiting] = (),
+    *,
+    step: str = "",
+    as_json: bool,
+) -> None:
+    """What was sent, what was not, and what waits; the lines of the tries were printed as they came.
+
+    `step`: what to do next, where that is not what follows from these.
+    """
     sent = sum(one.outcome.sent for one in found)
     if as_json:
-        print_json({"sent": sent, "tries": [_tried(one) for one in found], "failures": failures}, console)
+        told = {"sent": sent, "tries": [_tried(one) for one in found], "failures": failures}
+        print_json({**told, "waiting": [_waits(one) for one in waiting]}, console)
         return
     for failure in failures:
         console.print(Text(clean(failure, 600)))
-    if not found and not failures:
-        console.print("Nothing is due now; what failed is tried again after a while. Next: latdoctor timeline")
-        return
-    unsent = "" if sent == len(found) else f", {len(found) - sent} failed"
-    console.print(Text(f"{sent} told{unsent}. Next: latdoctor timeline, or this again for what could not be sent"))
+    _tell_waiting(waiting, console)
+    unsent = "" if sent == len(found) else f", {_counted(len(found) - sent, 'try', 'tries')} failed"
+    what = f"{sent} told{unsent}" if found or failures else "Nothing is due now"
+    console.print(Text(f"{what}. Next: {step or _step(found, failures, waiting)}"))
+
+
+def _step(found: Sequence[Result], failures: Sequence[str], waiting: Sequence[Waiting]) -> str:
+    """What to do next: what can still be sent comes before what was."""
+    if waiting:
+        return _later(waiting)
+    if failures:
+        return f"mend that, then {_OFTEN}"
+    if any(not one.outcome.sent and one.outcome.again_after is None for one in found):
+        return f"mend what it says, then {_OFTEN} --again"
+    return "latdoctor timeline"
+
+
+def _later(waiting: Sequence[Waiting]) -> str:
+    soonest = min(one.seconds for one in waiting)
+    return f"{_OFTEN}, in {_span(soonest)}" if soonest else _OFTEN
+
+
+def _tell_waiting(waiting: Sequence[Waiting], console: Console) -> None:
+    for one in waiting:
+        what = _counted(one.count, "message waits", "messages wait")
+        when = f"in {_span(one.seconds)}" if one.seconds else "at any time"
+        console.print(Text(clean(f"{one.to}: {what}, next try {when}")))
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _span(seconds: float) -> str:
+    return format_value(float(max(1, round(seconds))), "time")
+
+
+def _waits(one: Waiting) -> dict[str, Any]:
+    return {"to": one.to, "count": one.count, "again_after": one.seconds}
 
 
 def _tried(one: Result) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from latdoctor.incident.clock import LATE, MET, NOT_TOLD, UNMET, StageState
 from latdoctor.incident.standing import Seen, Standing, Tried
 from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.mending import clock as clock_of
-from latdoctor.text import clean
+from latdoctor.text import TITLE, clean, fitted
 from latdoctor.units import percent
 
 _MARK = {MET: "+", LATE: "!", UNMET: ".", NOT_TOLD: "?"}
@@ -105,7 +105,7 @@ def stages(states: tuple[StageState, ...]) -> Table:
         met = "" if not state.done else "?" if state.seconds is None else span(state.seconds)
         table.add_row(
             Text(_MARK[state.status], style=style),
-            Text(clean(state.title, 60)),
+            Text(fitted(state.title, 60)),
             span(state.due),
             Text(state.status + (" (hand)" if state.by_hand else ""), style=style),
             met + ("~" if state.wall and met else ""),
@@ -129,7 +129,7 @@ def span(seconds: float) -> str:
 def _head(found: Standing) -> Iterator[RenderableType]:
     state = "OPEN" if found.open else f"CLOSED: {clean(found.outcome, 40)}"
     yield Text(f"{found.incident}  {state}", style="bold")
-    yield Text(clean(found.title, _WIDE))
+    yield Text(fitted(found.title, TITLE))
     yield Text(since(found), style="dim")
     if found.unread:
         yield Text(f"its stages are not known: {clean(found.unread, _LONG)}", style=_STYLE[NOT_TOLD])

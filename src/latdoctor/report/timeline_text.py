@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import re
-import textwrap
 from collections.abc import Iterator
-
-from rich.console import Console
-from rich.text import Text
 
 from latdoctor.incident.document import FACT, Timeline, Told
 from latdoctor.incident.elapsed import clock
 from latdoctor.incident.postmortem import TODO, Line, Section, Table, attributed, postmortem, since, whose
-
-WIDTH = 80
+from latdoctor.report.wrapping import wrapped
+from latdoctor.text import TITLE, fitted
 
 
 def render(timeline: Timeline) -> str:
-    """The whole post-mortem; no line is longer than WIDTH columns."""
+    """The whole post-mortem; no line is longer than 80 columns."""
     return "\n".join(line.rstrip() for line in _lines(timeline)).rstrip() + "\n"
 
 
 def _lines(timeline: Timeline) -> Iterator[str]:
     page = postmortem(timeline)
-    yield from wrapped(page.title)
+    yield from wrapped(fitted(page.title, TITLE))  # whole where the incident's opening is told
     yield from wrapped(page.status)
     for section in page.sections:
         yield from ("", section.title, "-" * len(section.title))
@@ -70,17 +64,3 @@ def _event(told: Told) -> str:
     mark = "" if told.basis == FACT else f"({attributed(told.basis, told.by)}) "
     by = f" [{told.by}]" if told.by and told.basis == FACT else ""
     return f"{mark}{told.says}{whose(told)}{by}"
-
-
-def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
-    """`text` in lines of WIDTH columns, `first` before the first of them and `rest` before the others."""
-    if _NARROW.fullmatch(text):
-        return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest) or [first]
-    # Characters that take two columns, or none: rich knows how wide each is.
-    lines = Text(text).wrap(_CONSOLE, WIDTH - max(len(first), len(rest)))
-    return [f"{rest if number else first}{line.plain.rstrip()}" for number, line in enumerate(lines)] or [first]
-
-
-# One column each: Latin, Greek and Cyrillic letters, the signs that we print, arrows.
-_NARROW = re.compile("[\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u21ff\u2260-\u2265]*")
-_CONSOLE = Console(file=io.StringIO(), width=WIDTH, color_system=None)

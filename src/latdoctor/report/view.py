@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from rich.cells import cell_len, set_cell_size
+
 from latdoctor.diagnosis.overlays import DISABLED, SITE_THRESHOLD
 from latdoctor.diagnosis.remedies import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
@@ -129,9 +131,12 @@ def _moment(time: float) -> str:
 
 
 def shortened(name: str, width: int = _NAME_WIDTH) -> str:
-    """A long name by its two ends, which tell it from others."""
+    """A long name by its two ends, which tell it from others, in `width` columns or one more."""
+    if cell_len(name) <= width:
+        return name
     half = width // 2
-    return name if len(name) <= width else f"{name[:half]}…{name[-half:]}"
+    end = next(name[place:] for place in range(len(name) + 1) if cell_len(name[place:]) <= half)
+    return f"{set_cell_size(name, half).rstrip()}…{end}"
 
 
 def answer_line(diagnosis: Diagnosis) -> str:

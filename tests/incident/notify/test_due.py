@@ -89,6 +89,16 @@ def test_what_failed_waits_and_nothing_overtakes_it() -> None:
     assert [message.tries for message in story.due()] == [1, 0, 0, 0]
 
 
+def test_what_stands_behind_a_message_that_waits_is_counted_with_it() -> None:
+    story = Story(upto=5)
+    story.send(story.due()[0])
+    story.send(story.due()[0], sent=False, again=30.0)
+    found = due_for(CHANNEL, story.incident, tellings(story.incident), story.now)
+    assert (found.messages, found.wait, found.waiting) == ([], 30.0, 3)
+    whole = outbox(CHANNEL, [story.incident, Story("by-hand", 1).incident], at(10))
+    assert (len(whole.messages), whole.waiting) == (1, 3)
+
+
 def test_what_the_receiver_will_not_have_is_left_and_the_rest_goes_on() -> None:
     story = Story(upto=4)
     story.send(story.due()[0], sent=False)

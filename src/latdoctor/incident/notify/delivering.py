@@ -47,10 +47,14 @@ class Office:
 
 @dataclass(slots=True)
 class Delivered:
-    """`wait`: seconds until something may be tried again that could not be sent; None: nothing waits."""
+    """`wait`: seconds until something may be tried again that could not be sent; None: nothing waits.
+
+    `waiting`: how many messages that is.
+    """
 
     results: list[Result] = field(default_factory=list)
     wait: float | None = None
+    waiting: int = 0
 
     @property
     def sent(self) -> int:
@@ -67,7 +71,7 @@ def deliver(receiver: Receiver, keys: Keys, look: Callable[[], Due], office: Off
         until = office.now().monotonic + seconds
         while True:
             found = look()
-            done.wait = found.wait
+            done.wait, done.waiting = found.wait, found.waiting + len(found.messages)
             left = until - office.now().monotonic
             if found.messages and left > 0:
                 done.results += _batch(found.messages, receiver, keys, office, until)

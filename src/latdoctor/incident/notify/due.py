@@ -69,10 +69,14 @@ class Tried:
 
 @dataclass(slots=True)
 class Due:
-    """What one receiver has to be told now, in order; and after how many seconds there is more to try, if there is."""
+    """What one receiver has to be told now, in order; and after how many seconds there is more to try, if there is.
+
+    `waiting`: messages that cannot be sent before then, because they were tried just now or stand behind one that was.
+    """
 
     messages: list[Message] = field(default_factory=list)
     wait: float | None = None
+    waiting: int = 0
 
 
 def due(
@@ -96,11 +100,12 @@ def due_for(
         before = tried.get(message.key, Tried()) if message else Tried()
         if message is None or before.over(receiver.kind, again=again) or not _counts(telling, receiver, tried, now):
             continue
-        left = 0.0 if again else before.left(now)
-        if left:
-            found.wait = left
-            break
-        found.messages.append(replace(message, tries=before.begun))
+        if found.wait is None and not again:
+            found.wait = before.left(now) or None
+        if found.wait is None:
+            found.messages.append(replace(message, tries=before.begun))
+        else:
+            found.waiting += 1
     return found
 
 
@@ -115,7 +120,8 @@ def outbox(
     """What one receiver has to be told of all incidents, the oldest first. Raises msgspec.ValidationError."""
     each = [due_for(receiver, one, tellings(one, news(one)), now, again=again) for one in found]
     waits = [one.wait for one in each if one.wait is not None]
-    return Due([message for one in each for message in one.messages], min(waits, default=None))
+    messages = [message for one in each for message in one.messages]
+    return Due(messages, min(waits, default=None), sum(one.waiting for one in each))
 
 
 def seconds_since(entry: Entry, now: Moment) -> float:

@@ -18,7 +18,7 @@ from latdoctor.incident.notify.saying import Details
 from latdoctor.incident.notify.severity import UNSAID
 from latdoctor.incident.notify.telling import INCOMPLETE, Telling, key_of
 from latdoctor.incident.state import Incident
-from latdoctor.text import clean
+from latdoctor.text import TITLE, clean, fitted
 
 ALERTS, CHANGES = "/v2/enqueue", "/v2/change/enqueue"
 MAX_SUMMARY, MAX_SOURCE, MAX_DETAILS = 1024, 255, 60
@@ -112,7 +112,8 @@ def _action(incident: Incident, telling: Telling) -> str:
 
 def _payload(incident: Incident, telling: Telling, *, alert: bool) -> _Payload:
     opened = incident.opened
-    told = f"{opened.title}: {telling.says}" if opened.title else telling.says
+    title = fitted(opened.title, TITLE)
+    told = f"{title}: {telling.says}" if title else telling.says
     summary = clean(told, MAX_SUMMARY).strip() or incident.id
     source = clean(", ".join(opened.targets), MAX_SOURCE).strip() or "latdoctor"
     details = _details(telling.details, incident)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from latdoctor.incident import events
 from latdoctor.remedy.change import Change, Value
-from latdoctor.text import clean
+from latdoctor.text import clean, fitted
 
 Details = tuple[tuple[str, str], ...]  # name and text
 
 LONGEST = 1000  # characters of a detail
+LONGEST_NAME = 80  # columns of an alert's name
 MOST = 5  # alerts, causes, fields that are told one by one
 _LABELS = ("service", "job", "namespace", "instance", "pod", "severity")  # that tell where it is, in this order
 
@@ -24,7 +25,8 @@ def pairs(**told: str) -> Details:
 def of_alerts(alerts: Sequence[events.Alert], truncated: int = 0) -> tuple[str, Details]:
     """How all alerts of an incident stand."""
     firing = [alert for alert in alerts if alert.status == events.FIRING]
-    names = ", ".join(dict.fromkeys(alert.name or alert.fingerprint for alert in (firing or alerts)[:MOST]))
+    named = (fitted(alert.name or alert.fingerprint, LONGEST_NAME) for alert in (firing or alerts)[:MOST])
+    names = ", ".join(dict.fromkeys(named))
     more = f" and {len(firing) - MOST} more" if len(firing) > MOST else ""
     says = f"{names}{more} firing" if firing else f"{names} resolved"
     first = (firing or list(alerts))[:1]

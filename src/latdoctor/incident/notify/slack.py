@@ -20,7 +20,7 @@ from msgspec import Struct
 from latdoctor.incident.notify.receiver import SLACK, Message, Receiver
 from latdoctor.incident.notify.telling import Telling, key_of
 from latdoctor.incident.state import Incident
-from latdoctor.text import clean
+from latdoctor.text import TITLE, clean, fitted
 
 MAX_BLOCKS, MAX_TEXT, MAX_FIELDS, MAX_FIELD, MAX_HEADER = 50, 3000, 10, 2000, 150
 _MOST_DETAILS = 60  # in twelve sections
@@ -66,7 +66,7 @@ class _Post(Struct, frozen=True):
 
 def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message | None:
     """What the channel is told of it."""
-    title = incident.opened.title or incident.id
+    title = fitted(incident.opened.title, TITLE) or incident.id
     severity = f"{telling.severity} · " if telling.severity else ""
     post = _Post(
         text=escaped(f"{title}: {telling.says}", MAX_TEXT),
@@ -92,7 +92,7 @@ def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message
 
 def escaped(text: str, limit: int) -> str:
     """`text` cleaned and with entities, at most `limit` characters, none of them cut in two; never empty."""
-    safe = [_ENTITIES.get(char, char) for char in clean(text, limit)]
+    safe = [_ENTITIES.get(char, char) for char in clean(clean(text, 4 * MAX_TEXT).strip(), limit)]
     ends = list(itertools.accumulate(len(piece) for piece in safe))
     if not safe or ends[-1] <= limit:
         return "".join(safe).strip() or "–"

@@ -1,0 +1,106 @@
+"""Text for a terminal keeps to its columns, also where a character takes two; and a long title is cut there."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from latdoctor.incident import events
+from latdoctor.incident.notify import slack
+from latdoctor.incident.notify.due import MAKERS
+from latdoctor.incident.notify.telling import tellings
+from latdoctor.incident.similar import library
+from latdoctor.incident.standing import standing
+from latdoctor.incident.timeline import timeline
+from latdoctor.report import handover, incidents, sop, timeline_text
+from latdoctor.report.view import shortened
+from latdoctor.report.wrapping import WIDTH, wrapped
+from latdoctor.text import TITLE
+from tests.incident.journaled import SOP, incident, moment
+from tests.incident.notify.stories import RECEIVERS
+from tests.incident.stories import Log
+
+WIDE = "推論サービスの遅延が目標を超えています" * 20
+LONG = "InferenceLatency" * 40
+
+
+@given(st.text(max_size=300), st.sampled_from(["", "- "]), st.booleans())
+def test_no_line_is_wider(text: str, first: str, hyphens: bool) -> None:
+    line = " ".join(text.split())
+    if line.isprintable():
+        assert max(map(cell_len, wrapped(line, first, " " * len(first), hyphens=hyphens))) <= WIDTH
+
+
+def test_names_are_not_broken_behind_a_hyphen_where_that_was_asked_for() -> None:
+    text = "x" * 70 + " app-batching-long"
+    assert wrapped(text, hyphens=False)[1] == "app-batching-long"
+    assert wrapped(text)[1] != "app-batching-long"
+
+
+def printed(made: object) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=WIDTH, markup=False, highlight=False, emoji=False).print(made)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("title", [WIDE, LONG])
+def test_where_an_incident_stands(title: str) -> None:
+    rows = [{"kind": events.NOTED, "at": 20, "text": WIDE, "by": "ann"}]
+    found = standing(SOP, incident(rows, {"title": title, "targets": [title[:90]]}), moment(90), Path("nowhere"))
+    for sections in (handover.handover(found), handover.record(found)):
+        text = handover.as_text(found, sections)
+        assert max(cell_len(line) for line in text.splitlines() if not line.startswith("    ")) <= WIDTH
+        assert "…" in text.partition("\n\n")[0]
+    head = printed(sop.page(found))
+    assert max(map(cell_len, head)) <= WIDTH
+    assert "…" in "".join(head[:4])
+
+
+@pytest.mark.parametrize("title", [WIDE, LONG])
+def test_the_title_of_an_incident_is_cut_and_told_whole_once(title: str) -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened(title[:280], (), events.BY_HAND, "", "", by="Ada"))
+    told = timeline(log.incident)
+    text = timeline_text.render(told)
+    assert max(map(cell_len, text.splitlines())) <= WIDTH
+    assert "…" in text.partition("\n\n")[0]
+    whole = text.replace("\n", "").replace(" ", "")
+    assert title[:280] in whole, "where the opening is told"
+    out = io.StringIO()
+    console = Console(file=out, width=WIDTH, markup=False, highlight=False, emoji=False)
+    incidents.listing(library([log.incident]), (), console, as_json=False)
+    assert "…" in out.getvalue()
+    assert max(map(cell_len, out.getvalue().splitlines())) <= WIDTH
+
+
+@pytest.mark.parametrize("title", [WIDE, LONG])
+def test_a_message_has_a_title_of_so_many_columns(title: str) -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.Opened(title, (), events.BY_HAND, "", "", by="Ada"))
+    alert = events.Alert("f1", events.FIRING, title, {}, {"summary": title[:200]})
+    log.add(1, events.ALERTED, events.Alerted("k", "on-call", (alert,)))
+    for telling in tellings(log.incident):
+        assert cell_len(telling.says) <= TITLE
+        for receiver in RECEIVERS[:2]:
+            message = MAKERS[receiver.kind](log.incident, telling, receiver)
+            assert message is not None
+            body = json.loads(message.body)
+            shown = body.get("text") or body["payload"]["summary"]
+            assert shown.endswith(telling.says)
+            assert cell_len(shown.removesuffix(telling.says)) <= TITLE + 2
+    assert len(slack.escaped(title, slack.MAX_HEADER)) <= slack.MAX_HEADER
+
+
+@pytest.mark.parametrize("name", ["a" * 100, WIDE, "ab", "文a" * 30])
+def test_a_name_by_its_two_ends(name: str) -> None:
+    shown = shortened(name, 33)
+    assert cell_len(shown) <= 33
+    assert name.startswith(shown.partition("…")[0])
+    assert name.endswith(shown.rpartition("…")[2])
