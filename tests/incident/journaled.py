@@ -57,7 +57,7 @@ _USUAL: Mapping[str, Mapping[str, object]] = {
 }
 
 
-def moment(seconds: float, *, boot: str = BOOT, wall: float | None = None) -> Moment:
+def unix_seconds(seconds: float, *, boot: str = BOOT, wall: float | None = None) -> Moment:
     """`seconds` after the opening by the monotonic clock; `wall` seconds by the other one, where it was set."""
     at = datetime.datetime.fromtimestamp(OPENED_AT + (seconds if wall is None else wall), datetime.UTC)
     return Moment(at.isoformat(timespec="microseconds").replace("+00:00", "Z"), 5000.0 + seconds, boot)
@@ -73,7 +73,7 @@ def entries(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None 
     found: list[Entry] = []
     for row in ({"at": 0.0, "kind": events.OPENED, **(opened or {})}, *rows):
         told = dict(row)
-        at = moment(float(told.pop("at")), boot=str(told.pop("boot", BOOT)), wall=told.pop("wall", None))
+        at = unix_seconds(float(told.pop("at")), boot=str(told.pop("boot", BOOT)), wall=told.pop("wall", None))
         kind, run = str(told.pop("kind")), str(told.pop("run", ID))
         body = {**_USUAL.get(kind, {}), **told}
         if kind == events.DIAGNOSED:
@@ -112,5 +112,5 @@ def cause(
 
 def _looked(body: Mapping[str, Any], at: Moment) -> dict[str, Any]:
     """A live look of ten seconds that has just ended, unless the body says otherwise."""
-    until = history.moment(at.at)
+    until = unix_seconds(at.at)
     return {"seen_from": until - 10, "seen_until": until, **body}

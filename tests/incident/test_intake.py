@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import threading
 from collections import Counter
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from latdoctor.incident import events
+from latdoctor.incident.alerted_incidents import LAG
 from latdoctor.incident.alerts import parsed
 from latdoctor.incident.intake import About, Intake, Taken, title_of
 from latdoctor.incident.opening import opened
 from latdoctor.incident.state import Incident, body, incidents
+from latdoctor.journal.entry import Moment
 from latdoctor.journal.store import Journal, JournalError
 from tests.incident.made_alerts import alert, alerted, notification
 
@@ -101,6 +104,22 @@ def test_a_firing_whose_end_is_known_fires_nothing_anew(tmp_path: Path, starts: 
     assert not found(made)[0].firing
     assert made.take(alerted(alert(1, starts=LATER))).new == 1
     assert found(made)[0].firing
+
+
+@pytest.mark.parametrize(("after", "heard"), [(LAG - 1, False), (LAG + 1, True)])
+def test_an_alert_that_was_lost_on_its_way_and_comes_back_is_heard(tmp_path: Path, after: float, heard: bool) -> None:
+    """It timed out, though it fired all the time, and so it began when it began."""
+    passed = [0.0]
+
+    def clock() -> Moment:
+        at = datetime.datetime(2026, 11, 22, 3, 0, tzinfo=datetime.UTC) + datetime.timedelta(seconds=passed[0])
+        return Moment(at.isoformat(), passed[0], "boot")
+
+    made = Intake(Journal.opened(tmp_path / "journal.sqlite", clock), tmp_path, About(close_on_resolve=True))
+    made.take(alerted(alert(1)))
+    assert made.take(alerted(alert(1, "resolved"))).closed
+    passed[0] = after
+    assert made.take(alerted(alert(1))).opened is heard
 
 
 def test_a_firing_that_does_not_tell_when_it_began_is_heard(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from latdoctor.incident.notify.sealing import keys
 from latdoctor.incident.notify.sending import attempt
 from latdoctor.incident.notify.telling import Telling
 from latdoctor.incident.state import Incident
-from latdoctor.journal.entry import Moment, now
-from latdoctor.remedy.history import moment
+from latdoctor.journal.entry import Moment, now, unix_seconds
 from latdoctor.report import notifying as shown
 from latdoctor.web.address import resolved
 
@@ -34,7 +33,7 @@ def tested(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
         return 0
     results: list[Result] = []
     for message in messages:
-        results.append(Result(message, attempt(message, receiver, secret, moment(at.at), resolved)))
+        results.append(Result(message, attempt(message, receiver, secret, unix_seconds(at.at), resolved)))
         if not as_json:
             say(shown.line_of(results[-1]))
         if not results[-1].outcome.sent:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from latdoctor.incident.state import Incident
 from latdoctor.incident.stopwatch import GIVEN, MONOTONIC, NOT_TOLD, WALL, Passed, passed, start_of
-from latdoctor.journal.entry import Entry
-from latdoctor.remedy.history import moment
+from latdoctor.journal.entry import Entry, unix_seconds
 
 _NOT_KNOWN = Passed(None)
 
@@ -41,7 +40,7 @@ def of_incident(incident: Incident) -> Count:
 def of_entries(entries: Sequence[Entry]) -> Count:
     """From the first of `entries` on."""
     first = entries[0]
-    return Count(moment(first.at), {entry.digest: between(first, entry) for entry in entries})
+    return Count(unix_seconds(first.at), {entry.digest: between(first, entry) for entry in entries})
 
 
 def between(one: Entry, other: Entry) -> Passed:
@@ -50,7 +49,7 @@ def between(one: Entry, other: Entry) -> Passed:
     """
     if one.boot and one.boot == other.boot:
         return Passed(max(0.0, other.monotonic - one.monotonic), MONOTONIC)
-    seconds = moment(other.at) - moment(one.at)
+    seconds = unix_seconds(other.at) - unix_seconds(one.at)
     return Passed(seconds if seconds >= 0 else None, WALL)
 
 

@@ -19,8 +19,7 @@ from latdoctor.incident import samples
 from latdoctor.incident.document import Impact, Sample
 from latdoctor.incident.elapsed import Count
 from latdoctor.incident.samples import OVER, UNJUDGED, WITHIN
-from latdoctor.journal.entry import Entry
-from latdoctor.remedy.history import moment
+from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.remedy.verifying import WindowSeen
 
 DEFINITION = (
@@ -134,7 +133,7 @@ def _windows(entries: Iterable[Entry], count: Count) -> Iterator[_Seen]:
         if seconds is None:
             continue
         # Its own times are of the wall clock; what that was set by since the start does not count.
-        set_by = seconds - count.at(moment(entry.at))
+        set_by = seconds - count.at(unix_seconds(entry.at))
         begin, end = count.at(window.started) + set_by, count.at(window.ended) + set_by
         if end > begin:
             yield _Seen(begin, end, _judged(window))

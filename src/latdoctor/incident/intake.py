@@ -132,19 +132,19 @@ class Intake:
 
     def _planned(self, alerted: events.Alerted, bodies: Bodies) -> Taken:
         """What is to be journaled goes to `bodies`; only an incident is opened at once."""
-        found, begins = self._known.of_group(alerted.key), False
+        found, begins, now = self._known.of_group(alerted.key), False, unix_seconds(self.journal.clock().at)
         if found is None or found.closed:
             firing = [alert for alert in alerted.alerts if alert.status == events.FIRING]
             known = None if self.about.anew else found
-            begun = [alert for alert in firing if known is None or not known.goes_on(alerted.key, alert)]
+            begun = [alert for alert in firing if known is None or not known.goes_on(alerted.key, alert, now)]
             if begun:
                 found, begins = self._opened(alerted.key, begun)
         if found is None:  # what is resolved already opens nothing
             return Taken("", False, 0, len(alerted.alerts), True)
-        new = _news(found, alerted, only_known=found.closed)
+        new = _news(found, alerted, now, only_known=found.closed)
         if new:
             news = structs.replace(alerted, alerts=new)
-            self._known.learn(found.id, news)
+            self._known.learn(found.id, news, now)
             bodies.extend((found.id, events.ALERTED, piece) for piece in alerts.entries(news))
         closes = bool(new) and found.resolved and not found.closed and self.about.close_on_resolve
         if closes:
@@ -198,13 +198,13 @@ def title_of(firing: Sequence[events.Alert]) -> str:
     return ", ".join(names[:_NAMES]) + more
 
 
-def _news(found: AlertedIncident, alerted: events.Alerted, *, only_known: bool) -> tuple[events.Alert, ...]:
+def _news(found: AlertedIncident, alerted: events.Alerted, now: float, *, only_known: bool) -> tuple[events.Alert, ...]:
     """The alerts that stand otherwise than they did, each as it stands last; of a closed incident only its own."""
     last = {alert.fingerprint: alert for alert in alerted.alerts}
     return tuple(
         alert
         for name, alert in last.items()
-        if found.news(alerted.key, alert) and (not only_known or (alerted.key, name) in found.alerts)
+        if found.news(alerted.key, alert, now) and (not only_known or (alerted.key, name) in found.alerts)
     )
 
 

@@ -14,8 +14,7 @@ from latdoctor.incident.elapsed import Count, between, clock, rfc3339
 from latdoctor.incident.samples import OVER, UNJUDGED, WITHIN, standing
 from latdoctor.incident.state import Incident
 from latdoctor.incident.stopwatch import WALL, WENT_BACK, Passed, is_time
-from latdoctor.journal.entry import Entry
-from latdoctor.remedy.history import moment
+from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.text import clean
 
 DETECT = (
@@ -61,7 +60,7 @@ def _detected(incident: Incident, looks: Sequence[Look]) -> TimeTo:
         begins, basis, began = (
             f"{clock(onset)}: latency rose, as the evidence of a diagnosis shows",
             INFERENCE,
-            moment(onset),
+            unix_seconds(onset),
         )
     elif opened.began is not None and is_time(opened.began):
         whose = clean(opened.clock, 100) or "somebody"
@@ -69,7 +68,7 @@ def _detected(incident: Incident, looks: Sequence[Look]) -> TimeTo:
     else:
         why = "nothing tells when the trouble began"
         return TimeTo("MTTD", "time to detect", DETECT, None, ends=_named(first, "the first entry"), why=why)
-    seconds = moment(first.at) - began
+    seconds = unix_seconds(first.at) - began
     return TimeTo(
         id="MTTD",
         title="time to detect",

@@ -116,7 +116,7 @@ def _diagnoses(sign: Sign, scene: Scene) -> Iterator[Told]:
             yield Told(UNKNOWN, one.entry, "the diagnosis does not tell of which time it speaks")
         elif seen.seen_until < scene.start.at - MAX_AGE:
             yield Told(FAILS, one.entry, "what the diagnosis saw was before the incident")
-        elif scene.since and (seen.seen_from is None or seen.seen_from < history.moment(scene.since.at)):
+        elif scene.since and (seen.seen_from is None or seen.seen_from < unix_seconds(scene.since.at)):
             yield Told(UNKNOWN, one.entry, "what the diagnosis saw began before that")
         else:
             yield one
@@ -177,7 +177,7 @@ def _samples(sign: Sign, scene: Scene) -> Iterator[Told]:
         began = at.seconds - sample.seconds
         if scene.since and began < after:
             continue  # part of it is from before
-        status, says = _sampled(sign, sample, entry, history.moment(entry.at))
+        status, says = _sampled(sign, sample, entry, unix_seconds(entry.at))
         if status != HOLDS:
             since = None
         elif since is None or began - ended > LONGEST_GAP:

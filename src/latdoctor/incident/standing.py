@@ -15,10 +15,10 @@ from latdoctor.incident.next_step import Step, after
 from latdoctor.incident.sop import ACTIONS, Sop
 from latdoctor.incident.state import Incident, body
 from latdoctor.incident.stopwatch import passed, passed_until, start_of
-from latdoctor.journal.entry import Entry, Moment
+from latdoctor.journal.entry import Entry, Moment, unix_seconds
 from latdoctor.remedy import history
 from latdoctor.remedy.change import Value
-from latdoctor.remedy.history import RunState, moment
+from latdoctor.remedy.history import RunState
 from latdoctor.remedy.result import Outcome
 
 SCHEMA_VERSION = "1"
@@ -160,7 +160,7 @@ def standing(sop: Sop | None, incident: Incident, now: Moment, place: Path, unre
 
 def opened_at(found: Standing) -> float:
     """Unix seconds."""
-    return moment(found.opened_at)
+    return unix_seconds(found.opened_at)
 
 
 def _all_seen(incident: Incident, place: Path) -> tuple[Seen, ...]:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident
-from latdoctor.journal.entry import Entry, Moment
-from latdoctor.remedy.history import moment
+from latdoctor.journal.entry import Entry, Moment, unix_seconds
 
 MONOTONIC, WALL = "monotonic", "wall"
 GIVEN = "given by hand"  # whose clock a beginning is by that nobody measured
@@ -47,7 +46,7 @@ def opening_of(incident: Incident) -> Entry:
 
 def start_of(incident: Incident) -> Start:
     """When the trouble began, where that was told and can be; else when the incident was opened."""
-    at, told, clock = moment(opening_of(incident).at), incident.opened.began, incident.opened.clock
+    at, told, clock = unix_seconds(opening_of(incident).at), incident.opened.began, incident.opened.clock
     if told is None or not is_time(told):
         return Start(at)
     if told > at:
@@ -67,7 +66,7 @@ class Stopwatch:
     def __init__(self, incident: Incident) -> None:
         opening = opening_of(incident)
         self.start = start_of(incident)
-        before = moment(opening.at) - self.start.at
+        before = unix_seconds(opening.at) - self.start.at
         self._reached = before
         # By boot: seconds from the start, the monotonic clock then, and by which clock the seconds are known.
         self._anchors = {opening.boot: (before, opening.monotonic, MONOTONIC)} if opening.boot else {}
@@ -85,7 +84,7 @@ class Stopwatch:
         return Passed(seconds, by) if seconds >= self._reached else Passed(None, by, WENT_BACK)
 
     def _by_wall(self, at: Entry | Moment) -> Passed:
-        seconds = moment(at.at) - self.start.at
+        seconds = unix_seconds(at.at) - self.start.at
         if seconds < self._reached:
             return Passed(None, WALL, WENT_BACK)
         if at.boot:

@@ -51,6 +51,11 @@ class Entry(Struct, frozen=True):
     digest: str
 
 
+def unix_seconds(at: str) -> float:
+    """Of the time of a moment or an entry."""
+    return datetime.datetime.fromisoformat(at).timestamp()
+
+
 def now() -> Moment:
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     try:

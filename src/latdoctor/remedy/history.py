@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -10,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.remedy.change import Change
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.result import Outcome
@@ -93,7 +92,7 @@ def runs(entries: Iterable[Entry]) -> tuple[RunState, ...]:
     found: dict[str, RunState] = {}
     for entry in entries:
         if entry.kind == "run.opened":
-            found[entry.run] = RunState(entry.run, _body(entry, Opened).plan, moment(entry.at))
+            found[entry.run] = RunState(entry.run, _body(entry, Opened).plan, unix_seconds(entry.at))
         elif entry.run in found:
             _add(found[entry.run], entry)
     return tuple(found.values())
@@ -115,7 +114,7 @@ def _add(run: RunState, entry: Entry) -> None:
             run.verified, run.outcome = False, None
         case "run.closed":
             closed = _body(entry, Closed)
-            run.outcome, run.reason, run.ended_at = closed.outcome, closed.reason, moment(entry.at)
+            run.outcome, run.reason, run.ended_at = closed.outcome, closed.reason, unix_seconds(entry.at)
 
 
 def changed_after(run: RunState, others: Iterable[RunState]) -> RunState | None:
@@ -132,12 +131,7 @@ def _fields(run: RunState) -> set[tuple[str, str]]:
 
 def last_reset(entries: Iterable[Entry]) -> float:
     """When a human last closed the circuit breaker, unix seconds; 0 where nobody did."""
-    return max((moment(entry.at) for entry in entries if entry.kind == "breaker.reset"), default=0.0)
-
-
-def moment(at: str) -> float:
-    """Unix seconds of an entry's time."""
-    return datetime.datetime.fromisoformat(at).timestamp()
+    return max((unix_seconds(entry.at) for entry in entries if entry.kind == "breaker.reset"), default=0.0)
 
 
 def _body(entry: Entry, kind: type[Body]) -> Body:

@@ -16,12 +16,11 @@ from latdoctor.incident.notify.due import Due
 from latdoctor.incident.notify.receiver import Message, Receiver
 from latdoctor.incident.notify.sealing import Keys
 from latdoctor.incident.notify.sending import Outcome, attempt
-from latdoctor.journal.entry import Moment
+from latdoctor.journal.entry import Moment, unix_seconds
 from latdoctor.journal.entry import now as moment_now
 from latdoctor.journal.locks import held
 from latdoctor.journal.state import LOCKS
 from latdoctor.journal.store import Journal
-from latdoctor.remedy.history import moment
 from latdoctor.web.address import Resolve, resolved
 
 
@@ -100,7 +99,7 @@ def told(message: Message, receiver: Receiver, keys: Keys, office: Office) -> Ou
     """One try, journaled before and after. Raises JournalError, UsageError."""
     told_of = (message.to, message.what, message.key)
     office.journal.append(message.incident, events.NOTIFYING, events.Notifying(*told_of))
-    outcome = attempt(message, receiver, keys, moment(office.now().at), office.resolve)
+    outcome = attempt(message, receiver, keys, unix_seconds(office.now().at), office.resolve)
     noted = events.Notified(*told_of, outcome.sent, outcome.why, outcome.unsure, outcome.again_after)
     office.journal.append(message.incident, events.NOTIFIED, noted)
     return outcome

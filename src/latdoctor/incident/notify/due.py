@@ -12,8 +12,7 @@ from latdoctor.incident.notify import receiver as what
 from latdoctor.incident.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Message, Receiver
 from latdoctor.incident.notify.telling import NOTHING, News, Telling, tellings
 from latdoctor.incident.state import Incident, body
-from latdoctor.journal.entry import Entry, Moment
-from latdoctor.remedy.history import moment
+from latdoctor.journal.entry import Entry, Moment, unix_seconds
 
 FRESH = 3600.0  # seconds: what is older wakes nobody any more
 FORGOTTEN = 7 * 86_400.0  # seconds without an entry: then nobody is told of its end either
@@ -128,7 +127,7 @@ def seconds_since(entry: Entry, now: Moment) -> float:
     """By the monotonic clock within one boot, else by the wall clock; never negative."""
     if entry.boot and entry.boot == now.boot:
         return max(0.0, now.monotonic - entry.monotonic)
-    return max(0.0, moment(now.at) - moment(entry.at))
+    return max(0.0, unix_seconds(now.at) - unix_seconds(entry.at))
 
 
 def _wanted(told: Sequence[Telling], receiver: Receiver) -> list[Telling]:

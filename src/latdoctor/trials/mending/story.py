@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 
 from latdoctor import __version__
 from latdoctor.errors import OperationError
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.lab.load.openloop import Progress
 from latdoctor.lab.load.plan import LoadPlan
 from latdoctor.lab.load.result import LoadResult
 from latdoctor.lab.outcome import BEFORE, PhaseReport, phase_report
 from latdoctor.lab.pages import Between, Look
 from latdoctor.lab.scenario import Scenario
-from latdoctor.remedy.history import moment
 from latdoctor.remedy.proving import WINDOW
 from latdoctor.remedy.result import Result
 from latdoctor.trials import machine
@@ -123,10 +122,10 @@ def _figures(name: str, result: LoadResult, span: Span, first: Look, last: Look)
 
 def _moments(story: Story, alarm: Alarm, entries: Sequence[Entry]) -> Moments:
     def said(kind: str) -> float | None:
-        times = [moment(entry.at) for entry in entries if entry.kind == kind]
+        times = [unix_seconds(entry.at) for entry in entries if entry.kind == kind]
         return times[-1] - story.begun if times else None
 
-    changes = [moment(entry.at) for entry in entries if entry.kind == "change.made"]
+    changes = [unix_seconds(entry.at) for entry in entries if entry.kind == "change.made"]
     return Moments(
         over=alarm.over,
         noticed=story.noticed - story.begun,
