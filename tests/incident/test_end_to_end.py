@@ -23,9 +23,9 @@ from latdoctor.incident.document import SAID, Timeline
 from latdoctor.incident.sop import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, body
 from latdoctor.journal.entry import Entry
-from latdoctor.lab.load.result import LoadResult
 from latdoctor.remedy.history import moment
 from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text
+from latdoctor.report.page.material import AFTER
 from latdoctor.trials.machine import OTHERS
 from tests.incident.listening import PATIENCE, Listener, listener, until
 from tests.incident.rush import ALERT, Rush, Shell, printed, quick_sop, rush, taken_by_others, told_by_alertmanager
@@ -36,7 +36,8 @@ from tests.report.test_timeline_forms import CLOUDEVENT, SECTIONS
 CAUSE, PLAYBOOK = "app.batching.long-alone", "promo-rush-sop"
 NOTE = "the sale has begun, calls have become longer"  # as it stands on the page
 CRITICAL, VERIFIED, TAKEN_BACK = 3, 0, 3  # how `diagnose` and `remediate` leave
-STANDING = (0, 3, 4)  # how `sop status` may leave: the machine may be slow
+STANDING = (0, 3, 4)  # how `sop status` may leave, and `diagnose` afterwards: the machine may be slow
+ATTEMPTS = 2
 FILES = {
     "text": "post-mortem.txt",
     "markdown": "post-mortem.md",
@@ -50,7 +51,7 @@ MET_BY = {
     "diagnosed": {events.DIAGNOSED},
     "located": {events.DIAGNOSED},
     "mitigated": {RUN_CLOSED},
-    "verified": {events.SAMPLED},
+    "verified": {events.SAMPLED, events.DIAGNOSED},
 }
 
 
@@ -64,7 +65,7 @@ class Walked:
     slo: float
     alerted: float  # when the alert began to fire
     mended: bool  # verified, and the service was seen to stay so
-    clients: LoadResult
+    sent: int  # requests of the clients
 
     def entry(self, digest: str) -> Entry:
         (found,) = (one for one in self.incident.entries if one.digest == digest)
@@ -72,20 +73,26 @@ class Walked:
 
 
 def test_a_rush_is_walked_through_from_the_alert_to_the_post_mortem(tmp_path: Path) -> None:
-    with taken_by_others() as others:
-        walked = _walked(tmp_path)
-    told = _written(walked)
-    _must_tell_what_was_done(told, walked)
-    if walked.mended:
-        _must_have_met_every_stage(told, walked)
-        _must_know_every_measure(told, walked)
-    else:
-        _must_say_that_it_is_not_mended(told)
-    _must_be_drawn(tmp_path / FILES["html"], told, tmp_path / "profile")
-    if not walked.mended:
-        says = f"{told.runs[0].outcome}: {told.runs[0].reason}; others took {others[0]:.0%} of the processors"
-        assert others[0] > OTHERS, f"nobody disturbed it, and it was not mended: {says}"
-        pytest.skip(f"the machine was busy, so that nothing is proved of mending it: {says}")
+    said = []
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with taken_by_others() as others:
+            walked = _walked(folder)
+        told = _written(walked)
+        _must_tell_what_was_done(told, walked)
+        if walked.mended:
+            _must_have_met_every_stage(told, walked)
+            _must_know_every_measure(told, walked)
+        else:
+            _must_say_that_it_is_not_mended(told)
+        _must_be_drawn(folder / FILES["html"], told)
+        if walked.mended:
+            return
+        (run,) = told.runs
+        said.append(f"{run.outcome}: {run.reason}; others took {others[0]:.0%} of the processors")
+        assert others[0] > OTHERS, f"nobody disturbed it, and it was not mended: {said[-1]}"
+    pytest.skip(f"the machine was busy, so that nothing is proved of mending it: {said}")
 
 
 # --- what is done
@@ -98,11 +105,11 @@ def _walked(folder: Path) -> Walked:
         shell = Shell(folder, going_on.token)
         options = printed("listen", going_on.server)[1:]
         with listener(folder, *options, "--window", "5s", "--sops", "sops", "--sop", name) as running:
-            began = going_on.over_the_slo()
+            began = going_on.clients.kept_waiting()
             mended = _worked_through(going_on, shell, running, sop, began)
     assert running.process.returncode == 0, running.said
     (incident,) = running.incidents
-    return Walked(shell, incident, sop, going_on.slo, began, mended, going_on.hearing.result())
+    return Walked(shell, incident, sop, going_on.slo, began, mended, going_on.clients.requests())
 
 
 def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, began: float) -> bool:
@@ -118,6 +125,7 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
     assert "noted in" in typed("sop note", 0)
     ended = shell.typed(printed("remediate", going_on.server), VERIFIED, TAKEN_BACK).returncode
     assert PLAYBOOK in shell.typed(["sop", "export", "--handover"], 0).stdout
+    typed("diagnose", *STANDING)  # how it is now: for the page
     if ended != VERIFIED or not _stays_well(running, sop):
         return False
     assert send(running.url, told_by_alertmanager(events.RESOLVED, began)) == 200
@@ -185,7 +193,7 @@ def _must_tell_what_was_done(told: Timeline, walked: Walked) -> None:
     assert impact.worst_p99 > walked.slo
     assert impact.requests
     assert impact.requests_over
-    assert impact.requests_over <= impact.requests <= walked.clients.total.counts.attempts
+    assert impact.requests_over <= impact.requests <= walked.sent
 
 
 def _must_have_met_every_stage(told: Timeline, walked: Walked) -> None:
@@ -218,7 +226,7 @@ def _must_know_every_measure(told: Timeline, walked: Walked) -> None:
     ends = [walked.entry(one.end_digest) for one in told.measures]
     assert [one.kind for one in ends][2:] == ["verify.passed", events.CLOSED]
     assert all(first.seq < then.seq for first, then in pairwise(ends))
-    assert 0 <= known["MTTD"]
+    assert known["MTTD"] >= 0
     assert known["MTTD"] + known["MTTA"] < known["MTTM"] < known["MTTR"]
 
 
@@ -236,15 +244,14 @@ def _must_say_that_it_is_not_mended(told: Timeline) -> None:
     assert resolved.why
 
 
-def _must_be_drawn(page: Path, told: Timeline, profile: Path) -> None:
+def _must_be_drawn(page: Path, told: Timeline) -> None:
     """In a phone and on a desk, quiet, with every chart."""
-    with browsing(profile) as browser:
+    with browsing(page.with_name("profile")) as browser:
         tab = browser.tab()
         tab.open(page)
         charts = [must_be_drawn(tab, width) for width in (PHONE, DESK)]
         assert charts[0] == charts[1] >= 8
         shown = tab.ask("document.body.innerText")
-        assert [text for text in (told.id, ALERT, PLAYBOOK) if text not in shown] == []
-        assert [stage.title for stage in told.stages if stage.title not in shown] == []
-        assert [one.id for one in told.measures if one.id not in shown] == []
+        expected = [told.id, ALERT, PLAYBOOK, AFTER, *(one.title for one in (*told.stages, *told.measures))]
+        assert [text for text in expected if text not in shown] == []
         must_be_quiet(tab)

@@ -92,10 +92,10 @@ def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message
 
 def escaped(text: str, limit: int) -> str:
     """`text` cleaned and with entities, at most `limit` characters, none of them cut in two; never empty."""
-    safe = [_ENTITIES.get(char, char) for char in clean(text, limit)]
+    safe = [_ENTITIES.get(char, char) for char in clean(text, limit).strip()]
     ends = list(itertools.accumulate(len(piece) for piece in safe))
     if not safe or ends[-1] <= limit:
-        return "".join(safe).strip() or "–"
+        return "".join(safe) or "–"
     fitting = sum(end <= limit - 1 for end in ends)
     return "".join(safe[:fitting]) + "…"
 
