@@ -28,7 +28,17 @@ from latdoctor.report import cloudevents, timeline_json, timeline_markdown, time
 from latdoctor.report.page.material import AFTER
 from latdoctor.trials.machine import OTHERS
 from tests.incident.listening import PATIENCE, Listener, listener, until
-from tests.incident.rush import ALERT, NoRushError, Rush, Shell, printed, quick_sop, rush, taken_by_others, told_by_alertmanager
+from tests.incident.rush import (
+    ALERT,
+    NoRushError,
+    Rush,
+    Shell,
+    printed,
+    quick_sop,
+    rush,
+    taken_by_others,
+    told_by_alertmanager,
+)
 from tests.incident.test_listen import send
 from tests.report.browser import DESK, PHONE, browsing, must_be_drawn, must_be_quiet
 from tests.report.test_timeline_forms import CLOUDEVENT, SECTIONS
