@@ -14,17 +14,20 @@ import pytest
 
 from latdoctor.cli import sop_watching
 from latdoctor.incident import events
+from latdoctor.incident.opening import opened
 from latdoctor.incident.standing import Standing, standing
 from latdoctor.incident.state import Incident, incidents
-from latdoctor.journal.state import JOURNAL
+from latdoctor.incident.stopwatch import GIVEN
+from latdoctor.journal.state import JOURNAL, must_be
 from latdoctor.journal.store import Journal
+from latdoctor.text import clean
 from tests.cli.running import Outcome, run
 from tests.incident.journaled import SOP, cause, incident, moment
 from tests.journal.made import files
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
 RUSH, HEALTHY = str(INCIDENTS / "promo-rush.tar.zst"), str(INCIDENTS / "no-fault.tar.zst")
-LONG_AGO = ["--began", "2026-01-01T00:00:00Z"]  # before anything that was recorded
+LONG_AGO = 1_767_225_600.0  # 2026-01-01: before anything that was recorded
 HOSTILE = "</script>\x1b[2J\u202e@here [x](http://e.vil) `y` | <!channel>\nnext"
 
 
@@ -46,6 +49,13 @@ def started(*arguments: str) -> str:
     name = json.loads(said("sop", "start", *arguments, "-o", "json").out)["incident"]
     assert isinstance(name, str)
     return name
+
+
+def began_long_ago(state: Path, title: str = "slow", *targets: str) -> str:
+    """An incident that what was recorded falls into; `--began` does not reach back so far."""
+    must_be(state)
+    asked = events.Opened(title, targets, events.BY_HAND, SOP.id, SOP.digest, LONG_AGO, GIVEN)
+    return opened(Journal.opened(state / JOURNAL), state, asked, SOP).id
 
 
 def known(state: Path) -> tuple[Incident, ...]:
@@ -79,7 +89,7 @@ def test_with_no_incident_open_nothing_is_written(state: Path) -> None:
 
 
 def test_a_diagnosis_is_kept_and_marks_its_stages(state: Path) -> None:
-    name = started(*LONG_AGO)
+    name = began_long_ago(state)
     outcome = run(["diagnose", RUSH])
     assert f"marked in {name}" in outcome.err
     assert outcome.out == run(["diagnose", RUSH, "--no-incident"]).out  # stdout is the answer alone
@@ -225,15 +235,22 @@ def test_the_exit_code_says_late_before_unknown(state: Path) -> None:
     assert stages(status())["confirmed"] == "unknown"
     said("sop", "status", code=4)
     said("sop", "note", "--stage", "confirmed")
+    assert stages(status())["confirmed"] == "late"  # it was met late, and nothing is overdue now
+    said("sop", "status", code=0)
+    said("sop", "close")
+    started("--began", "2min")
     said("sop", "status", code=3)
     said("sop", "close")
+    said("sop", "status", code=0)  # nothing is due of what is closed
     said("sop", "start")
     said("sop", "status", code=0)
 
 
-def test_the_status_is_fit_to_read() -> None:
-    started(*LONG_AGO, "--title", HOSTILE * 9, "--target", "10.0.0.5:8000")
+def test_the_status_is_fit_to_read(state: Path) -> None:
+    began_long_ago(state, clean(HOSTILE * 9, 300), "10.0.0.5:8000")
     said("diagnose", RUSH, "--incident", "inc-", code=3)
+    for number in range(6):
+        said("sop", "note", f"{number} {HOSTILE * 9}", "--by", HOSTILE)
     for arguments in (["status"], ["export", "--handover", "-o", "text"], ["export", "-o", "text"]):
         printed = run(["sop", *arguments]).out
         assert "\x1b" not in printed
@@ -241,6 +258,9 @@ def test_the_status_is_fit_to_read() -> None:
         assert not re.findall(r"[ \t]+$", printed, re.MULTILINE)
         wide = [line for line in printed.splitlines() if len(line) > 80 and "latdoctor" not in line]
         assert [line for line in wide if " " in line.strip()] == []
+    noted = [line.strip() for line in run(["sop", "status"]).out.splitlines() if " note" in line]
+    assert noted[0] == "earlier notes: latdoctor sop export --handover"
+    assert [line.partition(": ")[2][:1] for line in noted[1:]] == ["2", "3", "4", "5"]  # a line each, cut
 
 
 def test_a_page_cannot_be_formatted_from_outside() -> None:
@@ -275,9 +295,35 @@ def test_an_sop_of_ones_own_stays_with_its_incident(state: Path) -> None:
     Path("own/ours.yaml").unlink()
     assert status()["stages"][0]["due"] == 120
     (state / "incidents" / name / "ours.yaml").write_text(text + "# changed\n")
-    assert "differs from what it was" in said("sop", "status", code=2).err
+    assert "differs from what it was" in said("sop", "watch", code=1).err
     Path("own/ours.yaml").write_text(text.replace("due: 2min", "due: soon"))
     assert "own/ours.yaml:" in said("sop", "lint", "--sops", "own", code=2).err
+
+
+def test_without_its_sop_the_incident_is_shown_all_the_same(state: Path) -> None:
+    Path("own").mkdir()
+    Path("own/ours.yaml").write_text(SOP.source.decode().replace("id: slow-inference", "id: ours"))
+    name = started("--sop", "ours", "--sops", "own", "--title", "checkout is slow", "--target", "10.0.0.5:8000")
+    said("sop", "note", "the gateway is fine", "--by", "ann")
+    kept = state / "incidents" / name / "ours.yaml"
+    whole = kept.read_text()
+    for damage in (kept.unlink, lambda: kept.write_text("id: [")):
+        kept.write_text(whole)
+        damage()
+        outcome = said("sop", "status", code=1)
+        shown = " ".join(outcome.out.split())
+        for says in (f"{name} OPEN", "checkout is slow", "its stages are not known", "ann: the gateway is fine",
+                     "permitted: not known", "Next: latdoctor diagnose --server 10.0.0.5:8000"):  # fmt: skip
+            assert says in shown
+        assert outcome.err == ""
+        document = status()
+        assert (document["stages"], document["permitted"], document["sop"]) == ([], [], "ours")
+        assert "the SOP 'ours'" in document["unread"]
+        for how in (["--handover"], []):
+            assert "its stages: " in said("sop", "export", *how, "-o", "text", code=1).out
+    said("sop", "note", "still here")
+    said("sop", "close")
+    assert "lasted" in said("sop", "status", code=1).out
 
 
 class Views:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Gap, Window
+from latdoctor.evidence.redact import Redaction
 from latdoctor.incident.events import Diagnosed
 from latdoctor.incident.keeping import again, kept, short
 from tests.diagnosis.world import small_rules, told
@@ -41,6 +43,18 @@ def test_numbers_follow_each_other_and_nothing_is_written_over(place: Path, diag
     assert second.document == "incidents/inc-1/looks/8.json"
     assert again(place, first) == again(place, second) == diagnosis
     assert b"10.1.2.3" not in (looks / "1.tar.zst").read_bytes()
+
+
+def test_the_pages_that_were_read_are_told_under_their_own_names(place: Path, diagnosis: Diagnosis) -> None:
+    pages = tuple(
+        Artifact(f"prometheus/{number}.prom", "prometheus", group, group, 100.0, b"up 1\n")
+        for number, group in enumerate(["http://10.1.2.3:8000/metrics"] * 2 + ["page.prom", "http://b:1/metrics"])
+    )
+    live = replace(BUNDLE, artifacts=(*BUNDLE.artifacts, *pages))
+    found = kept(place, "inc-1", live, diagnosis).diagnosed
+    assert found.servers == ("http://10.1.2.3:8000/metrics", "http://b:1/metrics")
+    replayed = replace(live, redaction=Redaction())
+    assert kept(place, "inc-1", replayed, diagnosis).diagnosed.servers == ()
 
 
 def test_what_cannot_be_kept_is_told_and_the_rest_is_journaled(place: Path, diagnosis: Diagnosis) -> None:

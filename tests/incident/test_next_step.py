@@ -42,6 +42,10 @@ STORY: Mapping[str, tuple[list[dict[str, Any]], str]] = {
         [NAMED, *({"kind": events.MARKED, "at": 300, "stage": stage.id} for stage in SOP.stages)],
         "latdoctor sop close",
     ),
+    "named before": (
+        [NAMED, {"kind": events.DIAGNOSED, "at": 300, "servers": ["http://10.0.0.9:8000/metrics"]}],
+        f"latdoctor diagnose {SERVER}",  # what the incident is about, whatever else was looked at
+    ),
     "closed": ([{"kind": events.CLOSED, "at": 5}], "latdoctor timeline --incident inc-20260921-1413-0001"),
 }
 
@@ -63,6 +67,36 @@ def test_what_is_not_permitted_is_not_proposed() -> None:
     found = incident(rows)
     stages = clock(SOP, found, moment(30))
     assert after(found, SOP, stages).command == f"latdoctor diagnose {SERVER}"
+
+
+def test_what_an_earlier_look_named_is_said() -> None:
+    nothing = {"kind": events.DIAGNOSED, "at": 300}
+    for rows, says in (
+        ([NAMED, nothing, nothing],
+         "the last look names no cause; that of 2026-09-21 14:15:00 UTC named app.batching.long-alone"),
+        ([{**NAMED, "answer": "one-of", "causes": [cause(named=False)]}, nothing], "no cause is named yet"),
+    ):  # fmt: skip
+        marks = [{"kind": events.MARKED, "at": 310, "stage": stage} for stage in ("confirmed", "diagnosed", "located")]
+        found = incident([*rows, *marks])
+        assert after(found, SOP, clock(SOP, found, moment(400))).why == f"the next stage is: Mitigated; {says}"
+
+
+@pytest.mark.parametrize("opened", [{"targets": []}, {"targets": ["checkout"], "hosts": ["checkout"]}])
+def test_the_last_look_says_where_to_look_where_the_incident_does_not(opened: dict[str, Any]) -> None:
+    def command(*looks: dict[str, Any]) -> str:
+        rows = [{"kind": events.DIAGNOSED, "at": 10 + number, **look} for number, look in enumerate(looks)]
+        found = incident(rows, opened)
+        return after(found, SOP, clock(SOP, found, moment(50))).command
+
+    assert command({}) == "latdoctor diagnose --server URL"
+    one, other = {"servers": ["http://checkout:8080/metrics"]}, {"servers": ["http://a:1/metrics", "http://b:2/x y"]}
+    assert command(other, one, {}) == "latdoctor diagnose --server http://checkout:8080/metrics"
+    assert command(one, other) == "latdoctor diagnose --server http://a:1/metrics --server 'http://b:2/x y'"
+
+
+def test_without_its_sop_the_next_step_is_a_look() -> None:
+    assert after(incident([NAMED]), None, ()).command == f"latdoctor diagnose {SERVER}"
+    assert after(incident([{"kind": events.CLOSED, "at": 5}]), None, ()).command.startswith("latdoctor timeline")
 
 
 def test_a_name_of_strangers_stays_one_word() -> None:

@@ -14,7 +14,7 @@ from latdoctor.incident.clock import clock
 from latdoctor.incident.joining import chosen, folder_of, joined, meant, places
 from latdoctor.incident.opening import Opening, opened
 from latdoctor.incident.sop_files import followed
-from latdoctor.incident.state import incidents
+from latdoctor.incident.state import Incident, incidents
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal
 from tests.crash.sweep import KILLED, killed_at, points
@@ -129,3 +129,33 @@ def test_a_look_belongs_to_the_incident_of_its_target() -> None:
         chosen(found)
     assert chosen(found, "inc-a").id == "inc-any"
     assert joined([incident([{"kind": events.CLOSED, "at": 5}])], ["10.0.0.5:8000"]) == ""
+
+
+def test_a_host_alone_means_its_ports_where_that_is_sure() -> None:
+    rows = [
+        {"kind": events.OPENED, "at": 1, "run": "inc-host", "targets": ["checkout"], "hosts": ["checkout"]},
+        {"kind": events.OPENED, "at": 2, "run": "inc-port", "targets": ["http://checkout:8080/metrics"]},
+        {"kind": events.OPENED, "at": 3, "run": "inc-name", "targets": ["shop", "10.0.0.7:8000"]},
+    ]
+    found = incidents(entries(rows))[1:]
+    assert joined(found, ["http://CHECKOUT:9090/metrics"]) == "inc-host"
+    assert joined(found, ["checkout:8080"]) == "inc-port"  # its own goes before its host's
+    assert joined(found, ["shop:8000"]) == ""  # a configured name is no host
+    assert joined(found, ["checkout-two:9090"]) == ""
+    other = incidents(entries([{**rows[0], "targets": ["checkout", "db"], "hosts": ["checkout", "db"]}]))[1:]
+    assert joined([*found, Incident("inc-too", other[0].opened)], ["checkout:9090"]) == ""  # two could be meant
+
+
+def test_a_host_alone_doubles_no_incident_of_a_port_of_it(place: Path) -> None:
+    def opening(*targets: str) -> Opening:
+        hosts = tuple(one for one in targets if ":" not in one)
+        asked = events.Opened("slow", targets, events.BY_HAND, SOP.id, SOP.digest, hosts=hosts)
+        return opened(Journal.opened(place / "journal.sqlite"), place, asked, SOP)
+
+    first = opening("http://checkout:8080/metrics")
+    assert opening("checkout") == Opening(first.id, new=False)
+    second = opening("checkout:9090")
+    assert second.new
+    third = opening("checkout")  # either of the two could be meant
+    assert third.new
+    assert opening("checkout:7070") == Opening(third.id, new=False)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.errors import DefinitionError, Problem, UsageError
+from latdoctor.errors import DefinitionError, OperationError, Problem, UsageError
 from latdoctor.incident import events, sop_file, sop_files
 from latdoctor.incident.sop import ACTIONS, KINDS, allows, needed
 from latdoctor.packaged import folder
@@ -75,13 +75,13 @@ def test_an_incident_follows_the_sop_that_it_was_opened_with(tmp_path: Path) -> 
     (own / SHIPPED[0].name).write_text(text)
     (mine,) = sop_files.read([own]).values()
     opened = incident([], {"sop_digest": mine.digest})
-    with pytest.raises(UsageError, match="differs from what it was"):
+    with pytest.raises(OperationError, match="differs from what it was"):
         sop_files.followed(tmp_path, opened)
     sop_files.keep(tmp_path, opened.id, mine)
     kept = sop_files.followed(tmp_path, opened)
     assert (kept.digest, kept.stages[1].due) == (mine.digest, 420.0)
     assert sop_files.followed(tmp_path, incident([])) is SOP
-    with pytest.raises(UsageError, match="is not here"):
+    with pytest.raises(OperationError, match="is not here"):
         sop_files.followed(tmp_path, incident([], {"sop": "another", "sop_digest": "x"}))
     with pytest.raises(UsageError, match="opened without an SOP"):
         sop_files.followed(tmp_path, incident([], {"sop": "", "sop_digest": ""}))

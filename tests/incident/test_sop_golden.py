@@ -67,6 +67,18 @@ STORIES: Mapping[str, tuple[list[dict[str, Any]], dict[str, Any], float]] = {
         ALERTED,
         9000,
     ),
+    "named-before": (
+        [
+            NAMED,
+            {"kind": events.DIAGNOSED, "at": 200},
+            *(
+                {"kind": events.NOTED, "at": 210 + number, "text": " ".join(30 * [f"note {number},"])}
+                for number in range(6)
+            ),
+        ],
+        {"targets": [], "began": 1_789_999_970.0, "clock": "given by hand"},
+        300,
+    ),
     "not-known": ([{"kind": events.CONFIRMED, "at": 20, "status": "unknown"}], {}, 90),
 }
 

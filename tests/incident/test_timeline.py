@@ -9,7 +9,8 @@ from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID, Timeline
 from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.remedy.result import Outcome
-from tests.incident.stories import BOOK, CAUSE, ID, RUN, Log, carried_out, cause, diagnosed, promo_rush, sampled
+from latdoctor.report import timeline_markdown, timeline_text
+from tests.incident.stories import BEGAN, BOOK, CAUSE, ID, RUN, Log, carried_out, cause, diagnosed, promo_rush, sampled
 
 
 def told(log: Log) -> Timeline:
@@ -242,3 +243,19 @@ def test_a_command_that_acts_by_itself_is_no_responder() -> None:
     log.add(2, events.MARKED, events.Marked("confirmed", "Grace"))
     log.add(3, events.NOTED, events.Noted("two", "Ada"))
     assert told(log).responders == ("Ada", "Grace")
+
+
+def test_whose_clock_a_beginning_is_by_makes_a_sentence() -> None:
+    for clock, says in (
+        ("given by hand", "as given by hand"),
+        ("alertmanager", "by the clock of alertmanager"),
+        ("", "by a clock that was not named"),
+    ):
+        log = Log()
+        log.add(5, events.OPENED, events.Opened("slow", (), events.BY_HAND, "", "", BEGAN, clock))
+        page = told(log)
+        for text in (timeline_text.render(page), timeline_markdown.render(page).replace("\\", "")):
+            words = " ".join(text.split())
+            assert f"the trouble began, {says})." in words
+            assert "clock of given" not in words
+            assert "clock of not" not in words

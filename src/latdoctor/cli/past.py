@@ -19,6 +19,7 @@ from latdoctor.units import parse_duration
 SINCE = 3600.0  # seconds before the end
 WINDOW = 300.0  # twenty samples, where one is taken every 15 s
 SHORTEST, LONGEST = 10.0, 90 * 86400.0
+DAY = datetime.timedelta(days=1)
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
@@ -80,13 +81,10 @@ def moment(text: str, now: float, where: str) -> float:
 
     A time without a zone is this machine's. Raises UsageError.
     """
+    today = time_of_day(text, now)
+    if today is not None:
+        return (today if today.timestamp() <= now else today - DAY).timestamp()
     wanted = text.strip()
-    clock = _CLOCK.fullmatch(wanted)
-    if clock:
-        hour, minute, second = (int(part or 0) for part in clock.groups())
-        today = datetime.datetime.fromtimestamp(now).replace(hour=hour, minute=minute, second=second, microsecond=0)
-        day = datetime.timedelta(days=1)
-        return (today if today.timestamp() <= now else today - day).timestamp()
     try:
         return now - parse_duration(wanted)
     except ValueError:
@@ -97,6 +95,15 @@ def moment(text: str, now: float, where: str) -> float:
         raise UsageError(
             f"{clean(wanted, 60)!r} is no time", where=where, next_step=f"write it such as {where} 2h, {where} 02:30"
         ) from error
+
+
+def time_of_day(text: str, now: float) -> datetime.datetime | None:
+    """`02:30` or `02:30:15` as that time of today, by this machine's clock; None for what is no time of day."""
+    clock = _CLOCK.fullmatch(text.strip())
+    if clock is None:
+        return None
+    hour, minute, second = (int(part or 0) for part in clock.groups())
+    return datetime.datetime.fromtimestamp(now).replace(hour=hour, minute=minute, second=second, microsecond=0)
 
 
 def name_of(given: Given) -> str:

@@ -59,10 +59,12 @@ def start(
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What it is about.")] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", metavar="NAME", help="A configured target or a server's address (repeatable)."),
+        typer.Option(
+            "--target", metavar="NAME", help="A configured target, a server's address or a host (repeatable)."
+        ),
     ] = None,
     began: Annotated[
-        str | None, typer.Option("--began", metavar="TIME", help="When the trouble began: 10min (ago), 02:47.")
+        str | None, typer.Option("--began", metavar="TIME", help="When it began: 10min (ago), 02:47 (local time).")
     ] = None,
     by: By = None,
     sop: Annotated[str | None, typer.Option("--sop", metavar="ID", help="The SOP (default slow-inference).")] = None,
@@ -72,7 +74,7 @@ def start(
     """Open an incident, and start its clock.
 
     From then on diagnose, remediate and rollback mark its stages by themselves. One that is open already for the same
-    alert or target is not opened twice. Its SOP is kept as it is now.
+    alert or target is not opened twice; a firing whose incident was closed opens another. Its SOP is kept as it is now.
 
     Exit codes: 0 it is open · 1 the journal cannot be written · 2 usage, or an invalid SOP or alert.
     """
@@ -97,8 +99,11 @@ def status(incident: LastIncident = None, output: OutputOption = Form.TEXT) -> N
 
     What is met, late, unmet or unknown, what was looked at and what not, what stands changed, and what to do next.
 
-    Exit codes: 0 nothing is late or unknown · 1 the journal cannot be read · 2 there is no such incident · 3 a stage is
-    late: its due time passed before it was met · 4 none is late, and of one it cannot be told.
+    A stage that was met late stays late in the table; the exit code is about what is due now.
+
+    Exit codes: 0 nothing is overdue, or it is closed · 1 the journal, or its SOP, cannot be read (what is known without
+    it is shown) · 2 there is no such incident · 3 a stage is overdue: late, and not met yet · 4 none is overdue, and of
+    one it cannot be told.
     """
     from latdoctor.cli.screen import result_console
     from latdoctor.report import sop as shown
@@ -114,8 +119,8 @@ def watch(incident: Incident = None) -> None:
 
     On a terminal the whole screen, until Ctrl-C or until the incident is closed; in a pipe a line for each change.
 
-    Exit codes: 0 nothing is late or unknown in the end · 1 the journal cannot be read · 2 there is no such incident ·
-    3 a stage is late · 4 none is late, and of one it cannot be told.
+    Exit codes: 0 nothing is overdue in the end, or it was closed · 1 the journal or its SOP cannot be read · 2 there is
+    no such incident · 3 a stage is overdue · 4 none is overdue, and of one it cannot be told.
     """
     from latdoctor.cli.sop_watching import watch as watched
 
@@ -150,6 +155,8 @@ def close(
 ) -> None:
     """Close the incident; its clock stands still then.
 
+    Alerts of it that still fire are named, and keep nobody from closing it.
+
     Exit codes: 0 closed · 1 the journal cannot be written · 2 there is no such incident, or it is closed.
     """
     from latdoctor.cli import sop_acting
@@ -169,7 +176,8 @@ def export(
     The page (--handover) says where we stand, what was tried, what stands changed and how it goes back, what is not
     known, and what is next.
 
-    Exit codes: 0 printed · 1 the journal cannot be read · 2 there is no such incident.
+    Exit codes: 0 printed · 1 the journal, or its SOP, cannot be read (what is known without it is printed) · 2 there is
+    no such incident.
     """
     from latdoctor.cli.screen import result_console
     from latdoctor.report import handover as pages
@@ -178,9 +186,11 @@ def export(
     found = _standing(incident)
     if output is Page.JSON:
         shown.status(found, result_console(), as_json=True)
-        return
-    sections = pages.handover(found) if handover else pages.record(found)
-    typer.echo(pages.FORMS[output.value](found, sections), nl=False)
+    else:
+        sections = pages.handover(found) if handover else pages.record(found)
+        typer.echo(pages.FORMS[output.value](found, sections), nl=False)
+    if found.unread:
+        raise typer.Exit(found.exit_code)
 
 
 @app.command()

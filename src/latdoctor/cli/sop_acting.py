@@ -7,7 +7,8 @@ from pathlib import Path
 
 import typer
 
-from latdoctor.errors import UsageError
+from latdoctor.cli.saying import say
+from latdoctor.errors import OperationError, UsageError
 from latdoctor.incident import marking, noting
 from latdoctor.incident.joining import chosen
 from latdoctor.incident.sop import Sop
@@ -17,27 +18,40 @@ from latdoctor.incident.state import Incident
 from latdoctor.journal import state
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal
+from latdoctor.text import clean
 
 MOST = 1 << 20  # bytes of a note from stdin
+_NAMES = 4  # alerts that still fire and are named
 
 
 def standing_of(asked: str, *, only_open: bool) -> Standing:
-    """How an incident stands now. Raises UsageError, OperationError."""
-    incident, sop, place = opened_as(asked, only_open=only_open)
+    """How an incident stands now; where its SOP cannot be read, what is known without it. Raises UsageError,
+    OperationError.
+    """
+    place = state.folder()
+    incident = _meant(place, asked, only_open=only_open)
+    try:
+        sop = followed(place, incident)
+    except OperationError as error:
+        return standing_now(None, incident, place, unread=clean(str(error), 400))
     return standing_now(sop, incident, place)
 
 
 def opened_as(asked: str, *, only_open: bool) -> tuple[Incident, Sop, Path]:
     """The incident that is meant, its SOP, and the state folder. Raises UsageError, OperationError."""
     place = state.folder()
-    incident = chosen(marking.known(Journal.reading(place / state.JOURNAL)), asked, only_open=only_open)
+    incident = _meant(place, asked, only_open=only_open)
     return incident, followed(place, incident), place
 
 
-def standing_now(sop: Sop, incident: Incident, place: Path) -> Standing:
-    """Raises OperationError for an entry that another version wrote otherwise."""
+def standing_now(sop: Sop | None, incident: Incident, place: Path, *, unread: str = "") -> Standing:
+    """`unread`: why there is no `sop`. Raises OperationError for an entry that another version wrote otherwise."""
     with marking.readable(Journal.reading(place / state.JOURNAL)):
-        return standing(sop, incident, now(), place)
+        return standing(sop, incident, now(), place, unread)
+
+
+def _meant(place: Path, asked: str, *, only_open: bool) -> Incident:
+    return chosen(marking.known(Journal.reading(place / state.JOURNAL)), asked, only_open=only_open)
 
 
 def note(text: str | None, stage: str, by: str, asked: str) -> None:
@@ -54,6 +68,14 @@ def note(text: str | None, stage: str, by: str, asked: str) -> None:
 def close(outcome: str, text: str, by: str, asked: str) -> None:
     journal, incident = _open(asked)
     noting.closed(journal, incident, outcome, text, by)
+    firing = incident.still_firing
+    if firing:
+        more = f" and {len(firing) - _NAMES} more" if len(firing) > _NAMES else ""
+        names = ", ".join(clean(name, 80) for name in firing[:_NAMES])
+        say(
+            f"as far as was heard there still fires: {names}{more}. What fires on opens no other incident by itself;"
+            " latdoctor sop start does"
+        )
     typer.echo(f"{incident.id} is closed: {outcome}. Next: latdoctor sop export --incident {incident.id}")
 
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
 import typer
 
 from latdoctor.cli.addresses import masked
+from latdoctor.cli.beginning import Began, began
+from latdoctor.cli.configuration import TargetSettings
 from latdoctor.cli.configuration import targets as configured
 from latdoctor.cli.mending import own_folder
-from latdoctor.cli.past import moment
+from latdoctor.cli.saying import say
 from latdoctor.errors import UsageError
-from latdoctor.incident import events, sop_files
+from latdoctor.incident import events, marking, sop_files
 from latdoctor.incident.alert_file import alerted
 from latdoctor.incident.intake import About, Intake
-from latdoctor.incident.opening import Opening, opened
+from latdoctor.incident.joining import chosen
+from latdoctor.incident.next_step import source
+from latdoctor.incident.opening import Opening, keys, opened
 from latdoctor.incident.sop import Sop
+from latdoctor.incident.state import Incident
 from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
@@ -43,16 +49,22 @@ class Wanted:
 def begin(wanted: Wanted, *, as_json: bool) -> None:
     """Opens it and says so."""
     procedure = sop_files.find(procedures(wanted.sops), wanted.sop or sop_files.USUAL)
-    opening = _by_hand(wanted, procedure) if wanted.alert is None else _by_alert(wanted.alert, wanted, procedure)
-    if opening is None:
-        raise UsageError("no alert of it fires, so there is nothing to open", where="--alert")
+    told = began(wanted.began, time.time()) if wanted.began else None
+    about = _about(wanted, procedure)
+    if wanted.alert is None:
+        opening = _by_hand(wanted, about, procedure, told)
+    else:
+        opening = _by_alert(wanted.alert, wanted, about)
     if as_json:
         typer.echo(msgspec.json.encode({"schema_version": "1", "incident": opening.id, "new": opening.new}).decode())
     elif opening.new:
         typer.echo(f"{opening.id} is open, by the SOP {procedure.id} ({procedure.title}).")
-        typer.echo("Next: latdoctor sop status; latdoctor diagnose marks its stages by itself")
+        if told:
+            typer.echo(told.says)
+        typer.echo(f"Next: latdoctor diagnose{source(_read(opening.id))}, which marks its stages; latdoctor sop status")
     else:
-        typer.echo(f"{opening.id} is open already for this. Next: latdoctor sop status --incident {opening.id}")
+        kept = "; when it began stays as it was told then" if told else ""
+        typer.echo(f"{opening.id} is open already for this{kept}. Next: latdoctor sop status --incident {opening.id}")
 
 
 def procedures(extra: Sequence[Path]) -> Mapping[str, Sop]:
@@ -60,37 +72,73 @@ def procedures(extra: Sequence[Path]) -> Mapping[str, Sop]:
     return sop_files.read([folder("sops"), *extra]) if extra else sop_files.shipped()
 
 
-def _by_hand(wanted: Wanted, procedure: Sop) -> Opening:
+def _by_hand(wanted: Wanted, about: About, procedure: Sop, told: Began | None) -> Opening:
     asked = events.Opened(
         title=clean(wanted.title or procedure.title, 300),
-        targets=_targets(wanted.targets),
+        targets=about.targets,
         source=events.BY_HAND,
         sop=procedure.id,
         sop_digest=procedure.digest,
-        began=_began(wanted.began),
-        clock=GIVEN if wanted.began else "",
-        by=clean(wanted.by, 80),
+        began=told.at if told else None,
+        clock=GIVEN if told else "",
+        by=about.by,
+        hosts=about.hosts,
     )
     place = own_folder()
     return opened(Journal.opened(place / state.JOURNAL), place, asked, procedure)
 
 
-def _by_alert(path: Path, wanted: Wanted, procedure: Sop) -> Opening | None:
-    """The incident of a notification, which is journaled as far as it is new; None where nothing of it fires."""
+def _by_alert(path: Path, wanted: Wanted, about: About) -> Opening:
+    """The incident of a notification, which is journaled as far as it is new. Raises UsageError where nothing of it
+    fires.
+    """
     if wanted.title or wanted.began:
         raise UsageError(
             "the alert itself tells its title and when it began", next_step="leave --title and --began out"
         )
     told = alerted(path)
     place = own_folder()
-    about = About(_targets(wanted.targets), procedure, clean(wanted.by, 80))
     taken = Intake(Journal.opened(place / state.JOURNAL), place, about).take(told)
-    return Opening(taken.incident, new=taken.opened) if taken.incident else None
+    if not taken.incident or not (taken.opened or _read(taken.incident).open):
+        raise UsageError("no alert of it fires, so there is nothing to open", where="--alert")
+    if taken.opened:
+        _tell_what_was_before(taken.incident, told.key)
+    return Opening(taken.incident, new=taken.opened)
 
 
-def _targets(names: Sequence[str]) -> tuple[str, ...]:
-    """Each as it was given; a configured one with the addresses at which it is looked at and changed."""
+def _tell_what_was_before(incident: str, key: str) -> None:
+    """That its alerts had an incident, and that it was closed."""
+    before = [one for one in _incidents() if one.id != incident and one.closed and key in keys(one)]
+    if before:
+        outcome = clean(before[-1].closed.outcome, 40) if before[-1].closed else ""
+        say(f"the incident of these alerts, {before[-1].id}, was closed ({outcome}), so another one is opened")
+
+
+def _incidents() -> tuple[Incident, ...]:
+    return marking.known(Journal.reading(state.folder() / state.JOURNAL))
+
+
+def _read(incident: str) -> Incident:
+    return chosen(_incidents(), incident)
+
+
+def _about(wanted: Wanted, procedure: Sop) -> About:
+    """What the incident is to be about; a target that is taken for a host is told on stderr."""
     known = configured()
+    targets = _targets(wanted.targets, known)
+    hosts = tuple(one for one in targets if one not in known and ":" not in one)
+    for host in hosts:
+        near = get_close_matches(host, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        say(
+            f"{host!r} is neither a configured target nor an address: looks at a host of that name, at any port, belong"
+            f" to the incident{hint}"
+        )
+    return About(targets, procedure, clean(wanted.by, 80), hosts=hosts, anew=True)
+
+
+def _targets(names: Sequence[str], known: Mapping[str, TargetSettings]) -> tuple[str, ...]:
+    """Each as it was given; a configured one with the addresses at which it is looked at and changed."""
     found: dict[str, None] = {}
     for name in names:
         if not name.strip():
@@ -99,13 +147,3 @@ def _targets(names: Sequence[str]) -> tuple[str, ...]:
         addresses = (*settings.server, *settings.admin) if settings else ()
         found.update(dict.fromkeys(masked(clean(one, 200)) for one in (name, *addresses)))
     return tuple(found)
-
-
-def _began(text: str) -> float | None:
-    if not text:
-        return None
-    now = time.time()
-    told = moment(text, now, "--began")
-    if told > now:
-        raise UsageError("what has not begun yet is no incident", where="--began", next_step="give a time that is past")
-    return told

@@ -17,6 +17,7 @@ from latdoctor.detect.consistency import consistent
 from latdoctor.detect.engines import engines
 from latdoctor.detect.latency_modes import latency_modes
 from latdoctor.detect.model_words import model_words
+from latdoctor.detect.neighbours import neighbours
 from latdoctor.detect.onset import onsets
 from latdoctor.detect.pulse import pulses
 from latdoctor.detect.quantiles import quantiles
@@ -35,6 +36,7 @@ DETECTORS: tuple[Detector, ...] = (
     remainders,
     batch_bimodality,
     siblings,
+    neighbours,
     clients,
     arrival_changes,
     latency_modes,

@@ -13,6 +13,7 @@ from latdoctor.detect.engines import DERIVED as ENGINES
 from latdoctor.detect.latency_modes import DERIVED as PEAKS
 from latdoctor.detect.latency_modes import SIGNAL as REQUESTS
 from latdoctor.detect.model_words import WORDS
+from latdoctor.detect.neighbours import NEIGHBOURS, OWN, TAKEN
 from latdoctor.detect.onset import ONSET
 from latdoctor.detect.onset import SIGNALS as SLOWING
 from latdoctor.detect.pulse import DERIVED as PULSES
@@ -77,6 +78,7 @@ BY_DETECTOR: Mapping[str, Callable[[Given], Given]] = {
     "remainders": _when("arrival.rate", "retry.share", "batch.padding_factor", gives=REMAINDERS),
     "batch_bimodality": _when(SIZES, gives=MODES),
     "siblings": _siblings,
+    "neighbours": _when(TAKEN, OWN, "host.cpus", gives=(NEIGHBOURS,)),
     "clients": _clients,
     "arrival_changes": _when(ARRIVALS, gives=CHANGES),
     "latency_modes": _when(REQUESTS, gives=PEAKS),

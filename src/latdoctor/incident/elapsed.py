@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from latdoctor.incident.state import Incident
-from latdoctor.incident.stopwatch import MONOTONIC, WALL, Passed, passed, start_of
+from latdoctor.incident.stopwatch import GIVEN, MONOTONIC, NOT_TOLD, WALL, Passed, passed, start_of
 from latdoctor.journal.entry import Entry
 from latdoctor.remedy.history import moment
 
@@ -61,6 +61,13 @@ def rfc3339(time: float) -> str:
     except (OverflowError, ValueError, OSError):  # whoever sent it may send any number
         told = datetime.datetime.max if time > 0 else datetime.datetime.min
     return told.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def by_clock(name: str) -> str:
+    """Whose clock a time was by, behind what it says: `by the clock of alertmanager`."""
+    if name == GIVEN:
+        return f"as {GIVEN}"
+    return f"by the clock of {name}" if name and name != NOT_TOLD else "by a clock that was not named"
 
 
 def clock(at: str | None) -> str:

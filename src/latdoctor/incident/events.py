@@ -29,7 +29,8 @@ REAL, FALSE_ALARM, UNKNOWN = "confirmed", "false-alarm", "unknown"
 class Opened(Struct, frozen=True):
     """`targets`: names of configured targets or addresses of servers; none: whatever is looked at while it is open.
 
-    `began`: when the trouble began, by `clock` ("alertmanager", "given by hand"); None: not told.
+    `began`: when the trouble began, by `clock` ("alertmanager", "given by hand"); None: not told. `hosts`: those of
+    `targets` that are neither configured nor an address with a port.
     """
 
     title: str
@@ -41,6 +42,7 @@ class Opened(Struct, frozen=True):
     clock: str = ""
     by: str = ""
     key: str = ""  # of the alert's group, by which its repetitions are known
+    hosts: tuple[str, ...] = ()
 
 
 class Alert(Struct, frozen=True):
@@ -103,6 +105,7 @@ class Diagnosed(Struct, frozen=True):
     document: str = ""
     bundle: str = ""
     fired: tuple[str, ...] = ()  # ids of the specific findings that held: what tells incidents apart
+    servers: tuple[str, ...] = ()  # the pages that were read, where that was no replay under other names
 
 
 class Planned(Struct, frozen=True):

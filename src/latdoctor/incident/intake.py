@@ -33,12 +33,18 @@ Bodies = list[tuple[str, str, Struct]]
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an incident that an alert opens is about. `targets`: what is looked at; none: whatever is in its time."""
+    """What an incident that an alert opens is about. `targets`: what is looked at; none: whatever is in its time.
+
+    `hosts` as in `events.Opened`. `anew`: a firing whose incident was closed opens another one, as a human asks for it;
+    what an Alertmanager repeats does not.
+    """
 
     targets: tuple[str, ...] = ()
     sop: Sop | None = None
     by: str = ""
     close_on_resolve: bool = False
+    hosts: tuple[str, ...] = ()
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +135,8 @@ class Intake:
         found, begins = self._known.of_group(alerted.key), False
         if found is None or found.closed:
             firing = [alert for alert in alerted.alerts if alert.status == events.FIRING]
-            begun = [alert for alert in firing if found is None or not found.goes_on(alerted.key, alert)]
+            known = None if self.about.anew else found
+            begun = [alert for alert in firing if known is None or not known.goes_on(alerted.key, alert)]
             if begun:
                 found, begins = self._opened(alerted.key, begun)
         if found is None:  # what is resolved already opens nothing
@@ -177,6 +184,7 @@ def opening_of(key: str, firing: Sequence[events.Alert], about: About) -> events
         clock=CLOCK if starts else "",
         by=about.by,
         key=key,
+        hosts=about.hosts,
     )
 
 

@@ -63,17 +63,38 @@ def joined(found: Sequence[Incident], targets: Sequence[str]) -> str:
 
 
 def meant(found: Sequence[Incident], targets: Sequence[str]) -> tuple[Incident, ...]:
-    """The open incidents of one of `targets`; where there is none, those that name no target."""
+    """The open incidents of one of `targets`; where there is none those of its host, else those that name no target."""
     standing = [one for one in found if one.open]
-    asked = places(targets)
-    return tuple(one for one in standing if places(one.opened.targets) & asked) or tuple(
-        one for one in standing if not one.opened.targets
+    return (
+        of_places(standing, targets)
+        or of_hosts(standing, targets)
+        or tuple(one for one in standing if not one.opened.targets)
     )
+
+
+def of_places(found: Iterable[Incident], targets: Iterable[str]) -> tuple[Incident, ...]:
+    """The incidents of one of `targets`."""
+    asked = places(targets)
+    return tuple(one for one in found if places(one.opened.targets) & asked)
+
+
+def of_hosts(found: Iterable[Incident], targets: Iterable[str], hosts: Iterable[str] = ()) -> tuple[Incident, ...]:
+    """The incidents that meet one of `targets` by its host alone, as one of both names no port: `hosts` are those of
+    `targets` that name none.
+    """
+    asked, bare = _hosts(targets), places(hosts)
+    return tuple(one for one in found if places(one.opened.hosts) & asked or _hosts(one.opened.targets) & bare)
 
 
 def places(targets: Iterable[str]) -> frozenset[str]:
     """What `targets` mean: an address its host and port, whatever stands around them; a name itself."""
     return frozenset(place for target in targets if (place := _place(target)))
+
+
+def _hosts(targets: Iterable[str]) -> frozenset[str]:
+    """The hosts of those of `targets` that name a port."""
+    parts = (place.rpartition(":") for place in places(targets))
+    return frozenset(host for host, _, port in parts if host and port.isdecimal())
 
 
 def _place(target: str) -> str:

@@ -30,6 +30,7 @@ MAX_BYTES = 64 << 20  # of a diagnosis that is read again
 SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
 _CAUSES, _BECAUSE, _UNSEEN = 8, 6, 12  # told of each at most
 _LONGEST = 400  # characters of a text
+_PAGES, _SERVERS = "prometheus", 4  # the collector that reads metrics pages, and how many of them are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,13 @@ def kept(place: Path, incident: str, bundle: Bundle, diagnosis: Diagnosis) -> Ke
         troubles.append(f"the diagnosis could not be kept: {error.strerror}")
     except LatdoctorError as error:
         troubles.append(f"what was seen could not be kept: {error.what}")
-    return Kept(short(diagnosis, document, saved), tuple(troubles))
+    return Kept(short(diagnosis, document, saved, _servers(bundle)), tuple(troubles))
 
 
-def short(diagnosis: Diagnosis, document: str = "", bundle: str = "") -> events.Diagnosed:
-    """A diagnosis as it is journaled; `document` and `bundle` are where it was kept."""
+def short(
+    diagnosis: Diagnosis, document: str = "", bundle: str = "", servers: tuple[str, ...] = ()
+) -> events.Diagnosed:
+    """A diagnosis as it is journaled; `document` and `bundle` are where it was kept, `servers` what was read."""
     seen_from, seen_until = _seen(diagnosis)
     says = {check.id: check.says for check in diagnosis.checks}
     return events.Diagnosed(
@@ -80,7 +83,16 @@ def short(diagnosis: Diagnosis, document: str = "", bundle: str = "") -> events.
         document=document,
         bundle=bundle,
         fired=tuple(check.id for check in diagnosis.checks if check.status == "fired" and check.kind == "specific"),
+        servers=servers,
     )
+
+
+def _servers(bundle: Bundle) -> tuple[str, ...]:
+    """The metrics pages of it; none of a redacted bundle, in which addresses are pseudonyms."""
+    if bundle.redaction is not None:
+        return ()
+    pages = (one.source for one in bundle.artifacts if one.collector == _PAGES and "://" in one.source)
+    return tuple(clean(page, 200) for page in dict.fromkeys(pages))[:_SERVERS]
 
 
 def again(place: Path, diagnosed: events.Diagnosed) -> Diagnosis | None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from latdoctor.incident import events
 from latdoctor.incident.clock import StageState, permitted, standstill
+from latdoctor.incident.elapsed import clock as clock_of
 from latdoctor.incident.sop import REMEDIES, Sop, Stage
 from latdoctor.incident.state import Incident, body
 from latdoctor.remedy import history
@@ -25,8 +26,8 @@ class Step(Struct, frozen=True):
     why: str
 
 
-def after(incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:
-    """The next step of an incident whose stages stand as `states` says."""
+def after(incident: Incident, sop: Sop | None, states: Sequence[StageState]) -> Step:
+    """The next step of an incident whose stages stand as `states` says; without an SOP to look, which any permits."""
     if incident.closed:
         return Step(f"latdoctor timeline --incident {incident.id}", "it is closed: write down what was learned")
     unfinished = [run for run in history.runs(incident.entries) if run.open]
@@ -37,6 +38,9 @@ def after(incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:
     stood = standstill(incident)
     if stood is not None and not _after_all(incident, stood.seq):
         return Step(f"latdoctor sop close --outcome {events.FALSE_ALARM}", "it is a false alarm")
+    if sop is None:
+        why = "what its SOP asks for next cannot be told; looking is never refused"
+        return Step(f"latdoctor diagnose{source(incident)}", why)
     undone = next((state for state in states if not state.done), None)
     stage = sop.stage(undone.id) if undone else None
     if stage is None:
@@ -45,14 +49,23 @@ def after(incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:
 
 
 def source(incident: Incident) -> str:
-    """The options by which the incident's target is looked at. Where it names none a human has to: a look without any
-    searches this machine for servers, and would find one that the incident is not about.
+    """The options by which the incident's target is looked at. Where it names none, or only a host, as the last look
+    did; else a human has to say it: a look without any searches this machine for servers, and would find one that the
+    incident is not about.
     """
-    targets = incident.opened.targets
-    named = next((one for one in targets if "://" not in one and ":" not in one), "")
+    hosts = incident.opened.hosts
+    targets = [one for one in incident.opened.targets if one not in hosts]
+    named = next((one for one in targets if ":" not in one), "")
     if named:
         return f" --target {shlex.quote(clean(named, 200))}"
-    return f" --server {shlex.quote(clean(targets[0], 200))}" if targets else " --server URL"
+    looked = targets[:1] or _looked_at(incident)
+    return "".join(f" --server {shlex.quote(clean(one, 200))}" for one in looked) or " --server URL"
+
+
+def _looked_at(incident: Incident) -> tuple[str, ...]:
+    """The pages that the last look read, of those of which that is known."""
+    looks = (body(entry, events.Diagnosed).servers for entry in reversed(incident.of(events.DIAGNOSED)))
+    return next((servers for servers in looks if servers), ())
 
 
 def _for_stage(stage: Stage, incident: Incident, sop: Sop, states: Sequence[StageState]) -> Step:
@@ -68,7 +81,7 @@ def _remedies(stage: Stage, incident: Incident, sop: Sop, states: Sequence[Stage
     found = [body(entry, events.Diagnosed) for entry in incident.of(events.DIAGNOSED)]
     named = [cause for cause in found[-1].causes if cause.named] if found else []
     if not named:
-        yield Step(look, f"{_toward(stage)}; no cause is named yet")
+        yield Step(look, f"{_toward(stage)}; {_named_before(incident) or 'no cause is named yet'}")
         return
     tried = {run.plan.playbook for run in history.runs(incident.entries) if run.outcome in _FAILED}
     offered = _offered(named)
@@ -86,6 +99,15 @@ def _remedies(stage: Stage, incident: Incident, sop: Sop, states: Sequence[Stage
         yield Step(look, f"{_toward(stage)}; {plan.playbook} is of {plan.risk} risk, and not permitted yet")
     else:
         yield Step(f"{command} --apply", _toward(stage))
+
+
+def _named_before(incident: Incident) -> str:
+    """What an earlier look named, as the last one names nothing; empty where none did."""
+    for entry in reversed(incident.of(events.DIAGNOSED)):
+        causes = [cause.id for cause in body(entry, events.Diagnosed).causes if cause.named]
+        if causes:
+            return f"the last look names no cause; that of {clock_of(entry.at)} UTC named {', '.join(causes)}"
+    return ""
 
 
 def _toward(stage: Stage) -> str:

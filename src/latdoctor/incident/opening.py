@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.incident import events, sop_files
-from latdoctor.incident.joining import new_id, places
+from latdoctor.incident.joining import new_id, of_hosts, of_places
 from latdoctor.incident.sop import Sop
 from latdoctor.incident.state import Incident, body, incidents
 from latdoctor.journal.locks import Busy, held
@@ -63,16 +63,19 @@ def opened(
 def same(found: Sequence[Incident], wanted: events.Opened) -> Incident | None:
     """The open incident that `wanted` would double: of the same group of alerts, else of one of its targets.
 
-    By hand and for no target: one that was opened so too.
+    By hand and for no target: one that was opened so too. Where a host alone could mean several it is none of them.
     """
     standing = [one for one in found if one.open]
     if wanted.key:
         known = next((one for one in standing if wanted.key in keys(one)), None)
         if known is not None:
             return known
-    asked = places(wanted.targets)
-    if asked:
-        return next((one for one in standing if places(one.opened.targets) & asked), None)
+    if wanted.targets:
+        known = next(iter(of_places(standing, wanted.targets)), None)
+        if known is not None:
+            return known
+        of_host = of_hosts(standing, wanted.targets, wanted.hosts)
+        return of_host[0] if len(of_host) == 1 else None
     if wanted.source == events.BY_HAND:
         by_hand = (one for one in standing if one.opened.source == events.BY_HAND)
         return next((one for one in by_hand if not one.opened.targets), None)

@@ -26,7 +26,7 @@ from latdoctor.incident.document import (
     TimeTo,
     Told,
 )
-from latdoctor.incident.elapsed import clock
+from latdoctor.incident.elapsed import by_clock, clock
 from latdoctor.incident.impact_words import impact_lines
 from latdoctor.units import format_value
 
@@ -113,7 +113,7 @@ def _sections(told: Timeline) -> Iterator[Section]:
 
 
 def _overview(told: Timeline) -> Iterator[Line]:
-    yield Line(f"It began {clock(told.start.at)} ({told.start.says}, by the clock of {told.start.clock}).")
+    yield Line(f"It began {clock(told.start.at)} ({told.start.says}, {by_clock(told.start.clock)}).")
     if told.targets:
         yield Line(f"What was looked at: {', '.join(told.targets)}.")
     for line in _causes(told.looks):
@@ -138,7 +138,7 @@ def _moment(told: Told) -> Line:
 
 def whose(told: Told) -> str:
     """Whose clock it was by, where it was not this machine's."""
-    return "" if told.clock == OWN else f" (by the clock of {told.clock})"
+    return "" if told.clock == OWN else f" ({by_clock(told.clock)})"
 
 
 def _causes(looks: Iterable[Look]) -> Iterator[Line]:

@@ -70,7 +70,10 @@ def keep(place: Path, incident: str, sop: Sop) -> None:
 
 
 def followed(place: Path, incident: Incident) -> Sop:
-    """The SOP that `incident` was opened with, as it was then. Raises UsageError where that is nowhere to be found."""
+    """The SOP that `incident` was opened with, as it was then.
+
+    Raises OperationError where that is nowhere to be found, and UsageError where it was opened without one.
+    """
     name, digest = incident.opened.sop, incident.opened.sop_digest
     if not name:
         raise UsageError(
@@ -81,10 +84,17 @@ def followed(place: Path, incident: Incident) -> Sop:
         return known
     problems: list[Problem] = []
     path = _kept(place, incident.id, name)
-    kept = sop_file.read(path, problems) if path.is_file() else None
+    try:
+        kept = sop_file.read(path, problems) if path.is_file() else None
+    except OSError as error:  # a folder that nobody may look into
+        raise OperationError(
+            f"the SOP that {incident.id} was opened with cannot be read: {error.strerror}",
+            where=str(path),
+            next_step="check its rights",
+        ) from error
     if kept is None or problems or kept.digest != digest:
         why = "differs from what it was" if known or kept else "is not here"
-        raise UsageError(
+        raise OperationError(
             f"the SOP {clean(name, 80)!r} that {incident.id} was opened with {why}",
             where=str(path),
             next_step="put the file that it was opened with there",

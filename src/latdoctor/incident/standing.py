@@ -22,7 +22,7 @@ from latdoctor.remedy.history import RunState, moment
 from latdoctor.remedy.result import Outcome
 
 SCHEMA_VERSION = "1"
-OK, IS_LATE, NOT_KNOWN = 0, 3, 4
+OK, NOT_READ, IS_LATE, NOT_KNOWN = 0, 1, 3, 4
 _NOTES = 20  # of the last are told
 
 
@@ -73,7 +73,10 @@ class Remark(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """All of it, as of `at`. Times in seconds; `began` is unix seconds by `clock` (empty: this machine's)."""
+    """All of it, as of `at`. Times in seconds; `began` is unix seconds by `clock` (empty: this machine's).
+
+    `unread`: why its SOP cannot be read. Then it has no stages here, and what is permitted is not known.
+    """
 
     schema_version: str
     incident: str
@@ -97,12 +100,19 @@ class Standing(Struct, frozen=True):
     notes: tuple[Remark, ...]
     permitted: tuple[str, ...]
     next: Step
+    unread: str = ""
 
     @property
     def exit_code(self) -> int:
-        """For bots: late, else not known, else neither."""
-        statuses = {stage.status for stage in self.stages}
-        return IS_LATE if LATE in statuses else NOT_KNOWN if NOT_TOLD in statuses else OK
+        """For bots, what is due now: overdue, else not known, else neither. A stage that was met late is met, and where
+        it is closed nothing is due any more.
+        """
+        if self.unread:
+            return NOT_READ
+        if not self.open:
+            return OK
+        due = {stage.status for stage in self.stages if not stage.done}
+        return IS_LATE if LATE in due else NOT_KNOWN if NOT_TOLD in due else OK
 
     @property
     def current(self) -> StageState | None:
@@ -110,13 +120,14 @@ class Standing(Struct, frozen=True):
         return next((stage for stage in self.stages if not stage.done), None)
 
 
-def standing(sop: Sop, incident: Incident, now: Moment, place: Path) -> Standing:
-    """How `incident` stands at `now`; once it is closed, at its closing. `place` is the state folder.
+def standing(sop: Sop | None, incident: Incident, now: Moment, place: Path, unread: str = "") -> Standing:
+    """How `incident` stands at `now`; once it is closed, at its closing. `place` is the state folder; `unread` says why
+    there is no `sop`.
 
     Raises msgspec.ValidationError for an entry that another version wrote otherwise.
     """
     opened, start = incident.opened, start_of(incident)
-    states = clock(sop, incident, now)
+    states = clock(sop, incident, now) if sop else ()
     closing = next(iter(incident.of(events.CLOSED)), None)
     lasted = passed(incident)[closing.digest] if closing else passed_until(incident, now)
     counted = [alert.status for alert in incident.alerts.values()]
@@ -127,8 +138,8 @@ def standing(sop: Sop, incident: Incident, now: Moment, place: Path) -> Standing
         targets=opened.targets,
         open=incident.open,
         outcome=incident.closed.outcome if incident.closed else "",
-        sop=sop.id,
-        sop_title=sop.title,
+        sop=opened.sop,
+        sop_title=sop.title if sop else "",
         opened_at=incident.entries[0].at,
         began=start.at,
         clock=start.clock,
@@ -141,8 +152,9 @@ def standing(sop: Sop, incident: Incident, now: Moment, place: Path) -> Standing
         refused=len(incident.of("run.refused")),
         tried=tuple(_tried(run) for run in history.runs(incident.entries)),
         notes=tuple(_remark(entry) for entry in incident.of(events.NOTED))[-_NOTES:],
-        permitted=tuple(action for action in ACTIONS if permitted(sop, states, action)),
+        permitted=tuple(action for action in ACTIONS if sop and permitted(sop, states, action)),
         next=after(incident, sop, states),
+        unread=unread,
     )
 
 

@@ -31,7 +31,13 @@ class Incident:
 
     @property
     def firing(self) -> bool:
-        return any(alert.status == events.FIRING for alert in self.alerts.values())
+        return bool(self.still_firing)
+
+    @property
+    def still_firing(self) -> tuple[str, ...]:
+        """The names of its alerts that fire, as far as was heard, each once."""
+        firing = (alert for alert in self.alerts.values() if alert.status == events.FIRING)
+        return tuple(dict.fromkeys(alert.name or alert.fingerprint for alert in firing))
 
     def of(self, kind: str) -> tuple[Entry, ...]:
         """Its entries of one kind."""

@@ -15,6 +15,7 @@ from latdoctor.remedy.history import moment
 
 MONOTONIC, WALL = "monotonic", "wall"
 GIVEN = "given by hand"  # whose clock a beginning is by that nobody measured
+NOT_TOLD = "not told"  # whose clock it is by where nobody says so
 WENT_BACK = "this machine's clock went back meanwhile, so that the time is not known"
 
 
@@ -51,8 +52,8 @@ def start_of(incident: Incident) -> Start:
         return Start(at)
     if told > at:
         ahead = f"{told - at:.0f} s" if told - at < 7200 else f"{(told - at) / 3600:.0f} h"
-        return Start(at, note=f"it was told to begin {ahead} after it was opened here (clock: {clock or 'not told'})")
-    return Start(told, clock or "not told")
+        return Start(at, note=f"it was told to begin {ahead} after it was opened here (clock: {clock or NOT_TOLD})")
+    return Start(told, clock or NOT_TOLD)
 
 
 def is_time(value: float) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID
 from latdoctor.incident.state import body
-from latdoctor.incident.stopwatch import is_time
+from latdoctor.incident.stopwatch import NOT_TOLD, is_time
 from latdoctor.journal.entry import Entry
 from latdoctor.units import percent
 
@@ -52,9 +52,7 @@ def _opened(entry: Entry) -> Iterator[Piece]:
         by_hand = said.source == events.BY_HAND
         says = "the trouble began" if by_hand else "the alert began to fire"
         basis = SAID if by_hand else FACT
-        yield Piece(
-            says, BEGAN, basis, said.by if by_hand else "", time=said.began, clock=said.clock or "not told whose"
-        )
+        yield Piece(says, BEGAN, basis, said.by if by_hand else "", time=said.began, clock=said.clock or NOT_TOLD)
     how = "an alert" if said.source == events.BY_ALERT else "hand"
     of = f" (of {_some(said.targets)})" if said.targets else ""
     yield Piece(f"incident opened by {how}: {said.title}{of}", by=said.by)

@@ -15,7 +15,7 @@ from latdoctor.incident.standing import Standing
 from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.markdown import escape
 from latdoctor.report.mending import clock as clock_of
-from latdoctor.report.sop import seen_line, since, span, tried_line, value
+from latdoctor.report.sop import permitted, seen_line, since, span, tried_line, value
 from latdoctor.text import clean
 
 WIDTH = 80
@@ -53,7 +53,7 @@ def handover(found: Standing) -> tuple[Section, ...]:
 def record(found: Standing) -> tuple[Section, ...]:
     """How the SOP was kept: each stage with its figures and the entry that proves it."""
     return (
-        Section("Stages", tuple(_exactly(state) for state in found.stages)),
+        Section("Stages", tuple(_exactly(state) for state in found.stages) or _no_stages(found)),
         Section("How they are counted", (f"from the start on, which {since(found)}", *_DEFINITIONS)),
         Section("What was found", tuple(_found(found))),
         Section("What was tried", tuple(_tried(found))),
@@ -121,6 +121,10 @@ def _stage(state: StageState) -> str:
     return f"{state.title}: not met, {left}"
 
 
+def _no_stages(found: Standing) -> tuple[str, ...]:
+    return (f"its stages: {found.unread}",) if found.unread else ()
+
+
 def _exactly(state: StageState) -> str:
     parts = [f"{state.title}: {state.status}", f"due {span(state.due)}"]
     if state.met_at:
@@ -174,7 +178,9 @@ def _unknown(found: Standing) -> Iterator[str]:
     if not found.seen:
         yield "the cause: nothing was diagnosed yet"
     elif not any(cause.named for cause in found.seen[-1].causes):
-        yield "the cause: the last diagnosis names none"
+        before = next((one for one in reversed(found.seen) if any(cause.named for cause in one.causes)), None)
+        yield f"the cause: the last diagnosis names none{f'; before that {seen_line(before)}' if before else ''}"
+    yield from _no_stages(found)
     for state in found.stages:
         if state.status == NOT_TOLD:
             yield f"{state.title}: {state.why}"
@@ -196,7 +202,7 @@ def _notes(found: Standing) -> Iterator[str]:
 def _next(found: Standing) -> Iterator[str]:
     yield found.next.why
     if found.open:
-        yield f"permitted now: {', '.join(found.permitted) or 'nothing'}"
+        yield f"permitted now: {permitted(found)}"
     asks = found.seen[-1].next_looks if found.seen else ()
     if asks:
         yield f"what would tell more: {', '.join(asks[:4])}"

@@ -22,6 +22,7 @@ _MARK = {MET: "+", LATE: "!", UNMET: ".", NOT_TOLD: "?"}
 _STYLE = {MET: "green", LATE: "bold red", UNMET: "", NOT_TOLD: "bold magenta"}
 _MOST = 4  # lines of each kind; the documents have all
 _WIDE = 200  # characters of a text of somebody else's
+_LONG = 500  # of a message with a path in it
 _BAR = 40  # columns
 _DAYS = 48  # hours from which on they are told as days
 
@@ -46,8 +47,10 @@ def page(found: Standing) -> RenderableType:
 
 
 def _body(found: Standing) -> Iterator[RenderableType]:
-    yield from (*_head(found), Text(), stages(found.stages), Text())
-    for line in (*_whys(found), *_looked(found), *_tried(found)):
+    yield from (*_head(found), Text())
+    if found.stages:
+        yield from (stages(found.stages), Text())
+    for line in (*_whys(found), *_looked(found), *_tried(found), *_notes(found)):
         yield Padding(line, (0, 0, 0, 2))
 
 
@@ -59,6 +62,8 @@ def screen(found: Standing) -> RenderableType:
 
 def countdown(found: Standing) -> RenderableType:
     """What is left until the next stage is due, in figures and as a bar."""
+    if found.unread:
+        return Text("its stages are not known", style=_STYLE[NOT_TOLD])
     state = found.current
     if state is None or not found.open:
         says = "every stage is met" if state is None else "the incident is closed"
@@ -126,7 +131,10 @@ def _head(found: Standing) -> Iterator[RenderableType]:
     yield Text(f"{found.incident}  {state}", style="bold")
     yield Text(clean(found.title, _WIDE))
     yield Text(since(found), style="dim")
-    yield Text(f"SOP {found.sop}: {clean(found.sop_title, 100)}", style="dim")
+    if found.unread:
+        yield Text(f"its stages are not known: {clean(found.unread, _LONG)}", style=_STYLE[NOT_TOLD])
+    else:
+        yield Text(f"SOP {found.sop}: {clean(found.sop_title, 100)}", style="dim")
 
 
 def since(found: Standing) -> str:
@@ -206,11 +214,26 @@ def tried_line(run: Tried) -> str:
     return f"tried {run.playbook} on {clean(run.target, 80)}: {run.outcome}{reason}"
 
 
-def _next(found: Standing) -> Iterator[Text]:
+def _notes(found: Standing) -> Iterator[Text]:
+    """The last ones, a line each, cut to the width."""
+    if len(found.notes) > _MOST:
+        yield Text("earlier notes: latdoctor sop export --handover", style="dim")
+    for note in found.notes[-_MOST:]:
+        by = clean(note.by, 80) or "somebody"
+        yield Text(f"note {clock_of(note.at)} {by}: {clean(note.text, _LONG)}", no_wrap=True, overflow="ellipsis")
+
+
+def permitted(found: Standing) -> str:
+    if found.unread:
+        return "not known (--approve overrides)"
+    return ", ".join(found.permitted) or "nothing"
+
+
+def _next(found: Standing) -> Iterator[RenderableType]:
     if found.open:
-        yield Text(f"permitted: {', '.join(found.permitted) or 'nothing'}", style="dim")
+        yield Text(f"permitted: {permitted(found)}", style="dim")
     yield Text(f"Next: {clean(found.next.command, 600)}", style="bold")
-    yield Text(f"      {clean(found.next.why, _WIDE)}", style="dim")
+    yield Padding(Text(clean(found.next.why, _WIDE), style="dim"), (0, 0, 0, 6))
 
 
 def value(one: object) -> str:

@@ -13,7 +13,8 @@ from latdoctor.evidence.model import Evidence, Reading
 # A text for every moment; or a list, of which the last one stays. None: there is no such file.
 Files = Mapping[str, str | Sequence[str | None] | None]
 
-CPU = "cpu  {user} 0 {system} {idle} {iowait} 0 0 {steal} 0 0\ncpu0 1 0 1 1 0 0 0 0 0 0\ncpu1 1 0 1 1 0 0 0 0 0 0\n"
+TIMES = "{user} 0 {system} {idle} {iowait} 0 0 {steal} 0 0"
+CPU = f"cpu  {TIMES}\ncpu0 {TIMES}\ncpu1 1 0 1 1 0 0 0 0 0 0\n"
 
 
 def proc_stat(*, user=0, system=0, idle=0, iowait=0, steal=0, ctxt=0) -> str:

@@ -358,10 +358,35 @@ def test_the_process(watch):
         "process.major_fault_rate": near(20 / 1.5),
         "process.rss": 77.0 * PAGE,
         "process.uptime": near(1010 - 1000 / HZ),
+        "process.others_cpu_ratio": 0.0,
     }
     assert seen.evidence.parents == {"node/local": None, f"process/{PID}": "node/local"}
     assert [gap for gap in seen.evidence.gaps if gap.subject == f"process/{PID}"] == []
     assert len(seen.artifacts) == 4
+
+
+@pytest.mark.parametrize(
+    ("mask", "ratio", "of"),
+    [
+        ("0-1", (150 + 50 - 60) / 300, 2),
+        ("1", 0.0, 1),  # on its own processor nobody else was at work; what it did elsewhere is no debt
+        ("0", (150 - 60) / 200, 1),
+        ("many", (150 + 50 - 60) / 300, 2),
+        ("8-9", (150 + 50 - 60) / 300, 2),  # a mask of other numbers than /proc/stat has, as in some containers
+    ],
+)
+def test_what_others_took_of_its_processors(watch, mask, ratio, of):
+    """Processor 0 worked 150 of 200 ticks and processor 1 50 of 100; 60 of these 200 were the process's."""
+    before = "cpu  9 0 0 9 0 0 0 0 0 0\ncpu0 10 0 0 10 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n"
+    after = "cpu  9 0 0 9 0 0 0 0 0 0\ncpu0 110 0 50 40 10 0 0 10 0 0\ncpu1 30 20 0 40 0 0 0 10 0 0\n"
+    change = {
+        "/proc/stat": [before, after],
+        f"/proc/{PID}/stat": [stat(PID, user=5, system=5), stat(PID, user=45, system=25)],
+        f"/proc/{PID}/status": f"Cpus_allowed_list:\t{mask}\n",
+    }
+    taken = watch(process(PID, **change), pid=PID, window=0.5).reading("process.others_cpu_ratio")
+    assert taken.value == near(ratio)
+    assert f"of the {of} processors" in taken.note
 
 
 @pytest.mark.parametrize(

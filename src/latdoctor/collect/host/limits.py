@@ -75,7 +75,7 @@ def _cpu_quota(span: Span) -> Sequence[Fact]:
     quota = _watched_quota(span)
     place = _folders(span, "cpu").levels[0]
     if quota is None:
-        count = processors(span.text(STAT))
+        count = len(processors(span.text(STAT)))
         return [Fact("cgroup.cpu.quota", float(count), place, "no quota is set: every processor may be used")]
     return [Fact("cgroup.cpu.quota", quota, place)]
 

@@ -12,33 +12,42 @@ from latdoctor.collect.host.span import Fact, Section, Span, grown, number, numb
 from latdoctor.errors import SourceError
 
 STAT, VMSTAT, MEMINFO, LOADAVG = "/proc/stat", "/proc/vmstat", "/proc/meminfo", "/proc/loadavg"
+ALL = "cpu"  # how the line of all processors begins
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
-def processors(text: str) -> int:
-    """The processors that /proc/stat lists. Raises SourceError where it lists none."""
-    count = sum(line[:3] == "cpu" and line[3:4].isdecimal() for line in text.splitlines())
-    if not count:
+def processors(text: str) -> tuple[int, ...]:
+    """The numbers of the processors that /proc/stat lists. Raises SourceError where it lists none."""
+    names = (line.split(" ", 1)[0] for line in text.splitlines() if line.startswith(ALL))
+    found = tuple(int(name[3:]) for name in names if name[3:].isascii() and name[3:].isdecimal() and len(name) < 10)
+    if not found:
         raise SourceError(f"{STAT}: it lists no processor")
-    return count
+    return found
 
 
-def _cpu_ticks(text: str) -> dict[str, int]:
-    line = next((line for line in text.splitlines() if line.startswith("cpu ")), "")
+def _cpu_ticks(text: str, name: str) -> dict[str, int]:
+    line = next((line for line in text.splitlines() if line.startswith(f"{name} ")), "")
     values = line.split()[1 : len(_FIELDS) + 1]
     if len(values) < len(_FIELDS) or not all(value.isascii() and value.isdecimal() for value in values):
-        raise SourceError(f"{STAT}: its first line is not that of all processors")
+        raise SourceError(f"{STAT}: it has no line of times for {'all processors' if name == ALL else name}")
     return dict(zip(_FIELDS, map(int, values), strict=True))
 
 
-def _cpu_growth(span: Span) -> dict[str, int]:
+def _cpu_growth(span: Span, name: str = ALL) -> dict[str, int]:
     """Ticks per field over the window. Of all fields only iowait may go backwards: the kernel says so itself."""
-    first, last = (_cpu_ticks(text) for text in span.both(STAT))
+    first, last = (_cpu_ticks(text, name) for text in span.both(STAT))
     grew = {name: grown(first[name], last[name], f"{STAT}: {name}") for name in _FIELDS if name != "iowait"}
     grew["iowait"] = max(0, last["iowait"] - first["iowait"])
-    if not sum(grew.values()):
+    if name == ALL and not sum(grew.values()):
         raise SourceError(f"{STAT}: no processor time passed", next_step="give a window (--window 10s)")
     return grew
+
+
+def worked(span: Span, cpu: int) -> tuple[int, int]:
+    """Ticks that processor `cpu` worked over the window, and ticks that passed. Raises SourceError."""
+    grew = _cpu_growth(span, f"cpu{cpu}")
+    total = sum(grew.values())
+    return total - grew["idle"] - grew["iowait"] - grew["steal"], total
 
 
 def _cpu(span: Span) -> Sequence[Fact]:
@@ -53,13 +62,13 @@ def _cpu(span: Span) -> Sequence[Fact]:
 
 
 def _iowait(span: Span) -> Sequence[Fact]:
-    first, last = (_cpu_ticks(text)["iowait"] for text in span.both(STAT))
+    first, last = (_cpu_ticks(text, ALL)["iowait"] for text in span.both(STAT))
     ticks = grown(first, last, f"{STAT}: iowait")
     return [Fact("host.cpu.iowait_ratio", ticks / sum(_cpu_growth(span).values()), STAT)]
 
 
 def _cpus(span: Span) -> Sequence[Fact]:
-    return [Fact("host.cpus", float(processors(span.text(STAT))), STAT)]
+    return [Fact("host.cpus", float(len(processors(span.text(STAT)))), STAT)]
 
 
 def _load(span: Span) -> Sequence[Fact]:
@@ -70,7 +79,7 @@ def _load(span: Span) -> Sequence[Fact]:
         raise SourceError(f"{LOADAVG}: no load average in it") from None
     if not 0 <= load < 1e6:
         raise SourceError(f"{LOADAVG}: no load average in it")
-    return [Fact("host.load_per_cpu", load / processors(span.text(STAT)), LOADAVG)]
+    return [Fact("host.load_per_cpu", load / len(processors(span.text(STAT))), LOADAVG)]
 
 
 def _rate(signal: str, path: str, key: str) -> Section:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from latdoctor.collect.host.limits import quota_of
-from latdoctor.collect.host.node import STAT, processors
+from latdoctor.collect.host.node import STAT, processors, worked
 from latdoctor.collect.host.samples import HostSample
 from latdoctor.collect.host.span import Fact, Section, Span, grown, number, numbers, text_of, unseen
 from latdoctor.collect.proc import ProcessStat, parse_stat
@@ -112,7 +112,7 @@ def _running(sample: HostSample, path: str) -> int | None:
 
 def _usable(span: Span) -> float:
     """Processors that the process may use: those of its affinity mask, cut by its quota. Raises SourceError."""
-    allowed = _allowed(span) or processors(span.text(STAT))
+    allowed = min(sum(max(0, high - low + 1) for low, high in _mask(span)), 1 << 20) or len(processors(span.text(STAT)))
     try:
         quota = quota_of(span)
     except SourceError:
@@ -120,18 +120,33 @@ def _usable(span: Span) -> float:
     return float(allowed) if quota is None else min(float(allowed), quota)
 
 
-def _allowed(span: Span) -> int:
-    """How many processors `Cpus_allowed_list: 0-3,8` names; 0 where that cannot be told."""
+def _mask(span: Span) -> tuple[tuple[int, int], ...]:
+    """The ranges of processors that `Cpus_allowed_list: 0-3,8` names; empty where that cannot be told."""
     text = span.last.files.get(f"/proc/{span.last.pid}/status", "")
     line = next((line for line in text.splitlines() if line.startswith("Cpus_allowed_list:")), ":")
-    count = 0
+    found = []
     for part in line.split(":", 1)[1].split(","):
         low, _, high = part.strip().partition("-")
         high = high or low
         if not (low.isascii() and low.isdecimal() and high.isascii() and high.isdecimal()):
-            return 0
-        count += max(0, int(high) - int(low) + 1)
-    return min(count, 1 << 20)
+            return ()
+        found.append((int(low), int(high)))
+    return tuple(found)
+
+
+def _others(span: Span) -> Sequence[Fact]:
+    """What others used of the processors on which the process may run: their work less the process's own."""
+    first, last, path = _ends(span)
+    own = grown(first.user_ticks + first.system_ticks, last.user_ticks + last.system_ticks, f"{path}: processor time")
+    there, mask = processors(span.text(STAT)), _mask(span)
+    allowed = [cpu for cpu in there if any(low <= cpu <= high for low, high in mask)] or there
+    each = [worked(span, cpu) for cpu in allowed]
+    passed = sum(ticks for _, ticks in each)
+    if not passed:
+        raise SourceError(f"{STAT}: no time passed on the processors that process {span.last.pid} may use")
+    ratio = max(0.0, (sum(work for work, _ in each) - own) / passed)
+    note = f"of the {len(allowed)} processors that it may use"
+    return [Fact("process.others_cpu_ratio", ratio, STAT, note)]
 
 
 def _switches(span: Span) -> Sequence[Fact]:
@@ -169,5 +184,6 @@ SECTIONS: tuple[Section, ...] = (
     Section(("process.rss", "process.threads"), _size),
     Section(("process.uptime",), _uptime),
     Section(("process.runnable_threads", "process.threads_per_cpu"), _runnable),
+    Section(("process.others_cpu_ratio",), _others),
     Section(tuple(_KINDS), _switches),
 )

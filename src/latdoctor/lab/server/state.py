@@ -56,5 +56,6 @@ class ServerState:
             "ref_sessions": len(parts.sessions),
             "ref_compiles_total": compiles,
             "ref_compile_seconds_total": compile_seconds,
+            "ref_process_cpu_seconds_total": time.process_time(),
             "ref_worker_restarts_total": parts.engine.restarts,
         }

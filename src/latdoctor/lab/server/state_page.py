@@ -38,6 +38,7 @@ GAUGES = {
 COUNTERS = {
     "ref_compiles_total": "Times the model was compiled for a shape",
     "ref_compile_seconds_total": "Time spent on that",
+    "ref_process_cpu_seconds_total": "Processor time of the process, all of its threads",
     "ref_worker_restarts_total": "Workers that were lost and replaced",
 }
 _OURS = "of the buffers that the server takes (inputs, padded batches); torch's own temporaries are not among them"

@@ -8,6 +8,7 @@ from latdoctor.evidence.judging import show
 from latdoctor.evidence.signals import catalogue
 from latdoctor.incident import events
 from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID, Figure, RunTold, Stage, Timeline, Told
+from latdoctor.incident.elapsed import by_clock
 from latdoctor.incident.stopwatch import WALL
 from latdoctor.report.page.material import unix
 from latdoctor.report.page.model import (
@@ -123,7 +124,7 @@ def sop(timeline: Timeline) -> Section:
     table = Table(
         f"SOP {timeline.sop}", ("stage", "due", "status", "met at (UTC)", "margin", "why"), rows, (1, 4), tones
     )
-    lead = f"Counted from {timeline.start.at}: {timeline.start.says}, by the clock of {timeline.start.clock}."
+    lead = f"Counted from {timeline.start.at}: {timeline.start.says}, {by_clock(timeline.start.clock)}."
     return Section("sop", "SOP clock", (table,), lead)
 
 
@@ -200,5 +201,5 @@ def _moment(told: Told, day: str) -> tuple[str, ...]:
         after = f"{about}{sign}{format_value(abs(told.seconds), 'time')}"
     time = unix(told.at)
     at = told.at if time is None else clock(time).removeprefix(f"{day} ")
-    whose = "" if told.clock == OWN else f" (by the clock of {told.clock})"
+    whose = "" if told.clock == OWN else f" ({by_clock(told.clock)})"
     return at, after, f"{told.says}{whose}", _BASIS.get(told.basis, told.basis), told.by
