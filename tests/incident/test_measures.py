@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from latdoctor.incident import events
@@ -114,6 +115,13 @@ def test_a_beginning_given_by_hand_is_taken_where_no_evidence_tells_one() -> Non
     log = by_hand(BEGAN - 90)
     log.add(5, events.DIAGNOSED, diagnosed())
     assert measured(log)["MTTD"].seconds == pytest.approx(15.0)
+
+
+def test_a_rise_after_the_opening_is_not_how_it_began() -> None:
+    log = by_hand(BEGAN - 90)
+    log.add(50, events.DIAGNOSED, msgspec.structs.replace(diagnosed(), since=BEGAN + 20))
+    found = measured(log)["MTTD"]
+    assert (found.seconds, found.basis) == (pytest.approx(90.0), "fact")
 
 
 def test_means_are_of_what_is_known() -> None:

@@ -12,10 +12,22 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+PHONE, DESK = 390, 1280
+# How many shapes each chart's picture has, and which elements reach beyond the screen: to be asked of a tab.
+DRAWN = "[...document.querySelectorAll('.canvas')].map(place => place.querySelectorAll('svg path').length)"
+OVERFLOWING = """
+[...document.querySelectorAll('body *')]
+  .filter(one => !one.closest('.scroll, svg, .skip, thead'))
+  .filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(one => one.outerHTML.slice(0, 200))
+"""
 PATIENCE = 60.0  # seconds for one answer, on a machine that does other things too
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _SWITCHES = (
@@ -40,6 +52,22 @@ def program() -> str | None:
     """Where Chromium is, `LATDOCTOR_CHROMIUM` first."""
     named = os.environ.get("LATDOCTOR_CHROMIUM", "")
     return named or next((path for name in _NAMES if (path := shutil.which(name))), None)
+
+
+@contextmanager
+def browsing(profile: Path) -> Iterator[Browser]:
+    """A Chromium; absent locally it skips, absent in CI it fails."""
+    found = program()
+    if found is None:
+        reason = "no Chromium is installed (apt-get install chromium, or LATDOCTOR_CHROMIUM=PATH)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    one = Browser(found, profile)
+    try:
+        yield one
+    finally:
+        one.close()
 
 
 @dataclass
@@ -176,3 +204,23 @@ class Browser:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def must_be_quiet(tab: Tab) -> None:
+    """No word on the console, no exception, nothing that the policy stopped, and no request but for the file itself."""
+    for method in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
+        assert tab.events(method) == []
+    asked = {event["request"]["url"] for event in tab.events("Network.requestWillBeSent")}
+    assert [url for url in asked if not url.endswith("/page.html")] == []
+
+
+def must_be_drawn(tab: Tab, width: int) -> int:
+    """Every chart at that width, and nothing wider than the screen. Gives how many charts there are."""
+    tab.shape(width)
+    paths = tab.ask(DRAWN)
+    assert all(count > 3 for count in paths), paths
+    assert tab.ask("document.documentElement.dataset.drawn") == str(len(paths))
+    assert tab.ask("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert tab.ask(OVERFLOWING) == []
+    assert tab.ask("Math.max(...[...document.querySelectorAll('.canvas svg')].map(one => one.clientWidth))") <= width
+    return len(paths)

@@ -15,13 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from latdoctor.cli import pages as cli_pages
+from latdoctor.incident.elapsed import rfc3339
 from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.journal.state import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.report import document
 from latdoctor.report.page import assets, building
 from latdoctor.report.page import html as page_html
-from latdoctor.report.page.material import AT_WORST, Seen, chosen
+from latdoctor.report.page.material import AFTER, AT_WORST, Seen, chosen, unix
 from latdoctor.report.page.model import Facts, NotSeen, Page, Paragraph, Section, Table
 from tests.cli.running import run
 from tests.incident.stories import RUN, long, promo_rush
@@ -306,3 +307,14 @@ def test_the_looks_that_are_compared() -> None:
     found = chosen(msgspec.structs.replace(told, looks=looks))
     assert [one.run_id for _, one in found] == ["1", "3", "5"]
     assert chosen(msgspec.structs.replace(told, looks=())) == ()
+
+
+@pytest.mark.parametrize(("seconds", "names"), [(-1.0, [AT_WORST]), (1.0, [AT_WORST, AFTER])])
+def test_a_look_as_bad_is_afterwards_only_where_something_was_changed(seconds: float, names: list[str]) -> None:
+    told = pages.told()
+    (look,), (run_,) = told.looks, told.runs
+    ended = unix(run_.ended_at or "")
+    assert ended is not None
+    again = msgspec.structs.replace(look, at=rfc3339(ended + seconds), causes=())
+    found = chosen(msgspec.structs.replace(told, looks=(look, again)))
+    assert [name for name, _ in found] == names

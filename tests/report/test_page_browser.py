@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,31 +11,16 @@ import pytest
 from latdoctor.report.page import html
 from latdoctor.report.page.model import Page
 from tests.report import pages
-from tests.report.browser import Browser, Tab, program
+from tests.report.browser import DESK, DRAWN, OVERFLOWING, PHONE, Browser, Tab, browsing, must_be_drawn, must_be_quiet
 from tests.report.test_page import HOSTILE
 
-PHONE, DESK = 390, 1280
-_DRAWN = "[...document.querySelectorAll('.canvas')].map(place => place.querySelectorAll('svg path').length)"
-_OVERFLOWING = """
-[...document.querySelectorAll('body *')]
-  .filter(one => !one.closest('.scroll, svg, .skip, thead'))
-  .filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
-  .map(one => one.outerHTML.slice(0, 200))
-"""
 _LEAST_PICTURE = 20_000  # bytes of a PNG that shows something
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    found = program()
-    if found is None:
-        reason = "no Chromium is installed (apt-get install chromium, or LATDOCTOR_CHROMIUM=PATH)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    one = Browser(found, tmp_path_factory.mktemp("profile"))
-    yield one
-    one.close()
+    with browsing(tmp_path_factory.mktemp("profile")) as one:
+        yield one
 
 
 def opened(browser: Browser, page: Page, folder: Path) -> Tab:
@@ -55,24 +39,9 @@ def tab(browser: Browser, tmp_path: Path) -> Iterator[Tab]:
     must_be_quiet(one)
 
 
-def must_be_quiet(tab: Tab) -> None:
-    """No word on the console, no exception, nothing that the policy stopped, and no request but for the file itself."""
-    for method in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
-        assert tab.events(method) == []
-    asked = {event["request"]["url"] for event in tab.events("Network.requestWillBeSent")}
-    assert [url for url in asked if not url.endswith("/page.html")] == []
-
-
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_every_chart_is_drawn_and_nothing_is_wider_than_the_screen(tab: Tab, width: int) -> None:
-    tab.shape(width)
-    paths = tab.ask(_DRAWN)
-    assert len(paths) >= 8
-    assert all(count > 3 for count in paths)
-    assert tab.ask("document.documentElement.dataset.drawn") == str(len(paths))
-    assert tab.ask("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
-    assert tab.ask(_OVERFLOWING) == []
-    assert tab.ask("Math.max(...[...document.querySelectorAll('.canvas svg')].map(one => one.clientWidth))") <= width
+    assert must_be_drawn(tab, width) >= 8
 
 
 @pytest.mark.parametrize("chart", ["stages", "rivals", "account-0"])
@@ -89,8 +58,8 @@ def test_a_single_diagnosis_is_drawn_as_well(browser: Browser, tmp_path: Path, n
     tab = opened(browser, pages.diagnosis(name), tmp_path)
     for width in (PHONE, DESK):
         tab.shape(width)
-        assert all(count > 3 for count in tab.ask(_DRAWN))
-        assert tab.ask(_OVERFLOWING) == []
+        assert all(count > 3 for count in tab.ask(DRAWN))
+        assert tab.ask(OVERFLOWING) == []
     must_be_quiet(tab)
 
 
@@ -164,11 +133,11 @@ def test_hostile_text_is_shown_and_does_nothing(browser: Browser, tmp_path: Path
     tab = opened(browser, pages.incident(HOSTILE), tmp_path)
     for width in (PHONE, DESK):
         tab.shape(width)
-        assert tab.ask(_OVERFLOWING) == []
+        assert tab.ask(OVERFLOWING) == []
     assert "<script>alert(1)</script>" in tab.ask("document.querySelector('h1').textContent")
     assert tab.ask("document.querySelectorAll('img, iframe, object, a[href^=javascript]').length") == 0
     assert tab.ask("document.scripts.length") == 3
-    assert all(count > 3 for count in tab.ask(_DRAWN))
+    assert all(count > 3 for count in tab.ask(DRAWN))
     must_be_quiet(tab)
 
 

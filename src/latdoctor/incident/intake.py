@@ -22,6 +22,7 @@ from latdoctor.incident.joining import joined
 from latdoctor.incident.opening import alone, opened
 from latdoctor.incident.sop import Sop
 from latdoctor.incident.state import Incident
+from latdoctor.journal.entry import unix_seconds
 from latdoctor.journal.store import Journal
 
 LOCK = "the intake of alerts"

@@ -15,7 +15,7 @@ from latdoctor.incident import events
 from latdoctor.incident.sop import RUN_CLOSED, RUN_OPENED, Sign
 from latdoctor.incident.state import Incident, body
 from latdoctor.incident.stopwatch import Passed, Start
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.remedy import history
 from latdoctor.remedy.guards import MAX_AGE
 from latdoctor.remedy.observation import Observation, judged

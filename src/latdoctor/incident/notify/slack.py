@@ -95,7 +95,7 @@ def escaped(text: str, limit: int) -> str:
     safe = [_ENTITIES.get(char, char) for char in clean(clean(text, 4 * MAX_TEXT).strip(), limit)]
     ends = list(itertools.accumulate(len(piece) for piece in safe))
     if not safe or ends[-1] <= limit:
-        return "".join(safe).strip() or "–"
+        return "".join(safe) or "–"
     fitting = sum(end <= limit - 1 for end in ends)
     return "".join(safe[:fitting]) + "…"
 

@@ -31,7 +31,8 @@ class Seen:
 def chosen(timeline: Timeline) -> tuple[tuple[str, Look], ...]:
     """The looks that a page compares: the last healthy one before the worst, the worst, and the last after it.
 
-    Of looks that are equally bad it is the one that names a cause most surely. Their bundles are to be read.
+    Of looks that are equally bad it is the one that names a cause most surely. One that is as bad, and was made before
+    anything had been changed, is no look at how it was afterwards. Their bundles are to be read.
     """
     if not timeline.looks:
         return ()
@@ -40,16 +41,26 @@ def chosen(timeline: Timeline) -> tuple[tuple[str, Look], ...]:
     before = [look for look in timeline.looks[:worst] if look.level in _ENOUGH]
     if before:
         found.insert(0, (BEFORE, before[-1]))
-    if worst + 1 < len(timeline.looks):
-        found.append((AFTER, timeline.looks[-1]))
+    last = len(timeline.looks) - 1
+    if last > worst and (_level(timeline.looks[last]) < _level(timeline.looks[worst]) or _changed(timeline, last)):
+        found.append((AFTER, timeline.looks[last]))
     return tuple(found)
 
 
+def _changed(timeline: Timeline, place: int) -> bool:
+    """Whether a run that changed something had ended when that look was made."""
+    at = unix(timeline.looks[place].at)
+    ends = (unix(run.ended_at) for run in timeline.runs if run.changes and run.ended_at)
+    return at is not None and any(end is not None and end <= at for end in ends)
+
+
 def _badness(looks: Sequence[Look], place: int) -> tuple[int, float, int]:
-    look = looks[place]
-    level = _LEVELS.index(look.level) if look.level in _LEVELS else 0
-    sure = max((cause.probability for cause in look.causes if cause.named), default=0.0)
-    return level, sure, -place
+    sure = max((cause.probability for cause in looks[place].causes if cause.named), default=0.0)
+    return _level(looks[place]), sure, -place
+
+
+def _level(look: Look) -> int:
+    return _LEVELS.index(look.level) if look.level in _LEVELS else 0
 
 
 def unix(at: str) -> float | None:
