@@ -56,7 +56,7 @@ def _detected(incident: Incident, looks: Sequence[Look]) -> TimeTo:
     first = incident.entries[0]
     # A rise that a look dates after the opening is a later one, or is dated by a coarse series: it began before.
     rises = (look.since for look in looks if look.since is not None)
-    onset = min((since for since in rises if moment(since) <= moment(first.at)), default=None)
+    onset = min((since for since in rises if unix_seconds(since) <= unix_seconds(first.at)), default=None)
     opened = incident.opened
     if onset is not None:
         begins, basis, began = (
