@@ -12,8 +12,7 @@ from latdoctor.incident import events
 from latdoctor.incident.sop import RUN_CLOSED, RUN_OPENED
 from latdoctor.incident.sop_files import shipped
 from latdoctor.incident.state import Incident, incidents
-from latdoctor.journal.entry import Entry, Moment, following, written
-from latdoctor.remedy import history
+from latdoctor.journal.entry import Entry, Moment, following, unix_seconds, written
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.target import Target
 
@@ -57,7 +56,7 @@ _USUAL: Mapping[str, Mapping[str, object]] = {
 }
 
 
-def unix_seconds(seconds: float, *, boot: str = BOOT, wall: float | None = None) -> Moment:
+def moment(seconds: float, *, boot: str = BOOT, wall: float | None = None) -> Moment:
     """`seconds` after the opening by the monotonic clock; `wall` seconds by the other one, where it was set."""
     at = datetime.datetime.fromtimestamp(OPENED_AT + (seconds if wall is None else wall), datetime.UTC)
     return Moment(at.isoformat(timespec="microseconds").replace("+00:00", "Z"), 5000.0 + seconds, boot)
@@ -73,7 +72,7 @@ def entries(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None 
     found: list[Entry] = []
     for row in ({"at": 0.0, "kind": events.OPENED, **(opened or {})}, *rows):
         told = dict(row)
-        at = unix_seconds(float(told.pop("at")), boot=str(told.pop("boot", BOOT)), wall=told.pop("wall", None))
+        at = moment(float(told.pop("at")), boot=str(told.pop("boot", BOOT)), wall=told.pop("wall", None))
         kind, run = str(told.pop("kind")), str(told.pop("run", ID))
         body = {**_USUAL.get(kind, {}), **told}
         if kind == events.DIAGNOSED:
