@@ -13,6 +13,7 @@ from latdoctor.incident.sop import RUN_CLOSED, RUN_OPENED
 from latdoctor.incident.sop_files import shipped
 from latdoctor.incident.state import Incident, incidents
 from latdoctor.journal.entry import Entry, Moment, following, unix_seconds, written
+from latdoctor.remedy import history
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.target import Target
 

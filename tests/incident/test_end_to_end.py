@@ -22,8 +22,7 @@ from latdoctor.incident.clock import clock
 from latdoctor.incident.document import SAID, Timeline
 from latdoctor.incident.sop import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, body
-from latdoctor.journal.entry import Entry
-from latdoctor.remedy.history import moment
+from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text
 from latdoctor.report.page.material import AFTER
 from latdoctor.trials.machine import OTHERS
@@ -233,7 +232,7 @@ def _must_have_met_every_stage(told: Timeline, walked: Walked) -> None:
         assert (entry.kind in MET_BY[stage.id], entry.at) == (True, stage.met_at), stage
         places.append(entry.seq)
         after = stage.due - stage.margin
-        assert after == pytest.approx(moment(entry.at) - walked.alerted, abs=1.0), "seconds since the alert fired"
+        assert after == pytest.approx(unix_seconds(entry.at) - walked.alerted, abs=1.0), "seconds since the alert fired"
     assert places == sorted(places)
     by = dict(zip(MET_BY, places, strict=True))
     (opened,) = (entry for entry in walked.incident.entries if entry.kind == "run.opened")
