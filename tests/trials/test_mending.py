@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from latdoctor import answering
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_files import shipped as shipped_rules
@@ -38,7 +39,7 @@ from latdoctor.trials.mending.cells import (
 )
 from latdoctor.trials.mending.report import MendingReport, Moments, Saturated, moved, spoiled, within
 from latdoctor.trials.mending.scores import score
-from latdoctor.trials.mending.store import MendingStore
+from latdoctor.trials.mending.store import Attempt, MendingStore
 from latdoctor.trials.mending.story import Alarm
 from latdoctor.trials.mending.user import Operator, Place, Remedy
 from latdoctor.trials.store import record
@@ -310,10 +311,10 @@ def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:
     script = [("late",), (), (), ()]
     played = list[str]()
 
-    def attempt(cell: MendingCell, say: Callable[[str], None]) -> MendingReport:
+    def attempt(cell: MendingCell, say: Callable[[str], None]) -> Attempt:
         played.append(cell.scenario)
         made = report(cell.kind, cell.scenario, "verified")
-        return msgspec.structs.replace(made, spoiled=script.pop(0))
+        return Attempt(msgspec.structs.replace(made, spoiled=script.pop(0)), None)
 
     assert record(store, wanted, attempt, print, most=1) == 2
     assert record(store, wanted, attempt, print) == 0
@@ -345,7 +346,8 @@ def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(listed, "BEFORE_SECONDS", 5.0)
     monkeypatch.setattr(user, "LOOK", 3.0)
     monkeypatch.setattr(play, "AFTER", 4.0)
-    made = play.attempt(MendingCell(DIAGNOSED, "waits-too-long"), print)
+    attempt = play.attempt(MendingCell(DIAGNOSED, "waits-too-long"), print)
+    made = attempt.report
     assert made.named == ("app.batching.waits-too-long",)
     assert made.outcome == "verified", made.reason
     assert made.before.p99 is not None
@@ -354,5 +356,10 @@ def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert made.after.p99 is not None
     assert made.after.p99 < made.incident.p99
     assert made.moments.to_verified is not None
-    MendingStore(tmp_path).keep(made)
-    assert MendingStore(tmp_path).report(made.run).outcome == "verified"
+    store = MendingStore(tmp_path)
+    store.keep(attempt)
+    assert store.report(made.run).outcome == "verified"
+    with opened(store.look(made.run)) as look:
+        evidence, coverage = answering.seen(look)
+        again = diagnose(answering.case(look, evidence, coverage), shipped_rules(), Stamp("again", ""))
+    assert again.answer.causes == made.named

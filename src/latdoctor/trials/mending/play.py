@@ -32,7 +32,8 @@ from latdoctor.remedy.playbook_files import shipped as shipped_playbooks
 from latdoctor.remedy.proving import WINDOW
 from latdoctor.trials import machine
 from latdoctor.trials.mending.cells import SLICE, WRONG, MendingCell, sliced, standing
-from latdoctor.trials.mending.report import FAILED, NO_PLAYBOOK, NOTHING_NAMED, VERIFIED, MendingReport, Saturated
+from latdoctor.trials.mending.report import FAILED, NO_PLAYBOOK, NOTHING_NAMED, VERIFIED, Saturated
+from latdoctor.trials.mending.store import Attempt
 from latdoctor.trials.mending.story import Alarm, Story, Told, report_of
 from latdoctor.trials.mending.user import Operator, Place, Remedy
 
@@ -44,7 +45,7 @@ _SETTLING = 1.0  # seconds of the phase `before` that the look leaves out, on ei
 Say = Callable[[str], None]
 
 
-def attempt(cell: MendingCell, say: Say, library: Library | None = None) -> MendingReport:
+def attempt(cell: MendingCell, say: Say, library: Library | None = None) -> Attempt:
     """Plays and mends `cell` once. Raises LatdoctorError where it cannot be played at all."""
     scenario = standing(cell.scenario)
     loaded = machine.load_average()
@@ -59,11 +60,12 @@ def attempt(cell: MendingCell, say: Say, library: Library | None = None) -> Mend
         story, alarm, result = _played(_Live(cell, scenario, plan, deployment, operator, say))
         mended = _saturated(plan, scenario, deployment) if ill and story.outcome == VERIFIED else None
     report = report_of(Told(cell, scenario, plan, rate, tuple(operator.entries)), story, alarm, result)
-    return structs.replace(
+    complete = structs.replace(
         report,
         saturated=(ill, mended) if ill and mended else None,
         machine=structs.replace(report.machine, load_before=loaded),
     )
+    return Attempt(complete, story.look)
 
 
 def _place(scenario: Scenario, deployment: Deployment) -> Place:
@@ -158,7 +160,8 @@ def _mended(live: _Live, story: Story) -> None:
         story.remedy = Remedy(live.operator.library.find(live.cell.playbook), None)
     else:
         live.say("diagnosing")
-        diagnosis = live.operator.diagnosis(live.operator.looked(_request(live)))
+        story.look = live.operator.looked(_request(live))
+        diagnosis = live.operator.diagnosis(story.look)
         story.diagnosed, story.named = time.time(), diagnosis.answer.causes
         story.remedy = live.operator.remedy(diagnosis, live.cell.playbook)
     story.at_work = time.time()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from latdoctor import __version__
 from latdoctor.errors import OperationError
+from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.lab.load.openloop import Progress
 from latdoctor.lab.load.plan import LoadPlan
@@ -55,6 +56,7 @@ class Story:
     at_work: float = 0.0  # the playbook, or somebody who found none
     ended: float = 0.0
     measured: float = 0.0
+    look: Bundle | None = None  # what was diagnosed
     named: tuple[str, ...] = ()
     remedy: Remedy | None = None
     outcome: str = ""
