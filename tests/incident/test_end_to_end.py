@@ -23,7 +23,7 @@ from latdoctor.incident.document import SAID, Timeline
 from latdoctor.incident.sop import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, body
 from latdoctor.journal.entry import Entry, unix_seconds
-from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text
+from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text, wrapping
 from latdoctor.report.page.material import AFTER
 from latdoctor.trials.machine import OTHERS
 from tests.incident.listening import PATIENCE, Listener, listener, until
@@ -180,7 +180,7 @@ def _written(walked: Walked) -> Timeline:
     assert made["text"] == timeline_text.render(told)
     assert made["markdown"] == timeline_markdown.render(told)
     assert made["cloudevents"] == cloudevents.render(told)
-    assert max(map(len, made["text"].splitlines())) <= timeline_text.WIDTH
+    assert max(map(len, made["text"].splitlines())) <= wrapping.WIDTH
     assert "\x1b" not in made["text"]
     headings = [line[3:] for line in made["markdown"].splitlines() if line.startswith("## ")]
     assert tuple(headings) == SECTIONS
