@@ -13,7 +13,7 @@ from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.remedy.change import Change
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.result import Outcome
-from latdoctor.remedy.target import canonical
+from latdoctor.remedy.target import Target, canonical
 
 Body = TypeVar("Body")
 
@@ -115,6 +115,11 @@ def _add(run: RunState, entry: Entry) -> None:
         case "run.closed":
             closed = _body(entry, Closed)
             run.outcome, run.reason, run.ended_at = closed.outcome, closed.reason, unix_seconds(entry.at)
+
+
+def unfinished(known: Iterable[RunState], target: Target) -> RunState | None:
+    """The first of the runs on `target` that has to be brought to an end before another may begin there."""
+    return next((run for run in known if run.open and run.plan.target.key == target.key), None)
 
 
 def changed_after(run: RunState, others: Iterable[RunState]) -> RunState | None:
