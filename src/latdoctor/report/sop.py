@@ -81,9 +81,9 @@ def countdown(found: Standing) -> RenderableType:
 
 
 def line(found: Standing) -> str:
-    """One line, which changes with every stage: for a pipe."""
+    """One line, which changes with every stage and with the closing: for a pipe."""
     told = ", ".join(f"{state.id} {state.status}{'' if state.done else _left(state)}" for state in found.stages)
-    return clean(f"{found.incident}: {told}", 400)
+    return clean(f"{found.incident}: {told}{'' if found.open else f'; closed: {found.outcome}'}", 400)
 
 
 def changed(before: Standing | None, found: Standing) -> bool:
