@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -10,14 +11,17 @@ import typer
 from latdoctor.cli.saying import say
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.incident import marking, noting
+from latdoctor.incident.inherited import inherited
 from latdoctor.incident.joining import chosen
 from latdoctor.incident.sop import Sop
 from latdoctor.incident.sop_files import followed
 from latdoctor.incident.standing import Standing, standing
 from latdoctor.incident.state import Incident
+from latdoctor.incident.unsettled import unsettled
 from latdoctor.journal import state
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal
+from latdoctor.remedy.history import RunState
 from latdoctor.text import clean
 
 MOST = 1 << 20  # bytes of a note from stdin
@@ -29,29 +33,40 @@ def standing_of(asked: str, *, only_open: bool) -> Standing:
     OperationError.
     """
     place = state.folder()
-    incident = _meant(place, asked, only_open=only_open)
+    meant = _meant(place, asked, only_open=only_open)
     try:
-        sop = followed(place, incident)
+        sop = followed(place, meant.incident)
     except OperationError as error:
-        return standing_now(None, incident, place, unread=clean(str(error), 400))
-    return standing_now(sop, incident, place)
+        return standing_now(None, meant, place, unread=clean(str(error), 400))
+    return standing_now(sop, meant, place)
 
 
-def opened_as(asked: str, *, only_open: bool) -> tuple[Incident, Sop, Path]:
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """An incident, and the runs on its target that are not its own."""
+
+    incident: Incident
+    others: tuple[RunState, ...]
+
+
+def opened_as(asked: str, *, only_open: bool) -> tuple[Meant, Sop, Path]:
     """The incident that is meant, its SOP, and the state folder. Raises UsageError, OperationError."""
     place = state.folder()
-    incident = _meant(place, asked, only_open=only_open)
-    return incident, followed(place, incident), place
+    meant = _meant(place, asked, only_open=only_open)
+    return meant, followed(place, meant.incident), place
 
 
-def standing_now(sop: Sop | None, incident: Incident, place: Path, *, unread: str = "") -> Standing:
+def standing_now(sop: Sop | None, meant: Meant, place: Path, *, unread: str = "") -> Standing:
     """`unread`: why there is no `sop`. Raises OperationError for an entry that another version wrote otherwise."""
     with marking.readable(Journal.reading(place / state.JOURNAL)):
-        return standing(sop, incident, now(), place, unread)
+        return standing(sop, meant.incident, now(), place, unread, meant.others)
 
 
-def _meant(place: Path, asked: str, *, only_open: bool) -> Incident:
-    return chosen(marking.known(Journal.reading(place / state.JOURNAL)), asked, only_open=only_open)
+def _meant(place: Path, asked: str, *, only_open: bool) -> Meant:
+    journal = Journal.reading(place / state.JOURNAL)
+    incident = chosen(marking.known(journal), asked, only_open=only_open)
+    with marking.readable(journal):
+        return Meant(incident, inherited(incident, journal.entries()))
 
 
 def note(text: str | None, stage: str, by: str, asked: str) -> None:
@@ -76,7 +91,18 @@ def close(outcome: str, text: str, by: str, asked: str) -> None:
             f"as far as was heard there still fires: {names}{more}. What fires on opens no other incident by itself;"
             " latdoctor sop start does"
         )
+    for line in _unsettled(journal, incident):
+        say(line)
     typer.echo(f"{incident.id} is closed: {outcome}. Next: latdoctor sop export --incident {incident.id}")
+
+
+def _unsettled(journal: Journal, incident: Incident) -> tuple[str, ...]:
+    """What it was closed over; what cannot be told keeps nobody from closing it either."""
+    try:
+        with marking.readable(journal):
+            return unsettled(incident, inherited(incident, journal.entries()))
+    except OperationError as error:
+        return (f"whether a change stands that nobody has verified cannot be told: {clean(str(error), 400)}",)
 
 
 def _open(asked: str) -> tuple[Journal, Incident]:
