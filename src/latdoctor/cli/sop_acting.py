@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
+from msgspec import structs
 
 from latdoctor.cli.saying import say
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.incident import marking, noting
-from latdoctor.incident.joining import chosen
+from latdoctor.incident.joining import chosen, option
+from latdoctor.incident.next_step import about
 from latdoctor.incident.sop import Sop
 from latdoctor.incident.sop_files import followed
 from latdoctor.incident.standing import Standing, standing
@@ -29,44 +32,58 @@ def standing_of(asked: str, *, only_open: bool) -> Standing:
     OperationError.
     """
     place = state.folder()
-    incident = _meant(place, asked, only_open=only_open)
+    meant = _meant(place, asked, only_open=only_open)
     try:
-        sop = followed(place, incident)
+        sop = followed(place, meant.incident)
     except OperationError as error:
-        return standing_now(None, incident, place, unread=clean(str(error), 400))
-    return standing_now(sop, incident, place)
+        return standing_now(None, meant, place, unread=clean(str(error), 400))
+    return standing_now(sop, meant, place)
 
 
-def opened_as(asked: str, *, only_open: bool) -> tuple[Incident, Sop, Path]:
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """An incident, and the option that names it to a command: empty where it is the one that is open."""
+
+    incident: Incident
+    option: str
+
+
+def opened_as(asked: str, *, only_open: bool) -> tuple[Meant, Sop, Path]:
     """The incident that is meant, its SOP, and the state folder. Raises UsageError, OperationError."""
     place = state.folder()
-    incident = _meant(place, asked, only_open=only_open)
-    return incident, followed(place, incident), place
+    meant = _meant(place, asked, only_open=only_open)
+    return meant, followed(place, meant.incident), place
 
 
-def standing_now(sop: Sop | None, incident: Incident, place: Path, *, unread: str = "") -> Standing:
+def standing_now(sop: Sop | None, meant: Meant, place: Path, *, unread: str = "") -> Standing:
     """`unread`: why there is no `sop`. Raises OperationError for an entry that another version wrote otherwise."""
     with marking.readable(Journal.reading(place / state.JOURNAL)):
-        return standing(sop, incident, now(), place, unread)
+        found = standing(sop, meant.incident, now(), place, unread)
+    return structs.replace(found, next=about(found.next, meant.option)) if found.open else found
 
 
-def _meant(place: Path, asked: str, *, only_open: bool) -> Incident:
-    return chosen(marking.known(Journal.reading(place / state.JOURNAL)), asked, only_open=only_open)
+def _meant(place: Path, asked: str, *, only_open: bool) -> Meant:
+    known = marking.known(Journal.reading(place / state.JOURNAL))
+    incident = chosen(known, asked, only_open=only_open)
+    return Meant(incident, option(known, incident.id))
 
 
 def note(text: str | None, stage: str, by: str, asked: str) -> None:
     said = _said(text, required=not stage)
-    journal, incident = _open(asked)
+    journal, meant = _open(asked)
+    incident = meant.incident
+    step = f"Next: latdoctor sop status{meant.option}"
     if stage:
         noting.marked(journal, incident, followed(state.folder(), incident), stage, said, by)
-        typer.echo(f"{incident.id}: {stage} is marked as met, by hand. Next: latdoctor sop status")
+        typer.echo(f"{incident.id}: {stage} is marked as met, by hand. {step}")
         return
     noting.noted(journal, incident, said, by)
-    typer.echo(f"noted in {incident.id}. Next: latdoctor sop status")
+    typer.echo(f"noted in {incident.id}. {step}")
 
 
 def close(outcome: str, text: str, by: str, asked: str) -> None:
-    journal, incident = _open(asked)
+    journal, meant = _open(asked)
+    incident = meant.incident
     noting.closed(journal, incident, outcome, text, by)
     firing = incident.still_firing
     if firing:
@@ -79,11 +96,11 @@ def close(outcome: str, text: str, by: str, asked: str) -> None:
     typer.echo(f"{incident.id} is closed: {outcome}. Next: latdoctor sop export --incident {incident.id}")
 
 
-def _open(asked: str) -> tuple[Journal, Incident]:
+def _open(asked: str) -> tuple[Journal, Meant]:
     """The journal, for writing, and the incident that is meant. Raises UsageError where there is none."""
-    path = state.folder() / state.JOURNAL
-    incident = chosen(marking.known(Journal.reading(path)), asked)
-    return Journal.opened(path), incident
+    place = state.folder()
+    meant = _meant(place, asked, only_open=True)
+    return Journal.opened(place / state.JOURNAL), meant
 
 
 def _said(text: str | None, *, required: bool) -> str:

@@ -46,15 +46,15 @@ class Looks:
     """
 
     def __init__(self, asked: str) -> None:
-        self._incident, self._sop, self._place = opened_as(asked, only_open=True)
+        self._meant, self._sop, self._place = opened_as(asked, only_open=True)
         self._stamp = self._now()
 
     def __call__(self) -> Standing:
         stamp = self._now()
         if stamp != self._stamp:
-            self._incident, _, _ = opened_as(self._incident.id, only_open=False)
+            self._meant, _, _ = opened_as(self._meant.incident.id, only_open=False)
             self._stamp = stamp
-        return standing_now(self._sop, self._incident, self._place)
+        return standing_now(self._sop, self._meant, self._place)
 
     def _now(self) -> tuple[int, int]:
         try:

@@ -16,6 +16,7 @@ from latdoctor.remedy import history
 from latdoctor.remedy.result import Outcome
 from latdoctor.text import clean
 
+_OF_AN_INCIDENT = ("latdoctor sop ", "latdoctor diagnose", "latdoctor remediate")  # what takes --incident
 _FAILED = (Outcome.ROLLED_BACK, Outcome.INCOMPLETE)
 
 
@@ -46,6 +47,13 @@ def after(incident: Incident, sop: Sop | None, states: Sequence[StageState]) -> 
     if stage is None:
         return Step("latdoctor sop close", "every stage is met")
     return _for_stage(stage, incident, sop, states)
+
+
+def about(step: Step, option: str) -> Step:
+    """The step with the `option` that names its incident, where its command takes that."""
+    if not step.command.startswith(_OF_AN_INCIDENT):
+        return step
+    return Step(f"{step.command}{option}", step.why)
 
 
 def source(incident: Incident) -> str:
