@@ -83,9 +83,9 @@ STORIES: Mapping[str, tuple[list[dict[str, Any]], dict[str, Any], float]] = {
 }
 
 
-def printed(made: RenderableType) -> str:
+def printed(made: RenderableType, width: int = 80) -> str:
     out = io.StringIO()
-    Console(file=out, width=80, markup=False, highlight=False, emoji=False).print(made)
+    Console(file=out, width=width, markup=False, highlight=False, emoji=False).print(made)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -127,3 +127,16 @@ def test_golden_is_fit_to_read(path: Path) -> None:
 )
 def test_times_are_cut_off_to_whole_seconds(seconds: float, told: str) -> None:
     assert sop.span(seconds) == told
+
+
+@pytest.mark.parametrize("width", [40, 50, 63, 64, 80, 200])
+@pytest.mark.parametrize("name", STORIES)
+def test_on_a_narrow_screen_every_stage_has_its_name_its_due_time_and_its_status(name: str, width: int) -> None:
+    rows, opened, now = STORIES[name]
+    found = standing(SOP, incident(rows, opened), moment(now), Path("nowhere"))
+    lines = printed(sop.Stages(found.stages), width).splitlines()
+    assert "…" not in "".join(lines)
+    told = "".join(line[2:].split("  ")[0] for line in lines).replace(" ", "")
+    for state in found.stages:
+        assert state.title.replace(" ", "") in told
+        assert any(sop.span(state.due) in line and state.status in line for line in lines)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +25,7 @@ _MOST = 4  # lines of each kind; the documents have all
 _WIDE = 200  # characters of a text of somebody else's
 _LONG = 500  # of a message with a path in it
 _BAR = 40  # columns
+_ROOMY = 64  # columns that the whole table takes
 _DAYS = 48  # hours from which on they are told as days
 
 
@@ -49,7 +51,7 @@ def page(found: Standing) -> RenderableType:
 def _body(found: Standing) -> Iterator[RenderableType]:
     yield from (*_head(found), Text())
     if found.stages:
-        yield from (stages(found.stages), Text())
+        yield from (Stages(found.stages), Text())
     for line in (*_whys(found), *_looked(found), *_tried(found), *_notes(found)):
         yield Padding(line, (0, 0, 0, 2))
 
@@ -79,9 +81,9 @@ def countdown(found: Standing) -> RenderableType:
 
 
 def line(found: Standing) -> str:
-    """One line, which changes with every stage: for a pipe."""
+    """One line, which changes with every stage and with the closing: for a pipe."""
     told = ", ".join(f"{state.id} {state.status}{'' if state.done else _left(state)}" for state in found.stages)
-    return clean(f"{found.incident}: {told}", 400)
+    return clean(f"{found.incident}: {told}{'' if found.open else f'; closed: {found.outcome}'}", 400)
 
 
 def changed(before: Standing | None, found: Standing) -> bool:
@@ -93,26 +95,39 @@ def changed(before: Standing | None, found: Standing) -> bool:
     ] or before.open != found.open
 
 
-def stages(states: tuple[StageState, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-    table.add_column("")
-    table.add_column("stage", overflow="fold", max_width=30)
-    for heading in ("due", "status", "met after", "margin"):
-        table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
-    table.add_column("entry", no_wrap=True, style="dim")
-    for state in states:
-        style = _STYLE[state.status]
-        met = "" if not state.done else "?" if state.seconds is None else span(state.seconds)
-        table.add_row(
-            Text(_MARK[state.status], style=style),
-            Text(fitted(state.title, 60)),
-            span(state.due),
-            Text(state.status + (" (hand)" if state.by_hand else ""), style=style),
-            met + ("~" if state.wall and met else ""),
-            "" if state.margin is None else span(state.margin),
-            state.by[:8],
-        )
-    return table
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The table of the stages. On a narrow screen it leaves out what one can do without, never the stage's name."""
+
+    states: tuple[StageState, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._table(roomy=options.max_width >= _ROOMY)
+
+    def _table(self, *, roomy: bool) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+        table.add_column("")
+        table.add_column("stage", overflow="fold", min_width=12, max_width=30)
+        for heading in ("due", "status", *(("met after", "margin") if roomy else ())):
+            table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
+        if roomy:
+            table.add_column("entry", no_wrap=True, style="dim")
+        for state in self.states:
+            table.add_row(*_stage(state), *(_met(state) if roomy else ()))
+        return table
+
+
+def _stage(state: StageState) -> tuple[Text, Text, str, Text]:
+    style = _STYLE[state.status]
+    status = state.status + (" (hand)" if state.by_hand else "")
+    return Text(_MARK[state.status], style=style), Text(fitted(state.title, 60)), span(state.due), Text(status, style)
+
+
+def _met(state: StageState) -> tuple[str, str, str]:
+    """After how long, with what margin, by which entry."""
+    met = "" if not state.done else "?" if state.seconds is None else span(state.seconds)
+    margin = "" if state.margin is None else span(state.margin)
+    return met + ("~" if state.wall and met else ""), margin, state.by[:8]
 
 
 def span(seconds: float) -> str:
