@@ -17,15 +17,16 @@ from dataclasses import dataclass
 
 
 class LatdoctorError(Exception):
-    """What happened, where (file, URL, place) and what to do next."""
+    """What happened, where (file, URL, place) and what to do next. `listed`: lines to choose from."""
 
     exit_code = 1
 
-    def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", next_step: str = "", listed: Sequence[str] = ()) -> None:
         super().__init__(what)
         self.what = what
         self.where = where
         self.next_step = next_step
+        self.listed = tuple(listed)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

@@ -19,7 +19,7 @@ from latdoctor.cli.ended import tell_results
 from latdoctor.cli.main import app
 from latdoctor.cli.mending_targets import settings_for
 from latdoctor.cli.streams import Output
-from latdoctor.errors import BundleError, OperationError
+from latdoctor.errors import BundleError, DefinitionError, OperationError
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Window
 from latdoctor.remedy.change import Unreachable
@@ -335,6 +335,18 @@ def test_the_configured_token_is_found_again(configured: Path, monkeypatch: pyte
         assert settings_for(Target("bot", "reference", admin=NOWHERE)).admin_token is None
         monkeypatch.setenv("LATDOCTOR_ADMIN_TOKEN", "theirs")  # it let that run in, and does so again
         assert settings_for(at).admin_token is None
+
+
+def test_who_is_told_being_wrong_hides_no_token(configured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configured.write_text(CONFIGURED.format(url=NOWHERE) + "notify: {a: {kind: sms}}\n")
+    for one in (Target("x", "reference", admin=NOWHERE, configured="bot"), Target("x", "reference", admin=NOWHERE)):
+        assert settings_for(one).admin_token == Path("bot.token")
+    assert capsys.readouterr().err == ""
+    configured.write_text("targets: [\n")
+    assert settings_for(Target("x", "reference", admin=NOWHERE)).admin_token is None  # no token of it had let that in
+    assert "no token is looked for in the configuration: latdoctor.yaml:" in capsys.readouterr().err
+    with pytest.raises(DefinitionError):
+        settings_for(Target("x", "reference", admin=NOWHERE, configured="bot"))
 
 
 # --- what is kept

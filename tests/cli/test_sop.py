@@ -21,6 +21,7 @@ from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.journal.state import JOURNAL, must_be
 from latdoctor.journal.store import Journal
 from latdoctor.remedy.history import Opened, Touched
+from latdoctor.report.sop import refused_line
 from latdoctor.text import clean
 from tests.cli.running import Outcome, run
 from tests.incident.journaled import SOP, cause, incident, moment
@@ -122,7 +123,7 @@ def test_old_evidence_does_not_diagnose_what_began_now() -> None:
 
 def test_which_incident_is_meant(state: Path) -> None:
     one, other = started("--target", "10.0.0.5:8000"), started("--target", "10.0.0.6:8000")
-    assert f"not marked in {one}, {other}" in run(["diagnose", RUSH]).err
+    assert f"not marked in {other}, {one}" in run(["diagnose", RUSH]).err
     assert run(["diagnose", RUSH, "--no-incident"]).err == ""
     assert f"marked in {other}" in run(["diagnose", RUSH, "--incident", other]).err
     assert [len(found.of(events.DIAGNOSED)) for found in known(state)] == [0, 1]
@@ -132,6 +133,38 @@ def test_which_incident_is_meant(state: Path) -> None:
     assert "2 incidents are open" in said("sop", "status", code=2).err
 
 
+def test_of_several_open_ones_each_next_command_names_its_own(state: Path) -> None:
+    one = started("--target", "10.0.0.5:8000")
+    for command in (["note", "x"], ["note", "--stage", "mitigated"]):
+        assert said("sop", *command).out.endswith("Next: latdoctor sop status\n")
+    opened = said("sop", "start", "--target", "10.0.0.6:8000").out
+    other = known(state)[1].id
+    assert f"--server 10.0.0.6:8000 --incident {other}, which marks its stages" in opened
+    assert opened.endswith(f"; latdoctor sop status --incident {other}\n")
+    for command in (["note", "x"], ["note", "--stage", "mitigated"]):
+        assert said("sop", *command, "--incident", one).out.endswith(f"Next: latdoctor sop status --incident {one}\n")
+    assert f"Next: latdoctor sop status --incident {one}\n" in run(["diagnose", RUSH, "--incident", one]).err
+    for name in (one, other):
+        told = json.loads(run(["sop", "status", "--incident", name, "-o", "json"]).out)["next"]["command"]
+        assert told.endswith(f" --incident {name}")
+    said("sop", "close", "--incident", other)
+    assert "--incident" not in status()["next"]["command"]
+
+
+def test_of_many_open_ones_the_newest_are_listed_with_their_titles() -> None:
+    names = [
+        started("--title", f"title {number} {'wide ' * 30}", "--target", f"10.0.0.{number}:80") for number in range(6)
+    ]
+    lines = said("sop", "status", code=2).err.splitlines()
+    assert lines[0] == "latdoctor: 6 incidents are open"
+    assert [line.split()[0] for line in lines[1:5]] == names[:1:-1]
+    assert all(
+        f"0:00 h ago  title {number} wide" in line for number, line in zip((5, 4, 3, 2), lines[1:5], strict=True)
+    )
+    assert max(map(len, lines[1:5])) <= 80
+    assert lines[5] == "  next: say which with --incident ID; 2 more: latdoctor incidents list"
+
+
 def test_where_several_could_be_meant_none_is_marked(state: Path) -> None:
     started("--target", "10.0.0.5:8000")
     journal = Journal.opened(state / JOURNAL)
@@ -139,7 +172,7 @@ def test_where_several_could_be_meant_none_is_marked(state: Path) -> None:
         journal.append(name, events.OPENED, events.Opened("t", (), events.BY_HAND, SOP.id, SOP.digest))
     outcome = run(["diagnose", RUSH])
     assert outcome.code == 3
-    assert "2 incidents could be meant, and none was marked: say which with --incident ID (inc-a, inc-b)" in outcome.err
+    assert "2 incidents could be meant, and none was marked: say which with --incident ID (inc-b, inc-a)" in outcome.err
     assert not any(found.of(events.DIAGNOSED) for found in known(state))
 
 
@@ -317,6 +350,7 @@ def test_an_sop_of_ones_own_stays_with_its_incident(state: Path) -> None:
     Path("own").mkdir()
     text = SOP.source.decode().replace("id: slow-inference", "id: ours").replace("due: 1min", "due: 2min")
     Path("own/ours.yaml").write_text(text)
+    assert said("sop", "lint").out.endswith("1 SOP is sound. Next: latdoctor sop start\n")
     assert "ours: An inference service" in said("sop", "lint", "--sops", "own").out
     name = started("--sop", "ours", "--sops", "own")
     Path("own/ours.yaml").unlink()
@@ -428,3 +462,8 @@ def test_without_a_home_there_is_no_incident(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("latdoctor.cli.marking.state.folder", nowhere)
     outcome = run(["diagnose", RUSH])
     assert (outcome.code, outcome.err) == (3, "")
+
+
+@pytest.mark.parametrize(("count", "says"), [(1, "1 run was refused"), (2, "2 runs were refused")])
+def test_one_is_not_many(count: int, says: str) -> None:
+    assert refused_line(count) == f"{says} by a guard"

@@ -17,7 +17,7 @@ from latdoctor.errors import UsageError
 from latdoctor.incident import events
 from latdoctor.incident.alerts import parsed
 from latdoctor.incident.intake import Intake
-from latdoctor.incident.state import Incident, incidents
+from latdoctor.incident.state import Incident, body, incidents
 from latdoctor.journal.state import JOURNAL
 from latdoctor.journal.store import Journal
 from tests.cli.pages import triton
@@ -108,7 +108,7 @@ def test_a_name_that_is_neither_configured_nor_an_address_is_told(state: Path) -
         outcome = said("sop", "start", "--target", target)
         assert outcome.err == ""
         option = "--target" if target == "checkout-bot" else "--server"
-        assert f"Next: latdoctor diagnose {option} {target}, which marks its stages" in outcome.out
+        assert f"Next: latdoctor diagnose {option} {target} --incident inc-" in outcome.out
 
 
 @pytest.mark.parametrize("target", [[], ["--target", "localhost"]], ids=["no target", "a host"])
@@ -179,5 +179,72 @@ def test_the_confirmation_says_when_it_began(state: Path) -> None:
     assert known(state)[0].opened.clock == "given by hand"
     assert "by the clock of given" not in said("timeline").out
     again = said("sop", "start", "--began", "20min", "--target", "10.0.0.5:8000")
-    assert "is open already for this; when it began stays as it was told then" in again.out
+    assert "; when it began stays as it was told then." in again.out
     assert len(known(state)[0].of(events.OPENED)) == 1
+
+
+def test_a_second_title_is_kept_as_a_note_of_what_is_open(state: Path) -> None:
+    name, _ = started("--title", "checkout is slow")
+    for _ in range(2):
+        outcome = said("sop", "start", "--title", "payments fail", "--by", "bob")
+        assert f"{name} is open already for this: 'checkout is slow'." in outcome.out
+        assert "latdoctor sop start --title TEXT --target NAME" in outcome.out
+    said("sop", "start", "--title", "checkout is slow")
+    said("sop", "start")
+    notes = [body(entry, events.Noted) for entry in known(state)[0].of(events.NOTED)]
+    assert notes == [events.Noted("payments fail", "bob")]  # once, and never what is its title already
+    outcome = said("sop", "start", "--title", "a third", "-o", "json")
+    assert json.loads(outcome.out) == {"schema_version": "1", "incident": name, "new": False}
+    assert outcome.err == f"what you called it is kept as a note of {name}\n"
+    other, new = started("--title", "payments fail", "--target", "10.0.0.5:8000")
+    assert new
+    again = said("sop", "start", "--title", "cards", "--target", "10.0.0.5:8000")
+    assert f"needs this one closed: latdoctor sop close --incident {other}" in again.out
+    assert [body(entry, events.Noted).text for entry in known(state)[1].of(events.NOTED)] == ["cards"]
+
+
+TYPO = "targets: {bot: {server: [http://10.0.0.5:8000/metrics]}}\nnotify: {a: {kind: sms}}\n"
+
+
+@pytest.mark.parametrize("text", [TYPO, TYPO.replace("notify", "notfy"), "notify: {a: {kind: sms}}\n", "notify: [\n"])
+def test_who_is_told_being_wrong_keeps_no_incident_from_opening(text: str, state: Path) -> None:
+    Path("latdoctor.yaml").write_text(text)
+    outcome = said("sop", "start", "--target", "bot")
+    assert "nobody is told of this: " in outcome.err
+    assert "latdoctor.yaml:" in outcome.err
+    assert "nobody is told of this: " in said("sop", "start", *fires(1)).err
+    assert [one.opened.source for one in known(state)] == [events.BY_HAND, events.BY_ALERT]
+    assert ("http://10.0.0.5:8000/metrics" in known(state)[0].opened.targets) is ("targets" in text)
+
+
+@pytest.mark.parametrize(
+    ("starts", "says"),
+    [
+        ("9999-12-31T00:00:00Z", "it was told to begin at 9999-12-31 00:00:00 UTC, which is not believed"),
+        ("1900-01-01T00:00:00Z", "it was told to begin at 1900-01-01 00:00:00 UTC, which is not believed"),
+        ("9999-12-31T23:59:59-23:59", "it was told to begin at a time that makes no sense, which is not believed"),
+        ("0001-01-01T00:00:00Z", "nobody told when the trouble began"),
+    ],
+)
+def test_a_beginning_of_an_alert_that_cannot_be_is_told(starts: str, says: str) -> None:
+    Path("alert.json").write_bytes(notification([alert(1, starts=starts)]))
+    started("--alert", "alert.json")
+    assert says in " ".join(said("sop", "status").out.split())
+
+
+def test_a_beginning_that_cannot_be_hides_none_that_can(state: Path) -> None:
+    Path("alert.json").write_bytes(notification([alert(1, starts="1900-01-01T00:00:00Z"), alert(2)]))
+    started("--alert", "alert.json")
+    assert known(state)[0].opened.began == 1_795_315_750.0
+
+
+def test_what_of_an_alert_was_cut_is_told_and_journaled() -> None:
+    one = alert(1)
+    one["labels"] |= {f"a{number}": "x" for number in range(70)} | {"severity": "critical"}
+    one["annotations"]["description"] = "y" * 3000
+    Path("alert.json").write_bytes(notification([one, alert(2, name="Other")]))
+    outcome = said("sop", "start", "--alert", "alert.json")
+    says = "cut to fit: LatencyHigh (9 labels left out, 1 annotation shortened)"
+    assert outcome.err.endswith(f": {says}\n")
+    assert f"alert: 2 firing: LatencyHigh, Other; {says}" in " ".join(said("timeline").out.split())
+    assert said("sop", "start", "--alert", "alert.json").err == ""  # what is known already is not told again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections import Counter
@@ -151,6 +152,42 @@ def test_what_makes_no_sense_is_refused(
     assert outcome.code == 2, outcome.err
     assert said in outcome.err
     assert not (tmp_path / "state").exists()
+
+
+def test_a_notification_with_a_fat_alert_is_taken_and_the_screen_says_what_was_cut(tmp_path: Path) -> None:
+    fat = alert(1)
+    fat["labels"] |= {f"a{number}": "x" for number in range(80)}
+    with listener(tmp_path) as running:
+        assert send(running.url, notification([alert(2), fat])) == 200
+        (incident,) = running.incidents
+    assert sorted(firing(incident)) == ["0000000000000001", "0000000000000002"]
+    assert f"{incident.id}: opened by LatencyHigh. Next: latdoctor sop status --incident {incident.id}" in running.said
+    assert f"{incident.id}: cut to fit: LatencyHigh (18 labels left out)" in running.said
+
+
+def test_who_would_be_told_is_checked_before_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "latdoctor.yaml").write_text("notify: {a: {kind: sms}}\n")
+    outcome = run(["listen"])
+    assert outcome.code == 2
+    assert "latdoctor.yaml:1: kind: 'sms' is not one of" in outcome.err
+
+
+def test_where_a_token_may_stand_is_said_alike() -> None:
+    refused, shown = run(["listen", "--listen", "0.0.0.0:9095"]).err, run(["listen", "--help"]).out
+    page = (Path(__file__).parents[2] / "docs/alerts.md").read_text()
+    for text in (refused, shown, page):
+        assert {"--auth-file", "LATDOCTOR_LISTEN_AUTH", "LATDOCTOR_LISTEN_AUTH_FILE"} <= set(
+            re.findall(r"[\w-]+", text)
+        )
+
+
+@pytest.mark.parametrize("variable", ["LATDOCTOR_LISTEN_AUTH", "LATDOCTOR_LISTEN_AUTH_FILE"])
+def test_a_token_from_the_environment_is_asked_for(variable: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(CANARY)
+    with listener(tmp_path, **{variable: "token" if variable.endswith("FILE") else CANARY}) as running:
+        assert send(running.url, notification([alert(1)])) == 401
+        assert send(running.url, notification([alert(1)]), CANARY) == 200
 
 
 def test_an_empty_token_is_none(tmp_path: Path) -> None:

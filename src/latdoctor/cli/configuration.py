@@ -65,15 +65,16 @@ class Configuration:
 
 def configuration() -> Configuration:
     """What ./latdoctor.yaml says, else the user's own file; nothing where there is neither. Raises DefinitionError."""
-    for path in (Path(FILE), _user_file()):
-        if path.is_file():
-            return _read(path)
-    return Configuration({}, {})
+    return _read(whole=True)
 
 
 def targets() -> Mapping[str, TargetSettings]:
-    """The targets that are configured."""
-    return configuration().targets
+    """The targets that are configured. Raises DefinitionError.
+
+    What is wrong beside them, with who is told for one, keeps nobody from looking at them or from changing them back:
+    whoever tells somebody says that. Where no targets stand in the file an unknown key may be theirs, misspelled.
+    """
+    return _read(whole=False).targets
 
 
 def _user_file() -> Path:
@@ -81,17 +82,22 @@ def _user_file() -> Path:
     return Path(base) / "latdoctor" / FILE
 
 
-def _read(path: Path) -> Configuration:
+def _read(*, whole: bool) -> Configuration:
+    """`whole`: all of the file has to be right, and not its targets alone. Raises DefinitionError."""
+    path = next((path for path in (Path(FILE), _user_file()) if path.is_file()), None)
+    if path is None:
+        return Configuration({}, {})
     problems: list[Problem] = []
     fields = Fields(load(path), problems, "configuration")
-    found = Configuration(
-        targets={name: _target(name, node, path.parent, problems) for name, node in fields.items("targets")},
-        receivers=receivers_of(fields, path.parent),
-    )
+    found = {name: _target(name, node, path.parent, problems) for name, node in fields.items("targets")}
+    targets_wrong = bool(problems)
+    receivers = receivers_of(fields, path.parent)
+    named = len(problems)
     fields.finish()
-    if problems:
+    misspelled = fields.node("targets") is None and len(problems) > named
+    if problems and (whole or targets_wrong or misspelled):
         raise DefinitionError(problems, next_step=f"correct {path}")
-    return found
+    return Configuration(found, receivers)
 
 
 def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> TargetSettings:

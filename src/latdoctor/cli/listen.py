@@ -68,7 +68,8 @@ def listen(
     its group join it, repetitions add nothing; what was answered 200 is in the journal. With a source given (as for
     diagnose) the service is looked at: is the alert real, what is wrong, and how it goes on, until Ctrl-C.
 
-    The token may also stand in LATDOCTOR_LISTEN_AUTH; one is needed unless it listens on the loopback interface.
+    The token may also stand in LATDOCTOR_LISTEN_AUTH, or in a file that LATDOCTOR_LISTEN_AUTH_FILE names; one is needed
+    unless it listens on the loopback interface.
 
     Exit codes: 0 ended by Ctrl-C or SIGTERM · 1 it cannot listen there · 2 usage, or an invalid file.
     """

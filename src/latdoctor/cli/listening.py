@@ -13,7 +13,7 @@ from latdoctor.cli.addresses import masked
 from latdoctor.cli.answering import rule_set
 from latdoctor.cli.asking import Ask, Need, ask, settings_of
 from latdoctor.cli.attending import Attendance
-from latdoctor.cli.configuration import TargetSettings
+from latdoctor.cli.configuration import TargetSettings, configuration
 from latdoctor.cli.interrupting import ended_by_sigterm
 from latdoctor.cli.mending import own_folder
 from latdoctor.cli.notifying import notifying
@@ -28,6 +28,7 @@ from latdoctor.incident import sop_files
 from latdoctor.incident.events import Alerted
 from latdoctor.incident.intake import About, Intake, Taken
 from latdoctor.incident.receiver import receiving
+from latdoctor.incident.wording import cut_in_words
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
 from latdoctor.text import clean, fitted
@@ -51,6 +52,7 @@ class Listening:
 
 def listen_until_ended(given: Given, how: Listening) -> None:
     """Until Ctrl-C or SIGTERM. Raises LatdoctorError for what can be known to be wrong before."""
+    configuration()  # whom it would tell: what is wrong with that is told before an incident, not in it
     host, port = _place(how.place)
     secret = authorization(how.auth_file, os.environ, AUTH, AUTH_FILE, bare=True)
     _must_be_guarded(host, secret)
@@ -118,7 +120,7 @@ def _must_be_guarded(host: str, secret: str) -> None:
         raise UsageError(
             f"anybody could send alerts to {clean(host, 80)}",
             where="--listen",
-            next_step=f"put a token into a file and name it with --auth-file, or in {AUTH_FILE}",
+            next_step=f"put a token into a file and name it with --auth-file or in {AUTH_FILE}, or put it into {AUTH}",
         )
 
 
@@ -135,13 +137,18 @@ def _targets(wanted: Ask, settings: TargetSettings) -> tuple[str, ...]:
 def _tell(alerted: Alerted, taken: Taken) -> None:
     names = ", ".join(dict.fromkeys(fitted(alert.name or alert.fingerprint, 80) for alert in alerted.alerts[:3]))
     if taken.opened:
-        _say(f"{taken.incident}: opened by {names}. Next: latdoctor sop status")
+        _say(f"{taken.incident}: opened by {names}. Next: latdoctor sop status --incident {taken.incident}")
     elif taken.new:
         _say(f"{taken.incident}: {taken.new} new of {names}")
+    if taken.new and (cut := cut_in_words(alerted.alerts)):
+        _say(f"{taken.incident}: {cut}")
     if taken.closed:
         _say(f"{taken.incident}: every alert is resolved; closed")
     elif taken.resolved and taken.new:
-        _say(f"{taken.incident}: every alert is resolved; it stays open until the fix is verified: latdoctor sop close")
+        _say(
+            f"{taken.incident}: every alert is resolved; it stays open until the fix is verified:"
+            f" latdoctor sop close --incident {taken.incident}"
+        )
 
 
 def _say(text: str) -> None:

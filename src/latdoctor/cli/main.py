@@ -131,5 +131,7 @@ def _print(error: LatdoctorError) -> None:
             say(masked(clean(str(problem))))
     where = f"{error.where}: " if error.where else ""
     say(masked(clean(f"latdoctor: {where}{error.what}")))
+    for line in error.listed:
+        say(f"  {masked(clean(line))}", hang=4)
     if error.next_step:
         say(f"  next: {masked(clean(error.next_step))}", hang=8)

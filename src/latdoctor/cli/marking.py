@@ -18,7 +18,7 @@ from latdoctor.cli.sources import Looked
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.incident import events, marking
-from latdoctor.incident.joining import chosen, meant
+from latdoctor.incident.joining import chosen, meant, option
 from latdoctor.incident.keeping import kept
 from latdoctor.incident.state import Incident
 from latdoctor.journal import state
@@ -38,11 +38,12 @@ class Belongs:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The incident that a command belongs to."""
+    """The incident that a command belongs to; `option` names it to the next one, where it is not the only open one."""
 
     incident: Incident
     journal: Journal
     place: Path
+    option: str = ""
 
 
 def must_be_known(belongs: Belongs) -> None:
@@ -64,10 +65,10 @@ def joined(belongs: Belongs, targets: Sequence[str]) -> Joined | None:
     found = (chosen(known, belongs.incident),) if belongs.incident else meant(known, targets)
     if len(found) == 1:
         place = state.folder()
-        return Joined(found[0], Journal.opened(place / state.JOURNAL), place)
-    standing = [one.id for one in known if one.open]
+        return Joined(found[0], Journal.opened(place / state.JOURNAL), place, option(known, found[0].id))
+    standing = [one.id for one in known[::-1] if one.open]  # the newest first
     if found:
-        names = ", ".join(one.id for one in found[:4])
+        names = ", ".join(one.id for one in found[::-1][:4])
         say(f"{len(found)} incidents could be meant, and none was marked: say which with --incident ID ({names})")
     elif standing:
         say(
@@ -86,7 +87,7 @@ def looked(belongs: Belongs, look: Looked, diagnosis: Diagnosis) -> None:
         for trouble in told.troubles:
             say(f"{found.incident.id}: {masked(trouble)}")
         found.journal.append(found.incident.id, events.DIAGNOSED, told.diagnosed)
-        say(f"marked in {found.incident.id}. Next: latdoctor sop status")
+        say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
         tell_now()
 
 
@@ -112,7 +113,7 @@ def planned(belongs: Belongs, plans: Sequence[Plan], targets: Sequence[str]) -> 
             return
         for plan in plans:
             found.journal.append(found.incident.id, events.PLANNED, marking.planned(plan))
-        say(f"marked in {found.incident.id}. Next: latdoctor sop status")
+        say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
         tell_now()
 
 

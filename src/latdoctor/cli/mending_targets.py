@@ -10,12 +10,14 @@ from pathlib import Path
 from latdoctor.cli.addresses import origin
 from latdoctor.cli.asking import Ask
 from latdoctor.cli.configuration import TargetSettings, targets
-from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.cli.saying import say
+from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
 from latdoctor.remedy.actions.process import began
 from latdoctor.remedy.kinds import kind_of
 from latdoctor.remedy.plan import Because
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.target import Access, Target, canonical, place_of
+from latdoctor.text import clean
 from latdoctor.web.secret import Secret
 
 VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
@@ -116,11 +118,18 @@ def again(target: Target, settings: TargetSettings) -> Access:
 def settings_for(target: Target) -> TargetSettings:
     """What is configured now for a target of the journal: by the name whose token let the run in, else by its address.
 
-    Where the run was let in by the environment's token, and that is still there, nothing is. Raises DefinitionError.
+    Where the run was let in by the environment's token, and that is still there, nothing is. A configuration that
+    cannot be read is told on stderr where no token of it had let the run in. Raises DefinitionError where one had.
     """
     if not target.admin or (not target.configured and os.environ.get(VARIABLE)):
         return TargetSettings()
-    known = targets()
+    try:
+        known = targets()
+    except DefinitionError as error:
+        if target.configured:
+            raise
+        say(clean(f"no token is looked for in the configuration: {error}".replace("\n", "; "), 500))
+        return TargetSettings()
     if target.configured in known:
         return known[target.configured]
     place = canonical(target.admin)

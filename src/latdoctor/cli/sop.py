@@ -74,7 +74,8 @@ def start(
     """Open an incident, and start its clock.
 
     From then on diagnose, remediate and rollback mark its stages by themselves. One that is open already for the same
-    alert or target is not opened twice; a firing whose incident was closed opens another. Its SOP is kept as it is now.
+    alert or target is not opened twice: another --title is kept as a note of it. A firing whose incident was closed
+    opens another. Its SOP is kept as it is now.
 
     Exit codes: 0 it is open · 1 the journal cannot be written · 2 usage, or an invalid SOP or alert.
     """
@@ -205,7 +206,7 @@ def lint(sops: Sops = None) -> None:
     known = procedures(sops or [])
     for one in known.values():
         typer.echo(f"{one.id}: {one.title} ({len(one.stages)} stages)")
-    typer.echo(f"{len(known)} SOPs are sound. Next: latdoctor sop start")
+    typer.echo(f"{len(known)} {'SOP is' if len(known) == 1 else 'SOPs are'} sound. Next: latdoctor sop start")
 
 
 def _tell() -> None:

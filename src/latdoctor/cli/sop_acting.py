@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import typer
+from msgspec import structs
 
 from latdoctor.cli.saying import say
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.incident import marking, noting
 from latdoctor.incident.inherited import inherited
-from latdoctor.incident.joining import chosen
+from latdoctor.incident.joining import chosen, option
+from latdoctor.incident.next_step import about
 from latdoctor.incident.sop import Sop
 from latdoctor.incident.sop_files import followed
 from latdoctor.incident.standing import Standing, standing
@@ -43,10 +45,13 @@ def standing_of(asked: str, *, only_open: bool) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """An incident, and the runs on its target that are not its own."""
+    """An incident, the runs on its target that are not its own, and the option that names it to a command: empty where
+    it is the one that is open.
+    """
 
     incident: Incident
     others: tuple[RunState, ...]
+    option: str
 
 
 def opened_as(asked: str, *, only_open: bool) -> tuple[Meant, Sop, Path]:
@@ -59,29 +64,34 @@ def opened_as(asked: str, *, only_open: bool) -> tuple[Meant, Sop, Path]:
 def standing_now(sop: Sop | None, meant: Meant, place: Path, *, unread: str = "") -> Standing:
     """`unread`: why there is no `sop`. Raises OperationError for an entry that another version wrote otherwise."""
     with marking.readable(Journal.reading(place / state.JOURNAL)):
-        return standing(sop, meant.incident, now(), place, unread, meant.others)
+        found = standing(sop, meant.incident, now(), place, unread, meant.others)
+    return structs.replace(found, next=about(found.next, meant.option)) if found.open else found
 
 
 def _meant(place: Path, asked: str, *, only_open: bool) -> Meant:
     journal = Journal.reading(place / state.JOURNAL)
-    incident = chosen(marking.known(journal), asked, only_open=only_open)
+    known = marking.known(journal)
+    incident = chosen(known, asked, only_open=only_open)
     with marking.readable(journal):
-        return Meant(incident, inherited(incident, journal.entries()))
+        return Meant(incident, inherited(incident, journal.entries()), option(known, incident.id))
 
 
 def note(text: str | None, stage: str, by: str, asked: str) -> None:
     said = _said(text, required=not stage)
-    journal, incident = _open(asked)
+    journal, meant = _open(asked)
+    incident = meant.incident
+    step = f"Next: latdoctor sop status{meant.option}"
     if stage:
         noting.marked(journal, incident, followed(state.folder(), incident), stage, said, by)
-        typer.echo(f"{incident.id}: {stage} is marked as met, by hand. Next: latdoctor sop status")
+        typer.echo(f"{incident.id}: {stage} is marked as met, by hand. {step}")
         return
     noting.noted(journal, incident, said, by)
-    typer.echo(f"noted in {incident.id}. Next: latdoctor sop status")
+    typer.echo(f"noted in {incident.id}. {step}")
 
 
 def close(outcome: str, text: str, by: str, asked: str) -> None:
-    journal, incident = _open(asked)
+    journal, meant = _open(asked)
+    incident = meant.incident
     noting.closed(journal, incident, outcome, text, by)
     firing = incident.still_firing
     if firing:
@@ -105,11 +115,11 @@ def _unsettled(journal: Journal, incident: Incident) -> tuple[str, ...]:
         return (f"whether a change stands that nobody has verified cannot be told: {clean(str(error), 400)}",)
 
 
-def _open(asked: str) -> tuple[Journal, Incident]:
+def _open(asked: str) -> tuple[Journal, Meant]:
     """The journal, for writing, and the incident that is meant. Raises UsageError where there is none."""
-    path = state.folder() / state.JOURNAL
-    incident = chosen(marking.known(Journal.reading(path)), asked)
-    return Journal.opened(path), incident
+    place = state.folder()
+    meant = _meant(place, asked, only_open=True)
+    return Journal.opened(place / state.JOURNAL), meant
 
 
 def _said(text: str | None, *, required: bool) -> str:

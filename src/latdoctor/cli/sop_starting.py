@@ -17,21 +17,25 @@ from latdoctor.cli.configuration import TargetSettings
 from latdoctor.cli.configuration import targets as configured
 from latdoctor.cli.mending import own_folder
 from latdoctor.cli.saying import say
-from latdoctor.errors import UsageError
+from latdoctor.errors import DefinitionError, UsageError
 from latdoctor.incident import events, marking, sop_files
 from latdoctor.incident.alert_file import alerted
 from latdoctor.incident.harmless import harmless
 from latdoctor.incident.intake import About, Intake
-from latdoctor.incident.joining import chosen
+from latdoctor.incident.joining import chosen, option
 from latdoctor.incident.next_step import source
+from latdoctor.incident.noting import noted
 from latdoctor.incident.opening import Opening, keys, opened
 from latdoctor.incident.sop import Sop
-from latdoctor.incident.state import Incident
+from latdoctor.incident.state import Incident, body
 from latdoctor.incident.stopwatch import GIVEN
+from latdoctor.incident.wording import cut_in_words
 from latdoctor.journal import state
 from latdoctor.journal.store import Journal
 from latdoctor.packaged import folder
-from latdoctor.text import clean
+from latdoctor.text import TITLE, clean, fitted
+
+_LONGEST_TITLE = 300  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +60,47 @@ def begin(wanted: Wanted, *, as_json: bool) -> None:
         opening = _by_hand(wanted, about, procedure, told)
     else:
         opening = _by_alert(wanted.alert, wanted, about)
+    kept_title = not opening.new and _noted(wanted, opening.id)
     if as_json:
         typer.echo(msgspec.json.encode({"schema_version": "1", "incident": opening.id, "new": opening.new}).decode())
     elif opening.new:
         typer.echo(f"{opening.id} is open, by the SOP {procedure.id} ({procedure.title}).")
         if told:
             typer.echo(told.says)
-        typer.echo(f"Next: latdoctor diagnose{source(_read(opening.id))}, which marks its stages; latdoctor sop status")
+        known = _incidents()
+        which = option(known, opening.id)
+        look = f"latdoctor diagnose{source(chosen(known, opening.id))}{which}"
+        typer.echo(f"Next: {look}, which marks its stages; latdoctor sop status{which}")
     else:
         kept = "; when it began stays as it was told then" if told else ""
-        typer.echo(f"{opening.id} is open already for this{kept}. Next: latdoctor sop status --incident {opening.id}")
+        typer.echo(f"{opening.id} is open already for this: {_titled(opening.id)}{kept}.")
+        if wanted.alert is None:
+            typer.echo(_another(wanted, opening.id))
+        typer.echo(f"Next: latdoctor sop status --incident {opening.id}")
+    if kept_title:
+        say(f"what you called it is kept as a note of {opening.id}")
+
+
+def _noted(wanted: Wanted, incident: str) -> bool:
+    """Whether the title is kept as a note of the incident that was open, as it says something else than that does."""
+    found = _read(incident)
+    title = harmless(wanted.title.strip(), _LONGEST_TITLE)
+    notes = (body(entry, events.Noted).text for entry in found.of(events.NOTED))
+    if not title or title in (found.opened.title, *notes):
+        return False
+    noted(Journal.opened(state.folder() / state.JOURNAL), found, title, wanted.by)
+    return True
+
+
+def _titled(incident: str) -> str:
+    return f"'{fitted(_read(incident).opened.title, TITLE)}'"
+
+
+def _another(wanted: Wanted, incident: str) -> str:
+    """How an incident of its own is opened."""
+    if wanted.targets:
+        return f"Another one of this target needs this one closed: latdoctor sop close --incident {incident}"
+    return "If yours is another one, say what it is about: latdoctor sop start --title TEXT --target NAME"
 
 
 def procedures(extra: Sequence[Path]) -> Mapping[str, Sop]:
@@ -75,7 +110,7 @@ def procedures(extra: Sequence[Path]) -> Mapping[str, Sop]:
 
 def _by_hand(wanted: Wanted, about: About, procedure: Sop, told: Began | None) -> Opening:
     asked = events.Opened(
-        title=harmless(wanted.title or procedure.title, 300),
+        title=harmless(wanted.title or procedure.title, _LONGEST_TITLE),
         targets=about.targets,
         source=events.BY_HAND,
         sop=procedure.id,
@@ -102,6 +137,8 @@ def _by_alert(path: Path, wanted: Wanted, about: About) -> Opening:
     taken = Intake(Journal.opened(place / state.JOURNAL), place, about).take(told)
     if not taken.incident or not (taken.opened or _read(taken.incident).open):
         raise UsageError("no alert of it fires, so there is nothing to open", where="--alert")
+    if taken.new and (cut := cut_in_words(told.alerts)):
+        say(f"{taken.incident}: {cut}")
     if taken.opened:
         _tell_what_was_before(taken.incident, told.key)
     return Opening(taken.incident, new=taken.opened)
@@ -125,7 +162,7 @@ def _read(incident: str) -> Incident:
 
 def _about(wanted: Wanted, procedure: Sop) -> About:
     """What the incident is to be about; a target that is taken for a host is told on stderr."""
-    known = configured()
+    known = _configured()
     targets = _targets(wanted.targets, known)
     hosts = tuple(one for one in targets if one not in known and ":" not in one)
     for host in hosts:
@@ -136,6 +173,15 @@ def _about(wanted: Wanted, procedure: Sop) -> About:
             f" to the incident{hint}"
         )
     return About(targets, procedure, clean(wanted.by, 80), hosts=hosts, anew=True)
+
+
+def _configured() -> Mapping[str, TargetSettings]:
+    """The configured targets; where they cannot be read that is told on stderr, and keeps no incident from opening."""
+    try:
+        return configured()
+    except DefinitionError as error:
+        say(masked(clean(f"no configured target is known: {error}".replace("\n", "; "), 500)))
+        return {}
 
 
 def _targets(names: Sequence[str], known: Mapping[str, TargetSettings]) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 Whoever can reach the listener may have written them: bytes, alerts, labels and texts are bounded; texts are cleaned,
 and lose their credentials (`harmless`): an address may hold a password, and a label a token.
-What is not of the form is an AlertError that says what and where; a field that is not known is left out.
+What is not of the form is an AlertError that says what and where; a field that is not known is left out. An alert with
+too many labels, or too long ones, is cut and says so: refused it would be lost, with all that came beside it, as an
+Alertmanager does not send again what was answered 4xx.
 https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
 
@@ -11,10 +13,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 
 from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
@@ -28,6 +30,10 @@ MAX_ALERTS = 10_000
 MAX_LABELS = 64  # and as many annotations
 LONGEST_NAME, LONGEST_LABEL, LONGEST_ANNOTATION, LONGEST_KEY = 100, 1000, 2000, 500
 _LONGEST_FINGERPRINT = 64
+# What is kept where not all can be: what titles, messages and severities are made of.
+_KEPT_FIRST: Final = frozenset(
+    ("alertname", "severity", "instance", "job", "namespace", "pod", "service", "summary", "description", "runbook_url")
+)
 _ENTRY_BYTES = 512 << 10  # what `entries` puts together
 
 _LOOK = "give what an Alertmanager sends to a webhook, version 4"
@@ -93,27 +99,46 @@ def entries(alerted: Alerted) -> tuple[Alerted, ...]:
 
 
 def _alert(told: _Alert, where: str) -> Alert:
-    labels = _texts(told.labels, LONGEST_LABEL, f"{where}.labels")
+    cut: list[str] = []
+    labels = _texts(told.labels, LONGEST_LABEL, "label", cut)
+    annotations = _texts(told.annotations, LONGEST_ANNOTATION, "annotation", cut)
+    generator = harmless(told.generator, LONGEST_ANNOTATION)
+    if _is_cut(told.generator, LONGEST_ANNOTATION):
+        cut.append("its address shortened")
     return Alert(
         fingerprint=_fingerprint(told, where),
         status=told.status,
         name=harmless((told.labels or {}).get("alertname", ""), LONGEST_LABEL),
         labels=labels,
-        annotations=_texts(told.annotations, LONGEST_ANNOTATION, f"{where}.annotations"),
+        annotations=annotations,
         starts_at=_moment(told.starts_at),
         # While it fires this is not an end but the time at which it would be given up.
         ends_at=None if told.status == FIRING else _moment(told.ends_at),
-        generator=harmless(told.generator, LONGEST_ANNOTATION),
+        generator=generator,
+        cut=", ".join(cut) or UNSET,
     )
 
 
-def _texts(told: Texts, longest: int, where: str) -> dict[str, str]:
-    if told and len(told) > MAX_LABELS:
-        raise AlertError(
-            f"it has {len(told)} entries, more than {MAX_LABELS}", where=where, next_step="send fewer of them"
-        )
-    named = ((harmless(name, LONGEST_NAME), value) for name, value in (told or {}).items())
+def _texts(told: Texts, longest: int, what: str, cut: list[str]) -> dict[str, str]:
+    """Made harmless, MAX_LABELS of them at most; what is lost of them is added to `cut`."""
+    given = told or {}
+    kept = list(given)
+    if len(kept) > MAX_LABELS:
+        kept = sorted(kept, key=lambda name: name not in _KEPT_FIRST)[:MAX_LABELS]
+        cut.append(f"{_counted(len(given) - MAX_LABELS, what)} left out")
+    short = sum(_is_cut(name, LONGEST_NAME) or _is_cut(given[name], longest) for name in kept)
+    if short:
+        cut.append(f"{_counted(short, what)} shortened")
+    named = ((harmless(name, LONGEST_NAME), given[name]) for name in kept)
     return {name: harmless_field(name, value, longest) for name, value in named}
+
+
+def _is_cut(text: str, longest: int) -> bool:
+    return len(text) > longest and clean(text, longest).endswith("…")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _fingerprint(told: _Alert, where: str) -> str:

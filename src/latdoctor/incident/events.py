@@ -6,7 +6,7 @@ are unix seconds by the clock of whoever told them; an entry's own time is this 
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 OPENED = "incident.opened"
 ALERTED = "alert.received"
@@ -46,7 +46,7 @@ class Opened(Struct, frozen=True):
 
 
 class Alert(Struct, frozen=True):
-    """One alert of a notification. `fingerprint` tells it from others."""
+    """One alert of a notification. `fingerprint` tells it from others. `cut`: what of it was too much to be kept."""
 
     fingerprint: str
     status: str  # FIRING | RESOLVED
@@ -56,6 +56,7 @@ class Alert(Struct, frozen=True):
     starts_at: float | None = None
     ends_at: float | None = None
     generator: str = ""
+    cut: str | UnsetType = UNSET  # not written where nothing was
 
 
 class Alerted(Struct, frozen=True):

@@ -22,6 +22,7 @@ from latdoctor.incident.joining import joined
 from latdoctor.incident.opening import alone, opened
 from latdoctor.incident.sop import Sop
 from latdoctor.incident.state import Incident
+from latdoctor.incident.stopwatch import is_time
 from latdoctor.journal.entry import unix_seconds
 from latdoctor.journal.store import Journal
 
@@ -174,7 +175,8 @@ class Intake:
 
 def opening_of(key: str, firing: Sequence[events.Alert], about: About) -> events.Opened:
     """How an incident is opened by alerts of the group `key` that fire."""
-    starts = [alert.starts_at for alert in firing if alert.starts_at is not None]
+    told = [alert.starts_at for alert in firing if alert.starts_at is not None]
+    starts = [one for one in told if is_time(one)] or told  # one that cannot be hides none that can
     return events.Opened(
         title=title_of(firing),
         targets=about.targets,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from latdoctor.errors import UsageError
 from latdoctor.incident.state import Incident
-from latdoctor.journal.entry import Moment
+from latdoctor.journal.entry import Moment, unix_seconds
 from latdoctor.journal.state import INCIDENTS
-from latdoctor.text import clean
+from latdoctor.text import clean, fitted
 
 PREFIX = "inc-"
+_LISTED = 4  # open incidents, where one has to be chosen
+_WIDTH = 76  # columns of a line of these
 _ID = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
@@ -43,15 +46,37 @@ def chosen(found: Sequence[Incident], asked: str = "", *, only_open: bool = True
         return fitting[0]
     standing = [one for one in found if one.open]
     if len(standing) > 1:
+        more = f"; {len(standing) - _LISTED} more: latdoctor incidents list" if len(standing) > _LISTED else ""
         raise UsageError(
-            f"{len(standing)} incidents are open: {', '.join(one.id for one in standing[:4])}",
-            next_step="say which with --incident ID",
+            f"{len(standing)} incidents are open",
+            next_step=f"say which with --incident ID{more}",
+            listed=lines(standing, time.time()),
         )
     if standing:
         return standing[0]
     if found and not only_open:
         return found[-1]
     raise UsageError("no incident is open", next_step="latdoctor sop start")
+
+
+def lines(standing: Sequence[Incident], now: float) -> tuple[str, ...]:
+    """The last of `standing` (oldest first), a line each, the newest first: id, age at `now` (unix seconds), title."""
+    return tuple(
+        fitted(f"{one.id}  {_age(one, now):>9}  {one.opened.title}", _WIDTH) for one in standing[::-1][:_LISTED]
+    )
+
+
+def _age(incident: Incident, now: float) -> str:
+    """How long ago it was opened: `0:12 h ago`."""
+    if not incident.entries:
+        return ""
+    minutes = max(0, int(now - unix_seconds(incident.entries[0].at))) // 60
+    return f"{minutes // 1440} d ago" if minutes >= 2880 else f"{minutes // 60}:{minutes % 60:02d} h ago"
+
+
+def option(found: Iterable[Incident], incident: str) -> str:
+    """` --incident ID`, by which a command is about `incident`; empty where that alone is open, and so meant anyway."""
+    return "" if [one.id for one in found if one.open] == [incident] else f" --incident {incident}"
 
 
 def joined(found: Sequence[Incident], targets: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from latdoctor.remedy.history import RunState
 from latdoctor.remedy.result import Outcome
 from latdoctor.text import clean
 
+_OF_AN_INCIDENT = ("latdoctor sop ", "latdoctor diagnose", "latdoctor remediate")  # what takes --incident
 _FAILED = (Outcome.ROLLED_BACK, Outcome.INCOMPLETE)
 
 
@@ -53,6 +54,13 @@ def after(incident: Incident, sop: Sop | None, states: Sequence[StageState], oth
 
 def _unfinished(runs: Sequence[RunState], whose: str) -> list[str]:
     return [f"run {run.id}{whose}" for run in runs if run.open]
+
+
+def about(step: Step, option: str) -> Step:
+    """The step with the `option` that names its incident, where its command takes that."""
+    if not step.command.startswith(_OF_AN_INCIDENT):
+        return step
+    return Step(f"{step.command}{option}", step.why)
 
 
 def source(incident: Incident) -> str:

@@ -6,6 +6,7 @@ Where the wall clock went back meanwhile nothing is told: an order of entries is
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 
 from latdoctor.incident import events
@@ -47,8 +48,10 @@ def opening_of(incident: Incident) -> Entry:
 def start_of(incident: Incident) -> Start:
     """When the trouble began, where that was told and can be; else when the incident was opened."""
     at, told, clock = unix_seconds(opening_of(incident).at), incident.opened.began, incident.opened.clock
-    if told is None or not is_time(told):
+    if told is None:
         return Start(at)
+    if not is_time(told):
+        return Start(at, note=f"it was told to begin at {_shown(told)}, which is not believed")
     if told > at:
         ahead = f"{told - at:.0f} s" if told - at < 7200 else f"{(told - at) / 3600:.0f} h"
         return Start(at, note=f"it was told to begin {ahead} after it was opened here (clock: {clock or NOT_TOLD})")
@@ -58,6 +61,14 @@ def start_of(incident: Incident) -> Start:
 def is_time(value: float) -> bool:
     """Whether it can be a moment of an incident: between 1971 and 2100."""
     return 3.15e7 < value < 4.1e9
+
+
+def _shown(told: float) -> str:
+    """What is no moment of an incident, as it was told."""
+    try:
+        return f"{datetime.datetime.fromtimestamp(told, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):  # whoever sent it may send any number
+        return "a time that makes no sense"
 
 
 class Stopwatch:

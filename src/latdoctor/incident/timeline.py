@@ -165,6 +165,7 @@ def _alert(alert: events.Alert) -> events.Alert:
         labels=_cleaned(alert.labels),
         annotations=_cleaned(alert.annotations),
         generator=clean(alert.generator, 500),
+        cut=clean(alert.cut or "", 200),
     )
 
 

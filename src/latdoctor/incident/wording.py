@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from latdoctor.incident import events
@@ -10,12 +10,14 @@ from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID
 from latdoctor.incident.state import body
 from latdoctor.incident.stopwatch import NOT_TOLD, is_time
 from latdoctor.journal.entry import Entry
+from latdoctor.text import clean
 from latdoctor.units import percent
 
 CRITICAL, WARNING = "critical", "warning"
 EVIDENCE = "the evidence"  # whose clock the beginning is by that a diagnosis found
 CAUSE, SINCE, BEGAN, BECAUSE, SLO = "cause", "since", "began", "because", "slo"  # parts of what an entry tells
 _MOST = 4  # names in one line
+_NAME = 80  # characters of an alert's name
 _CONFIRMED = {
     events.REAL: "the alert is real",
     events.FALSE_ALARM: "a false alarm",
@@ -65,11 +67,19 @@ def _alerted(entry: Entry) -> Iterator[Piece]:
         names = [alert.name for alert in said.alerts if alert.status == status]
         parts += [f"{len(names)} {status}: {_some(names)}"] if names else []
     parts += [f"{said.truncated} more were left out by the sender"] if said.truncated else []
+    cut = cut_in_words(said.alerts)
+    parts += [cut] if cut else []
     firing = any(alert.status == events.FIRING for alert in said.alerts)
     severities = {alert.labels.get("severity", "") for alert in said.alerts if alert.status == events.FIRING}
     level = next((one for one in (CRITICAL, WARNING) if one in severities), "")
     what = "alert" if firing else "alert over"
     yield Piece(f"{what}: {'; '.join(parts) or 'nothing in it'}", by=said.receiver, level=level)
+
+
+def cut_in_words(alerts: Iterable[events.Alert]) -> str:
+    """What of the alerts was too much to be kept: `cut to fit: LatencyHigh (8 labels left out)`; empty: nothing."""
+    told = [f"{clean(one.name or one.fingerprint, _NAME)} ({clean(one.cut, 100)})" for one in alerts if one.cut]
+    return f"cut to fit: {_some(told)}" if told else ""
 
 
 def _confirmed(entry: Entry) -> Iterator[Piece]:

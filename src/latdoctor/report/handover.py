@@ -14,7 +14,7 @@ from latdoctor.incident.standing import Standing, Tried
 from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.markdown import escape
 from latdoctor.report.mending import clock as clock_of
-from latdoctor.report.sop import moment, permitted, seen_line, since, span, tried_line, value
+from latdoctor.report.sop import moment, permitted, refused_line, seen_line, since, span, tried_line, value
 from latdoctor.report.wrapping import wrapped
 from latdoctor.text import TITLE, clean, fitted
 
@@ -157,7 +157,7 @@ def _tried(found: Standing) -> Iterator[str]:
     for run in found.tried:
         yield f"{run.run}: {tried_line(run)}"
     if found.refused:
-        yield f"{found.refused} runs were refused by a guard"
+        yield refused_line(found.refused)
 
 
 def _stands(found: Standing) -> Iterator[str]:

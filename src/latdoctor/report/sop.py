@@ -221,7 +221,12 @@ def _tried(found: Standing) -> Iterator[Text]:
         if run.standing:
             yield Text(f"  {len(run.standing)} changed, and it stands; to take it back: {run.undo}", style="dim")
     if found.refused:
-        yield Text(f"{found.refused} runs were refused by a guard", style="dim")
+        yield Text(refused_line(found.refused), style="dim")
+
+
+def refused_line(count: int) -> str:
+    """`1 run was refused by a guard`."""
+    return f"{count} {'run was' if count == 1 else 'runs were'} refused by a guard"
 
 
 def _inherited(found: Standing) -> Iterator[Text]:
