@@ -92,6 +92,17 @@ def test_a_plan_says_what_it_guessed(page: str) -> None:
     assert planned()["guessed"] is True
 
 
+def test_a_server_that_nobody_named_is_shown_no_token(
+    server: Admin, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LATDOCTOR_ADMIN_TOKEN", "hush")
+    remediate()
+    assert server.told
+    assert set(server.told) == {""}
+    remediate("--server", page)
+    assert server.told[-1] == "hush"
+
+
 def test_beside_what_is_changed_no_stranger_shows_whether_it_helps(server: Admin, page: str, tmp_path: Path) -> None:
     for url in (server.url, server.url.replace("127.0.0.1", "localhost")):
         plan = planned("--admin", url)

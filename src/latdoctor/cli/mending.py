@@ -80,7 +80,7 @@ def mend(given: Given, how: Mending) -> int:
         wanted = of_what_was_named(wanted, how.admin, because)
         if how.apply:
             must_be_named(wanted)
-        ways = ways_in(book, settings, how.admin, wanted.request.servers, given.pid)
+        ways = ways_in(book, settings, how.admin, wanted.request.servers, given.pid, guessed=wanted.guessed)
         if len(ways.chosen) > book.guards.max_targets:
             return _refused(_too_many(book, len(ways.chosen)), how)
         if because and (why := _elsewhere(because, ways, settings, how)):

@@ -60,10 +60,19 @@ def must_be_named(wanted: Ask) -> None:
 
 
 def ways_in(
-    playbook: Playbook, settings: TargetSettings, admin: Sequence[str], servers: Sequence[str], pid: int | None
+    playbook: Playbook,
+    settings: TargetSettings,
+    admin: Sequence[str],
+    servers: Sequence[str],
+    pid: int | None,
+    *,
+    guessed: bool = False,
 ) -> Ways:
-    """The targets that `playbook` would change, in the order given; none is never all. Raises UsageError."""
-    secret = token(settings.admin_token)
+    """The targets that `playbook` would change, in the order given; none is never all. Raises UsageError.
+
+    `guessed`: nobody named the servers, they were found here. Whoever listens there is shown no token.
+    """
+    secret = Secret() if guessed else token(settings.admin_token)
     if "process" in playbook.targets and pid is not None:
         return Ways((Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),))
     named = tuple(admin) or settings.admin
