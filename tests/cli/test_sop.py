@@ -20,10 +20,12 @@ from latdoctor.incident.state import Incident, incidents
 from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.journal.state import JOURNAL, must_be
 from latdoctor.journal.store import Journal
+from latdoctor.remedy.history import Opened, Touched
 from latdoctor.report.sop import refused_line
 from latdoctor.text import clean
 from tests.cli.running import Outcome, run
 from tests.incident.journaled import SOP, cause, incident, moment
+from tests.incident.stories import plan
 from tests.journal.made import files
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
@@ -317,6 +319,31 @@ def test_the_handover_says_what_is_not_known() -> None:
     ):
         assert says in page
     assert json.loads(said("sop", "export", "-o", "json").out)["schema_version"] == "1"
+
+
+def test_what_a_killed_run_left_is_told_at_the_close_and_in_the_next_incident(state: Path) -> None:
+    started("--target", "127.0.0.1:8080")
+    journal = Journal.opened(state / JOURNAL)
+    journal.append(known(state)[0].id, events.RUN_JOINED, events.RunJoined("r1"))
+    journal.append("r1", "run.opened", Opened(plan(), plan().digest, 1))
+    journal.append("r1", "change.intended", Touched(0, 0))
+    closing = said("sop", "close").err
+    assert "a change stands that nobody has verified: run r1 (app.batching.token-budget on checkout)" in closing
+    assert "app.batching.token-budget unfinished" in said("incidents", "list").out
+    started("--title", "next night", "--target", "localhost:8080")
+    assert status()["next"]["command"] == "latdoctor recover"
+    page = said("sop", "export", "--handover").out
+    assert "from before this incident" in page
+    assert "nothing, as far as latdoctor" not in page
+
+
+def test_a_last_look_that_was_critical_is_told_at_the_close(state: Path) -> None:
+    began_long_ago(state)
+    run(["diagnose", RUSH])
+    closing = said("sop", "close")
+    assert "the last look, of 20" in closing.err
+    assert " UTC, was critical: " in closing.err
+    assert "is closed: resolved" in closing.out
 
 
 def test_an_sop_of_ones_own_stays_with_its_incident(state: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_refused_run_is_told_with_its_reason() -> None:
     log.add(2, "run.refused", {"guard": "cooldown", "reason": "too soon"}, "r2")
     page = told(log)
     assert [(run.id, run.outcome, run.reason) for run in page.runs] == [("r2", "refused", "cooldown: too soon")]
-    assert page.moments[-1].says == "refused by cooldown: too soon"
+    assert page.moments[-1].says == "refused: too soon (guard cooldown)"
 
 
 def test_an_entry_of_another_version_hides_no_other() -> None:

@@ -465,6 +465,18 @@ def test_nothing_to_change_is_refused(room: Room) -> None:
     assert room.run().outcome is Outcome.REFUSED
 
 
+def test_after_a_killed_run_that_had_changed_it_the_same_one_leads_to_recover(room: Room) -> None:
+    def die(entry: Entry) -> None:
+        if entry.kind == "change.made":
+            raise Killed
+
+    with contextlib.suppress(Killed):
+        carry_out(room.plan(), room.library, replace(room.world, tell=die))
+    result = room.run()
+    assert (result.outcome, result.next_step) == (Outcome.REFUSED, "latdoctor recover")
+    assert "is not finished" in result.reason
+
+
 def test_a_playbook_that_changed_since_the_plan(room: Room, tmp_path: Path) -> None:
     plan = room.plan()
     changed = playbooks_here.library(tmp_path / "other", playbooks_here.SCHEDULER.replace("20s", "25s"))

@@ -90,7 +90,7 @@ LINES = [
     (entry("rollback.begun", reason="it has not helped"), "it has not helped"),
     (entry("undo.failed", step="scheduler", why="hung"), "NOT taken back"),
     (entry("undo.left", stage=0, index=0, step="scheduler", why="it is theirs"), "left as it is: scheduler"),
-    (entry("run.refused", guard="lock", reason="held"), "refused by lock: held"),
+    (entry("run.refused", guard="lock", reason="held"), "refused: held (guard lock)"),
     (entry("run.closed", outcome="rolled-back", reason=""), "rolled-back"),
     (entry("of.tomorrow", any=1), "of.tomorrow"),
 ]

@@ -7,6 +7,7 @@ import hashlib
 import html.parser
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from latdoctor.cli import pages as cli_pages
+from latdoctor.incident import events
+from latdoctor.incident.document import Timeline
 from latdoctor.incident.elapsed import rfc3339
 from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.journal.state import JOURNAL
@@ -25,7 +28,7 @@ from latdoctor.report.page import html as page_html
 from latdoctor.report.page.material import AFTER, AT_WORST, Seen, chosen, unix
 from latdoctor.report.page.model import Facts, NotSeen, Page, Paragraph, Section, Table
 from tests.cli.running import run
-from tests.incident.stories import RUN, long, promo_rush
+from tests.incident.stories import RUN, Log, carried_out, diagnosed, long, promo_rush
 from tests.report import pages
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&lt;{a|b}{{x}}\u202e\x1b[31m@bad"
@@ -165,6 +168,35 @@ def test_what_is_missing_says_why_and_draws_nothing() -> None:
     assert "Of this diagnosis only what the journal says is left" in read.text
     empty = building.of_incident(timeline(promo_rush().incident), ())
     assert "Batch sizes : not seen, because" in Reader(page_html.render(empty)).text
+
+
+def figures(told: Timeline, looks: Sequence[Seen]) -> dict[str, tuple[str, str]]:
+    page = building.of_incident(told, looks)
+    return {fact.label: (fact.value, fact.note) for fact in page.figures.facts}
+
+
+def test_the_worst_p99_is_of_whatever_has_shown_one() -> None:
+    """With the figure beside `at worst` it must agree."""
+    log = Log()
+    log.add(0, events.OPENED, events.Opened("slow", (), events.BY_HAND, "", ""))
+    log.add(70, events.DIAGNOSED, diagnosed())
+    unsampled = timeline(log.incident)
+    assert figures(unsampled, ()) == {
+        **figures(unsampled, ()),
+        "worst P99": ("not seen", "no SLO is known, no samples were taken"),
+        "over the SLO": ("not seen", "no samples were taken"),
+    }
+    diagnosis, evidence = pages.looked("promo-rush.tar.zst")
+    shown = re.search(r"P99 is ([\d.]+ m?s), the SLO is ([\d.]+ m?s)", " ".join(one.says for one in diagnosis.checks))
+    assert shown is not None
+    wanted = shown[1], f"SLO {shown[2]}, seen by a look, no samples were taken"
+    for look in (Seen(AT_WORST, diagnosis, evidence, 0.5), Seen(AT_WORST, diagnosis, None)):
+        assert figures(unsampled, (look,))["worst P99"] == wanted
+    log.add(80, events.RUN_JOINED, events.RunJoined(RUN))
+    carried_out(log, 80)
+    ran = timeline(log.incident)
+    assert figures(ran, ())["worst P99"] == ("3.2 s", "no SLO is known, seen by a run, no samples were taken")
+    assert figures(pages.told(), ())["worst P99"] == ("3.2 s", "SLO 500 ms")
 
 
 def test_a_run_alone_has_a_page_too() -> None:

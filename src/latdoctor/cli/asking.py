@@ -37,6 +37,11 @@ class Ask:
     named: tuple[Source, ...] = ()
     notice: str = ""
 
+    @property
+    def guessed(self) -> bool:
+        """Whether nobody named a source: the servers are whatever answers on this machine."""
+        return bool(self.notice)
+
 
 class Need(Enum):
     """What a command does with the baseline that the configuration names."""

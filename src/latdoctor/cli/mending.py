@@ -15,21 +15,24 @@ from latdoctor.cli.approving import held
 from latdoctor.cli.asking import Ask, ask, settings_of
 from latdoctor.cli.configuration import TargetSettings
 from latdoctor.cli.ended import tell_results
-from latdoctor.cli.mending_targets import Ways, again, ways_in
+from latdoctor.cli.mending_targets import Ways, again, must_be_named, of_what_was_named, ways_in
 from latdoctor.cli.notifying import notifying
 from latdoctor.cli.options import Given
 from latdoctor.cli.plan_files import bounded, save_plan, saved_plan
 from latdoctor.cli.playbooks import library
+from latdoctor.cli.saying import say
 from latdoctor.cli.screen import notice_console, result_console
 from latdoctor.cli.stopping import stoppable
 from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.evidence.bundle import Context
+from latdoctor.incident.marking import readable
 from latdoctor.journal import state
 from latdoctor.journal.entry import Entry
 from latdoctor.journal.store import Journal
 from latdoctor.looking import kept, observer, pages_for, remedy_of
+from latdoctor.remedy import history
 from latdoctor.remedy.aside import Tell, aside
 from latdoctor.remedy.plan import Asked, Because, Plan, planned
 from latdoctor.remedy.playbook import Playbook
@@ -71,8 +74,12 @@ def mend(given: Given, how: Mending) -> int:
     if how.plan is not None:
         plans = (_saved(how, how.plan),)
         ways = Ways(tuple(again(plan.target, settings) for plan in plans))
+        wanted = of_what_was_named(wanted, [plan.target.admin for plan in plans], plans[0].because)
     else:
         book, because = _chosen(how, books)
+        wanted = of_what_was_named(wanted, how.admin, because)
+        if how.apply:
+            must_be_named(wanted)
         ways = ways_in(book, settings, how.admin, wanted.request.servers, given.pid)
         if len(ways.chosen) > book.guards.max_targets:
             return _refused(_too_many(book, len(ways.chosen)), how)
@@ -82,9 +89,12 @@ def mend(given: Given, how: Mending) -> int:
     if how.save_plan is not None:
         save_plan(plans, how.save_plan)
     looked_at = (wanted.context.target, *wanted.request.servers)
-    pages = tuple(pages_for(way, wanted.request.servers, ways.known) for way in ways.chosen)
+    pages = tuple(
+        replace(pages_for(way, wanted.request.servers, ways.known), guessed=wanted.guessed) for way in ways.chosen
+    )
     if not how.apply:
-        plan_page.plans(plans, books, result_console(), as_json=how.as_json, pages=pages)
+        unfinished = _unfinished(plans)
+        plan_page.plans(plans, books, result_console(), as_json=how.as_json, pages=pages, unfinished=unfinished)
         marking.planned(how.belongs, plans, looked_at)
         return Outcome.PLANNED.exit_code
     return _applied(plans, ways, pages, books, wanted, how)
@@ -192,13 +202,29 @@ def about(result: Result, plan: Plan, context: Context | None = None) -> Result:
 def _waits(plans: Sequence[Plan], books: Library, pages: Sequence[Pages], how: Mending) -> int:
     """The exit code where a human must say yes first and does not; 0 where one did."""
     notices = notice_console()
-    plan_page.plans(plans, books, notices, as_json=False, pages=pages, asking=True)
+    plan_page.plans(plans, books, notices, as_json=False, pages=pages, unfinished=_unfinished(plans), asking=True)
     why = held(notices.print)
     if not why:
         return 0
     waiting = Result("", Outcome.HELD, why, "the same with --yes")
     tell_results([about(waiting, plan) for plan in plans], as_json=how.as_json)
     return Outcome.HELD.exit_code
+
+
+def _unfinished(plans: Sequence[Plan]) -> tuple[str, ...]:
+    """For each plan the run that is not finished on its target, or nothing.
+
+    A journal that cannot be read is told on stderr, and keeps no plan from being shown.
+    """
+    try:
+        journal = Journal.reading(state.folder() / state.JOURNAL)
+        with readable(journal):
+            known = history.runs(journal.entries())
+    except LatdoctorError as error:
+        say(f"whether a run there is unfinished is not known: {error}")
+        return ("",) * len(plans)
+    found = (history.unfinished(known, plan.target) for plan in plans)
+    return tuple(run.id if run else "" for run in found)
 
 
 def own_folder() -> Path:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from latdoctor.cli.addresses import origin
+from latdoctor.cli.asking import Ask
 from latdoctor.cli.configuration import TargetSettings, targets
 from latdoctor.cli.saying import say
 from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
 from latdoctor.remedy.actions.process import began
 from latdoctor.remedy.kinds import kind_of
+from latdoctor.remedy.plan import Because
 from latdoctor.remedy.playbook import Playbook
-from latdoctor.remedy.target import Access, Target, canonical
+from latdoctor.remedy.target import Access, Target, canonical, place_of
 from latdoctor.text import clean
 from latdoctor.web.secret import Secret
 
@@ -33,6 +35,28 @@ class Ways:
     def known(self) -> dict[str, str]:
         """Admin interface → its kind."""
         return {canonical(access.target.admin): access.target.kind for access in self.asked}
+
+
+def of_what_was_named(wanted: Ask, admin: Sequence[str], because: Because | None) -> Ask:
+    """Where no page was given, only those that were found at what is changed, or at what the diagnosis saw.
+
+    What a stranger's page shows tells nothing of the change. Where nothing was named either, all stay, as a guess.
+    """
+    if not wanted.guessed or not (admin or because):
+        return wanted
+    places = {place_of(origin(url)) for url in admin if url} | set(because.places if because else ())
+    servers = tuple(url for url in wanted.request.servers if place_of(url) in places)
+    return replace(wanted, request=replace(wanted.request, servers=servers), notice="")
+
+
+def must_be_named(wanted: Ask) -> None:
+    """Raises UsageError for a guess: no server is changed that nobody named."""
+    if wanted.guessed:
+        found = ", ".join(wanted.request.servers) or "none"
+        raise UsageError(
+            f"nobody said which server is to be changed; metrics pages found on this machine: {found}",
+            next_step="say which: --server URL or --target NAME",
+        )
 
 
 def ways_in(

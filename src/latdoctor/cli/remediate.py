@@ -88,7 +88,8 @@ def remediate(
 
     It plans, changes, verifies, and keeps the change or takes it back.
 
-    Without --apply it shows the plan and changes nothing. The token of the admin interface is read from
+    Without --apply it shows the plan and changes nothing; with it somebody has to have named the server: --server,
+    --admin, --target, --from or --plan, or one target in latdoctor.yaml. The token of the admin interface is read from
     LATDOCTOR_ADMIN_TOKEN or the configured file (latdoctor.yaml: admin, admin_token, allow).
 
     Runs are journaled in LATDOCTOR_STATE (default ~/.local/state/latdoctor). A file STOP in that folder, or

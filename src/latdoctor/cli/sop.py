@@ -156,7 +156,8 @@ def close(
 ) -> None:
     """Close the incident; its clock stands still then.
 
-    Alerts of it that still fire are named, and keep nobody from closing it.
+    Alerts of it that still fire, changes that stand and that nobody has verified, and a last look that was critical are
+    named, and keep nobody from closing it.
 
     Exit codes: 0 closed · 1 the journal cannot be written · 2 there is no such incident, or it is closed.
     """

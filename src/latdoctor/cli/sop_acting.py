@@ -12,15 +12,18 @@ from msgspec import structs
 from latdoctor.cli.saying import say
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.incident import marking, noting
+from latdoctor.incident.inherited import inherited
 from latdoctor.incident.joining import chosen, option
 from latdoctor.incident.next_step import about
 from latdoctor.incident.sop import Sop
 from latdoctor.incident.sop_files import followed
 from latdoctor.incident.standing import Standing, standing
 from latdoctor.incident.state import Incident
+from latdoctor.incident.unsettled import unsettled
 from latdoctor.journal import state
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal
+from latdoctor.remedy.history import RunState
 from latdoctor.text import clean
 
 MOST = 1 << 20  # bytes of a note from stdin
@@ -42,9 +45,12 @@ def standing_of(asked: str, *, only_open: bool) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """An incident, and the option that names it to a command: empty where it is the one that is open."""
+    """An incident, the runs on its target that are not its own, and the option that names it to a command: empty where
+    it is the one that is open.
+    """
 
     incident: Incident
+    others: tuple[RunState, ...]
     option: str
 
 
@@ -58,14 +64,16 @@ def opened_as(asked: str, *, only_open: bool) -> tuple[Meant, Sop, Path]:
 def standing_now(sop: Sop | None, meant: Meant, place: Path, *, unread: str = "") -> Standing:
     """`unread`: why there is no `sop`. Raises OperationError for an entry that another version wrote otherwise."""
     with marking.readable(Journal.reading(place / state.JOURNAL)):
-        found = standing(sop, meant.incident, now(), place, unread)
+        found = standing(sop, meant.incident, now(), place, unread, meant.others)
     return structs.replace(found, next=about(found.next, meant.option)) if found.open else found
 
 
 def _meant(place: Path, asked: str, *, only_open: bool) -> Meant:
-    known = marking.known(Journal.reading(place / state.JOURNAL))
+    journal = Journal.reading(place / state.JOURNAL)
+    known = marking.known(journal)
     incident = chosen(known, asked, only_open=only_open)
-    return Meant(incident, option(known, incident.id))
+    with marking.readable(journal):
+        return Meant(incident, inherited(incident, journal.entries()), option(known, incident.id))
 
 
 def note(text: str | None, stage: str, by: str, asked: str) -> None:
@@ -93,7 +101,18 @@ def close(outcome: str, text: str, by: str, asked: str) -> None:
             f"as far as was heard there still fires: {names}{more}. What fires on opens no other incident by itself;"
             " latdoctor sop start does"
         )
+    for line in _unsettled(journal, incident):
+        say(line)
     typer.echo(f"{incident.id} is closed: {outcome}. Next: latdoctor sop export --incident {incident.id}")
+
+
+def _unsettled(journal: Journal, incident: Incident) -> tuple[str, ...]:
+    """What it was closed over; what cannot be told keeps nobody from closing it either."""
+    try:
+        with marking.readable(journal):
+            return unsettled(incident, inherited(incident, journal.entries()))
+    except OperationError as error:
+        return (f"whether a change stands that nobody has verified cannot be told: {clean(str(error), 400)}",)
 
 
 def _open(asked: str) -> tuple[Journal, Meant]:

@@ -13,6 +13,7 @@ from latdoctor.incident.elapsed import clock as clock_of
 from latdoctor.incident.sop import REMEDIES, Sop, Stage
 from latdoctor.incident.state import Incident, body
 from latdoctor.remedy import history
+from latdoctor.remedy.history import RunState
 from latdoctor.remedy.result import Outcome
 from latdoctor.text import clean
 
@@ -27,15 +28,17 @@ class Step(Struct, frozen=True):
     why: str
 
 
-def after(incident: Incident, sop: Sop | None, states: Sequence[StageState]) -> Step:
-    """The next step of an incident whose stages stand as `states` says; without an SOP to look, which any permits."""
+def after(incident: Incident, sop: Sop | None, states: Sequence[StageState], others: Sequence[RunState] = ()) -> Step:
+    """The next step of an incident whose stages stand as `states` says; without an SOP to look, which any permits.
+
+    `others` are the runs on its target that are not its own (`inherited`). What a run left unfinished comes first, also
+    where the incident is closed.
+    """
+    unfinished = [*_unfinished(history.runs(incident.entries), ""), *_unfinished(others, ", not of this incident,")]
+    if unfinished:
+        return Step("latdoctor recover", f"{unfinished[0]} has not come to its end; if it is at work, wait for it")
     if incident.closed:
         return Step(f"latdoctor timeline --incident {incident.id}", "it is closed: write down what was learned")
-    unfinished = [run for run in history.runs(incident.entries) if run.open]
-    if unfinished:
-        return Step(
-            "latdoctor recover", f"run {unfinished[0].id} has not come to its end; if it is at work, wait for it"
-        )
     stood = standstill(incident)
     if stood is not None and not _after_all(incident, stood.seq):
         return Step(f"latdoctor sop close --outcome {events.FALSE_ALARM}", "it is a false alarm")
@@ -47,6 +50,10 @@ def after(incident: Incident, sop: Sop | None, states: Sequence[StageState]) -> 
     if stage is None:
         return Step("latdoctor sop close", "every stage is met")
     return _for_stage(stage, incident, sop, states)
+
+
+def _unfinished(runs: Sequence[RunState], whose: str) -> list[str]:
+    return [f"run {run.id}{whose}" for run in runs if run.open]
 
 
 def about(step: Step, option: str) -> Step:

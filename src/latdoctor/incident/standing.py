@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.incident import events
@@ -23,6 +24,7 @@ from latdoctor.remedy.result import Outcome
 
 SCHEMA_VERSION = "1"
 OK, NOT_READ, IS_LATE, NOT_KNOWN = 0, 1, 3, 4
+BEFORE, ELSEWHERE = "from before this incident", "from outside this incident"
 _NOTES = 20  # of the last are told
 
 
@@ -53,7 +55,10 @@ class Changed(Struct, frozen=True):
 
 
 class Tried(Struct, frozen=True):
-    """A run. `standing` is what of it stands, and `undo` the command that takes it back."""
+    """A run. `standing` is what of it stands, and `undo` the command that takes it back.
+
+    `whose` is empty for a run of the incident itself; else it says that it is not.
+    """
 
     run: str
     playbook: str
@@ -64,6 +69,7 @@ class Tried(Struct, frozen=True):
     reason: str
     standing: tuple[Changed, ...]
     undo: str
+    whose: str = ""
 
 
 class Remark(Struct, frozen=True):
@@ -75,7 +81,8 @@ class Remark(Struct, frozen=True):
 class Standing(Struct, frozen=True):
     """All of it, as of `at`. Times in seconds; `began` is unix seconds by `clock` (empty: this machine's).
 
-    `unread`: why its SOP cannot be read. Then it has no stages here, and what is permitted is not known.
+    `inherited` are runs on its target that are not its own: what they changed stands there, or they have not come to
+    their end. `unread`: why its SOP cannot be read. Then it has no stages here, and what is permitted is not known.
     """
 
     schema_version: str
@@ -101,6 +108,7 @@ class Standing(Struct, frozen=True):
     permitted: tuple[str, ...]
     next: Step
     unread: str = ""
+    inherited: tuple[Tried, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -120,9 +128,16 @@ class Standing(Struct, frozen=True):
         return next((stage for stage in self.stages if not stage.done), None)
 
 
-def standing(sop: Sop | None, incident: Incident, now: Moment, place: Path, unread: str = "") -> Standing:
+def standing(
+    sop: Sop | None,
+    incident: Incident,
+    now: Moment,
+    place: Path,
+    unread: str = "",
+    others: Sequence[RunState] = (),
+) -> Standing:
     """How `incident` stands at `now`; once it is closed, at its closing. `place` is the state folder; `unread` says why
-    there is no `sop`.
+    there is no `sop`; `others` are the runs on its target that are not its own (`inherited`).
 
     Raises msgspec.ValidationError for an entry that another version wrote otherwise.
     """
@@ -153,8 +168,9 @@ def standing(sop: Sop | None, incident: Incident, now: Moment, place: Path, unre
         tried=tuple(_tried(run) for run in history.runs(incident.entries)),
         notes=tuple(_remark(entry) for entry in incident.of(events.NOTED))[-_NOTES:],
         permitted=tuple(action for action in ACTIONS if sop and permitted(sop, states, action)),
-        next=after(incident, sop, states),
+        next=after(incident, sop, states, others),
         unread=unread,
+        inherited=_inherited(incident, others),
     )
 
 
@@ -200,6 +216,20 @@ def _tried(run: RunState) -> Tried:
         standing=stands,
         undo=_undo(run) if stands else "",
     )
+
+
+def _inherited(incident: Incident, others: Sequence[RunState]) -> tuple[Tried, ...]:
+    """Without the fields that a later run has set too: of these, that one tells how they stand."""
+    runs = sorted((*others, *history.runs(incident.entries)), key=lambda run: run.opened_at)
+    gone, began = history.overset(runs), unix_seconds(incident.entries[0].at)
+    found = []
+    for run in others:
+        told = _tried(run)
+        stands = tuple(one for one in told.standing if history.field_at(one.resource, one.name) not in gone[run.id])
+        if stands or run.open:
+            whose = BEFORE if run.opened_at <= began else ELSEWHERE
+            found.append(replace(told, standing=stands, undo=_undo(run), whose=whose))
+    return tuple(found)
 
 
 def _changed(run: RunState) -> Sequence[Changed]:

@@ -39,6 +39,11 @@ class Incident:
         firing = (alert for alert in self.alerts.values() if alert.status == events.FIRING)
         return tuple(dict.fromkeys(alert.name or alert.fingerprint for alert in firing))
 
+    @property
+    def closed_at(self) -> str:
+        """RFC 3339; empty while it is open."""
+        return next((entry.at for entry in self.entries if entry.kind == events.CLOSED), "")
+
     def of(self, kind: str) -> tuple[Entry, ...]:
         """Its entries of one kind."""
         return tuple(entry for entry in self.entries if entry.kind == kind)

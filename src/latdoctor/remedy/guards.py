@@ -10,7 +10,7 @@ from pathlib import Path
 from latdoctor.journal.state import STOP
 from latdoctor.remedy.change import Change
 from latdoctor.remedy.deadline import Deadline
-from latdoctor.remedy.history import RunState
+from latdoctor.remedy.history import RunState, unfinished
 from latdoctor.remedy.plan import Plan, known
 from latdoctor.remedy.playbook import Playbook
 from latdoctor.remedy.result import Outcome
@@ -104,10 +104,10 @@ def _procedure(scene: Scene) -> Refusal | None:
 
 
 def _unfinished(scene: Scene) -> Refusal | None:
-    for run in _same_target(scene):
-        if run.open:
-            return Refusal("unfinished", f"run {run.id} on this target is not finished", "latdoctor recover")
-    return None
+    run = unfinished(scene.runs, scene.plan.target)
+    if run is None:
+        return None
+    return Refusal("unfinished", f"run {run.id} on this target is not finished", "latdoctor recover")
 
 
 def _cooldown(scene: Scene) -> Refusal | None:
@@ -157,9 +157,11 @@ def _drift(scene: Scene) -> Refusal | None:
     return None
 
 
-def _nothing(scene: Scene) -> Refusal | None:
+def _no_change(scene: Scene) -> Refusal | None:
     if not scene.plan.changes:
-        return Refusal("nothing", "all that it would change is so already", "this playbook cannot help here")
+        return Refusal(
+            "no-change", "all that it would change is so already", "look for another cause: latdoctor diagnose"
+        )
     return None
 
 
@@ -176,12 +178,12 @@ _TRIED = (Outcome.VERIFIED, Outcome.ROLLED_BACK, Outcome.PARTLY, Outcome.INCOMPL
 
 GUARDS: tuple[Callable[[Scene], Refusal | None], ...] = (
     _switch,
-    _nothing,
+    _unfinished,  # before what the plan says: a killed run may have made the very same changes
+    _no_change,
     _playbook,
     _age,
     _approval,
     _procedure,
-    _unfinished,
     _cooldown,
     _often,
     _breaker,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,9 +13,10 @@ from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.remedy.change import Change
 from latdoctor.remedy.plan import Plan
 from latdoctor.remedy.result import Outcome
-from latdoctor.remedy.target import canonical
+from latdoctor.remedy.target import Target, canonical
 
 Body = TypeVar("Body")
+FieldAt = tuple[str, str]  # the resource, as `canonical` spells it, and the name
 
 
 class Opened(Struct, frozen=True):
@@ -117,6 +118,21 @@ def _add(run: RunState, entry: Entry) -> None:
             run.outcome, run.reason, run.ended_at = closed.outcome, closed.reason, unix_seconds(entry.at)
 
 
+def unfinished(known: Iterable[RunState], target: Target) -> RunState | None:
+    """The first of the runs on `target` that has to be brought to an end before another may begin there."""
+    return next((run for run in known if run.open and run.plan.target.key == target.key), None)
+
+
+def overset(runs: Sequence[RunState]) -> Mapping[str, frozenset[FieldAt]]:
+    """By run: the fields that a later one of `runs` (oldest first) has set too, and that stand as that one set them."""
+    later: frozenset[FieldAt] = frozenset()
+    found: dict[str, frozenset[FieldAt]] = {}
+    for run in reversed(runs):
+        found[run.id] = later
+        later |= _fields(run)
+    return found
+
+
 def changed_after(run: RunState, others: Iterable[RunState]) -> RunState | None:
     """The latest run after `run` whose changes stand on a field that `run` has set too; None where there is none."""
     mine = _fields(run)
@@ -124,9 +140,14 @@ def changed_after(run: RunState, others: Iterable[RunState]) -> RunState | None:
     return next((one for one in reversed(tuple(later)) if mine & _fields(one)), None)
 
 
-def _fields(run: RunState) -> set[tuple[str, str]]:
+def _fields(run: RunState) -> set[FieldAt]:
     standing = (run.change(touched) for touched in run.standing)
-    return {(canonical(change.resource), field.name) for change in standing for field in change.fields}
+    return {field_at(change.resource, field.name) for change in standing for field in change.fields}
+
+
+def field_at(resource: str, name: str) -> FieldAt:
+    """A field, however its resource is spelled."""
+    return canonical(resource), name
 
 
 def last_reset(entries: Iterable[Entry]) -> float:

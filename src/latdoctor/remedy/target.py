@@ -41,10 +41,14 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What shows whether a change helps, and what was given and does not: it is of another server of the kind."""
+    """What shows whether a change helps, and what was given and does not: it is of another server of the kind.
+
+    `guessed`: nobody named a server, and the pages are those that were found on this machine.
+    """
 
     watched: tuple[str, ...]
     siblings: tuple[str, ...] = ()
+    guessed: bool = False
 
 
 HERE = "127.0.0.1"

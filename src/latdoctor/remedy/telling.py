@@ -23,7 +23,7 @@ _LINES = {
     "rollback.begun": "taking back: {reason}",
     "undo.failed": "NOT taken back: {step}: {why}",
     "undo.left": "left as it is: {step}: {why}",
-    "run.refused": "refused by {guard}: {reason}",
+    "run.refused": "refused: {reason} (guard {guard})",
     "run.closed": "ended: {outcome}",
 }
 _TOUCHED = {

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from latdoctor.incident.clock import NOT_TOLD, StageState
-from latdoctor.incident.standing import Standing
+from latdoctor.incident.standing import Standing, Tried
 from latdoctor.incident.stopwatch import GIVEN
 from latdoctor.report.markdown import escape
 from latdoctor.report.mending import clock as clock_of
-from latdoctor.report.sop import permitted, refused_line, seen_line, since, span, tried_line, value
+from latdoctor.report.sop import moment, permitted, refused_line, seen_line, since, span, tried_line, value
 from latdoctor.report.wrapping import wrapped
 from latdoctor.text import TITLE, clean, fitted
 
@@ -162,15 +162,24 @@ def _tried(found: Standing) -> Iterator[str]:
 
 def _stands(found: Standing) -> Iterator[str]:
     standing = [run for run in found.tried if run.standing]
-    for run in standing:
+    for run in (*standing, *found.inherited):
         for one in run.standing:
-            yield f"{one.name} at {one.resource}: {value(one.before)} before, {value(one.after)} now (run {run.run})"
-    if not standing:
+            told = f"{value(one.before)} before, {value(one.after)} now"
+            yield f"{one.name} at {one.resource}: {told} (run {run.run}{_from(run)})"
+        if not run.standing:
+            yield f"it is not known whether anything: run {run.run}{_from(run)}"
+    if not standing and not found.inherited:
         yield "nothing, as far as latdoctor has changed it"
 
 
+def _from(run: Tried) -> str:
+    """Of a run that is not the incident's own: so, since when, and how it ended."""
+    return f", {run.whose}, since {moment(run.at)} UTC, {run.outcome}" if run.whose else ""
+
+
 def _undo(found: Standing) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(run.undo for run in found.tried if run.standing))
+    own = (run.undo for run in found.tried if run.standing)
+    return tuple(dict.fromkeys((*own, *(run.undo for run in found.inherited))))
 
 
 def _unknown(found: Standing) -> Iterator[str]:

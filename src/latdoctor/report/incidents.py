@@ -55,6 +55,7 @@ def _mean(name: str, seconds: float | None, of: int) -> str:
 
 def _helped(one: Past) -> str:
     tried = [f"{name} verified" for name in one.worked] + [f"{name} taken back" for name in one.taken_back]
+    tried += dict.fromkeys(f"{run.playbook} {run.outcome or 'unfinished'}" for run in _others(one))
     return ", ".join(tried) or "–"
 
 
@@ -122,9 +123,7 @@ def _like(one: Similar) -> str:
 
 
 def _tried(one: Past) -> str:
-    return (
-        "no playbook was run" if not one.remedies else _helped(one) if one.worked or one.taken_back else "none helped"
-    )
+    return _helped(one) if one.remedies else "no playbook was run"
 
 
 def seen_before(found: Sequence[Similar]) -> str:

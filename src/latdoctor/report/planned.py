@@ -28,6 +28,7 @@ _UNDO = {
     "irreversible": "there is NO way back",
 }
 _LONGEST = 60  # characters of a value
+_GUESS = "nobody named a server: these pages were found on this machine, and what is changed was chosen from them"
 _UNWATCHED = "nothing: before it is applied, give the server's metrics page: --server URL"
 
 
@@ -38,22 +39,40 @@ def plans(
     *,
     as_json: bool,
     pages: Sequence[Pages] = (),
+    unfinished: Sequence[str] = (),
     asking: bool = False,
 ) -> None:
     """What would be done. Nothing has been; `asking`: somebody is asked right after.
 
-    `pages`: for each plan what will show whether it helps.
+    `pages`: for each plan what will show whether it helps; `unfinished`: the run that is not finished on its target.
     """
     seen = pages or [Pages(())] * len(made)
+    runs = unfinished or [""] * len(made)
     if as_json:
-        found = [_as_json(plan, one) for plan, one in zip(made, seen, strict=True)]
+        found = [_as_json(plan, one, run) for plan, one, run in zip(made, seen, runs, strict=True)]
         print_json({"outcome": "planned", "plans": found}, console)
         return
-    for plan, one in zip(made, seen, strict=True):
+    for plan, one, run in zip(made, seen, runs, strict=True):
+        if run:
+            console.print(
+                Text(f"run {run} on this target is not finished: until it is, this is refused", style="yellow")
+            )
         console.print(_plan(plan, books.find(plan.playbook), one))
         console.print()
     if not asking:
-        console.print(Text("Planned only: nothing was changed. Next: the same with --apply", style="bold"))
+        console.print(Text(f"Planned only: nothing was changed. Next: {_next(made, seen, runs)}", style="bold"))
+
+
+def _next(made: Sequence[Plan], pages: Sequence[Pages], unfinished: Sequence[str]) -> str:
+    """What would be refused is not advised."""
+    if any(unfinished):
+        return "latdoctor recover"
+    if not any(plan.changes for plan in made):
+        return "look for another cause (latdoctor diagnose), for all of this is so already"
+    if not all(plan.changes for plan in made):
+        return "the same with --apply and --admin for those alone that would be changed"
+    named = "--server URL or --target NAME, and " if any(one.guessed for one in pages) else ""
+    return f"the same with {named}--apply"
 
 
 def stages(plan: Plan) -> RenderableType:
@@ -65,9 +84,9 @@ def stages(plan: Plan) -> RenderableType:
     return Group(*rows)
 
 
-def _as_json(plan: Plan, pages: Pages) -> dict[str, Any]:
-    watched = {"watched": pages.watched, "not_watched": pages.siblings}
-    return {**msgspec.to_builtins(plan), "digest": plan.digest, **watched}
+def _as_json(plan: Plan, pages: Pages, unfinished: str) -> dict[str, Any]:
+    watched = {"watched": pages.watched, "not_watched": pages.siblings, "guessed": pages.guessed}
+    return {**msgspec.to_builtins(plan), "digest": plan.digest, **watched, "unfinished": unfinished}
 
 
 def _plan(plan: Plan, book: Playbook, pages: Pages) -> RenderableType:
@@ -118,6 +137,8 @@ def _terms(plan: Plan, book: Playbook, pages: Pages) -> Table:
     grid.add_row("seen by", "\n".join(clean(url, 200) for url in pages.watched) or _UNWATCHED)
     for url in pages.siblings:
         grid.add_row("", f"not by {clean(url, 200)}: another server of its kind, which is not changed")
+    if pages.guessed:
+        grid.add_row("guess", _GUESS)
     for condition in verify.abort:
         grid.add_row("stop", f"{in_words(condition)}: taken back at once")
     for undo in dict.fromkeys(change.undo for change in plan.changes):

@@ -52,7 +52,7 @@ def _body(found: Standing) -> Iterator[RenderableType]:
     yield from (*_head(found), Text())
     if found.stages:
         yield from (Stages(found.stages), Text())
-    for line in (*_whys(found), *_looked(found), *_tried(found), *_notes(found)):
+    for line in (*_whys(found), *_looked(found), *_tried(found), *_inherited(found), *_notes(found)):
         yield Padding(line, (0, 0, 0, 2))
 
 
@@ -154,7 +154,7 @@ def _head(found: Standing) -> Iterator[RenderableType]:
 
 def since(found: Standing) -> str:
     """When it began, by whose clock, and how long it has lasted."""
-    began = f"began {_moment(found.began)} UTC"
+    began = f"began {moment(found.began)} UTC"
     if found.clock == GIVEN:
         began += f" ({GIVEN})"
     elif found.clock:
@@ -168,11 +168,12 @@ def since(found: Standing) -> str:
     return f"{began}, {span(found.lasted)} ago" if found.open else f"{began}, lasted {span(found.lasted)}"
 
 
-def _moment(at: float) -> str:
-    from latdoctor.report.watching import moment
+def moment(at: float) -> str:
+    """`2026-09-21 14:12:50`, in UTC."""
+    from latdoctor.report import watching
 
     try:
-        return moment(at).removesuffix(" UTC")
+        return watching.moment(at).removesuffix(" UTC")
     except (OverflowError, ValueError, OSError):  # another clock may tell any number
         return "at a time that makes no sense"
 
@@ -226,6 +227,16 @@ def _tried(found: Standing) -> Iterator[Text]:
 def refused_line(count: int) -> str:
     """`1 run was refused by a guard`."""
     return f"{count} {'run was' if count == 1 else 'runs were'} refused by a guard"
+
+
+def _inherited(found: Standing) -> Iterator[Text]:
+    """What stands on the target and is not the incident's own, the latest last."""
+    if len(found.inherited) > _MOST:
+        yield Text(f"{len(found.inherited) - _MOST} earlier runs stand too (latdoctor sop export --handover)")
+    for run in found.inherited[-_MOST:]:
+        yield Text(f"{run.whose}, {moment(run.at)} UTC: {tried_line(run)}")
+        count = f"{len(run.standing)} changed, and it stands" if run.standing else "what it changed is not known"
+        yield Text(f"  {count}; to take it back: {run.undo}", style="dim")
 
 
 def tried_line(run: Tried) -> str:

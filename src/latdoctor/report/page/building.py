@@ -64,7 +64,7 @@ def of_incident(timeline: Timeline, looks: Sequence[Seen]) -> Page:
         headline=head.headline(diagnosis) if diagnosis else head.headline_in_short(timeline),
         scope=head.scope_of(timeline),
         answer=head.answer_of(timeline, looks),
-        figures=head.figures_of(timeline),
+        figures=head.figures_of(timeline, looks),
         sections=(
             *(() if timeline.subject == RUN else _seen(timeline, looks)),
             *_why(timeline, diagnosis),

@@ -11,6 +11,7 @@ from latdoctor.report import view
 from latdoctor.report.page.material import AFTER, AT_WORST, Seen, unix
 from latdoctor.report.page.model import Fact, Facts
 from latdoctor.report.page.tables import NOT_SEEN, clock
+from latdoctor.report.page.worst import over_slo, worst_p99
 from latdoctor.units import format_value, percent
 
 P99 = "latency.p99"
@@ -76,7 +77,7 @@ def scope_of(timeline: Timeline) -> str:
     return " · ".join(part for part in (timeline.id, targets, begun, closed) if part)
 
 
-def figures_of(timeline: Timeline) -> Facts:
+def figures_of(timeline: Timeline, looks: Sequence[Seen]) -> Facts:
     """What it cost, and how long each part of it took."""
     facts = [
         Fact(
@@ -86,12 +87,7 @@ def figures_of(timeline: Timeline) -> Facts:
     ]
     if timeline.subject == RUN:
         return Facts(tuple(facts))
-    impact = timeline.impact
-    slo = f"SLO {format_value(impact.slo_p99[-1], 'time')}" if impact.slo_p99 else "no SLO is known"
-    worst = NOT_SEEN if impact.worst_p99 is None else format_value(impact.worst_p99, "time")
-    over = NOT_SEEN if impact.over is None else format_value(impact.over, "time")
-    watched = f"of {format_value(impact.seen, 'time')} that were watched"
-    return Facts((Fact("worst P99", worst, slo), Fact("over the SLO", over, watched), *facts))
+    return Facts((worst_p99(timeline, looks), over_slo(timeline), *facts))
 
 
 def figures(seen: Seen, diagnosis: Diagnosis) -> Facts:

@@ -1,0 +1,176 @@
+"""`latdoctor remediate` where nobody named a server, and where a run there was killed or all of it is so already."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from latdoctor.cli.asking import ask
+from latdoctor.cli.mending_targets import of_what_was_named
+from latdoctor.cli.options import Given
+from latdoctor.cli.plan_files import saved_plan
+from latdoctor.collect.prometheus.discover import Found
+from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.store import Journal
+from latdoctor.remedy.history import Opened
+from latdoctor.remedy.plan import Because
+from latdoctor.remedy.target import place_of
+from tests.cli import admin_server
+from tests.cli.admin_server import Admin, admin
+from tests.cli.running import run
+
+PLAYBOOKS = Path(__file__).parents[1] / "crash" / "playbooks"
+STRANGER = "http://127.0.0.1:9/metrics"  # the discard port: nobody listens
+APPLY = ("--apply", "--yes")
+
+
+@pytest.fixture(autouse=True)
+def _at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("LATDOCTOR_ADMIN_TOKEN", raising=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+
+@pytest.fixture
+def server() -> Iterator[Admin]:
+    with admin() as running:
+        yield running
+
+
+@pytest.fixture
+def page(server: Admin, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The server's own page, which is found on this machine beside that of a stranger."""
+    own = f"{server.url}/metrics"
+    found = tuple(Found(url, "Triton", ("triton",), ()) for url in (own, STRANGER))
+    monkeypatch.setattr("latdoctor.cli.asking.discover", lambda: found)
+    return own
+
+
+def remediate(*arguments: str, playbook: str = "test.quick") -> Any:
+    chosen = ("--playbook", playbook) if playbook else ()
+    return run(["remediate", *chosen, "--playbooks", str(PLAYBOOKS), *arguments])
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def planned(*arguments: str, playbook: str = "test.quick") -> dict[str, Any]:
+    told = remediate(*arguments, "-o", "json", playbook=playbook)
+    assert told.code == 0, told.err
+    (plan,) = json.loads(told.out)["plans"]
+    assert isinstance(plan, dict)
+    return plan
+
+
+# --- nobody named a server
+
+
+def test_a_server_that_nobody_named_is_not_changed(server: Admin, page: str, tmp_path: Path) -> None:
+    told = remediate(*APPLY)
+    assert told.code == 2, told.out
+    said = words(told.err)
+    assert "say which: --server URL or --target NAME" in said
+    assert page in said
+    assert STRANGER in said
+    assert server.told == [], "nobody was asked what it is"
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_plan_says_what_it_guessed(page: str) -> None:
+    said = words(remediate().out)
+    assert f"{page} {STRANGER}" in said
+    assert "nobody named a server: these pages were found on this machine" in said
+    assert "Next: the same with --server URL or --target NAME, and --apply" in said
+    assert planned()["guessed"] is True
+
+
+def test_beside_what_is_changed_no_stranger_shows_whether_it_helps(server: Admin, page: str, tmp_path: Path) -> None:
+    for url in (server.url, server.url.replace("127.0.0.1", "localhost")):
+        plan = planned("--admin", url)
+        assert (plan["watched"], plan["not_watched"], plan["guessed"]) == ([page], [], False)
+    assert "guess" not in remediate("--admin", server.url).out
+    assert planned("--admin", server.url, "--save-plan", str(tmp_path / "p.json"))
+    assert planned("--plan", str(tmp_path / "p.json"), playbook="")["watched"] == [page]
+
+
+def test_of_a_diagnosis_only_what_it_saw_is_looked_at(page: str) -> None:
+    because = Because("d", "app.batching.long-alone", 0.9, 0.0, places=(place_of(page),))
+    found = ask(Given())
+    assert found.request.servers == (page, STRANGER)
+    seen = of_what_was_named(found, (), because)
+    assert (seen.request.servers, seen.guessed) == ((page,), False)
+    assert of_what_was_named(found, (), None) == found
+    given = ask(Given(server=(STRANGER,)))
+    assert of_what_was_named(given, (), because) == given
+
+
+# --- a run there is not finished, or all of it is so already
+
+
+@pytest.fixture
+def killed(server: Admin, tmp_path: Path) -> Callable[[], None]:
+    """Journals the same run as begun; nothing of its end."""
+
+    def kill() -> None:
+        planned("--server", server.url, "--save-plan", str(tmp_path / "killed.json"))
+        plan = saved_plan(tmp_path / "killed.json")
+        (tmp_path / "state").mkdir(mode=0o700)
+        Journal.opened(tmp_path / "state" / JOURNAL).append("r-killed", "run.opened", Opened(plan, plan.digest, 1))
+
+    return kill
+
+
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """The server has what the playbook would set."""
+    return lambda: monkeypatch.setitem(admin_server.CONFIG["batching"], "scheduler", "token-budget")
+
+
+def test_after_a_killed_run_the_same_playbook_leads_to_recover(
+    server: Admin, killed: Callable[[], None], changed: Callable[[], None]
+) -> None:
+    killed()
+    changed()
+    told = remediate("--server", server.url, *APPLY, "-o", "json")
+    assert told.code == 5, told.err
+    (result,) = json.loads(told.out)["results"]
+    assert result["reason"] == "run r-killed on this target is not finished"
+    assert result["next_step"] == "latdoctor recover"
+
+
+def test_a_plan_tells_of_the_run_that_was_killed(server: Admin, killed: Callable[[], None]) -> None:
+    killed()
+    said = words(remediate("--server", server.url).out)
+    assert "run r-killed on this target is not finished" in said
+    assert said.endswith("Next: latdoctor recover")
+    assert planned("--server", server.url)["unfinished"] == "r-killed"
+    with admin() as other:
+        assert planned("--server", other.url)["unfinished"] == ""
+
+
+def test_where_all_is_so_already_nobody_is_told_to_apply_it(server: Admin, changed: Callable[[], None]) -> None:
+    changed()
+    said = words(remediate("--server", server.url).out)
+    assert "all of it is so already" in said
+    assert "--apply" not in said
+    assert "Next: look for another cause (latdoctor diagnose)" in said
+    told = remediate("--server", server.url, *APPLY)
+    assert told.code == 5
+    assert "refused: all that it would change is so already" in words(told.err)
+    assert "by nothing" not in told.err + told.out
+
+
+def test_a_journal_that_cannot_be_read_is_told_and_keeps_no_plan(server: Admin, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "state" / JOURNAL).write_bytes(b"no journal at all" * 100)
+    told = remediate("--server", server.url)
+    assert told.code == 0, told.err
+    assert "whether a run there is unfinished is not known" in words(told.err)
