@@ -14,6 +14,7 @@ from latdoctor.cli.notifying import notifying
 from latdoctor.incident import events
 from latdoctor.incident.state import body
 from latdoctor.journal.store import Journal
+from latdoctor.remedy import history
 from tests.cli.running import Outcome, run
 from tests.incident.notify import stories
 from tests.remedy.actions.wire import PATIENCE
@@ -359,6 +360,21 @@ def test_a_configuration_that_is_broken_disturbs_nothing() -> None:
         poke()
     assert len(said) == 1
     assert "nobody is told" in said[0]
+
+
+def test_a_receiver_that_is_broken_keeps_no_run_from_being_taken_back() -> None:
+    journal = Journal.opened(Path("state/journal.sqlite").absolute())
+    with serving(answering(404, b"{}")) as there:
+        url = f"http://127.0.0.1:{there.port}"
+        Path("latdoctor.yaml").write_text(f"targets: {{bot: {{admin: ['{url}']}}}}\nnotify: {{a: {{kind: sms}}}}\n")
+        for one in stories.story("promo-rush"):
+            told = json.loads(json.dumps(one["body"]).replace("http://10.0.0.7:8080", url))
+            journal.append(one["run"], one["kind"], told)
+        (mended,) = history.runs(journal.entries())
+        outcome = run(["rollback", mended.id])
+        assert "nobody is told of this: latdoctor.yaml:2: " in outcome.err
+        assert outcome.code != 2
+        assert there.seen  # the way in was found: the target was asked how it stands
 
 
 def test_without_receivers_nothing_is_started() -> None:
