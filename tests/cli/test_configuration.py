@@ -123,3 +123,14 @@ def test_targets_lists_what_is_configured(home: Path, monkeypatch: pytest.Monkey
     assert "intent" in outcome.out
     assert "pages/first.prom" in outcome.out
     assert "Next: latdoctor diagnose --target intent\n" in outcome.out
+
+
+def test_an_unknown_key_beside_the_targets_is_said_and_keeps_nobody_from_looking(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    with Path("latdoctor.yaml").open("a", encoding="utf-8") as file:
+        file.write("notfy: {}\n")
+    outcome = run(["targets"])
+    assert outcome.code == 0, outcome.err
+    assert "unknown key 'notfy': left aside" in outcome.err

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from latdoctor.cli.files import NamedFiles
 from latdoctor.cli.receivers import receivers_of
+from latdoctor.cli.saying import say
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.incident.notify.receiver import Receiver
 from latdoctor.units import parse_share, parse_span
@@ -61,6 +62,7 @@ class Configuration:
 
     targets: Mapping[str, TargetSettings]
     receivers: Mapping[str, Receiver]
+    left_aside: tuple[Problem, ...] = ()  # keys that nobody knows
 
 
 def configuration() -> Configuration:
@@ -71,10 +73,14 @@ def configuration() -> Configuration:
 def targets() -> Mapping[str, TargetSettings]:
     """The targets that are configured. Raises DefinitionError.
 
-    What is wrong beside them, with who is told for one, keeps nobody from looking at them or from changing them back:
-    whoever tells somebody says that. Where no targets stand in the file an unknown key may be theirs, misspelled.
+    What is wrong beside them keeps nobody from looking at them or from changing them back: an unknown key is said on
+    stderr, and what is wrong with who is told, by whoever tells somebody. Where no targets stand in the file an unknown
+    key may be theirs, misspelled.
     """
-    return _read(whole=False).targets
+    found = _read(whole=False)
+    for problem in found.left_aside:
+        say(f"{problem}: left aside")
+    return found.targets
 
 
 def _user_file() -> Path:
@@ -97,7 +103,7 @@ def _read(*, whole: bool) -> Configuration:
     misspelled = fields.node("targets") is None and len(problems) > named
     if problems and (whole or targets_wrong or misspelled):
         raise DefinitionError(problems, next_step=f"correct {path}")
-    return Configuration(found, receivers)
+    return Configuration(found, receivers, tuple(problems[named:]))
 
 
 def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> TargetSettings:
