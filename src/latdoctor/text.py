@@ -42,6 +42,11 @@ def fitted(value: str, cells: int) -> str:
     return safe if cell_len(safe) <= cells else set_cell_size(safe, cells - 1).rstrip() + "…"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 artifact`, `2 artifacts`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _is_safe(char: str) -> bool:
     # Cc control, Cf format (bidirectional overrides, zero width), Cs surrogates, Zl/Zp line separators.
     return char in "\t\r\n" or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}

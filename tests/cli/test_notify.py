@@ -26,11 +26,8 @@ ID = "inc-20261122-0251-4f2a"
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
-    return tmp_path
+def home(apart: Path) -> Path:
+    return apart
 
 
 @pytest.fixture

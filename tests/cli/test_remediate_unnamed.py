@@ -30,10 +30,7 @@ APPLY = ("--apply", "--yes")
 
 
 @pytest.fixture(autouse=True)
-def _at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
+def _at(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LATDOCTOR_ADMIN_TOKEN", raising=False)
     monkeypatch.setattr("sys.stdin", io.StringIO())
 

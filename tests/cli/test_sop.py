@@ -35,11 +35,8 @@ HOSTILE = "</script>\x1b[2J\u202e@here [x](http://e.vil) `y` | <!channel>\nnext"
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
-    return tmp_path / "state"
+def state(apart: Path) -> Path:
+    return apart / "state"
 
 
 def said(*arguments: str, code: int = 0) -> Outcome:

@@ -30,11 +30,8 @@ HOUR = 3600.0
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
-    return tmp_path / "state"
+def state(apart: Path) -> Path:
+    return apart / "state"
 
 
 @pytest.fixture

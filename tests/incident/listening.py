@@ -86,12 +86,18 @@ def until(holds: Callable[[], bool], running: Listener) -> None:
         assert holds(), f"it did not come about: {running.said}"
 
 
-def until_journaled(holds: Callable[[], bool], running: Listener) -> None:
-    """For samples, of which nothing is said: asks again and again."""
+def comes_about(holds: Callable[[], bool], every: float = 0.02) -> bool:
+    """For samples, of which nothing is said: asks every so many seconds, for as long as PATIENCE."""
     ends = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < ends, f"it did not come about: {running.said}"
-        time.sleep(0.02)
+        if time.monotonic() > ends:
+            return False
+        time.sleep(every)
+    return True
+
+
+def until_journaled(holds: Callable[[], bool], running: Listener) -> None:
+    assert comes_about(holds), f"it did not come about: {running.said}"
 
 
 @dataclass

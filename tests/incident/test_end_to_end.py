@@ -9,7 +9,6 @@ others took the processors. On a machine that is our own it has to be mended.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +25,7 @@ from latdoctor.journal.entry import Entry, unix_seconds
 from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text, wrapping
 from latdoctor.report.page.material import AFTER
 from latdoctor.trials.machine import OTHERS
-from tests.incident.listening import PATIENCE, Listener, listener, until
+from tests.incident.listening import Listener, comes_about, listener, until
 from tests.incident.rush import (
     ALERT,
     NoRushError,
@@ -161,12 +160,7 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
 
 def _stays_well(running: Listener, sop: Sop) -> bool:
     """Waits until the listener's samples have proved it; they may not, on a machine that is busy."""
-    ends = time.monotonic() + PATIENCE
-    while not all(stage.done for stage in clock(sop, running.incidents[0])):
-        if time.monotonic() > ends:
-            return False
-        time.sleep(0.2)
-    return True
+    return comes_about(lambda: all(stage.done for stage in clock(sop, running.incidents[0])), every=0.2)
 
 
 def _written(walked: Walked) -> Timeline:

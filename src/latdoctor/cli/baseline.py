@@ -51,9 +51,10 @@ def record(
     """
     from latdoctor.cli.answering import compared, now, seen
     from latdoctor.cli.interrupting import interruptible
-    from latdoctor.cli.sources import LEFT_OUT, counted, must_have_read, tell
+    from latdoctor.cli.sources import LEFT_OUT, must_have_read, tell
     from latdoctor.errors import OperationError, UsageError
     from latdoctor.evidence import baseline as baselines
+    from latdoctor.text import counted
 
     asked = options.given(
         server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
@@ -100,11 +101,10 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, he
     from rich.table import Table
 
     from latdoctor.cli.screen import result_console
-    from latdoctor.cli.sources import counted
     from latdoctor.evidence import baseline as baselines
     from latdoctor.evidence.judging import show as shown
     from latdoctor.evidence.signals import catalogue
-    from latdoctor.text import clean
+    from latdoctor.text import clean, counted
 
     found = baselines.load(file)
     console = result_console()

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from latdoctor.cli.screen import result_console
-from latdoctor.cli.sources import counted
 from latdoctor.evidence.differences import Difference
 from latdoctor.evidence.judging import show
 from latdoctor.evidence.model import Value
 from latdoctor.evidence.signals import catalogue
-from latdoctor.text import clean
+from latdoctor.text import clean, counted
 
 SHOWN = 30
 _NAMES = 8

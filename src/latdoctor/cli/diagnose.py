@@ -243,9 +243,9 @@ def collect(
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
     from latdoctor.cli.saying import say
-    from latdoctor.cli.sources import counted, tell
+    from latdoctor.cli.sources import tell
     from latdoctor.evidence.bundle_files import must_be_new
-    from latdoctor.text import clean
+    from latdoctor.text import clean, counted
 
     must_be_new(to)
     with interruptible(to), _looked(None, asked, Need.IF_THERE) as looked:

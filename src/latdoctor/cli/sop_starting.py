@@ -60,20 +60,21 @@ def begin(wanted: Wanted, *, as_json: bool) -> None:
         opening = _by_hand(wanted, about, procedure, told)
     else:
         opening = _by_alert(wanted.alert, wanted, about)
-    kept_title = not opening.new and _noted(wanted, opening.id)
+    known = _incidents()
+    found = chosen(known, opening.id)
+    kept_title = not opening.new and _noted(wanted, found)
     if as_json:
         typer.echo(msgspec.json.encode({"schema_version": "1", "incident": opening.id, "new": opening.new}).decode())
     elif opening.new:
         typer.echo(f"{opening.id} is open, by the SOP {procedure.id} ({procedure.title}).")
         if told:
             typer.echo(told.says)
-        known = _incidents()
         which = option(known, opening.id)
-        look = f"latdoctor diagnose{source(chosen(known, opening.id))}{which}"
+        look = f"latdoctor diagnose{source(found)}{which}"
         typer.echo(f"Next: {look}, which marks its stages; latdoctor sop status{which}")
     else:
         kept = "; when it began stays as it was told then" if told else ""
-        typer.echo(f"{opening.id} is open already for this: {_titled(opening.id)}{kept}.")
+        typer.echo(f"{opening.id} is open already for this: '{fitted(found.opened.title, TITLE)}'{kept}.")
         if wanted.alert is None:
             typer.echo(_another(wanted, opening.id))
         typer.echo(f"Next: latdoctor sop status --incident {opening.id}")
@@ -81,19 +82,14 @@ def begin(wanted: Wanted, *, as_json: bool) -> None:
         say(f"what you called it is kept as a note of {opening.id}")
 
 
-def _noted(wanted: Wanted, incident: str) -> bool:
+def _noted(wanted: Wanted, found: Incident) -> bool:
     """Whether the title is kept as a note of the incident that was open, as it says something else than that does."""
-    found = _read(incident)
     title = harmless(wanted.title.strip(), _LONGEST_TITLE)
     notes = (body(entry, events.Noted).text for entry in found.of(events.NOTED))
     if not title or title in (found.opened.title, *notes):
         return False
     noted(Journal.opened(state.folder() / state.JOURNAL), found, title, wanted.by)
     return True
-
-
-def _titled(incident: str) -> str:
-    return f"'{fitted(_read(incident).opened.title, TITLE)}'"
 
 
 def _another(wanted: Wanted, incident: str) -> str:
@@ -135,7 +131,7 @@ def _by_alert(path: Path, wanted: Wanted, about: About) -> Opening:
     told = alerted(path)
     place = own_folder()
     taken = Intake(Journal.opened(place / state.JOURNAL), place, about).take(told)
-    if not taken.incident or not (taken.opened or _read(taken.incident).open):
+    if not taken.incident or not (taken.opened or chosen(_incidents(), taken.incident).open):
         raise UsageError("no alert of it fires, so there is nothing to open", where="--alert")
     if taken.new and (cut := cut_in_words(told.alerts)):
         say(f"{taken.incident}: {cut}")
@@ -154,10 +150,6 @@ def _tell_what_was_before(incident: str, key: str) -> None:
 
 def _incidents() -> tuple[Incident, ...]:
     return marking.known(Journal.reading(state.folder() / state.JOURNAL))
-
-
-def _read(incident: str) -> Incident:
-    return chosen(_incidents(), incident)
 
 
 def _about(wanted: Wanted, procedure: Sop) -> About:

@@ -103,11 +103,6 @@ def tell(gaps: Iterable[Gap], what: str = "could not be read") -> None:
         say(f"{what}: {len(reasons) - _SHOWN} more")
 
 
-def counted(number: int, what: str) -> str:
-    """`1 artifact`, `2 artifacts`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
     """It brought an artifact, and not all of its artifacts are refused.
 

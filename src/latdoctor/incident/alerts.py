@@ -22,7 +22,7 @@ from latdoctor.decoding import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.incident.events import FIRING, Alert, Alerted
 from latdoctor.incident.harmless import harmless, harmless_field
-from latdoctor.text import clean
+from latdoctor.text import clean, counted
 
 MAX_BYTES = 8 << 20
 MAX_ALERTS = 10_000
@@ -125,20 +125,16 @@ def _texts(told: Texts, longest: int, what: str, cut: list[str]) -> dict[str, st
     kept = list(given)
     if len(kept) > MAX_LABELS:
         kept = sorted(kept, key=lambda name: name not in _KEPT_FIRST)[:MAX_LABELS]
-        cut.append(f"{_counted(len(given) - MAX_LABELS, what)} left out")
+        cut.append(f"{counted(len(given) - MAX_LABELS, what)} left out")
     short = sum(_is_cut(name, LONGEST_NAME) or _is_cut(given[name], longest) for name in kept)
     if short:
-        cut.append(f"{_counted(short, what)} shortened")
+        cut.append(f"{counted(short, what)} shortened")
     named = ((harmless(name, LONGEST_NAME), given[name]) for name in kept)
     return {name: harmless_field(name, value, longest) for name, value in named}
 
 
 def _is_cut(text: str, longest: int) -> bool:
     return len(text) > longest and clean(text, longest).endswith("…")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _fingerprint(told: _Alert, where: str) -> str:

@@ -6,7 +6,7 @@ growth of the `total` counters (microseconds) over the window, not the kernel's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from latdoctor.collect.host.span import Fact, Section, Span, grown, number, numbers
 from latdoctor.errors import SourceError
@@ -45,17 +45,19 @@ def _cpu_growth(span: Span, name: str = ALL) -> dict[str, int]:
 
 def worked(span: Span, cpu: int) -> tuple[int, int]:
     """Ticks that processor `cpu` worked over the window, and ticks that passed. Raises SourceError."""
-    grew = _cpu_growth(span, f"cpu{cpu}")
+    return _worked(_cpu_growth(span, f"cpu{cpu}"))
+
+
+def _worked(grew: Mapping[str, int]) -> tuple[int, int]:
     total = sum(grew.values())
     return total - grew["idle"] - grew["iowait"] - grew["steal"], total
 
 
 def _cpu(span: Span) -> Sequence[Fact]:
     grew = _cpu_growth(span)
-    total = sum(grew.values())
-    idle = grew["idle"] + grew["iowait"] + grew["steal"]
+    busy, total = _worked(grew)
     return [
-        Fact("host.cpu.busy_ratio", (total - idle) / total, STAT),
+        Fact("host.cpu.busy_ratio", busy / total, STAT),
         Fact("host.cpu.steal_ratio", grew["steal"] / total, STAT),
         Fact("host.cpu.system_ratio", (grew["system"] + grew["irq"] + grew["softirq"]) / total, STAT),
     ]

@@ -37,10 +37,16 @@ def _ends(span: Span) -> tuple[ProcessStat, ProcessStat, str]:
     return first, last, path
 
 
+def _used(span: Span) -> tuple[int, str]:
+    """Ticks of processor time that the process got over the window, and which file tells it. Raises SourceError."""
+    first, last, path = _ends(span)
+    was, now = first.user_ticks + first.system_ticks, last.user_ticks + last.system_ticks
+    return grown(was, now, f"{path}: processor time"), path
+
+
 def _time(span: Span) -> Sequence[Fact]:
     seconds = span.seconds
-    first, last, path = _ends(span)
-    used = grown(first.user_ticks + first.system_ticks, last.user_ticks + last.system_ticks, f"{path}: processor time")
+    used, path = _used(span)
     return [Fact("process.cpu_ratio", used / span.last.ticks_per_second / seconds, path)]
 
 
@@ -136,8 +142,7 @@ def _mask(span: Span) -> tuple[tuple[int, int], ...]:
 
 def _others(span: Span) -> Sequence[Fact]:
     """What others used of the processors on which the process may run: their work less the process's own."""
-    first, last, path = _ends(span)
-    own = grown(first.user_ticks + first.system_ticks, last.user_ticks + last.system_ticks, f"{path}: processor time")
+    own, _ = _used(span)
     there, mask = processors(span.text(STAT)), _mask(span)
     allowed = [cpu for cpu in there if any(low <= cpu <= high for low, high in mask)] or there
     each = [worked(span, cpu) for cpu in allowed]
