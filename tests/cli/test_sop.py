@@ -118,6 +118,22 @@ def test_old_evidence_does_not_diagnose_what_began_now() -> None:
     assert stages(status())["diagnosed"] == "unmet"
 
 
+def test_a_look_that_sees_nothing_is_told_unless_something_was_seen_before(state: Path, tmp_path: Path) -> None:
+    name = started("--target", "10.0.0.5:8000")
+    nothing = tmp_path / "broken.prom"
+    nothing.write_text("{nothing that could be read\n")
+    look = ["diagnose", "--metrics", str(nothing), "--incident", name]
+    assert f"marked in {name}" in said(*look, code=1).err
+    assert "marked" not in said(*look, code=1).err, "once is enough"
+    shown = run(["sop", "status"]).out
+    assert "Alert confirmed: alert.confirmed: status unknown (nothing could be seen: " in re.sub(r"\s+", " ", shown)
+    other = began_long_ago(state)
+    said("diagnose", RUSH, "--incident", other, code=3)
+    assert "marked" not in said(*look[:-1], other, code=1).err, "that something was seen stays true"
+    (unseen, seen) = known(state)[::-1] if known(state)[0].id == other else known(state)
+    assert [len(one.of(events.CONFIRMED)) for one in (unseen, seen)] == [1, 0]
+
+
 def test_which_incident_is_meant(state: Path) -> None:
     one, other = started("--target", "10.0.0.5:8000"), started("--target", "10.0.0.6:8000")
     assert f"not marked in {other}, {one}" in run(["diagnose", RUSH]).err

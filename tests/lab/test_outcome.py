@@ -5,7 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from latdoctor.lab.outcome import Confirmed, PhaseReport, PlayReport, Taken, confirmed, recovered, truth_file, unsteady
+from latdoctor.lab.outcome import (
+    Confirmed,
+    PhaseReport,
+    PlayReport,
+    Taken,
+    confirmed,
+    recovered,
+    truth_file,
+    unsteady,
+    without_its_cause,
+)
+from latdoctor.lab.scenario import Phase, Scenario, Truth
 from latdoctor.lab.steadiness import State, is_back
 
 
@@ -46,6 +57,24 @@ def test_a_cause_is_true_where_taking_it_away_alone_moves_the_tail(without: floa
     assert [(one.cause, one.moves) for one in report.truth] == [("a", moves), ("b", None)]
     assert truth_file(report)["truth"] == (["a"] if moves else [])
     assert truth_file(report)["injected"] == [msgspec.to_builtins(one) for one in report.truth]
+
+
+@pytest.mark.parametrize(
+    ("truth", "after", "tells"),
+    [
+        ((Truth("a"),), True, "after"),
+        ((Truth("a"),), False, "before"),
+        ((Truth("a", without_retries=True),), True, None),
+        ((Truth("a"), Truth("b")), True, None),
+        ((), True, None),
+    ],
+)
+def test_the_phase_after_the_incident_tells_of_an_only_cause_and_else_the_one_before_it(
+    truth: tuple[Truth, ...], after: bool, tells: str | None
+) -> None:
+    scenario = Scenario("x", "x", (Phase("before", 1.0), Phase("incident", 1.0)), truth=truth)
+    phase = without_its_cause(scenario, _phase("before", 0.1), _phase("after", 0.2) if after else None)
+    assert (phase and phase.name) == tells
 
 
 def test_an_incident_without_any_time_confirms_nothing() -> None:

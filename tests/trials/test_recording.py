@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +19,12 @@ from latdoctor.trials import machine, matrix, recording
 from latdoctor.trials.families import split
 from latdoctor.trials.matrix import Cell
 from latdoctor.trials.record import recordings, signals
+from latdoctor.trials.recording import Attempt
 from latdoctor.trials.scores import PAIR_RUNS
 from latdoctor.trials.snapshots import Watch
 from latdoctor.trials.store import Store
 from latdoctor.trials.truth import MADE, PLAYED
+from tests.trials.made import attempt
 
 
 class FixedClock:
@@ -247,12 +250,43 @@ def test_a_long_run_keeps_its_faults_for_as_long() -> None:
 
 def test_made_telemetry_is_recorded_and_its_truth_lies_apart(tmp_path: Path) -> None:
     cell = Cell(MADE, "infra.gpu.thermal-throttle", "0.7", 1)
-    made = recording.attempt(cell, print)
+    made = recording.Recorder().attempt(cell, print)
     assert made.truth.causes == ("infra.gpu.thermal-throttle",)
     assert made.told.incident is None
     Store(tmp_path).keep(made)
     (kept,) = recordings(tmp_path)
     assert all(len(before) == 0 for before, _ in signals(kept).values())
+
+
+def test_a_rate_is_measured_again_after_an_hour_for_another_severity_and_where_a_run_was_spoiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+
+    def played(cell: Cell, _say: object, rate: float) -> Attempt:
+        given.append(rate)
+        return dataclasses.replace(attempt(cell.run), rate=rate or 50.0 + len(given), spoiled=spoiled_next)
+
+    monkeypatch.setattr(recording, "_played", played)
+    clock = FixedClock()
+    recorder = recording.Recorder(clock.now)
+
+    def play(severity: str, seed: int) -> None:
+        recorder.attempt(Cell(PLAYED, "burst", severity, seed), print)
+
+    spoiled_next: tuple[str, ...] = ()
+    play("usual", 1)
+    play("usual", 2)
+    play("mild", 2)
+    assert given == [0.0, 51.0, 0.0]
+    clock.at += recording.RATE_STAYS + 1
+    play("usual", 3)
+    play("usual", 4)
+    assert given[3:] == [0.0, 54.0]
+    spoiled_next = ("late",)
+    play("usual", 5)
+    play("usual", 5)
+    assert given[5:] == [54.0, 0.0]
 
 
 def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +299,7 @@ def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest
         load=Load(rate=20.0, slo=5.0),
     )
     monkeypatch.setattr(recording, "scenario_of", lambda cell: scenario)
-    made = recording.attempt(Cell(PLAYED, "no-fault", "usual", 1), print)
+    made = recording.Recorder().attempt(Cell(PLAYED, "no-fault", "usual", 1), print)
     assert made.truth.causes == ()
     others = ("others took", "the machine was too busy")  # they may run on this machine beside the test
     assert [reason for reason in made.spoiled if not any(one in reason for one in others)] == []

@@ -10,7 +10,7 @@ from latdoctor import answering
 from latdoctor.cli.answering import stamp
 from latdoctor.cli.asking import Ask, Need, ask
 from latdoctor.cli.options import Given
-from latdoctor.cli.sources import Looked, unread
+from latdoctor.cli.sources import Looked, unread, why_unread
 from latdoctor.collect import COLLECTORS
 from latdoctor.collect.look import look
 from latdoctor.collect.source import Clock
@@ -88,7 +88,7 @@ class Attendance:
         """Whether anything that was named could be read; told where that has changed."""
         read = not _nothing_read(looked, evidence)
         if read != self._read:
-            said = "the service is read again" if read else f"the service cannot be read: {_why(looked)}"
+            said = "the service is read again" if read else f"the service cannot be read: {why_unread(looked)}"
             self._say(f"{incident.id}: {said}")
         self._read = read
         return read
@@ -96,7 +96,7 @@ class Attendance:
     def _confirm(self, incident: AlertedIncident, looked: Looked) -> None:
         """Journals what the look says of the alert, unless it adds nothing to what was said before."""
         diagnosis = self._diagnosis(looked)
-        said = unseen(_why(looked)) if diagnosis is None else confirmed(diagnosis)
+        said = unseen(why_unread(looked)) if diagnosis is None else confirmed(diagnosis)
         if said.status == incident.confirmed or (said.status == events.UNKNOWN and incident.confirmed):
             return
         bodies: Bodies = [(incident.id, events.CONFIRMED, said)]
@@ -121,10 +121,6 @@ _WORDS = {events.REAL: "confirmed", events.FALSE_ALARM: "a false alarm", events.
 
 def _nothing_read(looked: Looked, evidence: Evidence) -> bool:
     return bool(looked.asked) and len(unread(looked, evidence)) == len(looked.asked)
-
-
-def _why(looked: Looked) -> str:
-    return looked.bundle.gaps[0].reason if looked.bundle.gaps else "what was read makes no sense"
 
 
 def _window(bundle: Bundle, wanted: Ask) -> Window:

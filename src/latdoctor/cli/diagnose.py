@@ -144,6 +144,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     from latdoctor.cli.asking import Need
     from latdoctor.cli.interrupting import interruptible
     from latdoctor.cli.marking import looked as looked_in_incident
+    from latdoctor.cli.marking import unless_unseen
     from latdoctor.cli.remembered import print_seen_before
     from latdoctor.diagnosis.diagnose import diagnose as judged
     from latdoctor.errors import UsageError
@@ -160,7 +161,8 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     chosen = rule_set(rules)
     with interruptible(how.keep), _looked(bundle, asked, Need.DUE) as looked:
         kept = looked if how.keep is None else _save(looked, how.keep, redact=how.redact)
-        case = the_case(kept.bundle, kept.asked)
+        with unless_unseen(how.belongs, kept):
+            case = the_case(kept.bundle, kept.asked)
         diagnosis = judged(case, chosen, stamp())
         if how.against:
             compared = another_moment(case, diagnosis, how.against, chosen, asked)

@@ -66,9 +66,9 @@ def diagnosis(
     cells = matrices.cells("quick" if quick else matrix)
     store = Store(folder)
     if not no_play:
-        from latdoctor.trials.recording import attempt
+        from latdoctor.trials.recording import Recorder
 
-        _recorded(store, cells, attempt, once=once)
+        _recorded(store, cells, Recorder().attempt, once=once)
     runs = frozenset(cell.run for cell in cells)
     scores, fit = _scored(store, runs, processes, answers, calibrate=calibrate)
     _print(scores, fit, output, page)

@@ -14,10 +14,11 @@ from pathlib import Path
 from latdoctor.cli.addresses import masked
 from latdoctor.cli.notifying import tell_now
 from latdoctor.cli.saying import say
-from latdoctor.cli.sources import Looked
+from latdoctor.cli.sources import Looked, why_unread
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.incident import events, marking
+from latdoctor.incident.confirming import unseen
 from latdoctor.incident.joining import chosen, meant, option
 from latdoctor.incident.keeping import kept
 from latdoctor.incident.state import Incident
@@ -80,7 +81,7 @@ def joined(belongs: Belongs, targets: Sequence[str]) -> Joined | None:
 def looked(belongs: Belongs, look: Looked, diagnosis: Diagnosis) -> None:
     """Keeps what was seen and the answer, and journals it."""
     with _beside("the diagnosis"):
-        found = joined(belongs, _seen_at(look, diagnosis))
+        found = joined(belongs, (diagnosis.target, *_addresses(look)))
         if found is None:
             return
         told = kept(found.place, found.incident.id, look.bundle, diagnosis)
@@ -89,6 +90,21 @@ def looked(belongs: Belongs, look: Looked, diagnosis: Diagnosis) -> None:
         found.journal.append(found.incident.id, events.DIAGNOSED, told.diagnosed)
         say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
         tell_now()
+
+
+@contextmanager
+def unless_unseen(belongs: Belongs, look: Looked) -> Iterator[None]:
+    """Where nothing that was named could be read, that is journaled, unless more was seen in the incident before."""
+    try:
+        yield
+    except OperationError:
+        with _beside("that nothing could be seen"):
+            found = joined(belongs, (look.bundle.context.target, *_addresses(look)))
+            if found and not found.incident.of(events.DIAGNOSED) and not found.incident.of(events.CONFIRMED):
+                found.journal.append(found.incident.id, events.CONFIRMED, unseen(why_unread(look)))
+                say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
+                tell_now()
+        raise
 
 
 class Heard:
@@ -154,9 +170,9 @@ def _read() -> Journal:
     return Journal.reading(state.folder() / state.JOURNAL)
 
 
-def _seen_at(look: Looked, diagnosis: Diagnosis) -> tuple[str, ...]:
+def _addresses(look: Looked) -> tuple[str, ...]:
     places = (*(one.source for one in look.bundle.artifacts), *(one.place for one in look.asked))
-    return (diagnosis.target, *dict.fromkeys(place for place in places if "://" in place))
+    return tuple(dict.fromkeys(place for place in places if "://" in place))
 
 
 def _changed_at(plans: Sequence[Plan]) -> tuple[str, ...]:

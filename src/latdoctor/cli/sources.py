@@ -92,6 +92,11 @@ def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, o
     )
 
 
+def why_unread(looked: Looked) -> str:
+    """Why a look has seen nothing of what was named: the first reason."""
+    return looked.bundle.gaps[0].reason if looked.bundle.gaps else "what was read makes no sense"
+
+
 def tell(gaps: Iterable[Gap], what: str = "could not be read") -> None:
     """Each gap on stderr, once; what is `left out` with the signals that go with it."""
     reasons = list(

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from latdoctor.errors import UsageError
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Moment, unix_seconds
-from latdoctor.journal.state import INCIDENTS
+from latdoctor.journal.state import INCIDENTS, folder
 from latdoctor.text import clean, fitted
 
 PREFIX = "inc-"
@@ -42,7 +42,7 @@ def chosen(found: Sequence[Incident], asked: str = "", *, only_open: bool = True
         fitting = [one for one in found if one.id == asked] or [one for one in found if one.id.startswith(asked)]
         if len(fitting) != 1:
             what = f"{len(fitting)} incidents begin with" if fitting else "there is no incident"
-            raise UsageError(f"{what} {asked!r}", next_step="latdoctor incidents list")
+            raise UsageError(f"{what} {asked!r}", where=str(folder()), next_step="latdoctor incidents list")
         return fitting[0]
     standing = [one for one in found if one.open]
     if len(standing) > 1:
@@ -56,7 +56,7 @@ def chosen(found: Sequence[Incident], asked: str = "", *, only_open: bool = True
         return standing[0]
     if found and not only_open:
         return found[-1]
-    raise UsageError("no incident is open", next_step="latdoctor sop start")
+    raise UsageError("no incident is open", where=str(folder()), next_step="latdoctor sop start")
 
 
 def lines(standing: Sequence[Incident], now: float) -> tuple[str, ...]:

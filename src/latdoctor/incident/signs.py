@@ -20,7 +20,9 @@ from latdoctor.remedy import history
 from latdoctor.remedy.guards import MAX_AGE
 from latdoctor.remedy.observation import Observation, judged
 from latdoctor.remedy.result import Outcome
+from latdoctor.text import clean
 
+_WHY = 160  # characters of why something is not known
 LONGEST_GAP = 60.0  # seconds without a sample, after which nobody knows whether it held meanwhile
 
 
@@ -62,8 +64,14 @@ def _plain(sign: Sign, scene: Scene) -> Iterator[Told]:
     for entry in scene.entries:
         if entry.kind == sign.event:
             values = _VALUES[sign.event](entry)
+            status = _least(_asked(wanted, values[name]) for name, wanted in sign.qualifiers.items())
             says = ", ".join(f"{name} {' and '.join(values[name]) or 'none'}" for name in sign.qualifiers)
-            yield Told(_least(_asked(wanted, values[name]) for name, wanted in sign.qualifiers.items()), entry, says)
+            why = f" ({_why_unknown(entry)})" if status == UNKNOWN and entry.kind == events.CONFIRMED else ""
+            yield Told(status, entry, f"{says}{why}")
+
+
+def _why_unknown(entry: Entry) -> str:
+    return clean(body(entry, events.Confirmed).says, _WHY)
 
 
 def _asked(wanted: Sequence[str], values: Sequence[str]) -> str:

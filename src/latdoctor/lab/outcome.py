@@ -87,7 +87,7 @@ def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, lo
     )
     by_name = {phase.name: phase for phase in phases}
     before, incident, after = by_name.get(BEFORE), by_name[scenario.incident.name], by_name.get(AFTER)
-    only_cause = len(scenario.causes) == 1
+    well = without_its_cause(scenario, before, after)
     return PlayReport(
         scenario=scenario.id,
         seed=seed,
@@ -98,11 +98,16 @@ def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, lo
         phases=phases,
         spoiled=(*result.spoiled, *(unsteady(before) if before else ())),
         recovered=None if before is None or after is None else recovered(before, after, scenario.load.slo),
-        truth=tuple(
-            _confirmed(truth.cause, incident, after.p99 if after and only_cause and not truth.can_be_left_out else None)
-            for truth in scenario.causes
-        ),
+        truth=tuple(_confirmed(truth.cause, incident, well.p99 if well else None) for truth in scenario.causes),
     )
+
+
+def without_its_cause(scenario: Scenario, before: PhaseReport | None, after: PhaseReport | None) -> PhaseReport | None:
+    """The phase that shows the tail without the only cause: once that is taken out, or before it was put in if the run
+    ends in it. None where a run of its own tells, and where there are several causes.
+    """
+    several = len(scenario.causes) != 1 or scenario.causes[0].can_be_left_out
+    return None if several else after or before
 
 
 def confirmed(report: PlayReport, taken: Sequence[Taken]) -> PlayReport:

@@ -195,8 +195,8 @@ def seconds(cell: Cell) -> float:
     scenario = scenario_of(cell)
     whole = _STARTING + sum(phase.seconds for phase in scenario.phases)
     again = sum(truth.can_be_left_out for truth in scenario.causes)
-    until = scenario.phases[: scenario.phases.index(scenario.incident) + 1]
-    return whole + again * (_STARTING / 2 + sum(phase.seconds for phase in until))
+    until = up_to_incident(scenario)
+    return whole + again * (_STARTING / 2 + sum(phase.seconds for phase in until.phases))
 
 
 def scenario_of(cell: Cell) -> Scenario:
@@ -206,7 +206,12 @@ def scenario_of(cell: Cell) -> Scenario:
         scenario = together(scenario, _found(cell.beside))
     if cell.calm:
         scenario = calm(scenario)
-    return stretched(scenario, LONG) if cell.long else scenario
+    return stretched(scenario, LONG) if cell.long else up_to_incident(scenario)
+
+
+def up_to_incident(scenario: Scenario) -> Scenario:
+    """`scenario` as somebody on call has it: nobody knows yet how it ends."""
+    return structs.replace(scenario, phases=scenario.phases[: scenario.phases.index(scenario.incident) + 1])
 
 
 def together(first: Scenario, second: Scenario) -> Scenario:

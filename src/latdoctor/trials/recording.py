@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from latdoctor import __version__
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence.bundle import Bundle, Context
@@ -25,23 +27,41 @@ from latdoctor.trials.matrix import Cell, scenario_of
 from latdoctor.trials.snapshots import Watch, watching
 from latdoctor.trials.truth import MADE, PLAYED, Machine, Span, Told, Truth
 
+RATE_STAYS = 3600.0  # seconds for which a machine is taken to bear the rate that was measured on it
 SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end
 TARGET = "reference"  # what the look is called: nothing of what is wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One go at a cell; `spoiled` says why it does not count."""
+    """One go at a cell; `spoiled` says why it does not count. `rate`: requests per second, 0 where none were sent."""
 
     bundle: Bundle
     told: Told
     truth: Truth
     spoiled: tuple[str, ...]
+    rate: float = 0.0
 
 
-def attempt(cell: Cell, say: Callable[[str], None]) -> Attempt:
-    """Records `cell` once. Raises LatdoctorError where it cannot be played at all."""
-    return _made(cell) if cell.kind == MADE else _played(cell, say)
+@dataclass
+class Recorder:
+    """Records cells, and remembers the rate at which a scenario is played: measuring that takes a third of a run."""
+
+    clock: Callable[[], float] = time.monotonic
+    _measured: dict[Cell, tuple[float, float]] = field(default_factory=dict)  # with seed 0: until when, which rate
+
+    def attempt(self, cell: Cell, say: Callable[[str], None]) -> Attempt:
+        """Records `cell` once. Raises LatdoctorError where it cannot be played at all."""
+        if cell.kind == MADE:
+            return _made(cell)
+        any_seed = structs.replace(cell, seed=0)
+        until, rate = self._measured.pop(any_seed, (0.0, 0.0))
+        if self.clock() > until:
+            until, rate = self.clock() + RATE_STAYS, 0.0
+        made = _played(cell, say, rate)
+        if not made.spoiled:  # the rate may be why
+            self._measured[any_seed] = until, made.rate
+        return made
 
 
 def _made(cell: Cell) -> Attempt:
@@ -80,6 +100,10 @@ class _Stages:
         self.begun.append((stage.phase, now))
         self.usages.append((stage.phase, machine.usage(now)))
 
+    def ended(self) -> None:
+        """All phases are over."""
+        self.usages.append(("", machine.usage(time.time())))
+
     def began(self, phase: str) -> float | None:
         return next((at for name, at in self.begun if name == phase), None)
 
@@ -87,17 +111,17 @@ class _Stages:
         """What others took from the beginning of `before` to the end of the incident, as far as it was measured."""
         first = next((one for name, one in self.usages if name == BEFORE), None)
         names = [name for name, _ in self.usages]
-        after = names.index(scenario.incident.name) + 1 if scenario.incident.name in names else len(names)
-        last = self.usages[min(after, len(self.usages) - 1)][1] if self.usages else None
-        return machine.others(first, last, processors)
+        after = names.index(scenario.incident.name) + 1 if scenario.incident.name in names else -1
+        return machine.others(first, self.usages[after][1], processors)
 
 
-def _played(cell: Cell, say: Callable[[str], None]) -> Attempt:
+def _played(cell: Cell, say: Callable[[str], None], rate: float) -> Attempt:
     scenario = scenario_of(cell)
     processors, loaded = os.cpu_count() or 1, machine.load_average()
     with watching() as watch:
         stages = _Stages(watch)
-        report = play(scenario, cell.seed, Watcher(on_stage=stages.heard, say=say))
+        report = play(scenario, cell.seed, Watcher(on_stage=stages.heard, say=say), rate=rate)
+        stages.ended()
         watch.request = None  # the server is gone
     taken = stages.others(scenario, processors)
     told = _told(scenario, stages, watch)
@@ -122,7 +146,7 @@ def _played(cell: Cell, say: Callable[[str], None]) -> Attempt:
     )
     times = [artifact.taken_at for artifact in watch.artifacts] or [report.started]
     bundle = Bundle(Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(watch.artifacts))
-    return Attempt(bundle, told, truth, tuple(spoiled(tried, taken, watched=bool(watch.artifacts))))
+    return Attempt(bundle, told, truth, tuple(spoiled(tried, taken, watched=bool(watch.artifacts))), report.rate)
 
 
 def _told(scenario: Scenario, stages: _Stages, watch: Watch) -> Told:
