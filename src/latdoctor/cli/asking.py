@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from urllib.parse import urlsplit
 
 from latdoctor.cli import past
 from latdoctor.cli.addresses import masked, server, servers_name
@@ -141,7 +139,7 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Req
     )
     if not (given.any_source or settings.name):
         return _this_machine(request, given)
-    here = any(_is_loopback(url) for url in servers) or given.pid is not None
+    here = any(server(url).loopback for url in servers) or given.pid is not None
     wanted = given.nvml if given.nvml is not None else settings.nvml
     return replace(request, nvml=here if wanted is None else wanted, host=here or bool(wanted)), ""
 
@@ -166,14 +164,6 @@ def _this_machine(request: Request, given: Given) -> tuple[Request, str]:
     servers = tuple(page.url for page in found)
     wanted = replace(request, servers=servers, nvml=given.nvml is not False, host=True)
     return wanted, f"no source given: looking at this machine ({pages})"
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(server(url).url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _name(given: Given, settings: TargetSettings) -> str:

@@ -1,9 +1,7 @@
-"""`latdoctor diagnose` and `latdoctor collect`."""
+"""`latdoctor diagnose`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli import options
+from latdoctor.cli.collect import look_or_open, saved
 
 if TYPE_CHECKING:
-    from latdoctor.cli.asking import Need
     from latdoctor.cli.marking import Belongs
     from latdoctor.cli.options import Given
-    from latdoctor.cli.sources import Looked
     from latdoctor.diagnosis.result import Diagnosis
 
 
@@ -159,8 +156,8 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     if how.html is not None:
         new_file.must_be_new(how.html)
     chosen = rule_set(rules)
-    with interruptible(how.keep), _looked(bundle, asked, Need.DUE) as looked:
-        kept = looked if how.keep is None else _save(looked, how.keep, redact=how.redact)
+    with interruptible(how.keep), look_or_open(bundle, asked, Need.DUE) as looked:
+        kept = looked if how.keep is None else saved(looked, how.keep, redact=how.redact)
         with unless_unseen(how.belongs, kept):
             case = the_case(kept.bundle, kept.asked)
         diagnosis = judged(case, chosen, stamp())
@@ -202,105 +199,6 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
     as_json = how.output is Output.JSON
     heard = Heard(how.belongs, summary)
     return watch(asked, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
-
-
-def collect(
-    to: Annotated[
-        Path, typer.Option("--to", metavar="PATH", readable=False, help="Where to write: a new folder or a .tar.zst.")
-    ],
-    server: options.Server = None,
-    metrics: options.Metrics = None,
-    trace: options.Trace = None,
-    nsys: options.Nsys = None,
-    tensorrt: options.TensorRT = None,
-    torch_memory: options.TorchMemory = None,
-    log: options.Log = None,
-    prometheus: options.Prometheus = None,
-    select: options.Select = None,
-    since: options.Since = None,
-    until: options.Until = None,
-    log_pattern: options.LogPattern = None,
-    changes: options.Changes = None,
-    pid: options.Pid = None,
-    nvml: options.Nvml = None,
-    target: options.Target = None,
-    window: options.WindowOption = None,
-    slo: options.Slo = None,
-    slo_errors: options.SloErrors = None,
-    baseline: options.BaselineOption = None,
-    no_redact: options.NoRedact = False,
-) -> None:
-    """Save the raw evidence of one look as a bundle.
-
-    It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
-    Prompts, secrets, addresses and user ids are replaced by pseudonyms on their way in.
-
-    Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage, or an invalid baseline.
-    """
-    asked = options.given(
-        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
-        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
-        target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
-    )  # fmt: skip
-    from latdoctor.cli.asking import Need
-    from latdoctor.cli.interrupting import interruptible
-    from latdoctor.cli.saying import say
-    from latdoctor.cli.sources import tell
-    from latdoctor.evidence.bundle_files import must_be_new
-    from latdoctor.text import clean, counted
-
-    must_be_new(to)
-    with interruptible(to), _looked(None, asked, Need.IF_THERE) as looked:
-        bundle = _save(looked, to, redact=not no_redact).bundle
-    tell(bundle.gaps)
-    for name in bundle.redaction.unread if bundle.redaction else ():
-        say(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}")
-    brought = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")
-    typer.echo(f"{', '.join(brought)}. Next: latdoctor diagnose {to}")
-
-
-@contextmanager
-def _looked(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
-    """The saved bundle at `path`, or a fresh look."""
-    from dataclasses import replace
-
-    from latdoctor.cli.answering import look_for
-    from latdoctor.cli.asking import must_not_say_how, with_given_slo
-    from latdoctor.cli.sources import Looked
-    from latdoctor.errors import UsageError
-    from latdoctor.evidence.baseline import load
-    from latdoctor.evidence.bundle_files import opened
-
-    if path is None:
-        yield look_for(asked, need)
-        return
-    if asked.any_source:
-        raise UsageError("a bundle and live sources were both given", next_step="give one of them")
-    must_not_say_how(asked)
-    with opened(path) as saved:
-        remembered = load(asked.baseline) if asked.baseline else saved.baseline
-        yield Looked(replace(saved, context=with_given_slo(saved.context, asked), baseline=remembered))
-
-
-def _save(looked: Looked, path: Path, *, redact: bool) -> Looked:
-    """Saves the look, and gives it as it was saved: what is diagnosed now is what a replay diagnoses.
-
-    Raises OperationError where there is nothing to keep: an empty bundle would be taken for the evidence.
-    """
-    from dataclasses import replace
-
-    from latdoctor import __version__
-    from latdoctor.cli.sources import Looked, must_have_read, redacted
-    from latdoctor.evidence.bundle_files import save
-    from latdoctor.evidence.model import Evidence
-    from latdoctor.evidence.redact import Redactor
-
-    raw = Evidence(gaps=looked.bundle.gaps)
-    must_have_read(looked, raw, otherwise="and nothing was kept")
-    redactor = Redactor() if redact else None
-    kept = redacted(looked, redactor) if redactor else looked
-    told = save(kept.bundle, path, __version__, redactor)
-    return Looked(replace(kept.bundle, redaction=told), kept.asked)
 
 
 def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:

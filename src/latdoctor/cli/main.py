@@ -11,6 +11,7 @@ from latdoctor.cli import (
     alerts,
     baseline,
     bundle,
+    collect,
     demo,
     diagnose,
     explain,
@@ -44,7 +45,7 @@ app = typer.Typer(
 )
 app.command("preflight")(sight.preflight)
 app.command("targets")(sight.targets)
-app.command("collect")(diagnose.collect)
+app.command("collect")(collect.collect)
 app.command("diagnose")(diagnose.diagnose)
 app.command("explain")(explain.explain)
 app.command("remediate")(remediate.remediate)

@@ -6,11 +6,11 @@ Replicas on one machine take processors from each other; who asks whether somebo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
 
 from latdoctor.detect.remainders import numbers
 from latdoctor.detect.siblings import OF_SERVER, REPLICA
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
+from latdoctor.web.address import is_loopback
 
 TAKEN, OWN, BY_SERVERS = "process.others_cpu_ratio", "process.cpu_ratio", "server.cpus_used"
 NEIGHBOURS = "process.neighbour_cpu_ratio"
@@ -60,8 +60,4 @@ def _replicas(subjects: Iterable[str]) -> frozenset[str]:
 
 def _is_here(subject: str) -> bool:
     """Whether it is told by a page of this machine: `replica/0@127.0.0.1:8000`."""
-    host = subject.rpartition(OF_SERVER)[2].rpartition(":")[0].strip("[]")
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback(subject.rpartition(OF_SERVER)[2].rpartition(":")[0])

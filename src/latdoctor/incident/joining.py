@@ -14,6 +14,7 @@ from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Moment, unix_seconds
 from latdoctor.journal.state import INCIDENTS, folder
 from latdoctor.text import clean, fitted
+from latdoctor.web.address import is_loopback
 
 PREFIX = "inc-"
 _LISTED = 4  # open incidents, where one has to be chosen
@@ -131,7 +132,7 @@ def _place(target: str) -> str:
         return text
     if not host:
         return text
-    if host in {"localhost", "::1"} or host.startswith("127."):
+    if is_loopback(host):
         host = "localhost"
     port = port or {"http": 80, "https": 443}.get(parts.scheme)
     return host if port is None else f"{host}:{port}"

@@ -36,6 +36,14 @@ def address_of(text: str) -> Address | None:
     return address
 
 
+def is_loopback(host: str) -> bool:
+    """Whether `host`, an address or `localhost`, is this machine; a name that only leads to it is not."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 

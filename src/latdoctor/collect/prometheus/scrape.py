@@ -11,11 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from latdoctor.collect.prometheus.exposition import MAX_BYTES
 from latdoctor.text import clean
+from latdoctor.web.address import is_loopback
 
 if TYPE_CHECKING:
     import httpx
 
-_LOOPBACK = frozenset({"localhost", "::1"})
 # `identity` keeps a small answer from unfolding into a huge one.
 _HEADERS = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
 
@@ -60,7 +60,7 @@ def target(given: str) -> Target:
         url=urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")),
         shown=clean(urlunsplit((parts.scheme, place, path, "", "")), 300),
         name=clean(place if path == "/metrics" else place + path, 200),
-        loopback=parts.hostname in _LOOPBACK or parts.hostname.startswith("127."),
+        loopback=is_loopback(parts.hostname),
     )
 
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from latdoctor.collect.source import Access
 from latdoctor.errors import UsageError
 from latdoctor.text import clean
+from latdoctor.web.address import is_loopback
 
 AUTH, AUTH_FILE, CA_FILE = "LATDOCTOR_PROMETHEUS_AUTH", "LATDOCTOR_PROMETHEUS_AUTH_FILE", "LATDOCTOR_PROMETHEUS_CA_FILE"
 _MAX_FILE = 64 << 10
@@ -26,7 +27,7 @@ def access(given: str, auth_file: Path | None = None, ca_file: Path | None = Non
     return Access(
         url=url,
         name=name,
-        loopback=host in ("localhost", "::1") or host.startswith("127."),
+        loopback=is_loopback(host),
         authorization=authorization(auth_file, os.environ),
         ca_file=ca_file or (Path(os.environ[CA_FILE]) if os.environ.get(CA_FILE) else None),
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from urllib.parse import urlsplit
 
 from latdoctor.errors import OperationError, UsageError
+from latdoctor.web.address import is_loopback
 
 _CONNECT_S = 3.0
 
@@ -23,7 +23,7 @@ def check_address(address: str, *, remote: bool) -> None:
         raise UsageError(f"{address!r} is no address ({error})") from error
     if parts.scheme != "http" or not host:
         raise UsageError(f"{address!r} is no http address", next_step="such as http://127.0.0.1:8080")
-    if not remote and not _is_loopback(host):
+    if not remote and not is_loopback(host):
         raise UsageError(f"{host} is not this machine", next_step="add --allow-remote if its owner agrees to the load")
     try:
         socket.create_connection((host, port), timeout=_CONNECT_S).close()
@@ -31,12 +31,3 @@ def check_address(address: str, *, remote: bool) -> None:
         raise OperationError(
             f"nothing answers ({error.strerror or error})", where=address, next_step="latdoctor lab serve"
         ) from error
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import os
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from starlette.requests import Request
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.refusal import Refused
+from latdoctor.web.address import is_loopback
 
 VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
 FEWEST_CHARACTERS = 8
@@ -52,11 +52,3 @@ class Guard:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
             raise Refused(401, "wrong-token", "send the admin token as `Authorization: Bearer TOKEN`")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` (an address, or `localhost`) is this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.guard import is_loopback
+from latdoctor.web.address import is_loopback
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute

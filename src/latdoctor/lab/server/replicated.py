@@ -13,9 +13,10 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server import routing
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.fleet import RouterConfig
-from latdoctor.lab.server.guard import VARIABLE, is_loopback
+from latdoctor.lab.server.guard import VARIABLE
 from latdoctor.lab.server.lifecycle import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
 from latdoctor.lab.server.replicas import Command, Patience, free_ports
+from latdoctor.web.address import is_loopback
 
 GROUP = "router."
 
