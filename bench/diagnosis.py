@@ -20,7 +20,6 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 from latdoctor.diagnosis import rule_files
@@ -30,6 +29,7 @@ from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.conditions import Comparison, Constant, SignalTerm, signals_of
 from latdoctor.evidence.model import Evidence, Origin, Reading, Subject, Window
 from latdoctor.evidence.signals import catalogue
+from latdoctor.trials.machine import state
 
 SIGNALS, FINDINGS, CAUSES = 300, 200, 60
 LIMIT_MS, LIMIT_AFTER_WINDOW = 50.0, 5.0
@@ -148,10 +148,7 @@ def main() -> None:
         "added_by_each_replica_ms": added,
         "seconds_after_the_window": round(after, 2),
         "within_limits": first < LIMIT_MS and after < LIMIT_AFTER_WINDOW,
-        "machine": {
-            "load": Path("/proc/loadavg").read_text().split()[0],
-            "psi_cpu": Path("/proc/pressure/cpu").read_text().split()[1] if Path("/proc/pressure/cpu").exists() else "",
-        },
+        "machine": state(),
     }
     print(json.dumps(report, indent=1))
 

@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from latdoctor.trials.machine import state
+
 ROOT = Path(__file__).parents[1]
 HELP_LIMIT_MS = 150
 DIAGNOSE_LIMIT_MS = 1000
@@ -47,10 +49,7 @@ def main() -> None:
         "median_ms": medians,
         "ratio_to_bare": {name: round(value / medians["bare"], 1) for name, value in medians.items()},
         "within_limits": medians["help"] < HELP_LIMIT_MS and medians["diagnose"] < DIAGNOSE_LIMIT_MS,
-        "machine": {
-            "load": Path("/proc/loadavg").read_text().split()[0],
-            "psi_cpu": Path("/proc/pressure/cpu").read_text().split()[1] if Path("/proc/pressure/cpu").exists() else "",
-        },
+        "machine": state(),
     }
     print(json.dumps(report, indent=1))
 

@@ -19,13 +19,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from latdoctor.trials.machine import state
 
 ROOT = Path(__file__).resolve().parents[1]
 ENTRIES = 10_000
@@ -65,16 +66,6 @@ print(time.perf_counter() - began, found, 0)
 """
 
 
-def machine() -> dict[str, object]:
-    processors = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return {
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "processors": len(processors),
-        "load_average": [round(load, 2) for load in os.getloadavg()],
-    }
-
-
 def run_once(code: str, *arguments: object) -> dict[str, float]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run(
@@ -87,7 +78,7 @@ def run_once(code: str, *arguments: object) -> dict[str, float]:
 
 
 def benchmark(entries: int, runs: int, forms: list[str]) -> dict[str, object]:
-    before = machine()
+    before = state()
     found: dict[str, list[dict[str, float]]] = {form: [] for form in forms}
     for _ in range(runs):
         for form in forms:
@@ -108,7 +99,7 @@ def benchmark(entries: int, runs: int, forms: list[str]) -> dict[str, object]:
         "peak_mb": max(run["peak_mb"] for listed in found.values() for run in listed),
         "runs": found,
         "machine_before": before,
-        "machine_after": machine(),
+        "machine_after": state(),
     }
 
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -33,6 +32,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from latdoctor.trials.machine import state
 
 BENCH = Path(__file__).resolve().parent
 SOURCE = BENCH.parent / "src"
@@ -77,16 +78,6 @@ TraceAnalysis(trace_files={0: path.name}, trace_dir=str(path.parent))
 print(1, 0)
 """
 ONE, BOTH = READ.replace("HALVES", "False"), READ.replace("HALVES", "True")
-
-
-def machine() -> dict[str, object]:
-    processors = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return {
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "processors": len(processors),
-        "load_average": [round(load, 2) for load in os.getloadavg()],
-    }
 
 
 def run_once(code: str, trace: Path, python: str = sys.executable) -> dict[str, float]:
@@ -154,7 +145,7 @@ def measure(trace: Path, runs: int) -> dict[str, object]:
 
 
 def benchmark(given: argparse.Namespace, folder: Path) -> dict[str, object]:
-    before = machine()
+    before = state()
     trace = given.trace or folder / "trace.json"
     if given.trace is None:
         generate(trace, given.events, given.seed)
@@ -173,7 +164,7 @@ def benchmark(given: argparse.Namespace, folder: Path) -> dict[str, object]:
         found["peak_growth_10x"] = round(longer["peak_mb"] / float(str(found["peak_mb"])), 3)
         found["two_processes_10x"] = round(longer["wall_s"] / two["wall_s"], 3)
         found["longer"] = {"one": longer, "both": two}
-    return {"benchmark": "trace", **found, "machine_before": before, "machine_after": machine()}
+    return {"benchmark": "trace", **found, "machine_before": before, "machine_after": state()}
 
 
 def main() -> None:

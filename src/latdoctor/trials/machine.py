@@ -6,6 +6,7 @@ From /proc (Linux): what all processors were busy with, less what this process a
 from __future__ import annotations
 
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +66,20 @@ def model(root: Path = Path("/proc")) -> str:
     except OSError:
         return ""
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def state(root: Path = Path("/proc")) -> dict[str, object]:
+    """What a figure that was measured here has to be read with: versions, processors, and how busy they are."""
+    pressure = root / "pressure" / "cpu"
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "model": model(root),
+        "processors": len(usable),
+        "load_average": load_average(root),
+        "psi_cpu": pressure.read_text().split()[1] if pressure.exists() else "",
+    }
 
 
 def load_average(root: Path = Path("/proc")) -> float | None:
