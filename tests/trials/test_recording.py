@@ -156,6 +156,16 @@ def test_what_the_host_gave_to_others_and_what_the_processors_are(tmp_path: Path
     assert machine.model(tmp_path) == "Some CPU: 2 GHz"
 
 
+def test_what_the_kernel_does_not_tell_of_the_machine_stays_empty(tmp_path: Path) -> None:
+    told = machine.state(tmp_path)
+    assert (told["model"], told["load_average"], told["psi_cpu"]) == ("", None, "")
+    (tmp_path / "pressure").mkdir()
+    (tmp_path / "pressure" / "cpu").write_text("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\n")
+    (tmp_path / "loadavg").write_text("0.52 2.01 1.83 1/79 3265\n")
+    told = machine.state(tmp_path)
+    assert (told["load_average"], told["psi_cpu"]) == (0.52, "avg10=1.50")
+
+
 @pytest.mark.parametrize("name", matrix.MATRICES)
 def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: str) -> None:
     cells = matrix.cells(name)
