@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three kinds of made telemetry with something wrong in it, and one without."""
     made = tmp_path_factory.mktemp("recordings")
     for kind in KINDS:
-        Store(made).keep(recording.attempt(Cell(MADE, kind, "0.7", 1), print))
+        Store(made).keep(recording.Recorder().attempt(Cell(MADE, kind, "0.7", 1), print))
     return made
 
 
