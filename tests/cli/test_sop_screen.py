@@ -24,10 +24,7 @@ _ROW_ENDS = re.compile(r"[\r\n]|\x1b\[[0-9;?]*[A-Zhl]")
 
 
 @pytest.fixture(autouse=True)
-def _incident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
+def _incident(apart: Path) -> None:
     assert run(["sop", "start", "--title", "P99 is 3 s", "--began", "2min"]).code == 0
 
 

@@ -88,8 +88,7 @@ def looked(belongs: Belongs, look: Looked, diagnosis: Diagnosis) -> None:
         for trouble in told.troubles:
             say(f"{found.incident.id}: {masked(trouble)}")
         found.journal.append(found.incident.id, events.DIAGNOSED, told.diagnosed)
-        say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
-        tell_now()
+        _tell_marked(found)
 
 
 @contextmanager
@@ -102,8 +101,7 @@ def unless_unseen(belongs: Belongs, look: Looked) -> Iterator[None]:
             found = joined(belongs, (look.bundle.context.target, *_addresses(look)))
             if found and not found.incident.of(events.DIAGNOSED) and not found.incident.of(events.CONFIRMED):
                 found.journal.append(found.incident.id, events.CONFIRMED, unseen(why_unread(look)))
-                say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
-                tell_now()
+                _tell_marked(found)
         raise
 
 
@@ -129,8 +127,7 @@ def planned(belongs: Belongs, plans: Sequence[Plan], targets: Sequence[str]) -> 
             return
         for plan in plans:
             found.journal.append(found.incident.id, events.PLANNED, marking.planned(plan))
-        say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
-        tell_now()
+        _tell_marked(found)
 
 
 def applying(belongs: Belongs, plans: Sequence[Plan], targets: Sequence[str]) -> Applying:
@@ -168,6 +165,11 @@ def _is_any() -> bool:
 
 def _read() -> Journal:
     return Journal.reading(state.folder() / state.JOURNAL)
+
+
+def _tell_marked(found: Joined) -> None:
+    say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
+    tell_now()
 
 
 def _addresses(look: Looked) -> tuple[str, ...]:

@@ -145,10 +145,16 @@ def _stream(phase: Phase, rate: float) -> Arrivals:
     return Poisson(rate) if phase.burst is None else phase.burst.arrivals(rate, phase.seconds)
 
 
+def up_to_incident(scenario: Scenario) -> Scenario:
+    """`scenario` as somebody on call has it: nobody knows yet how it ends."""
+    last = scenario.phases.index(scenario.incident)
+    return msgspec.structs.replace(scenario, phases=scenario.phases[: last + 1])
+
+
 def without(scenario: Scenario, truth: Truth) -> Scenario:
     """`scenario` up to its incident, with this one cause taken away."""
-    last = scenario.phases.index(scenario.incident)
-    phases = tuple(_changed(phase, truth.without.get(phase.name, Change())) for phase in scenario.phases[: last + 1])
+    until = up_to_incident(scenario).phases
+    phases = tuple(_changed(phase, truth.without.get(phase.name, Change())) for phase in until)
     load = msgspec.structs.replace(scenario.load, retry=RetryPolicy()) if truth.without_retries else scenario.load
     return msgspec.structs.replace(scenario, phases=phases, load=load, truth=())
 

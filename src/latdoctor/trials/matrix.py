@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.faults.injection import Fault
-from latdoctor.lab.scenario import INCIDENT, USUAL, Change, Phase, Scenario, Truth, find, graded, names
+from latdoctor.lab.scenario import INCIDENT, USUAL, Change, Phase, Scenario, Truth, find, graded, names, up_to_incident
 from latdoctor.lab.telemetry.kinds import BY_ID, KINDS
 from latdoctor.trials.families import split
 from latdoctor.trials.scores import PAIR_RUNS
@@ -207,11 +207,6 @@ def scenario_of(cell: Cell) -> Scenario:
     if cell.calm:
         scenario = calm(scenario)
     return stretched(scenario, LONG) if cell.long else up_to_incident(scenario)
-
-
-def up_to_incident(scenario: Scenario) -> Scenario:
-    """`scenario` as somebody on call has it: nobody knows yet how it ends."""
-    return structs.replace(scenario, phases=scenario.phases[: scenario.phases.index(scenario.incident) + 1])
 
 
 def together(first: Scenario, second: Scenario) -> Scenario:
