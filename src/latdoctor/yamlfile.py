@@ -158,6 +158,13 @@ def defined(folders: Iterable[Path], what: str, problems: list[Problem]) -> Iter
             yield from sorted(base.glob("*.yaml"))
 
 
+def add(known: dict[str, T], name: str, value: T, where: str, problems: list[Problem]) -> None:
+    """Puts `value` into `known`; that the id `name` is there already is a problem of `where`."""
+    if name in known:
+        problems.append(Problem(where, f"the id {name!r} is used twice"))
+    known[name] = value
+
+
 class Fields:
     """Takes a mapping apart. Wrong or missing values are added to `problems` and stand in as the default."""
 

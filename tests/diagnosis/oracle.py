@@ -52,7 +52,7 @@ def cause(name: str, prior: float = 1.0, rules_out: tuple[str, ...] = (), **expe
     return Cause(name, name, "application", "warning", prior, expects, "c.yaml:1", rules_out=rules_out)
 
 
-def posterior(world: World, temperature: float = 1.0) -> dict[Chosen, float] | None:
+def posterior(world: World, temperature: float) -> dict[Chosen, float] | None:
     """P of every set; None where a tie leaves it open whether sets of three are summed."""
     causes = _applying(world)
     observed = {name: value for name, value in world.seen.items() if name not in world.not_applicable and value}

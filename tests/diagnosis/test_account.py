@@ -111,7 +111,7 @@ OWN = {"own": LN_1000, "shared": LN_1000}
 )
 def test_the_first_line_tells_what_the_prior_means(of: str, seen: dict, rival: tuple, says: str) -> None:
     world = World(RULES, seen)
-    found = account(of, network(world), world.checks)
+    found = account(of, network(world, 1.0), world.checks)
     assert (found.rival, found.terms[0].says) == (rival, says)
 
 

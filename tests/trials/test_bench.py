@@ -127,6 +127,7 @@ def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
     sound, broken = contest((Contestant("sound", fit), Contestant("broken", breaks)), runs, split(), said.append)
     assert learnt == ["a"]
     assert (sound.ac1.right, sound.ac1.of, sound.crashed) == (1, 2, 1)
+    assert (sound.never_looked_at.right, sound.never_looked_at.of) == (0, 1), "nobody learnt of infra.io"
     assert (broken.ac1.right, broken.ac1.of, broken.crashed) == (0, 2, 2)
     assert any("no variance" in line for line in said)
     assert "broken cannot be fitted: too few" in said

@@ -38,8 +38,8 @@ def next_looks(
 def _information(rules: RuleSet, network: Network, name: str) -> float:
     """I(finding; causes) = H(Σ p·P) − Σ p·H(P), in bits."""
     finding = rules.finding[name]
-    expecting = [cause for cause in network.causes if network.causes[cause].weight(finding) > 0]
-    touched = {chosen: share for cause in (*expecting, OTHER) for chosen, share in network.sets_with[cause]}
+    expecting = (*network.misses(finding), OTHER)
+    touched = {chosen: share for cause in expecting for chosen, share in network.sets_with[cause]}
     # Sets whose members do not expect the finding all see it as often as nothing at all does: they count as one.
     shares = {network.expected(finding, NONE): max(0.0, 1 - sum(touched.values()))}
     for chosen, share in touched.items():

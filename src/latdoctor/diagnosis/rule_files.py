@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 from latdoctor.diagnosis.judge import PLACE
 from latdoctor.diagnosis.overlays import apply, overlay_files
@@ -21,9 +20,7 @@ from latdoctor.evidence.conditions import SLO_TERMS, AllOf, Condition
 from latdoctor.evidence.signals import TIERS, catalogue
 from latdoctor.packaged import folder
 from latdoctor.units import parse_duration, parse_share
-from latdoctor.yamlfile import Fields, Node, load
-
-T = TypeVar("T")
+from latdoctor.yamlfile import Fields, Node, add, load
 
 RESERVED = ("other",)  # what network calls an incident outside the catalogue
 
@@ -53,11 +50,11 @@ def read(folders: Iterable[Path], *, overlaid: bool = True) -> RuleSet:
             continue
         for path in sorted((base / "findings").glob("*.yaml")):
             for finding in _findings(path, problems):
-                _add(findings, finding.id, finding, finding.where, problems)
+                add(findings, finding.id, finding, finding.where, problems)
         for path in sorted((base / "causes").glob("*.yaml")):
             cause = _cause(path, problems)
             if cause:
-                _add(causes, cause.id, cause, cause.where, problems)
+                add(causes, cause.id, cause, cause.where, problems)
         overlays.extend(overlay_files(base, problems))
     _check_references(findings, causes, problems)
     changed = apply(overlays, findings, causes, problems)
@@ -66,12 +63,6 @@ def read(folders: Iterable[Path], *, overlaid: bool = True) -> RuleSet:
     if overlaid:
         findings, causes = changed
     return RuleSet(tuple(findings[name] for name in sorted(findings)), tuple(causes[name] for name in sorted(causes)))
-
-
-def _add(known: dict[str, T], name: str, value: T, where: str, problems: list[Problem]) -> None:
-    if name in known:
-        problems.append(Problem(where, f"the id {name!r} is used twice"))
-    known[name] = value
 
 
 def _root(path: Path, problems: list[Problem]) -> Node | None:

@@ -16,7 +16,7 @@ from latdoctor.incident.state import Incident
 from latdoctor.journal.state import must_be, synced
 from latdoctor.packaged import folder
 from latdoctor.text import clean
-from latdoctor.yamlfile import defined
+from latdoctor.yamlfile import add, defined
 
 USUAL = "slow-inference"  # what is followed where nobody chooses
 
@@ -33,11 +33,8 @@ def read(folders: Iterable[Path]) -> Mapping[str, Sop]:
     found: dict[str, Sop] = {}
     for path in defined(folders, "SOPs", problems):
         sop = sop_file.read(path, problems)
-        if sop is None:
-            continue
-        if sop.id in found:
-            problems.append(Problem(sop.where, f"the id {sop.id!r} is used twice"))
-        found[sop.id] = sop
+        if sop is not None:
+            add(found, sop.id, sop, sop.where, problems)
     if problems:
         raise DefinitionError(problems, next_step="see docs/sop.md for the format of SOPs")
     return dict(sorted(found.items()))

@@ -14,7 +14,7 @@ from latdoctor.packaged import folder
 from latdoctor.remedy import parameters, playbook_file
 from latdoctor.remedy.playbook import DISRUPTIONS, RISKS, Playbook, StageOf
 from latdoctor.text import clean
-from latdoctor.yamlfile import defined
+from latdoctor.yamlfile import add, defined
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,8 @@ def read(folders: Iterable[Path]) -> Library:
     found: dict[str, Playbook] = {}
     for path in defined(folders, "playbooks", problems):
         playbook = playbook_file.read(path, problems)
-        if playbook is None:
-            continue
-        if playbook.id in found:
-            problems.append(Problem(playbook.where, f"the id {playbook.id!r} is used twice"))
-        found[playbook.id] = playbook
+        if playbook is not None:
+            add(found, playbook.id, playbook, playbook.where, problems)
     for playbook in found.values():
         _check_stages(playbook, found, problems)
     if problems:

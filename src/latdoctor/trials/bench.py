@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.errors import BundleError
 from latdoctor.trials.answers import Answered, Judged, answers
-from latdoctor.trials.contest import Contestant, comparable, contest
+from latdoctor.trials.contest import Contestant, Given, as_peer, comparable, contest
 from latdoctor.trials.families import Split
 from latdoctor.trials.record import Recorded
 from latdoctor.trials.scores import Peer, Scores
-from latdoctor.trials.scoring import accuracy_of, both_of_two, score
+from latdoctor.trials.scoring import score
 from latdoctor.trials.store import Store
 from latdoctor.trials.views import PLAIN
 
@@ -65,15 +64,12 @@ def scores(bench: Bench, found: Sequence[Judged], store: Store, say: Callable[[s
     return msgspec.structs.replace(made, runs=runs, peers=peers)
 
 
-def _ourselves(bench: Bench, given: Sequence[Answered]) -> Peer:
+def _ourselves(bench: Bench, answered: Sequence[Answered]) -> Peer:
     """The diagnosis as one more contestant, on the runs that the others are judged on."""
-    plain = {one.run: one for one in given if one.view == PLAIN}
-    runs = [one.truth for one in comparable(bench.recorded) if one.truth.run in plain]
-    rankings = [(truth.causes, [cause.id for cause in plain[truth.run].ranked]) for truth in runs]
-    of = accuracy_of(rankings)
-    taken = [plain[truth.run].seconds for truth in runs]
-    seconds = statistics.median(taken) if taken else None
-    return Peer("latdoctor", of.ac1, of.ac3, of.avg5, both_of_two(rankings), 0, seconds)
+    plain = {one.run: one for one in answered if one.view == PLAIN}
+    found = ((one.truth, plain[one.truth.run]) for one in comparable(bench.recorded) if one.truth.run in plain)
+    given = [Given(truth, [cause.id for cause in own.ranked], own.seconds) for truth, own in found]
+    return as_peer("latdoctor", given, bench.split)
 
 
 def read(path: Path) -> Scores:

@@ -12,6 +12,7 @@ from latdoctor.trials.families import Split
 from latdoctor.trials.record import Recorded
 from latdoctor.trials.scores import Peer
 from latdoctor.trials.scoring import accuracy_of, both_of_two
+from latdoctor.trials.truth import Truth
 
 # Ranks the ids of causes for one run, the likeliest first. Raises LatdoctorError where it fails at that run.
 Scorer = Callable[[Recorded], Sequence[str]]
@@ -28,6 +29,15 @@ class Contestant:
     fit: Callable[[Sequence[Recorded]], Scorer]
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a method made of a run: its causes, the likeliest first, and how long that took."""
+
+    truth: Truth
+    ranking: Sequence[str]
+    seconds: float
+
+
 def comparable(recorded: Sequence[Recorded]) -> tuple[Recorded, ...]:
     """The runs that peers are judged on: something is wrong, and somebody looked before as well."""
     return tuple(one for one in recorded if one.truth.causes and one.told.before is not None)
@@ -39,14 +49,27 @@ def contest(
     """How each does. One that raises for a run has failed at it; one that cannot be fitted has failed at all."""
     judged = comparable(recorded)
     training = [one for one in judged if not split.is_never(one.truth.causes)]
-    return tuple(_judged(contestant, training, judged, say) for contestant in contestants)
+    rivals = []
+    for contestant in contestants:
+        given, crashed = _asked(contestant, training, judged, say)
+        rivals.append(as_peer(contestant.name, given, split, crashed))
+    return tuple(rivals)
 
 
-def _judged(
+def as_peer(name: str, given: Sequence[Given], split: Split, crashed: int = 0) -> Peer:
+    """How right a method is, by what it made of each run: ours and the others' alike."""
+    rankings = [(one.truth.causes, one.ranking) for one in given]
+    of = accuracy_of(rankings)
+    unseen = accuracy_of([(one.truth.causes, one.ranking) for one in given if split.is_never(one.truth.causes)])
+    seconds = statistics.median(one.seconds for one in given) if given else None
+    return Peer(name, of.ac1, unseen.ac1, of.ac3, of.avg5, both_of_two(rankings), crashed, seconds)
+
+
+def _asked(
     contestant: Contestant, training: Sequence[Recorded], judged: Sequence[Recorded], say: Callable[[str], None]
-) -> Peer:
-    rankings: list[tuple[Sequence[str], Sequence[str]]] = []
-    taken: list[float] = []
+) -> tuple[list[Given], int]:
+    """What it made of each run, and at how many it broke."""
+    given: list[Given] = []
     crashed = 0
     scorer = _fitted(contestant, training, say)
     for one in judged:
@@ -57,11 +80,8 @@ def _judged(
         except LatdoctorError as error:
             crashed += 1
             say(f"{contestant.name}: {one.truth.run}: {error}")
-        taken.append(time.perf_counter() - begun)
-        rankings.append((one.truth.causes, tuple(ranking)))
-    of = accuracy_of(rankings)
-    seconds = statistics.median(taken) if taken else None
-    return Peer(contestant.name, of.ac1, of.ac3, of.avg5, both_of_two(rankings), crashed, seconds)
+        given.append(Given(one.truth, tuple(ranking), time.perf_counter() - begun))
+    return given, crashed
 
 
 def _fitted(contestant: Contestant, training: Sequence[Recorded], say: Callable[[str], None]) -> Scorer:

@@ -44,13 +44,18 @@ def page(scores: Scores, fit: Fit | None = None) -> str:
 
 _PEERS = """Each method ranks signals by how they changed from before the incident to it; to name causes it gets a
 mapping from signals to causes that was fitted on the families that were looked at. A run at which it breaks counts as a
-failure. `latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before."""
+failure. `latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before.
+
+A run that was trained on is read by a mapping without it, though with every other seed of the very same fault on the
+very same machine. That is the most that can be done for a method; whoever has a new incident has no such runs. So
+*never looked at* has the runs of families that no mapping was fitted on, and no rule changed for;
+[bench-mapping.md](bench-mapping.md) tells what a mapping is worth with all runs of a cause left out."""
 _LEFT_OUT = """The true causes of a run are taken out of the catalogue, and the same evidence is diagnosed again. Naming
 anything then is wrong, unless it is hard to tell from what was taken out or really there besides."""
 _APART = f"""Of the runs of the first, those in which it ranks before the second.
 `few`: there are fewer than {PAIR_RUNS} of them."""
 _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right", "sureness")
-_PEER_COLUMNS = ("method", "AC@1", "AC@3", "Avg@5", "both of two", "broke", "median time")
+_PEER_COLUMNS = ("method", "AC@1", "AC@1, never looked at", "AC@3", "Avg@5", "both of two", "broke", "median time")
 
 
 def summary(scores: Scores) -> str:
@@ -111,8 +116,9 @@ def _alarms(alarms: FalseAlarms) -> str:
 def _peers(scores: Scores) -> Iterator[tuple[str, ...]]:
     for peer in sorted(scores.peers, key=lambda one: -(one.ac1.value or 0.0)):
         name = f"**{peer.name}**" if peer.name == "latdoctor" else peer.name
-        found = (_share(peer.ac1), _share(peer.ac3), _estimate(peer.avg5), _share(peer.both_of_two))
-        yield (name, *found, str(peer.crashed), _seconds(peer.seconds))
+        shares = (_share(one) for one in (peer.ac1, peer.never_looked_at, peer.ac3))
+        both = _share(peer.both_of_two)
+        yield (name, *shares, _estimate(peer.avg5), both, str(peer.crashed), _seconds(peer.seconds))
 
 
 def _rows(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:

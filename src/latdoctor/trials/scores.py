@@ -7,7 +7,7 @@ from msgspec import Struct
 from latdoctor.trials.intervals import Estimate, Share
 from latdoctor.trials.reliability import Bin
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 PAIR_RUNS = 20  # of a cause, for its hard pairs to be told
 PAIR_APART = 0.9  # the share of them in which it must rank before its neighbour
 
@@ -74,19 +74,15 @@ class Well(Struct, frozen=True):
     false_alarms: FalseAlarms
 
 
-class Calibration(Struct, frozen=True):
-    """How far the probability of the top cause can be believed."""
-
-    brier: Estimate
-    ece: Estimate
-    bins: tuple[Bin, ...]
-
-
 class Peer(Struct, frozen=True):
-    """Another method on the same bundles. `crashed` runs count as failures; `seconds` is the median of a run."""
+    """Another method on the same bundles. `crashed` runs count as failures; `seconds` is the median of a run.
+
+    `never_looked_at`: AC@1 on families of which it learnt nothing.
+    """
 
     name: str
     ac1: Share
+    never_looked_at: Share
     ac3: Share
     avg5: Estimate
     both_of_two: Share
