@@ -135,9 +135,10 @@ def _of_seed(seed: int) -> tuple[Cell, ...]:
 def _until_told_apart(so_far: Sequence[Cell], seed: int) -> Iterator[Cell]:
     """Runs from `seed` on until each cause that is hard to tell from another has as many as telling that takes.
 
-    For a scenario that has both there is nothing to wait for.
+    For a scenario that has both there is nothing to wait for. Of two faults together one is often harmless: such runs
+    are not counted on.
     """
-    runs = Counter(pair for cell in dict.fromkeys(so_far) for pair in told_apart(cell))
+    runs = Counter(pair for cell in dict.fromkeys(so_far) if not cell.beside for pair in told_apart(cell))
     for number in range(seed, _MOST_SEEDS + 1):
         short = frozenset(pair for pair, count in runs.items() if count < PAIR_RUNS)
         for severity in SEVERITIES:
