@@ -17,7 +17,7 @@ from latdoctor.trials.contest import contest
 from latdoctor.trials.entrants import ENTRANTS
 from latdoctor.trials.families import split
 from latdoctor.trials.peers import PEERS
-from latdoctor.trials.peers.contestants import contestant, from_source, seed_of
+from latdoctor.trials.peers.contestants import from_source, seed_of
 from latdoctor.trials.peers.kept import Kept, contestants, keep
 from latdoctor.trials.peers.running import Scored
 from latdoctor.trials.record import Recorded, recordings
@@ -43,7 +43,12 @@ def telling(recorded: Recorded) -> Scored:
 
 
 def test_who_enters_is_every_peer() -> None:
-    assert [one.name for one in ENTRANTS] == [peer.name for peer in PEERS]
+    """And each reads first what was scraped, then the signals made of it."""
+    names = [peer.name for peer in PEERS]
+    assert [(one.name, one.metrics) for one in ENTRANTS] == [
+        *((name, "scraped") for name in names),
+        *((name, "signals") for name in names),
+    ]
 
 
 def test_a_peer_that_ranks_well_names_well_and_causes_that_it_never_saw_too() -> None:
@@ -91,10 +96,10 @@ def _keep(folder: Path, attempt: made.Attempt) -> None:
 def test_real_columns_reach_every_peer(folder: Path) -> None:
     runs: Sequence[Recorded] = tuple(recordings(folder))
     said: list[str] = []
-    found = {one.name: one for one in contest(ENTRANTS, runs, split(), said.append)}
-    assert found["n-sigma"].crashed == 0, said
+    found = {(one.name, one.metrics): one for one in contest(ENTRANTS, runs, split(), said.append)}
+    assert found["n-sigma", "scraped"].crashed == found["n-sigma", "signals"].crashed == 0, said
+    assert len(found) == len(ENTRANTS)
     assert all(one.ac1.of == 2 for one in found.values())
-    assert contestant(PEERS[0]).name == "random"
 
 
 def test_scores_that_were_kept_enter_the_contest(folder: Path, tmp_path: Path) -> None:

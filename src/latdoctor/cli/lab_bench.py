@@ -180,7 +180,7 @@ def mapping(
     from latdoctor.trials.contest import comparable
     from latdoctor.trials.families import split
     from latdoctor.trials.peers import PEERS
-    from latdoctor.trials.peers.contestants import readings
+    from latdoctor.trials.peers.contestants import GIVEN, readings
     from latdoctor.trials.peers.page import page
     from latdoctor.trials.record import recordings
 
@@ -194,7 +194,8 @@ def mapping(
             next_step="latdoctor lab bench diagnosis --folder DIR",
         )
     try:
-        to.write_text(page(readings(PEERS, training), {peer.name: peer.title for peer in PEERS}), encoding="utf-8")
+        fitted = {metrics.name: tuple(readings(PEERS, metrics, training)) for metrics in GIVEN}
+        to.write_text(page(fitted, {peer.name: peer.title for peer in PEERS}), encoding="utf-8")
     except OSError as error:
         raise cannot_write(to, "the page", error) from error
     typer.echo(f"wrote {to}, learnt from {len(training)} runs")

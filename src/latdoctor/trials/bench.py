@@ -17,7 +17,7 @@ from latdoctor.trials.answers import Answered, Judged, answers
 from latdoctor.trials.contest import Contestant, Given, as_peer, comparable, contest
 from latdoctor.trials.families import Split
 from latdoctor.trials.record import Recorded
-from latdoctor.trials.scores import Peer, Scores
+from latdoctor.trials.scores import OURSELVES, Peer, Scores
 from latdoctor.trials.scoring import score
 from latdoctor.trials.store import Store
 from latdoctor.trials.views import PLAIN
@@ -69,7 +69,7 @@ def _ourselves(bench: Bench, answered: Sequence[Answered]) -> Peer:
     plain = {one.run: one for one in answered if one.view == PLAIN}
     found = ((one.truth, plain[one.truth.run]) for one in comparable(bench.recorded) if one.truth.run in plain)
     given = [Given(truth, [cause.id for cause in own.ranked], own.seconds) for truth, own in found]
-    return as_peer("latdoctor", given, bench.split)
+    return as_peer(OURSELVES, "bundle", given, bench.split)
 
 
 def read(path: Path) -> Scores:

@@ -22,10 +22,12 @@ Scorer = Callable[[Recorded], Sequence[str]]
 class Contestant:
     """`fit` gets the runs of families that were looked at, with their truths, and gives what ranks any run.
 
-    Raises LatdoctorError where it cannot be fitted. Whatever a peer's own code raises has become that before.
+    `metrics` names what it reads of a run. `fit` raises LatdoctorError where it cannot be fitted. Whatever a peer's own
+    code raises has become that before.
     """
 
     name: str
+    metrics: str
     fit: Callable[[Sequence[Recorded]], Scorer]
 
 
@@ -52,17 +54,17 @@ def contest(
     rivals = []
     for contestant in contestants:
         given, crashed = _asked(contestant, training, judged, say)
-        rivals.append(as_peer(contestant.name, given, split, crashed))
+        rivals.append(as_peer(contestant.name, contestant.metrics, given, split, crashed))
     return tuple(rivals)
 
 
-def as_peer(name: str, given: Sequence[Given], split: Split, crashed: int = 0) -> Peer:
+def as_peer(name: str, metrics: str, given: Sequence[Given], split: Split, crashed: int = 0) -> Peer:
     """How right a method is, by what it made of each run: ours and the others' alike."""
     rankings = [(one.truth.causes, one.ranking) for one in given]
     of = accuracy_of(rankings)
     unseen = accuracy_of([(one.truth.causes, one.ranking) for one in given if split.is_never(one.truth.causes)])
     seconds = statistics.median(one.seconds for one in given) if given else None
-    return Peer(name, of.ac1, unseen.ac1, of.ac3, of.avg5, both_of_two(rankings), crashed, seconds)
+    return Peer(name, metrics, of.ac1, unseen.ac1, of.ac3, of.avg5, both_of_two(rankings), crashed, seconds)
 
 
 def _asked(

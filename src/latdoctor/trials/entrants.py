@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from latdoctor.trials.contest import Contestant
 from latdoctor.trials.peers import PEERS
-from latdoctor.trials.peers.contestants import contestant
+from latdoctor.trials.peers.contestants import GIVEN, contestant
 
-ENTRANTS: tuple[Contestant, ...] = tuple(contestant(peer) for peer in PEERS)
+ENTRANTS: tuple[Contestant, ...] = tuple(contestant(peer, metrics) for metrics in GIVEN for peer in PEERS)

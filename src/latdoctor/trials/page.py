@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from latdoctor.trials.calibration import Fit
 from latdoctor.trials.intervals import Estimate, Share
-from latdoctor.trials.scores import PAIR_APART, PAIR_RUNS, FalseAlarms, Pair, Row, Scores
+from latdoctor.trials.scores import OURSELVES, PAIR_APART, PAIR_RUNS, FalseAlarms, Pair, Row, Scores
 
 _HEAD = """# How right the diagnosis is
 
@@ -22,7 +22,10 @@ def page(scores: Scores, fit: Fit | None = None) -> str:
         _HEAD,
         _counted(scores),
         "## In short\n\n" + _table(("", "value"), _short(scores)),
-        "## Beside other methods, on the same runs\n\n" + _PEERS + "\n\n" + _table(_PEER_COLUMNS, _peers(scores)),
+        f"## Beside other methods, on the same runs\n\n{_PEERS}\n\n"
+        + _table(_PEER_COLUMNS, _peers(scores))
+        + "\n\n"
+        + "\n".join(_leads(scores)),
         "## By family\n\n" + _table(_ROW_COLUMNS, _rows(scores.families)),
         "## By kind of run and severity\n\n" + _table(_ROW_COLUMNS, _rows((*scores.kinds, *scores.severities))),
         "## Where nothing is wrong\n\n"
@@ -42,9 +45,12 @@ def page(scores: Scores, fit: Fit | None = None) -> str:
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-_PEERS = """Each method ranks signals by how they changed from before the incident to it; to name causes it gets a
-mapping from signals to causes that was fitted on the families that were looked at. A run at which it breaks counts as a
+_PEERS = """Each method ranks metrics by how they changed from before the incident to it; to name causes it gets a
+mapping from metrics to causes that was fitted on the families that were looked at. A run at which it breaks counts as a
 failure. `latdoctor` is judged on the same runs: those in which something is wrong and somebody looked before.
+
+Each enters twice. *Scraped*: with the series as servers, clients and host show them, which is what a user of such a
+method has. *Signals*: with what latdoctor made of these series, which is a part of its diagnosis already.
 
 A run that was trained on is read by a mapping without it, though with every other seed of the very same fault on the
 very same machine. That is the most that can be done for a method; whoever has a new incident has no such runs. So
@@ -55,13 +61,14 @@ anything then is wrong, unless it is hard to tell from what was taken out or rea
 _APART = f"""Of the runs of the first, those in which it ranks before the second.
 `few`: there are fewer than {PAIR_RUNS} of them."""
 _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right", "sureness")
-_PEER_COLUMNS = ("method", "AC@1", "AC@1, never looked at", "AC@3", "Avg@5", "both of two", "broke", "median time")
+_PEER_COLUMNS = ("method", "reads", "AC@1", "AC@1, never looked at", "AC@3", "Avg@5", "both of two", "broke", "median time")
 
 
 def summary(scores: Scores) -> str:
     """A few lines for a screen."""
     lines = [_counted(scores), *(f"{name:<38} {value}" for name, value in _short(scores))]
-    lines += [f"{peer.name:<38} AC@1 {_share(peer.ac1)}" for peer in scores.peers]
+    lines += [f"{f'{peer.name}, {peer.metrics}':<38} AC@1 {_share(peer.ac1)}" for peer in scores.peers]
+    lines += _leads(scores)
     lines += [f"missed: {miss.run}: {miss.first or 'nothing'}" for miss in scores.misses]
     return "\n".join(lines) + "\n"
 
@@ -115,10 +122,21 @@ def _alarms(alarms: FalseAlarms) -> str:
 
 def _peers(scores: Scores) -> Iterator[tuple[str, ...]]:
     for peer in sorted(scores.peers, key=lambda one: -(one.ac1.value or 0.0)):
-        name = f"**{peer.name}**" if peer.name == "latdoctor" else peer.name
+        name = f"**{peer.name}**" if peer.name == OURSELVES else peer.name
         shares = (_share(one) for one in (peer.ac1, peer.never_looked_at, peer.ac3))
         both = _share(peer.both_of_two)
-        yield (name, *shares, _estimate(peer.avg5), both, str(peer.crashed), _seconds(peer.seconds))
+        yield (name, peer.metrics, *shares, _estimate(peer.avg5), both, str(peer.crashed), _seconds(peer.seconds))
+
+
+def _leads(scores: Scores) -> Iterator[str]:
+    """How far ahead the diagnosis is, for each kind of metrics that others read."""
+    ours = next((peer.ac1.value for peer in scores.peers if peer.name == OURSELVES), None)
+    best: dict[str, float] = {}
+    for peer in scores.peers:
+        if peer.name != OURSELVES and peer.ac1.value is not None:
+            best[peer.metrics] = max(best.get(peer.metrics, 0.0), peer.ac1.value)
+    if ours is not None:
+        yield from (f"Ahead of the best that reads {name}, by AC@1: {ours - one:.2f}." for name, one in best.items())
 
 
 def _rows(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 STEP = 1.0  # seconds: how often pages are read
 
+Numbers = Callable[[Bundle], Mapping[str, float]]  # what a look shows, by name
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -44,16 +46,24 @@ def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[Reco
 
 
 def signals(recorded: Recorded) -> Mapping[str, tuple[Values, Values]]:
-    """Every numeric signal of every subject as `SIGNAL SUBJECT`, second by second: before the incident, and in it.
+    """Every numeric signal of every subject as `SIGNAL SUBJECT`, second by second."""
+    return by_second(recorded, _numbers)
+
+
+def by_second(recorded: Recorded, numbers: Numbers) -> Mapping[str, tuple[Values, Values]]:
+    """What `numbers` reads off a look at each second: before the incident, and in it.
 
     All arrays of one side have the same length and belong to the same seconds; NaN where that second does not show the
-    signal. Before the incident there is nothing where nobody looked then (what is made, and not played).
+    name. Before the incident there is nothing where nobody looked then (what is made, and not played).
     """
     import numpy as np
 
+    told = recorded.told
     with opened(recorded.bundle) as bundle:
-        before = _steps(bundle, recorded.told, recorded.told.before)
-        incident = _steps(bundle, recorded.told, recorded.told.incident or _whole(bundle))
+        before, incident = (
+            [numbers(cut(bundle, told, second)) for second in _seconds(span)]
+            for span in (told.before, told.incident or _whole(bundle))
+        )
     keys = sorted({key for step in (*before, *incident) for key in step})
 
     def column(steps: Sequence[Mapping[str, float]], key: str) -> Values:
@@ -67,12 +77,13 @@ def _whole(bundle: Bundle) -> Span:
     return Span(min(times), max(times))
 
 
-def _steps(bundle: Bundle, told: Told, span: Span | None) -> list[dict[str, float]]:
-    """What each second of `span` shows by itself: of counters their growth in it."""
+def _seconds(span: Span | None) -> Iterator[Span]:
+    """The seconds of `span`, each with half of its neighbours, so that two pages lie in it: counters need two."""
     if span is None:
-        return []
-    edges = [span.start + STEP * number for number in range(int(span.seconds / STEP) + 1)]
-    return [_numbers(cut(bundle, told, Span(edge - STEP / 2, edge + STEP * 1.5))) for edge in edges[:-1]]
+        return
+    for number in range(int(span.seconds / STEP)):
+        edge = span.start + STEP * number
+        yield Span(edge - STEP / 2, edge + STEP * 1.5)
 
 
 def _numbers(bundle: Bundle) -> dict[str, float]:

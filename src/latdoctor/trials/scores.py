@@ -8,6 +8,7 @@ from latdoctor.trials.intervals import Estimate, Share
 from latdoctor.trials.reliability import Bin
 
 SCHEMA_VERSION = "3"
+OURSELVES = "latdoctor"  # among the methods
 PAIR_RUNS = 20  # of a cause, for its hard pairs to be told
 PAIR_APART = 0.9  # the share of them in which it must rank before its neighbour
 
@@ -77,10 +78,12 @@ class Well(Struct, frozen=True):
 class Peer(Struct, frozen=True):
     """Another method on the same bundles. `crashed` runs count as failures; `seconds` is the median of a run.
 
+    `metrics`: what it reads of a bundle: the `scraped` series, the `signals` made of them, or the whole `bundle`.
     `never_looked_at`: AC@1 on families of which it learnt nothing.
     """
 
     name: str
+    metrics: str
     ac1: Share
     never_looked_at: Share
     ac3: Share

@@ -231,9 +231,10 @@ class Worker(threading.Thread):
             (ticket, Computed(intent, score, found.version, started, computed, found.standby))
             for ticket, intent, score in zip(tickets, found.intents, found.scores, strict=True)
         ]
-        self._loop.call_soon_threadsafe(_deliver, answers)
         done = Batch(tuple(ticket.work for ticket in tickets), reason)
+        # First counted, then answered: who has an answer finds it on the metrics page.
         self._watcher.finished(done, started, computed, found.padded_tokens)
+        self._loop.call_soon_threadsafe(_deliver, answers)
 
     def _sample(self) -> None:
         self._sampled = self._clock()

@@ -1,12 +1,15 @@
 """The peers as contestants: fitted on the runs that may be looked at, each then ranks causes for any run.
 
-A run that a peer was trained on is read by a mapping that it had no part in, so that no peer remembers it.
+Each enters twice: with the series as they were scraped, which is what a user of such a method has, and with the signals
+that latdoctor makes of them. A run that a peer was trained on is read by a mapping that it had no part in, so that no
+peer remembers it.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from latdoctor.diagnosis import rule_files
@@ -14,23 +17,42 @@ from latdoctor.errors import OperationError
 from latdoctor.trials.contest import Contestant, Scorer
 from latdoctor.trials.peers.mapping import Fitted, Prior, Training, fit, from_rules, named, refitted
 from latdoctor.trials.peers.running import Peer, Scored, Signals, scored
+from latdoctor.trials.peers.scraped import by_metric, scraped
 from latdoctor.trials.record import Recorded, signals
 
 # What a peer makes of a run: computed here, or read from where a peer with an environment of its own wrote it.
 Source = Callable[[Recorded], Scored]
 
 
-def contestant(peer: Peer, read: Callable[[Recorded], Signals] | None = None) -> Contestant:
-    """`peer` as a contestant; `read` gives the columns of a run (by default those of its recording)."""
-    columns = read or _columns
-    return from_source(peer.name, lambda recorded: scored(peer, columns(recorded), seed_of(recorded)))
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What peers are given: the columns of a run, and what the rules say of them."""
+
+    name: str
+    read: Callable[[Recorded], Signals]
+    prior: Callable[[], Prior]
 
 
-def from_source(name: str, source: Source) -> Contestant:
+def _of_rules() -> Prior:
+    return from_rules(rule_files.shipped())
+
+
+# Columns are read once for all peers: that takes longer than any of them.
+SCRAPED = Metrics("scraped", cache(scraped), lambda: by_metric(_of_rules()))
+SIGNALS = Metrics("signals", cache(signals), _of_rules)
+GIVEN = (SCRAPED, SIGNALS)
+
+
+def contestant(peer: Peer, metrics: Metrics) -> Contestant:
+    """`peer` with `metrics` as a contestant."""
+    return from_source(peer.name, _source(peer, metrics), metrics)
+
+
+def from_source(name: str, source: Source, metrics: Metrics = SIGNALS) -> Contestant:
     """Whoever gives scores of metrics, as a contestant."""
 
     def fitted_on(training: Sequence[Recorded]) -> Scorer:
-        prior = from_rules(rule_files.shipped())
+        prior = metrics.prior()
         learnt = {one.truth.run: Training(source(one), one.truth.causes) for one in training}
         reading = fit(name, list(learnt.values()), prior)
 
@@ -43,20 +65,19 @@ def from_source(name: str, source: Source) -> Contestant:
 
         return ranking
 
-    return Contestant(name, fitted_on)
+    return Contestant(name, metrics.name, fitted_on)
 
 
-def readings(peers: Sequence[Peer], training: Sequence[Recorded]) -> tuple[Fitted, ...]:
-    """How each of `peers` is read, for the published table."""
-    prior = from_rules(rule_files.shipped())
-    return tuple(
-        fit(
-            peer.name,
-            [Training(scored(peer, _columns(one), seed_of(one)), one.truth.causes) for one in training],
-            prior,
-        )
-        for peer in peers
-    )
+def readings(peers: Sequence[Peer], metrics: Metrics, training: Sequence[Recorded]) -> Iterator[Fitted]:
+    """How each of `peers` is read with `metrics`, for the published table."""
+    prior = metrics.prior()
+    for peer in peers:
+        source = _source(peer, metrics)
+        yield fit(peer.name, [Training(source(one), one.truth.causes) for one in training], prior)
+
+
+def _source(peer: Peer, metrics: Metrics) -> Source:
+    return lambda recorded: scored(peer, metrics.read(recorded), seed_of(recorded))
 
 
 def seed_of(recorded: Recorded) -> int:
@@ -68,9 +89,3 @@ def _unbiased(reading: Fitted, run: str, learnt: Mapping[str, Training], prior: 
     if run not in learnt:
         return reading
     return refitted(reading, [training for name, training in learnt.items() if name != run], prior)
-
-
-@cache
-def _columns(recorded: Recorded) -> Signals:
-    """Read once for all peers: it takes longer than any of them."""
-    return signals(recorded)

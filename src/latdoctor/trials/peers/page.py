@@ -19,11 +19,18 @@ causes as the table says. The table is learnt from the runs of families that wer
 is added what the rules themselves look at for each cause, or no peer could name a cause that it never saw. A run that
 was trained on is judged by a table without it. In a cell: the causes that a metric speaks for most, with their
 share."""
+_OF = {
+    "scraped": """## The series as they were scraped
+
+What the rules look at for a cause is told of the metrics that the dialects make these signals of.""",
+    "signals": "## The signals that latdoctor makes of them",
+}
 
 
-def page(fitted: Sequence[Fitted], titles: Mapping[str, str]) -> str:
-    """The whole page as Markdown."""
-    return _HEAD + "\n\n" + "\n".join(lines(fitted, titles)) + "\n"
+def page(fitted: Mapping[str, Sequence[Fitted]], titles: Mapping[str, str]) -> str:
+    """The whole page as Markdown; `fitted` has the readings for each kind of metrics."""
+    parts = [f"{_OF[metrics]}\n\n" + "\n".join(lines(own, titles)) for metrics, own in fitted.items()]
+    return "\n\n".join((_HEAD, *parts)) + "\n"
 
 
 def lines(fitted: Sequence[Fitted], titles: Mapping[str, str]) -> Iterator[str]:
