@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from latdoctor.diagnosis.rule_files import shipped
 from latdoctor.errors import OperationError
@@ -14,11 +15,13 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.trials import bench, page, recording
 from latdoctor.trials.answers import Judged
 from latdoctor.trials.calibration import GRID, calibrate
-from latdoctor.trials.contest import Contestant, Scorer, contest
+from latdoctor.trials.contest import Contestant, Given, Scorer, as_peer, contest
 from latdoctor.trials.families import split
 from latdoctor.trials.matrix import Cell
 from latdoctor.trials.promoting import anonymous
 from latdoctor.trials.record import Recorded, recordings
+from latdoctor.trials.scores import OURSELVES
+from latdoctor.trials.scoring import score
 from latdoctor.trials.store import Store
 from latdoctor.trials.truth import MADE, Span, Told
 from tests.cli.running import run
@@ -124,13 +127,19 @@ def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
         raise OperationError("too few")
 
     said: list[str] = []
-    sound, broken = contest((Contestant("sound", fit), Contestant("broken", breaks)), runs, split(), said.append)
+    entered = (Contestant("sound", "scraped", fit), Contestant("broken", "signals", breaks))
+    sound, broken = contest(entered, runs, split(), said.append)
     assert learnt == ["a"]
     assert (sound.ac1.right, sound.ac1.of, sound.crashed) == (1, 2, 1)
     assert (sound.never_looked_at.right, sound.never_looked_at.of) == (0, 1), "nobody learnt of infra.io"
     assert (broken.ac1.right, broken.ac1.of, broken.crashed) == (0, 2, 2)
     assert any("no variance" in line for line in said)
     assert "broken cannot be fitted: too few" in said
+    ours = as_peer(OURSELVES, "bundle", [Given(one.truth, one.truth.causes, 0.1) for one in runs[:2]], split())
+    beside = structs.replace(score({}, (), split()), peers=(ours, sound, broken))
+    for text in (page.page(beside), page.summary(beside)):
+        assert "Ahead of the best that reads scraped, by AC@1: 0.50." in text
+        assert "Ahead of the best that reads signals, by AC@1: 1.00." in text
 
 
 def test_a_mistake_of_our_own_is_no_failure_of_a_peer() -> None:
@@ -138,7 +147,7 @@ def test_a_mistake_of_our_own_is_no_failure_of_a_peer() -> None:
         raise KeyError("ours")
 
     with pytest.raises(KeyError, match="ours"):
-        contest((Contestant("x", mistaken),), (played("a", "app.load.burst"),), split(), print)
+        contest((Contestant("x", "y", mistaken),), (played("a", "app.load.burst"),), split(), print)
 
 
 def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ anything then is wrong, unless it is hard to tell from what was taken out or rea
 _APART = f"""Of the runs of the first, those in which it ranks before the second.
 `few`: there are fewer than {PAIR_RUNS} of them."""
 _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right", "sureness")
-_PEER_COLUMNS = ("method", "reads", "AC@1", "AC@1, never looked at", "AC@3", "Avg@5", "both of two", "broke", "median time")
+_PEER_COLUMNS = ("method", "reads", "AC@1", "AC@1, never looked at", "AC@3", "Avg@5", "both of two", "broke", "time")
 
 
 def summary(scores: Scores) -> str:
