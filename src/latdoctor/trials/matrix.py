@@ -144,7 +144,7 @@ def _until_told_apart(so_far: Sequence[Cell], seed: int) -> Iterator[Cell]:
         short = frozenset(pair for pair, count in runs.items() if count < PAIR_RUNS + _SPARE)
         for severity in SEVERITIES:
             for cell in _faults(severity, number):
-                if told_apart(cell) & short:
+                if cell not in so_far and told_apart(cell) & short:
                     runs.update(told_apart(cell))
                     yield cell
 
