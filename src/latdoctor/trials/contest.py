@@ -54,6 +54,7 @@ def contest(
     rivals = []
     for contestant in contestants:
         given, crashed = _asked(contestant, training, judged, say)
+        say(f"{contestant.name} has named causes of {len(judged)} runs by {contestant.metrics}")
         rivals.append(as_peer(contestant.name, contestant.metrics, given, split, crashed))
     return tuple(rivals)
 

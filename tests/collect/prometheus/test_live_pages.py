@@ -13,6 +13,7 @@ import pytest
 from latdoctor.collect.prometheus import scrape, watch
 from latdoctor.collect.prometheus.collector import COLLECTOR
 from latdoctor.collect.source import Collected, Request
+from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 from tests.collect.prometheus.serving import FakeClock, page, served
 
@@ -233,6 +234,32 @@ def test_a_server_that_stops_is_told_apart_from_one_that_was_away(down: tuple[fl
     (rate,) = (one for one in seen.readings if one.signal == "completion.rate")
     assert (rate.window.start, rate.window.end) == (1000.0, 1006.0 if stopped else 1010.0)
     assert ("until the server stopped answering" in rate.note) is stopped
+    assert value(seen, "server.answering") == (0.0 if stopped else 1.0)
+
+
+@pytest.mark.parametrize("excuse", [b"", b"<html><title>Sign in</title></html>"])
+def test_a_last_page_that_is_none_is_a_server_that_stopped(excuse: bytes) -> None:
+    pages = [_saved_at(number, triton(100 + 20 * number, 1, 0)) for number in range(4)]
+    seen = parsed(Collected((*pages, _saved_at(4, excuse))))
+    assert value(seen, "server.answering") == 0.0
+    (rate,) = (one for one in seen.readings if one.signal == "completion.rate")
+    assert (rate.value, rate.window.end) == (20.0, 1003.0)
+    assert "until the server stopped answering" in rate.note
+
+
+def test_of_a_last_page_that_breaks_off_nothing_is_taken_for_gone() -> None:
+    pages = [_saved_at(number, triton(100 + 20 * number, 1, 0)) for number in range(4)]
+    half = triton(180, 1, 0)[:-40]
+    seen = parsed(Collected((*pages, _saved_at(4, half))))
+    assert value(seen, "server.answering") == 1.0
+    assert value(seen, "completion.rate") == 20.0
+    assert not any("gone" in gap.reason for gap in seen.gaps)
+    assert any("the page was cut there" in gap.reason for gap in seen.gaps)
+
+
+def _saved_at(number: int, body: bytes) -> Artifact:
+    name = f"prometheus/1-s-{number:02d}.prom"
+    return Artifact(name, "prometheus", "1-s", "http://127.0.0.1:1/metrics", 1000.0 + number, body)
 
 
 def test_a_server_that_stopped_is_told_before_one_that_never_came() -> None:

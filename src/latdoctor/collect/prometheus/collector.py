@@ -22,7 +22,7 @@ from latdoctor.dialects.outcome import notes
 from latdoctor.dialects.page import Page, Scrape
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
+from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window
 from latdoctor.evidence.signals import catalogue
 from latdoctor.text import clean
 
@@ -37,7 +37,8 @@ _STOPPED = "until the server stopped answering"
 _AGAIN = "fetch the page again"
 
 _READ = frozenset(signal for dialect in shipped() for signal in dialect.signals)
-_PROVIDES = _READ | told_by(_READ)
+ANSWERING = "server.answering"
+_PROVIDES = _READ | told_by(_READ) | {ANSWERING}
 # What a server that cannot be reached hides. Hardware has other sources, so its signals are not the server's to hide.
 _HIDDEN = tuple(sorted(signal for signal in _READ if not signal.startswith(("gpu.", "host."))))
 # An installed latdoctor has no sources, so it names the page that everybody can read.
@@ -110,7 +111,8 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     pages: list[tuple[Artifact, Page]] = []
     gaps: list[Gap] = []
     failures: list[SourceError] = []
-    for artifact in sorted(artifacts, key=lambda one: (one.taken_at, one.name)):
+    taken = sorted(artifacts, key=lambda one: (one.taken_at, one.name))
+    for artifact in taken:
         try:
             pages.append((artifact, exposition.parse(artifact.read(exposition.MAX_BYTES), artifact.source)))
         except SourceError as error:
@@ -118,6 +120,7 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
             gaps.append(_gap(f"{artifact.source}: {error.what}", (), error.next_step, Origin(artifact.name)))
     if not pages:
         raise failures[0] if failures else SourceError("no page was brought", where=NAME)
+    stopped = is_before_the_stop(pages[-1][0]) or pages[-1][0] is not taken[-1]
     server = f"server/{_server_name(artifacts[0])}"
     spoken = recognised(shipped(), [page for _, page in pages])
     unended = {page.unended.name for _, page in pages if page.unended and not page.cut}
@@ -126,11 +129,22 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
         gaps.extend(_bad_lines(artifact, page, spoken))
     gaps.extend(_unended(pages, doubtful))
     gaps.extend(_not_shown(spoken, *pages[-1]))
-    scrapes = _scrapes(pages)
+    scrapes = _scrapes(_whole(pages))
     evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in spoken)
-    stopped = any(is_before_the_stop(artifact) for artifact, _ in pages)
     noted = _noted(evidence, _STOPPED if stopped else "", doubtful)
-    return Evidence.merge([noted, Evidence(subjects=(Subject(server),), gaps=tuple(gaps))])
+    told = _answering(server, taken, stopped=stopped) if _is_live(taken[0]) else ()
+    return Evidence.merge([noted, Evidence(subjects=(Subject(server),), readings=told, gaps=tuple(gaps))])
+
+
+def _answering(server: str, taken: Sequence[Artifact], *, stopped: bool) -> tuple[Reading, ...]:
+    """Whether the last of the server's pages is one, and not a proxy's excuse or nothing."""
+    origin = Origin(taken[-1].name)
+    return (Reading(ANSWERING, server, float(not stopped), origin, Window(taken[0].taken_at, taken[-1].taken_at)),)
+
+
+def _whole(pages: Sequence[tuple[Artifact, Page]]) -> Sequence[tuple[Artifact, Page]]:
+    """`pages` without a last one that breaks off: what it lacks would be taken for gone."""
+    return pages[:-1] if len(pages) > 1 and pages[-1][1].cut else pages
 
 
 def _scrapes(pages: Sequence[tuple[Artifact, Page]]) -> list[Scrape]:
