@@ -11,14 +11,28 @@ from latdoctor.detect import derive
 from latdoctor.diagnosis.diagnose import Case
 from latdoctor.diagnosis.judge import Provider
 from latdoctor.evidence.bundle import Bundle
-from latdoctor.evidence.model import Coverage, Evidence
+from latdoctor.evidence.model import Coverage, Evidence, Gap
 from latdoctor.evidence.signals import catalogue
+from latdoctor.text import clean
+
+_KINDS_SHOWN = 5
 
 
 def seen(bundle: Bundle, collectors: Sequence[Collector] = COLLECTORS) -> tuple[Evidence, tuple[Coverage, ...]]:
     """Everything a bundle says, derived readings included."""
     evidence, coverage = evidence_of(collectors, bundle)
-    return derive(evidence), coverage
+    return derive(Evidence.merge([evidence, Evidence(gaps=_unread(bundle))])), coverage
+
+
+def _unread(bundle: Bundle) -> tuple[Gap, ...]:
+    """What is there and is of no kind that is known: a newer version may have written it."""
+    known = {collector.name for collector in COLLECTORS}
+    kinds = sorted({clean(one.collector, 40) for one in bundle.artifacts if one.collector not in known})
+    if not kinds:
+        return ()
+    shown = ", ".join(kinds[:_KINDS_SHOWN]) + (" and more" if len(kinds) > _KINDS_SHOWN else "")
+    step = "read it with the version that wrote it: its manifest says which"
+    return (Gap("bundle", f"artifacts of a kind that this version cannot read: {shown}", (), None, step),)
 
 
 def case(bundle: Bundle, evidence: Evidence, coverage: tuple[Coverage, ...]) -> Case:

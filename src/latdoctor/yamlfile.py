@@ -23,6 +23,8 @@ MAX_DEPTH = 24
 # The parser in C where PyYAML was built with it: ten times as fast, and every start reads dozens of files.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Control characters but tab and line breaks; the marks that order bidirectional text.
+_UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 T = TypeVar("T")
 
@@ -40,7 +42,9 @@ class Node:
 
 
 def load(path: Path) -> Node:
-    """The document in `path`. Raises DefinitionError for anything that is not strict YAML."""
+    """The document in `path`. Raises DefinitionError for anything that is not strict YAML, or would have us wait."""
+    if path.is_fifo():
+        raise DefinitionError([Problem(str(path), "is a pipe, and no file")])
     return parse(contents(path), str(path))
 
 
@@ -79,6 +83,14 @@ def _line(mark: object) -> int:
     return int(getattr(mark, "line", 0)) + 1
 
 
+def _scalar(value: str, where: str, problems: list[Problem]) -> str:
+    if not value.isascii() and _SURROGATE.search(value):
+        problems.append(Problem(where, "holds half of a surrogate pair"))
+    elif not value.isprintable() and _UNSAFE.search(value):
+        problems.append(Problem(where, "holds a character that steers a terminal or turns text around"))
+    return value
+
+
 def _document(events: Iterator[yaml.Event], name: str, problems: list[Problem]) -> Node:
     """The one document of the event stream, built in one pass: a bomb is refused before anything grows from it."""
     root: Node | None = None
@@ -100,10 +112,7 @@ def _node(event: yaml.Event, events: Iterator[yaml.Event], name: str, problems: 
     if getattr(event, "tag", None):
         problems.append(Problem(where, "tags are not allowed"))
     if isinstance(event, yaml.ScalarEvent):
-        value = str(event.value)
-        if not value.isascii() and _SURROGATE.search(value):
-            problems.append(Problem(where, "holds half of a surrogate pair"))
-        return Node(value, where)
+        return Node(_scalar(str(event.value), where, problems), where)
     if depth == 0:
         raise DefinitionError([Problem(where, f"nested deeper than {MAX_DEPTH} levels")])
     children = (_node(child, events, name, problems, depth - 1) for child in _until_end(events))

@@ -48,6 +48,12 @@ def test_values_that_moved_stand_in_the_report_and_in_the_document() -> None:
     assert "### now, against well" in run(["diagnose", *NOW, "--against", "well", "-o", "markdown"]).out
 
 
+def test_two_targets_are_no_two_moments_of_one() -> None:
+    told = " ".join(run(["diagnose", *NOW, "--against", INCIDENT]).err.split())
+    assert "is a look at checkout-bot, and this is one at" in told
+    assert "is a look at" not in run(["diagnose", INCIDENT, "--against", INCIDENT]).err
+
+
 def test_what_appeared_and_what_went_are_mirrors() -> None:
     there = diagnosed(*NOW, "--slo", "100ms", "--against", INCIDENT)["against"]["contrast"]
     back = diagnosed(INCIDENT, "--slo", "100ms", "--against", "well")["against"]["contrast"]

@@ -85,6 +85,7 @@ CAUSE_FILES = [
     ("any.cause", {"expects": "{longer: 90%}"}, "the cause any.cause names an unknown finding 'longer'"),
     ("any.cause", {"expects": "{pain: 90%}"}, "the cause any.cause expects no specific finding"),
     ("any.cause", {"more": "rules_out: [longer]"}, "the cause any.cause names an unknown finding 'longer'"),
+    ("any.cause", {"more": "rules_out: [long]"}, "any.cause expects 'long' and is ruled out by it"),
     ("any.cause", {"more": "rules_out: long"}, "'rules_out' must be a list"),
     ("any.cause", {"more": "weights: {}"}, "cause has an unknown key 'weights'"),
     ("any.cause", {"tier": "hardware"}, "tier: 'hardware' is not one of"),

@@ -163,10 +163,31 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
     assert {line["run"] for line in lines} == set(Store(folder).runs())
     empty = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(tmp_path / "nothing")])
     assert empty.code == 2
-    assert "nothing of this matrix is recorded" in empty.err
+    assert "there is no such folder" in empty.err
+    assert f"{len(Store(folder).runs())} of the" in " ".join(shown.err.split()), "or a part would pass for the whole"
     once = run(["lab", "bench", "diagnosis", "--once", "--quick", "--folder", str(tmp_path / "new")])
     assert once.code == 3, once.err
     assert len(Store(tmp_path / "new").runs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--page", "no/such/page.md"], "the page cannot be written: No such file or directory"),
+        (["--page", "."], "the page cannot be written: Is a directory"),
+        (["--answers", "no/such/answers"], "the answers cannot be written: No such file or directory"),
+        (["--folder", "a-file"], "a folder of recordings is needed, and this is none"),
+    ],
+)
+def test_what_could_not_be_written_is_refused_before_anything_is_scored(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-file").write_text("")
+    outcome = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(folder), *more])
+    assert outcome.code == 2
+    assert says in " ".join(outcome.err.split())
+    assert "diagnosed" not in outcome.err
 
 
 def test_a_promoted_run_says_what_it_says_whole_and_names_no_group_of_the_machine(folder: Path, tmp_path: Path) -> None:

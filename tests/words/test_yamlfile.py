@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import string
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from latdoctor import yamlfile
 from latdoctor.errors import DefinitionError, Problem
-from latdoctor.yamlfile import MAX_BYTES, MAX_DEPTH, Fields, Node, parse
+from latdoctor.yamlfile import MAX_BYTES, MAX_DEPTH, Fields, Node, load, parse
 
 # The parser in C, and the one in Python that stands in where PyYAML was built without it.
 LOADERS = [loader for loader in (getattr(yaml, "CSafeLoader", None), yaml.SafeLoader) if loader is not None]
@@ -100,6 +101,21 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("_each_loader")
+@pytest.mark.parametrize("escape", ["\\e[31m", "\\x00", "\\x9b2J", "\\u202e", "\\u2066"])
+def test_what_steers_a_terminal_is_refused(escape: str) -> None:
+    (problem,) = problems_of(f'a: "x{escape}y"'.encode())
+    assert problem.startswith("r.yaml:1")
+    assert "steers a terminal" in problem
+    assert "\x1b" not in problem
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "r.yaml")
+    with pytest.raises(DefinitionError, match="is a pipe"):
+        load(tmp_path / "r.yaml")
+
+
+@pytest.mark.usefixtures("_each_loader")
 def test_depth_at_the_limit_is_read() -> None:
     root = parse(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, "r.yaml")
     assert isinstance(root.value, tuple)
@@ -176,7 +192,7 @@ def test_any_bytes_give_a_node_or_a_definition_error(loader: type[yaml.SafeLoade
     assert all(problem.where.startswith("r.yaml") for problem in problems or ())
 
 
-WORDS = st.text(alphabet=string.printable + "äöü€", min_size=1, max_size=12)
+WORDS = st.text(alphabet=string.printable.rstrip("\x0b\x0c") + "äöü€", min_size=1, max_size=12)
 TREES = st.recursive(
     WORDS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),

@@ -10,6 +10,7 @@ from pathlib import Path
 from latdoctor.cli.answering import stamp, the_case
 from latdoctor.cli.asking import with_given_slo
 from latdoctor.cli.options import Given
+from latdoctor.cli.screen import notice_console
 from latdoctor.diagnosis.contrast import against
 from latdoctor.diagnosis.diagnose import Case, diagnose
 from latdoctor.diagnosis.result import Against, Diagnosis
@@ -26,6 +27,9 @@ _SHOWN = 12
 def another_moment(case: Case, diagnosis: Diagnosis, path: Path, rules: RuleSet, given: Given) -> Against:
     """The look against the bundle at `path`, judged by the same SLO where it was given. Raises BundleError."""
     with opened(path) as saved:
+        if saved.context.target != case.context.target:
+            ours, theirs = (clean(one.target, 200) for one in (case.context, saved.context))
+            notice_console().print(f"{clean(str(path), 200)} is a look at {theirs}, and this is one at {ours}")
         other = the_case(replace(saved, context=with_given_slo(saved.context, given)))
     found = differences(values(other.evidence), values(case.evidence))
     return against("now", clean(str(path), 200), diagnose(other, rules, stamp()), diagnosis, found)

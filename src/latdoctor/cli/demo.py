@@ -44,7 +44,7 @@ def demo(
     human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
     """
     from latdoctor.cli.interrupting import ended_by_sigterm
-    from latdoctor.cli.lab import need_extra
+    from latdoctor.cli.lab_extra import need_extra
     from latdoctor.evidence.bundle_files import must_be_new
 
     need_extra()

@@ -94,7 +94,7 @@ def diagnose(
     """Say why the service is slow, with the evidence.
 
     From live sources, files, or a saved bundle. With no source given: the configured target, else this machine.
-    With --watch until Ctrl-C: redrawn on a terminal, a line for each change in a pipe, a line for each look as JSON.
+    With --watch until Ctrl-C: redrawn on a terminal, a line for each change in a pipe, as JSON a line for each look.
 
     Exit codes: 0 nothing at or above --fail-on · 1 nothing that was asked for could be read, or another operational
     error · 2 usage, or an invalid bundle, baseline or rule · 3 verdict or cause at or above --fail-on · 4 inconclusive.

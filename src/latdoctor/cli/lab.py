@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli import lab_bench, lab_inject, lab_load, lab_proxy, lab_run, lab_telemetry
+from latdoctor.cli.lab_extra import need_extra
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import routing
@@ -21,9 +22,6 @@ app.command("run")(lab_run.run)
 app.command("telemetry")(lab_telemetry.telemetry)
 app.command("proxy")(lab_proxy.proxy)
 app.add_typer(lab_bench.app, name="bench")
-
-# What the extra brings; each is looked for before anything is started.
-_NEEDED = ("aiohttp", "httptools", "starlette", "torch", "uvicorn", "uvloop")
 
 
 @app.command()
@@ -87,17 +85,6 @@ def serve(
         replicated.serve(options, replicas, router, _router_agent() if fault_agent else None)
     else:
         run(options)
-
-
-def need_extra() -> None:
-    """Raises UsageError where a package of the extra is missing."""
-    from importlib.util import find_spec
-
-    from latdoctor.errors import UsageError
-
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"the laboratory needs {', '.join(missing)}", next_step="pip install 'latdoctor[lab]'")
 
 
 def _agent() -> Agent:

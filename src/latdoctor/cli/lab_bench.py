@@ -60,17 +60,26 @@ def diagnosis(
 
     Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged recording · 3 --once, and more is left.
     """
+    from latdoctor.cli.lab_extra import need_extra
+
+    need_extra()
+    from latdoctor.evidence.places import must_be_a_folder, must_take_a_file
     from latdoctor.trials import matrix as matrices
     from latdoctor.trials.store import Store
 
-    cells = matrices.cells("quick" if quick else matrix)
+    chosen = "quick" if quick else matrix
+    cells = matrices.cells(chosen)
+    must_be_a_folder(folder, "a folder of recordings")
+    for path, what in ((page, "the page"), (answers, "the answers")):
+        if path is not None:
+            must_take_a_file(path, what)
     store = Store(folder)
     if not no_play:
         from latdoctor.trials.recording import Recorder
 
         _recorded(store, cells, Recorder().attempt, once=once)
-    runs = frozenset(cell.run for cell in cells)
-    scores, fit = _scored(store, runs, processes, answers, calibrate=calibrate)
+    there = _there(store, [cell.run for cell in cells], chosen)
+    scores, fit = _scored(store, there, processes, answers, calibrate=calibrate)
     _print(scores, fit, output, page)
 
 
@@ -96,14 +105,18 @@ def remediation(
 
     Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged run · 3 --once, and more is left.
     """
+    from latdoctor.cli.lab_extra import need_extra
+
+    need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.evidence.places import must_be_writable
+    from latdoctor.evidence.places import must_be_a_folder, must_take_a_file
     from latdoctor.remedy.playbook_files import shipped
     from latdoctor.trials.mending.cells import cells as planned
     from latdoctor.trials.mending.store import MendingStore
 
+    must_be_a_folder(folder, "a folder of runs")
     if page is not None:
-        must_be_writable(page, "the page")
+        must_take_a_file(page, "the page")
     cells = planned(shipped(), quick=quick)
     if only is not None:
         known = sorted({cell.scenario for cell in cells})
@@ -123,10 +136,8 @@ def _recorded(
 ) -> None:
     """Plays what is missing; with `once` one run of it, and then leaves."""
     from latdoctor.cli.interrupting import ended_by_sigterm
-    from latdoctor.cli.lab import need_extra
     from latdoctor.trials.store import record
 
-    need_extra()
     with ended_by_sigterm():
         left = record(store, cells, attempt, _say(), most=1 if once else None)
     if once:
@@ -148,15 +159,12 @@ def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:
 def _print_mended(scores: MendingScores, output: Output, page: Path | None) -> None:
     import msgspec
 
-    from latdoctor.evidence.places import cannot_write
+    from latdoctor.evidence.places import write_text
     from latdoctor.trials.mending.page import page as whole
     from latdoctor.trials.mending.page import summary
 
     if page is not None:
-        try:
-            page.write_text(whole(scores), encoding="utf-8")
-        except OSError as error:
-            raise cannot_write(page, "the page", error) from error
+        write_text(page, whole(scores), "the page")
     if output is Output.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode(scores), indent=1).decode())
         return
@@ -175,8 +183,11 @@ def mapping(
 
     Exit codes: 0 written · 2 nothing to learn from, or the page cannot be written.
     """
+    from latdoctor.cli.lab_extra import need_extra
+
+    need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.evidence.places import cannot_write, must_be_writable
+    from latdoctor.evidence.places import must_take_a_file, write_text
     from latdoctor.trials.contest import comparable
     from latdoctor.trials.families import split
     from latdoctor.trials.peers import PEERS
@@ -184,7 +195,7 @@ def mapping(
     from latdoctor.trials.peers.page import page
     from latdoctor.trials.record import recordings
 
-    must_be_writable(to, "the page")
+    must_take_a_file(to, "the page")
     known = split()
     training = [one for one in comparable(tuple(recordings(folder))) if not known.is_never(one.truth.causes)]
     if not training:
@@ -193,11 +204,8 @@ def mapping(
             where=str(folder),
             next_step="latdoctor lab bench diagnosis --folder DIR",
         )
-    try:
-        fitted = {metrics.name: tuple(readings(PEERS, metrics, training)) for metrics in GIVEN}
-        to.write_text(page(fitted, {peer.name: peer.title for peer in PEERS}), encoding="utf-8")
-    except OSError as error:
-        raise cannot_write(to, "the page", error) from error
+    fitted = {metrics.name: tuple(readings(PEERS, metrics, training)) for metrics in GIVEN}
+    write_text(to, page(fitted, {peer.name: peer.title for peer in PEERS}), "the page")
     typer.echo(f"wrote {to}, learnt from {len(training)} runs")
 
 
@@ -215,6 +223,9 @@ def promote(
 
     Exit codes: 0 written · 1 a name would remain · 2 no such run, or the bundle cannot be written.
     """
+    from latdoctor.cli.lab_extra import need_extra
+
+    need_extra()
     from latdoctor.errors import UsageError
     from latdoctor.trials.promoting import promote as written
     from latdoctor.trials.record import recordings
@@ -226,13 +237,26 @@ def promote(
     typer.echo(f"wrote {to}. Next: latdoctor diagnose {to}")
 
 
-def _scored(
-    store: Store, runs: frozenset[str], processes: int, answers: Path | None, *, calibrate: bool
-) -> tuple[Scores, Fit | None]:
-    """The scores of those of `runs` that are recorded. Raises UsageError where none is."""
-    from latdoctor.diagnosis.rule_files import shipped
+def _there(store: Store, planned: Sequence[str], matrix: str) -> tuple[str, ...]:
+    """Those of the runs of `matrix` that are recorded; says how many are not. Raises UsageError where none is."""
     from latdoctor.errors import UsageError
+
+    recorded = frozenset(store.runs())
+    there = tuple(sorted(run for run in planned if run in recorded))
+    if not there:
+        what = f"no run of the matrix {matrix} is recorded" if store.folder.exists() else "there is no such folder"
+        raise UsageError(what, where=str(store.folder), next_step="leave --no-play out, or name the folder: --folder")
+    if len(there) < len(planned):
+        _say()(f"{len(there)} of the {len(planned)} runs of the matrix {matrix} are recorded: these are scored")
+    return there
+
+
+def _scored(
+    store: Store, runs: Sequence[str], processes: int, answers: Path | None, *, calibrate: bool
+) -> tuple[Scores, Fit | None]:
+    from latdoctor.diagnosis.rule_files import shipped
     from latdoctor.evidence.model import to_json
+    from latdoctor.evidence.places import write_text
     from latdoctor.trials import bench
     from latdoctor.trials.calibration import calibrate as fitted
     from latdoctor.trials.entrants import ENTRANTS
@@ -240,13 +264,11 @@ def _scored(
     from latdoctor.trials.peers.kept import contestants
     from latdoctor.trials.record import recordings
 
-    recorded = tuple(recordings(store.folder, tuple(run for run in store.runs() if run in runs)))
-    if not recorded:
-        raise UsageError("nothing of this matrix is recorded", where=str(store.folder), next_step="leave --no-play out")
+    recorded = tuple(recordings(store.folder, runs))
     whole = bench.Bench(recorded, shipped(), split(), (*ENTRANTS, *contestants(store.folder)))
     found = bench.judged(whole, _say(), processes)
     if answers is not None:
-        answers.write_bytes(b"".join(to_json(one.answered) + b"\n" for one in found))
+        write_text(answers, "".join(to_json(one.answered).decode() + "\n" for one in found), "the answers")
     truths = {one.truth.run: one.truth for one in recorded}
     fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None
     return bench.scores(whole, found, store, _say()), fit
@@ -255,10 +277,11 @@ def _scored(
 def _print(scores: Scores, fit: Fit | None, output: Output, page: Path | None) -> None:
     import msgspec
 
+    from latdoctor.evidence.places import write_text
     from latdoctor.trials import page as pages
 
     if page is not None:
-        page.write_text(pages.page(scores, fit))
+        write_text(page, pages.page(scores, fit), "the page")
     if output is Output.JSON:
         whole = msgspec.to_builtins(scores) | ({"calibration": msgspec.to_builtins(fit)} if fit else {})
         typer.echo(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode())

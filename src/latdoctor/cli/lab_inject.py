@@ -48,6 +48,9 @@ def inject(
 
     Exit codes: 0 in and out again · 1 it could not be had, or the server did not come back · 2 usage.
     """
+    from latdoctor.cli.lab_extra import need_extra
+
+    need_extra()
     from latdoctor.errors import UsageError
     from latdoctor.lab.scenario import find
     from latdoctor.units import parse_duration

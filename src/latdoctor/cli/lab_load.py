@@ -87,9 +87,10 @@ def load(
     Exit codes: 0 measured · 1 no server, or the generator broke · 2 usage or an invalid plan · 4 measured, but the run
     was spoiled.
     """
+    from latdoctor.cli.lab_extra import FOR_LOAD, need_extra
     from latdoctor.cli.screen import notice_console
 
-    _need_packages()
+    need_extra(FOR_LOAD)
     if plan is not None:
         wanted = _from_file(plan, seed)
     else:
@@ -102,16 +103,6 @@ def load(
         notice_console().print(f"spoiled: {reason}")
     if result.spoiled:
         raise typer.Exit(SPOILED)
-
-
-def _need_packages() -> None:
-    from importlib.util import find_spec
-
-    from latdoctor.errors import UsageError
-
-    missing = [name for name in ("aiohttp", "hdrh", "uvloop") if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"the laboratory needs {', '.join(missing)}", next_step='pip install "latdoctor[lab]"')
 
 
 def _from_file(path: Path, seed: int | None) -> LoadPlan:

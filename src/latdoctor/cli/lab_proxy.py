@@ -30,7 +30,7 @@ def proxy(
 
     Exit codes: 0 stopped in order · 1 a port cannot be had · 2 usage.
     """
-    from latdoctor.cli.lab import need_extra
+    from latdoctor.cli.lab_extra import need_extra
 
     need_extra()
     from latdoctor.lab.faults.proxying import ProxyOptions, run

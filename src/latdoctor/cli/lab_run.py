@@ -37,6 +37,9 @@ def run(
 
     Exit codes: 0 played · 1 server or generator broke · 2 usage or an invalid scenario · 3 the run was spoiled.
     """
+    from latdoctor.cli.lab_extra import need_extra
+
+    need_extra()
     import msgspec
 
     from latdoctor.cli.interrupting import ended_by_sigterm

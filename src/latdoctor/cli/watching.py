@@ -6,6 +6,7 @@ one line for each look.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -147,13 +148,13 @@ def _screen(pause: float, *, as_json: bool) -> Iterator[Screen]:
 
 
 class Documents:
-    """A JSON document on one line for each look; a look that failed is told on stderr."""
+    """A JSON document on one line for each look, or `{"could_not_look": WHY, "at": UNIX SECONDS}` where it failed."""
 
     def show(self, diagnosis: Diagnosis, at: float) -> None:
         typer.echo(document.line(diagnosis))
 
     def failed(self, why: str, at: float) -> None:
-        notice_console().print(stamped(Told(at, f"could not look: {why}")), soft_wrap=True)
+        typer.echo(json.dumps({"could_not_look": why, "at": at}))
 
 
 class Lines:

@@ -173,6 +173,8 @@ def _expects(fields: Fields) -> Mapping[str, float]:
 
 def _check_references(findings: Mapping[str, Finding], causes: Mapping[str, Cause], problems: list[Problem]) -> None:
     for cause in causes.values():
+        for name in cause.expects.keys() & cause.rules_out:
+            problems.append(Problem(cause.where, f"{cause.id} expects {name!r} and is ruled out by it"))
         for name in (*cause.expects, *cause.rules_out):
             if name not in findings:
                 problems.append(Problem(cause.where, f"the cause {cause.id} names an unknown finding {name!r}"))

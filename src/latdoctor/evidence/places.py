@@ -24,6 +24,29 @@ def must_be_writable(path: Path, what: str) -> None:
         raise cannot_write(path, what, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
+def must_take_a_file(path: Path, what: str) -> None:
+    """Raises BundleError where the file `what` cannot be written to `path`: its folder is missing, or it is one."""
+    if path.is_dir():
+        raise cannot_write(path, what, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    if not path.absolute().parent.exists():
+        raise cannot_write(path, what, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    must_be_writable(path, what)
+
+
+def must_be_a_folder(path: Path, what: str) -> None:
+    """Raises BundleError where something stands at `path` that is no folder."""
+    if stands(path) and not path.is_dir():
+        raise BundleError(f"{what} is needed, and this is none", where=str(path), next_step="choose another place")
+
+
+def write_text(path: Path, text: str, what: str) -> None:
+    """Writes the file `what`. Raises BundleError."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(path, what, error) from error
+
+
 def stands(path: Path) -> bool:
     """Whether something is at `path`; a folder that may not be entered counts as empty: writing there will tell."""
     return os.path.lexists(path)
