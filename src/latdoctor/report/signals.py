@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from latdoctor.collect import COLLECTORS
+from latdoctor.collect.prometheus.collector import ANSWERING
+from latdoctor.collect.prometheus.collector import TITLE as LIVE_TITLE
 from latdoctor.collect.promql.changes import TOLD
 from latdoctor.collect.promql.collector import TITLE
 from latdoctor.detect.gives import given_by
@@ -30,7 +32,7 @@ def _given() -> Iterator[tuple[str, frozenset[str]]]:
     read_by = [(dialect.title, frozenset(dialect.signals)) for dialect in shipped()]
     direct = [(title, signals | told_by(signals)) for title, signals in read_by]
     direct += [(one.title, one.provides) for one in COLLECTORS if one.name not in _BY_DIALECT]
-    direct.append((TITLE, TOLD))
+    direct += [(TITLE, TOLD), (LIVE_TITLE, frozenset([ANSWERING]))]
     yield from direct
     read = frozenset(signal for _, signals in direct for signal in signals)
     for name, signals in given_by(read).items():
