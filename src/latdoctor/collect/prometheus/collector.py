@@ -120,7 +120,8 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
             gaps.append(_gap(f"{artifact.source}: {error.what}", (), error.next_step, Origin(artifact.name)))
     if not pages:
         raise failures[0] if failures else SourceError("no page was brought", where=NAME)
-    stopped = is_before_the_stop(pages[-1][0]) or pages[-1][0] is not taken[-1]
+    live = _is_live(taken[0])
+    stopped = live and (is_before_the_stop(pages[-1][0]) or pages[-1][0] is not taken[-1])
     server = f"server/{_server_name(artifacts[0])}"
     spoken = recognised(shipped(), [page for _, page in pages])
     unended = {page.unended.name for _, page in pages if page.unended and not page.cut}
@@ -132,7 +133,7 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     scrapes = _scrapes(_whole(pages))
     evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in spoken)
     noted = _noted(evidence, _STOPPED if stopped else "", doubtful)
-    told = _answering(server, taken, stopped=stopped) if _is_live(taken[0]) else ()
+    told = _answering(server, taken, stopped=stopped) if live else ()
     return Evidence.merge([noted, Evidence(subjects=(Subject(server),), readings=told, gaps=tuple(gaps))])
 
 
