@@ -139,12 +139,13 @@ def _until_told_apart(so_far: Sequence[Cell], seed: int) -> Iterator[Cell]:
     For a scenario that has both there is nothing to wait for. Of two faults together one is often harmless: such runs
     are not counted on, and there are some to spare.
     """
-    runs = Counter(pair for cell in dict.fromkeys(so_far) if not cell.beside for pair in told_apart(cell))
+    planned = frozenset(so_far)
+    runs = Counter(pair for cell in planned if not cell.beside for pair in told_apart(cell))
     for number in range(seed, _MOST_SEEDS + 1):
         short = frozenset(pair for pair, count in runs.items() if count < PAIR_RUNS + _SPARE)
         for severity in SEVERITIES:
             for cell in _faults(severity, number):
-                if cell not in so_far and told_apart(cell) & short:
+                if cell not in planned and told_apart(cell) & short:
                     runs.update(told_apart(cell))
                     yield cell
 
