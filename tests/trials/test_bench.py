@@ -15,9 +15,9 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.trials import bench, page, recording
 from latdoctor.trials.answers import Judged
 from latdoctor.trials.calibration import GRID, calibrate
+from latdoctor.trials.cells import Cell
 from latdoctor.trials.contest import Contestant, Given, Scorer, as_peer, contest
 from latdoctor.trials.families import split
-from latdoctor.trials.matrix import Cell
 from latdoctor.trials.promoting import anonymous
 from latdoctor.trials.record import Recorded, recordings
 from latdoctor.trials.scores import OURSELVES
@@ -72,7 +72,7 @@ def test_without_the_only_source_that_shows_it_nothing_is_named(found: Sequence[
 def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: Path, found: Sequence[Judged]) -> None:
     store = Store(folder)
     store.keep_spoiled("made-x", ("late",))
-    scores = bench.scores(whole(folder), found, store, print)
+    scores = bench.scores(whole(folder), found, store.losses([*store.runs(), "made-x"]), print)
     assert scores.ac1.value == 1
     assert scores.runs.made == len(KINDS)
     assert scores.runs.spoiled_tries == 1
@@ -93,7 +93,7 @@ def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
     assert fit.judged_on == 2, "the driver's errors, and the healthy one"
     assert fit.fitted_on == sum("infra.gpu" in one.answered.run for one in found)
     assert len(fit.curve) == len(GRID)
-    assert "## The temperature" in page.page(bench.scores(whole(folder), found, Store(folder), print), fit)
+    assert "## The temperature" in page.page(bench.scores(whole(folder), found, (0, 0), print), fit)
 
 
 def test_answers_are_the_same_by_several_processes(folder: Path, found: Sequence[Judged]) -> None:
@@ -165,6 +165,12 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
     assert empty.code == 2
     assert "there is no such folder" in empty.err
     assert f"{len(Store(folder).runs())} of the" in " ".join(shown.err.split()), "or a part would pass for the whole"
+    name = "infra.gpu.xid-fault"
+    only = run([*arguments, "--only", name, "--page", str(tmp_path / "only.md"), "-o", "json"])
+    assert json.loads(only.out)["runs"]["made"] == sum(name in run for run in Store(folder).runs())
+    assert (
+        f"`latdoctor lab bench diagnosis --matrix hour --only {name} --page FILE`" in (tmp_path / "only.md").read_text()
+    )
     once = run(["lab", "bench", "diagnosis", "--once", "--quick", "--folder", str(tmp_path / "new")])
     assert once.code == 3, once.err
     assert len(Store(tmp_path / "new").runs()) == 1
@@ -177,9 +183,12 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
         (["--page", "."], "the page cannot be written: Is a directory"),
         (["--answers", "no/such/answers"], "the answers cannot be written: No such file or directory"),
         (["--folder", "a-file"], "a folder of recordings is needed, and this is none"),
+        (["--matrix", "full"], "--quick and --matrix full are two matrices"),
+        (["--seed", "100"], "the seeds of the matrix quick are its own next: --matrix fresh"),
+        (["--only", "no-such"], "no run plays 'no-such'"),
     ],
 )
-def test_what_could_not_be_written_is_refused_before_anything_is_scored(
+def test_what_cannot_be_done_is_refused_before_anything_is_scored(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from latdoctor.collect.source import Collected, Collector, Request
+from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
 from latdoctor.lab.outcome import Confirmed, PhaseReport, PlayReport
 from latdoctor.lab.scenario import Load, Phase, Scenario
 from latdoctor.trials import machine, matrix, recording
+from latdoctor.trials.cells import LONG, Cell, causes_of, scenario_of, seconds
 from latdoctor.trials.families import split
-from latdoctor.trials.matrix import Cell
 from latdoctor.trials.record import recordings, signals
 from latdoctor.trials.recording import Attempt
 from latdoctor.trials.scores import PAIR_RUNS
@@ -172,18 +173,18 @@ def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: st
     assert len({cell.run for cell in cells}) == len(cells)
     for cell in cells:
         if cell.kind == PLAYED:
-            scenario = matrix.scenario_of(cell)
+            scenario = scenario_of(cell)
             assert scenario.incident.name == "incident"
             assert not (cell.calm and scenario.truth)
             assert len(scenario.causes) == 2 or not cell.beside
 
 
 def test_the_matrices_grow_and_the_hour_takes_about_one() -> None:
-    quick, hour, full = (set(matrix.cells(name)) for name in matrix.MATRICES)
+    quick, hour, full = (set(matrix.cells(name)) for name in ("quick", "hour", "full"))
     assert hour <= full
     assert len(quick) < len(hour) < len(full)
-    assert sum(map(matrix.seconds, quick)) < 6 * 60
-    assert 40 * 60 < sum(map(matrix.seconds, hour)) < 60 * 60
+    assert sum(map(seconds, quick)) < 6 * 60
+    assert 40 * 60 < sum(map(seconds, hour)) < 60 * 60
 
 
 def test_every_kind_of_run_is_there_for_every_seed() -> None:
@@ -197,19 +198,31 @@ def test_every_kind_of_run_is_there_for_every_seed() -> None:
     assert set(together.values()) == {len(matrix.TOGETHER)}
     assert long == {1: len(matrix.STEADY), 2: len(matrix.STEADY)}
     plain = [cell for cell in played if not (cell.calm or cell.beside or cell.long)]
-    ill = {cell.scenario for cell in plain if matrix.causes_of(cell)}
+    ill = {cell.scenario for cell in plain if causes_of(cell)}
     for seed in (1, 2, 3, 4):
         for severity in matrix.SEVERITIES:
             there = {cell.scenario for cell in plain if (cell.seed, cell.severity) == (seed, severity)}
             assert ill <= there, (seed, severity)
-    well = Counter(cell.scenario for cell in plain if not matrix.causes_of(cell))
+    well = Counter(cell.scenario for cell in plain if not causes_of(cell))
     assert set(well) == {"busy", "no-fault"}
     assert sum(well.values()) >= 60
 
 
+def test_no_other_matrix_has_a_fresh_seed() -> None:
+    seen = {(cell.kind, cell.seed) for name in ("quick", "hour", "full") for cell in matrix.cells(name)}
+    fresh = matrix.cells("fresh", matrix.FRESH_SEED)
+    assert not seen & {(cell.kind, cell.seed) for cell in fresh}
+    assert {cell.scenario for cell in matrix.cells("full")} == {cell.scenario for cell in fresh}
+    assert {cell.severity for cell in fresh if cell.kind == PLAYED} == set(matrix.SEVERITIES)
+    other = matrix.cells("fresh", matrix.FRESH_SEED + len(matrix.SEVERITIES))
+    assert not set(fresh) & set(other), "a seed further on is fresh again"
+    with pytest.raises(UsageError, match="may have been seen"):
+        matrix.cells("fresh", matrix.FRESH_SEED - 1)
+
+
 def test_causes_that_are_hard_to_tell_apart_have_the_runs_for_it() -> None:
     cells = matrix.cells("full")
-    runs = Counter(cause for cell in cells for cause in matrix.causes_of(cell))
+    runs = Counter(cause for cell in cells for cause in causes_of(cell))
     for group in split().hard_pairs:
         for cause in group:
             assert runs[cause] >= PAIR_RUNS, cause
@@ -224,11 +237,11 @@ def test_a_beginning_of_the_full_matrix_is_balanced() -> None:
     hour = matrix.cells("hour")
     assert cells[: len(hour)] == hour
     fresh = [cell for cell in cells[len(hour) :] if cell.kind == PLAYED]
-    ill = {cell.scenario for cell in hour if cell.kind == PLAYED and matrix.causes_of(cell)}
+    ill = {cell.scenario for cell in hour if cell.kind == PLAYED and causes_of(cell)}
     second, then = fresh[: len(ill)], fresh[len(ill) :]
     assert {(cell.scenario, cell.severity, cell.seed) for cell in second} == {(name, "usual", 2) for name in ill}
     kinds = [
-        "well" if not matrix.causes_of(cell) else "together" if cell.beside else cell.severity
+        "well" if not causes_of(cell) else "together" if cell.beside else cell.severity
         for cell in then
         if not cell.long
     ]
@@ -240,11 +253,11 @@ def test_of_a_run_with_both_of_a_pair_nothing_is_told_apart() -> None:
     assert ("app.batching.long-alone", "app.batching.count-only") in promo
     assert ("app.batching.long-alone", "framework.alloc.storm") not in promo
     assert matrix.told_apart(Cell(PLAYED, "loop-block", "usual", 1, calm=True)) == frozenset()
-    assert matrix.causes_of(Cell(MADE, "healthy", "0.7", 1)) == ()
+    assert causes_of(Cell(MADE, "healthy", "0.7", 1)) == ()
 
 
 def test_faults_together_are_left_out_one_at_a_time() -> None:
-    both = matrix.scenario_of(Cell(PLAYED, "dependency-slow", "usual", 1, beside="network-jitter"))
+    both = scenario_of(Cell(PLAYED, "dependency-slow", "usual", 1, beside="network-jitter"))
     assert both.clients_proxy
     assert both.dependency is not None
     assert len(both.incident.faults) == 2
@@ -253,9 +266,9 @@ def test_faults_together_are_left_out_one_at_a_time() -> None:
 
 
 def test_a_long_run_keeps_its_faults_for_as_long() -> None:
-    long = matrix.scenario_of(Cell(PLAYED, "network-jitter", "usual", 1, long=True))
-    assert long.incident.seconds == matrix.LONG
-    assert long.incident.faults[0].toxic.lifetime > matrix.LONG  # type: ignore[union-attr]
+    long = scenario_of(Cell(PLAYED, "network-jitter", "usual", 1, long=True))
+    assert long.incident.seconds == LONG
+    assert long.incident.faults[0].toxic.lifetime > LONG  # type: ignore[union-attr]
 
 
 def test_made_telemetry_is_recorded_and_its_truth_lies_apart(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from latdoctor.errors import BundleError, LatdoctorError, OperationError
-from latdoctor.trials.matrix import Cell
+from latdoctor.trials.cells import Cell
 from latdoctor.trials.record import recordings
 from latdoctor.trials.recording import Attempt
 from latdoctor.trials.store import TRIES, Store, record
@@ -52,7 +52,8 @@ def test_a_spoiled_run_is_repeated_at_once_and_its_tries_are_counted(tmp_path: P
     assert store.truth(CELLS[1].run).tries == 3
     assert store.truth(CELLS[0].run).tries == 1
     assert store.spoiled(CELLS[1].run) == (("late",), ("unsteady", "late"))
-    assert store.losses() == (2, 0)
+    assert store.losses(store.runs()) == (2, 0)
+    assert store.losses([CELLS[0].run]) == (0, 0), "of the others nothing is said"
     assert "spoiled: unsteady; late" in said
 
 
@@ -63,7 +64,7 @@ def test_a_run_that_is_spoiled_every_time_is_given_up_and_the_others_go_on(tmp_p
     assert player.played == [1] * TRIES + [2, 3]
     assert not store.bundle(CELLS[0].run).exists()
     assert "the server broke" in store.spoiled(CELLS[0].run)[1][0]
-    assert store.losses() == (TRIES, 1)
+    assert store.losses(cell.run for cell in CELLS) == (TRIES, 1)
     assert record(store, CELLS, player, print) == 0
     assert len(player.played) == TRIES + 2
 

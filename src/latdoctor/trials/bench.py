@@ -19,7 +19,6 @@ from latdoctor.trials.families import Split
 from latdoctor.trials.record import Recorded
 from latdoctor.trials.scores import OURSELVES, Peer, Scores
 from latdoctor.trials.scoring import score
-from latdoctor.trials.store import Store
 from latdoctor.trials.views import PLAIN
 
 AT_ONCE = 4  # runs handed to a process together
@@ -53,13 +52,13 @@ def _each(bench: Bench, processes: int) -> Iterator[tuple[Judged, ...]]:
         yield from pool.map(answers, bench.recorded, [bench.rules] * len(bench.recorded), chunksize=AT_ONCE)
 
 
-def scores(bench: Bench, found: Sequence[Judged], store: Store, say: Callable[[str], None]) -> Scores:
-    """The scores of what was found, with the peers' and what was spoiled."""
+def scores(bench: Bench, found: Sequence[Judged], losses: tuple[int, int], say: Callable[[str], None]) -> Scores:
+    """The scores of what was found, with the peers'. `losses`: tries that were spoiled, and runs given up."""
     truths = {one.truth.run: one.truth for one in bench.recorded}
     given: list[Answered] = [one.answered for one in found]
     made = score(truths, given, bench.split)
     peers = (_ourselves(bench, given), *contest(bench.contestants, bench.recorded, bench.split, say))
-    tries, given_up = store.losses()
+    tries, given_up = losses
     runs = msgspec.structs.replace(made.runs, spoiled_tries=tries, given_up=given_up)
     return msgspec.structs.replace(made, runs=runs, peers=peers)
 

@@ -10,16 +10,16 @@ from latdoctor.trials.scores import OURSELVES, PAIR_APART, PAIR_RUNS, FalseAlarm
 
 _HEAD = """# How right the diagnosis is
 
-`latdoctor lab bench diagnosis --page docs/bench.md` writes this page, out of incidents that were really played against
+`latdoctor lab bench diagnosis {chosen} --page FILE` writes this page, out of incidents that were really played against
 the reference server and out of made telemetry of GPU faults. What was wrong in a run lies where no diagnosis looks;
 whether a run was spoiled is decided before it is diagnosed. In brackets: the 95 % interval, Wilson's for shares,
 bootstrapped for means. AC@k is the share of the true causes among the first k of the answer's own order."""
 
 
-def page(scores: Scores, fit: Fit | None = None) -> str:
-    """The whole page as Markdown."""
+def page(scores: Scores, fit: Fit | None = None, chosen: str = "--matrix full") -> str:
+    """The whole page as Markdown; `chosen` are the options by which its runs were."""
     parts = [
-        _HEAD,
+        _HEAD.format(chosen=chosen),
         _counted(scores),
         "## In short\n\n" + _table(("", "value"), _short(scores)),
         f"## Beside other methods, on the same runs\n\n{_PEERS}\n\n"

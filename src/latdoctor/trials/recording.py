@@ -23,7 +23,7 @@ from latdoctor.lab.playing import Stage, Watcher, confirm, play
 from latdoctor.lab.scenario import Scenario
 from latdoctor.lab.telemetry.making import make
 from latdoctor.trials import machine
-from latdoctor.trials.matrix import Cell, scenario_of
+from latdoctor.trials.cells import Cell, scenario_of
 from latdoctor.trials.snapshots import Watch, watching
 from latdoctor.trials.truth import MADE, PLAYED, Machine, Span, Told, Truth
 

@@ -9,7 +9,7 @@ spoiled/RUN.json      why each spoiled try of it did not count
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
@@ -66,9 +66,9 @@ class Runs:
         path = self.json(SPOILED, run)
         return read_json(path, tuple[tuple[str, ...], ...]) if path.exists() else ()
 
-    def losses(self) -> tuple[int, int]:
-        """How many tries were spoiled in all, and how many runs were given up for it."""
-        tries = {path.stem: len(self.spoiled(path.stem)) for path in (self.folder / SPOILED).glob("*.json")}
+    def losses(self, runs: Iterable[str]) -> tuple[int, int]:
+        """How many tries of `runs` were spoiled in all, and how many of these were given up for it."""
+        tries = {run: len(self.spoiled(run)) for run in runs}
         given_up = sum(count >= TRIES and not self.json(self.complete, run).exists() for run, count in tries.items())
         return sum(tries.values()), given_up
 

@@ -11,7 +11,7 @@ from latdoctor.lab.load.plan import MAX_PHASES, LoadPlan
 from latdoctor.lab.outcome import BEFORE
 from latdoctor.lab.scenario import Scenario, find, names
 from latdoctor.remedy.playbook_files import Library
-from latdoctor.trials.matrix import lasting
+from latdoctor.trials.cells import lasting
 
 DIAGNOSED, GIVEN, WRONG = "diagnosed", "given", "wrong"
 PROMO_RUSH, BUNDLE, ALONE = "promo-rush", "promo-rush-sop", "app.batching.token-budget"

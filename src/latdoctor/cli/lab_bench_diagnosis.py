@@ -1,0 +1,144 @@
+"""`latdoctor lab bench diagnosis`: records incidents, diagnoses each, and scores the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from latdoctor.cli.benching import Folder, Only, Output, of_scenario, play_missing, say
+
+if TYPE_CHECKING:
+    from latdoctor.trials.calibration import Fit
+    from latdoctor.trials.cells import Cell
+    from latdoctor.trials.scores import Scores
+    from latdoctor.trials.store import Store
+
+
+def diagnosis(
+    folder: Folder = Path("bench-recordings"),
+    matrix: Annotated[
+        str | None,
+        typer.Option("--matrix", metavar="quick|hour|full|fresh", help="Which runs; else those of an hour."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="Where the seeds of --matrix fresh begin: 100, or one further on."),
+    ] = None,
+    only: Only = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")
+    ] = False,
+    no_play: Annotated[bool, typer.Option("--no-play", help="Play nothing: score the recordings of DIR.")] = False,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and say what it does.")] = False,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Write the scores as a page of Markdown, too.")
+    ] = None,
+    answers: Annotated[
+        Path | None, typer.Option("--answers", metavar="FILE", help="Write every answer as a line of JSON, too.")
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Diagnose in so many.")] = 1,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How the scores are printed.")] = Output.TEXT,
+) -> None:
+    """Record incidents, diagnose each, and score the answers.
+
+    Every fault at several seeds and severities, faults together, nothing wrong, and telemetry that is made. A run that
+    is recorded is not repeated, so that the whole can be done in several goes; a spoiled one is, twice at most. The
+    matrix fresh has seeds that no other has: what came of it by rules that were written before says most.
+
+    Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged recording · 3 --once, and more is left.
+    """
+    from latdoctor.cli.lab_extra import need_extra
+
+    need_extra()
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence.places import must_be_a_folder, must_take_a_file, write_text
+    from latdoctor.trials import page as pages
+    from latdoctor.trials.store import Store
+
+    if quick and matrix not in (None, "quick"):
+        raise UsageError(f"--quick and --matrix {matrix} are two matrices", next_step="leave one of them out")
+    chosen, cells = _chosen("quick" if quick else matrix or "hour", seed, only)
+    must_be_a_folder(folder, "a folder of recordings")
+    for path, what in ((page, "the page"), (answers, "the answers")):
+        if path is not None:
+            must_take_a_file(path, what)
+    store = Store(folder)
+    if not no_play:
+        from latdoctor.trials.recording import Recorder
+
+        play_missing(store, cells, Recorder().attempt, once=once)
+    scores, fit = _scored(store, cells, chosen, processes, answers, calibrate=calibrate)
+    if page is not None:
+        write_text(page, pages.page(scores, fit, chosen), "the page")
+    _print(scores, fit, output)
+
+
+def _chosen(matrix: str, seed: int | None, only: str | None) -> tuple[str, tuple[Cell, ...]]:
+    """The options by which these runs are chosen, and the runs. Raises UsageError."""
+    from latdoctor.errors import UsageError
+    from latdoctor.trials import matrix as matrices
+
+    if seed is not None and matrix != matrices.FRESH:
+        raise UsageError(f"the seeds of the matrix {matrix} are its own", next_step=f"--matrix {matrices.FRESH}")
+    first = matrices.FRESH_SEED if seed is None else seed
+    cells = of_scenario(matrices.cells(matrix, first), only)
+    words = [f"--matrix {matrix}"]
+    words += [f"--seed {first}"] if matrix == matrices.FRESH else []
+    words += [f"--only {only}"] if only else []
+    return " ".join(words), cells
+
+
+def _there(store: Store, planned: Sequence[str], chosen: str) -> tuple[str, ...]:
+    """Those of the `planned` runs that are recorded; says how many are not. Raises UsageError where none is."""
+    from latdoctor.errors import UsageError
+
+    recorded = frozenset(store.runs())
+    there = tuple(sorted(run for run in planned if run in recorded))
+    if not there:
+        what = f"no run of {chosen} is recorded" if store.folder.exists() else "there is no such folder"
+        raise UsageError(what, where=str(store.folder), next_step="leave --no-play out, or name the folder: --folder")
+    if len(there) < len(planned):
+        say()(f"{len(there)} of the {len(planned)} runs of {chosen} are recorded: these are scored")
+    return there
+
+
+def _scored(
+    store: Store, cells: Sequence[Cell], chosen: str, processes: int, answers: Path | None, *, calibrate: bool
+) -> tuple[Scores, Fit | None]:
+    from latdoctor.diagnosis.rule_files import shipped
+    from latdoctor.evidence.model import to_json
+    from latdoctor.evidence.places import write_text
+    from latdoctor.trials import bench
+    from latdoctor.trials.calibration import calibrate as fitted
+    from latdoctor.trials.entrants import ENTRANTS
+    from latdoctor.trials.families import split
+    from latdoctor.trials.peers.kept import contestants
+    from latdoctor.trials.record import recordings
+
+    planned = [cell.run for cell in cells]
+    recorded = tuple(recordings(store.folder, _there(store, planned, chosen)))
+    whole = bench.Bench(recorded, shipped(), split(), (*ENTRANTS, *contestants(store.folder)))
+    found = bench.judged(whole, say(), processes)
+    if answers is not None:
+        write_text(answers, "".join(to_json(one.answered).decode() + "\n" for one in found), "the answers")
+    truths = {one.truth.run: one.truth for one in recorded}
+    fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None
+    return bench.scores(whole, found, store.losses(planned), say()), fit
+
+
+def _print(scores: Scores, fit: Fit | None, output: Output) -> None:
+    import msgspec
+
+    from latdoctor.trials import page as pages
+
+    if output is Output.JSON:
+        whole = msgspec.to_builtins(scores) | ({"calibration": msgspec.to_builtins(fit)} if fit else {})
+        typer.echo(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode())
+        return
+    typer.echo(pages.summary(scores), nl=False)
+    if fit:
+        typer.echo(pages.told(fit), nl=False)
