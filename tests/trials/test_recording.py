@@ -15,14 +15,14 @@ from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
 from latdoctor.lab.outcome import Confirmed, PhaseReport, PlayReport
-from latdoctor.lab.scenario import Load, Phase, Scenario
+from latdoctor.lab.scenario import Load, Phase, Scenario, find
 from latdoctor.trials import machine, matrix, recording
 from latdoctor.trials.cells import LONG, Cell, causes_of, scenario_of, seconds
 from latdoctor.trials.families import split
 from latdoctor.trials.record import recordings, signals
 from latdoctor.trials.recording import Attempt
 from latdoctor.trials.scores import PAIR_RUNS
-from latdoctor.trials.snapshots import Watch
+from latdoctor.trials.snapshots import Watch, watching
 from latdoctor.trials.store import Store
 from latdoctor.trials.truth import MADE, PLAYED
 from tests.trials.made import attempt
@@ -141,6 +141,18 @@ def test_what_others_take_is_all_that_neither_we_nor_our_children_take(tmp_path:
     assert machine.others(first, last, processors=2) == pytest.approx(0.3)
     assert machine.others(first, first, 2) is None
     assert machine.usage(0.0, tmp_path / "nowhere") is None
+
+
+def test_what_others_take_in_the_incident_alone_is_not_watered_down_by_what_was_before() -> None:
+    def used(at: float, busy: float, own: float) -> machine.Usage:
+        return machine.Usage(at, busy, own, whole=2 * at, stolen=0)
+
+    with watching() as watch:
+        stages = recording._Stages(watch)
+    stages.usages += [("before", used(0, 0, 0)), ("incident", used(10, 10, 10)), ("", used(20, 26, 20))]
+    assert stages.others(find("no-timer"), processors=2) == pytest.approx(0.3)
+    stages.usages[1:] = [("incident", None), ("", used(20, 26, 20))]
+    assert stages.others(find("no-timer"), processors=2) is None
 
 
 def test_what_the_host_gave_to_others_and_what_the_processors_are(tmp_path: Path) -> None:

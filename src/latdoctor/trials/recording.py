@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from msgspec import structs
 
@@ -108,11 +109,15 @@ class _Stages:
         return next((at for name, at in self.begun if name == phase), None)
 
     def others(self, scenario: Scenario, processors: int) -> float | None:
-        """What others took from the beginning of `before` to the end of the incident, as far as it was measured."""
-        first = next((one for name, one in self.usages if name == BEFORE), None)
-        names = [name for name, _ in self.usages]
-        after = names.index(scenario.incident.name) + 1 if scenario.incident.name in names else -1
-        return machine.others(first, self.usages[after][1], processors)
+        """What others took in `before` or in the incident, whichever is more, as far as it was measured: who takes the
+        processors in one of them alone changes just what the two are compared for.
+        """
+        taken = (
+            machine.others(first, last, processors)
+            for (name, first), (_, last) in pairwise(self.usages)
+            if name in (BEFORE, scenario.incident.name)
+        )
+        return max((one for one in taken if one is not None), default=None)
 
 
 def _played(cell: Cell, say: Callable[[str], None], rate: float) -> Attempt:
