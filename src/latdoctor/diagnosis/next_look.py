@@ -12,6 +12,7 @@ from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.evidence.conditions import signals_of
 
 MIN_BITS = 0.01
+_NO_SHARE = 1e-12  # of all probability: the thousands of sets with less, together, move no eighth digit of a bit
 MAX_LOOKS = 3
 
 
@@ -39,7 +40,7 @@ def _information(rules: RuleSet, network: Network, name: str) -> float:
     """I(finding; causes) = H(Σ p·P) − Σ p·H(P), in bits."""
     finding = rules.finding[name]
     expecting = (*network.misses(finding), OTHER)
-    touched = {chosen: share for cause in expecting for chosen, share in network.sets_with[cause]}
+    touched = {chosen: share for cause in expecting for chosen, share in network.sets_with[cause] if share > _NO_SHARE}
     # Sets whose members do not expect the finding all see it as often as nothing at all does: they count as one.
     shares = {network.expected(finding, NONE): max(0.0, 1 - sum(touched.values()))}
     for chosen, share in touched.items():
