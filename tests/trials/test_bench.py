@@ -150,6 +150,13 @@ def test_a_mistake_of_our_own_is_no_failure_of_a_peer() -> None:
         contest((Contestant("x", "y", mistaken),), (played("a", "app.load.burst"),), split(), print)
 
 
+def test_nobody_enters_where_only_one_cause_occurs() -> None:
+    rivals = (Contestant("x", "y", print),)  # type: ignore[arg-type]
+    burst, other = (played(name, cause) for name, cause in (("a", "app.load.burst"), ("b", "infra.io.stall")))
+    assert bench.entered(bench.Bench((burst, burst), shipped(), split(), rivals)) == ()
+    assert bench.entered(bench.Bench((burst, other), shipped(), split(), rivals)) == rivals
+
+
 def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder: Path, tmp_path: Path) -> None:
     arguments = ["lab", "bench", "diagnosis", "--no-play", "--matrix", "hour", "--folder", str(folder)]
     shown = run([*arguments, "--page", str(tmp_path / "bench.md"), "-o", "json", "--calibrate"])

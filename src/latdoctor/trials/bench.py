@@ -57,10 +57,16 @@ def scores(bench: Bench, found: Sequence[Judged], losses: tuple[int, int], say: 
     truths = {one.truth.run: one.truth for one in bench.recorded}
     given: list[Answered] = [one.answered for one in found]
     made = score(truths, given, bench.split)
-    peers = (_ourselves(bench, given), *contest(bench.contestants, bench.recorded, bench.split, say))
+    peers = (_ourselves(bench, given), *contest(entered(bench), bench.recorded, bench.split, say))
     tries, given_up = losses
     runs = msgspec.structs.replace(made.runs, spoiled_tries=tries, given_up=given_up)
     return msgspec.structs.replace(made, runs=runs, peers=peers)
+
+
+def entered(bench: Bench) -> tuple[Contestant, ...]:
+    """The contestants; none where only one cause occurs, as whoever knows no other is always right."""
+    causes = {cause for one in comparable(bench.recorded) for cause in one.truth.causes}
+    return bench.contestants if len(causes) > 1 else ()
 
 
 def _ourselves(bench: Bench, answered: Sequence[Answered]) -> Peer:

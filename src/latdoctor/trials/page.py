@@ -10,10 +10,12 @@ from latdoctor.trials.scores import OURSELVES, PAIR_APART, PAIR_RUNS, FalseAlarm
 
 _HEAD = """# How right the diagnosis is
 
-`latdoctor lab bench diagnosis {chosen} --page FILE` writes this page, out of incidents that were really played against
-the reference server and out of made telemetry of GPU faults. What was wrong in a run lies where no diagnosis looks;
-whether a run was spoiled is decided before it is diagnosed. In brackets: the 95 % interval, Wilson's for shares,
-bootstrapped for means. AC@k is the share of the true causes among the first k of the answer's own order."""
+`latdoctor lab bench diagnosis {chosen} --page FILE` writes this page.
+
+It is about incidents that were really played against the reference server, and made telemetry of GPU faults. What was
+wrong in a run lies where no diagnosis looks; whether a run was spoiled is decided before it is diagnosed. In brackets:
+the 95 % interval, Wilson's for shares, bootstrapped for means. AC@k is the share of the true causes among the first k
+of the answer's own order."""
 
 
 def page(scores: Scores, fit: Fit | None = None, chosen: str = "--matrix full") -> str:
