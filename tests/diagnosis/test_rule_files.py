@@ -181,6 +181,20 @@ def test_the_message_ends_with_the_count_and_what_to_do(tmp_path: Path) -> None:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("cause/a.yaml", "holds no rules: they stand in findings/, causes/, overlays/, cases/"),
+        ("causes/a.yml", "is not read: the name of a file of rules ends in .yaml"),
+    ],
+)
+def test_what_only_looks_like_rules_is_told(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_text("id: a\n")
+    with pytest.raises(DefinitionError, match=says):
+        rule_files.read([tmp_path])
+
+
 def test_an_empty_folder_is_an_empty_set_of_rules(tmp_path: Path) -> None:
     rules = rule_files.read([tmp_path])
     assert (rules.findings, rules.causes) == ((), ())

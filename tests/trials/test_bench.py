@@ -193,6 +193,9 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
         (["--matrix", "full"], "--quick and --matrix full are two matrices"),
         (["--seed", "100"], "the seeds of the matrix quick are its own next: --matrix fresh"),
         (["--only", "no-such"], "no run plays 'no-such'"),
+        (["--once"], "--once plays one run, and --no-play none"),
+        (["--page", "x", "--answers", "x"], "the page and the answers are one file"),
+        (["--page", "{folder}/truths/x.json"], "the page would lie among the recordings"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_scored(
@@ -200,7 +203,18 @@ def test_what_cannot_be_done_is_refused_before_anything_is_scored(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a-file").write_text("")
-    outcome = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(folder), *more])
+    outcome = run(
+        [
+            "lab",
+            "bench",
+            "diagnosis",
+            "--no-play",
+            "--quick",
+            "--folder",
+            str(folder),
+            *(word.format(folder=folder) for word in more),
+        ]
+    )
     assert outcome.code == 2
     assert says in " ".join(outcome.err.split())
     assert "diagnosed" not in outcome.err

@@ -61,11 +61,16 @@ def diagnosis(
 
     if quick and matrix not in (None, "quick"):
         raise UsageError(f"--quick and --matrix {matrix} are two matrices", next_step="leave one of them out")
+    if once and no_play:
+        raise UsageError("--once plays one run, and --no-play none", next_step="leave one of them out")
     chosen, cells = _chosen("quick" if quick else matrix or "hour", seed, only)
     must_be_a_folder(folder, "a folder of recordings")
     for path, what in ((page, "the page"), (answers, "the answers")):
         if path is not None:
             must_take_a_file(path, what)
+            _must_be_no_recording(path, what, folder)
+    if page is not None and answers is not None and page.resolve() == answers.resolve():
+        raise UsageError("the page and the answers are one file", where=str(page), next_step="write two")
     store = Store(folder)
     if not no_play:
         from latdoctor.trials.recording import Recorder
@@ -90,6 +95,14 @@ def _chosen(matrix: str, seed: int | None, only: str | None) -> tuple[str, tuple
     words += [f"--seed {first}"] if matrix == matrices.FRESH else []
     words += [f"--only {only}"] if only else []
     return " ".join(words), cells
+
+
+def _must_be_no_recording(path: Path, what: str, folder: Path) -> None:
+    """Raises UsageError for what lies in a folder of `folder`, where the recordings are."""
+    from latdoctor.errors import UsageError
+
+    if folder.resolve() in path.resolve().parent.parents:
+        raise UsageError(f"{what} would lie among the recordings", where=str(path), next_step="write it elsewhere")
 
 
 def _there(store: Store, planned: Sequence[str], chosen: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from latdoctor.packaged import folder
 from latdoctor.units import parse_duration, parse_share
 from latdoctor.yamlfile import Fields, Node, add, load
 
+_FOLDERS = ("findings", "causes", "overlays", "cases")
 RESERVED = ("other",)  # what network calls an incident outside the catalogue
 
 _ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
@@ -48,6 +49,8 @@ def read(folders: Iterable[Path], *, overlaid: bool = True) -> RuleSet:
         elif not os.access(base, os.R_OK | os.X_OK):
             problems.append(Problem(str(base), "cannot be read: Permission denied"))
             continue
+        else:
+            problems.extend(_not_read(base))
         for path in sorted((base / "findings").glob("*.yaml")):
             for finding in _findings(path, problems):
                 add(findings, finding.id, finding, finding.where, problems)
@@ -63,6 +66,14 @@ def read(folders: Iterable[Path], *, overlaid: bool = True) -> RuleSet:
     if overlaid:
         findings, causes = changed
     return RuleSet(tuple(findings[name] for name in sorted(findings)), tuple(causes[name] for name in sorted(causes)))
+
+
+def _not_read(base: Path) -> Iterator[Problem]:
+    """What looks as if it were rules, and is none: nobody shall take for sound what was never looked at."""
+    for path in sorted(path for kind in ("findings", "causes") for path in (base / kind).glob("*.yml")):
+        yield Problem(str(path), "is not read: the name of a file of rules ends in .yaml")
+    if any(base.iterdir()) and not any((base / kind).is_dir() for kind in _FOLDERS):
+        yield Problem(str(base), f"holds no rules: they stand in {', '.join(f'{kind}/' for kind in _FOLDERS)}")
 
 
 def _root(path: Path, problems: list[Problem]) -> Node | None:

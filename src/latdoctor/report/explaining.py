@@ -45,7 +45,6 @@ def of_cause(cause: Cause, rules: RuleSet, near: Iterable[Neighbour]) -> Iterato
     yield Section("What speaks against it", lines=tuple(named(rules.finding[name]) for name in cause.rules_out))
     yield Section("What it is confused with", lines=tuple(_confused(one) for one in near if one.hard))
     yield Section("When it looks so and is not", lines=cause.false_positives)
-    yield Section("Playbooks (latdoctor playbooks show ID)", lines=tuple(advised(name) for name in cause.playbooks))
     yield Section("Read more", lines=cause.references)
 
 
