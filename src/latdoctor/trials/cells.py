@@ -8,11 +8,11 @@ from functools import cache
 from msgspec import Struct, structs
 
 from latdoctor.lab.faults.injection import Fault
+from latdoctor.lab.outcome import AFTER, BEFORE
 from latdoctor.lab.scenario import INCIDENT, Change, Phase, Scenario, Truth, find, graded, up_to_incident
 from latdoctor.lab.telemetry.kinds import BY_ID
 from latdoctor.trials.truth import MADE
 
-BEFORE = "before"
 LONG = 75.0  # seconds of a phase that a wrong time of a minute does not leave
 _LIFETIME = 3 * LONG  # of what is put into a long run
 _STARTING = 20.0  # seconds: server and generator start, and capacity is measured
@@ -117,7 +117,7 @@ def stretched(scenario: Scenario, longer: float) -> Scenario:
 
 
 def _stretched(phase: Phase, longer: float) -> Phase:
-    whole = longer if phase.name in (BEFORE, INCIDENT, "after") else phase.seconds
+    whole = longer if phase.name in (BEFORE, INCIDENT, AFTER) else phase.seconds
     return structs.replace(phase, seconds=whole, faults=lasting(phase.faults, _LIFETIME))
 
 

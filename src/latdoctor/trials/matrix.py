@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from latdoctor.errors import UsageError
+from latdoctor.lab.outcome import BEFORE
 from latdoctor.lab.scenario import USUAL, names
 from latdoctor.lab.telemetry.kinds import KINDS
-from latdoctor.trials.cells import BEFORE, Cell, causes_of, found
+from latdoctor.trials.cells import Cell, causes_of, found
 from latdoctor.trials.families import split
 from latdoctor.trials.scores import PAIR_RUNS
 from latdoctor.trials.truth import MADE, PLAYED
