@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
+import aiohttp
 import msgspec
 from msgspec import Struct
 
@@ -23,7 +25,8 @@ _REFUSED = frozenset({"503", "no-connection", "reset"})
 
 class Drained(Struct, frozen=True):
     """`before` and `after` count the requests sent before and after the signal by how they ended; `computed_after` of
-    the first were answered after it. `exit_code` is None for a server that did not end or was killed by a signal."""
+    the first were answered after it. A request is sent when its head has left the client, whose processor may be busy.
+    `exit_code` is None for a server that did not end or was killed by a signal."""
 
     before: dict[str, int]
     after: dict[str, int]
@@ -48,7 +51,7 @@ class Drained(Struct, frozen=True):
 
 
 class _Sent(Struct):
-    at: float
+    at: float = math.inf  # never
     ended: float = 0.0
     status: str = ""
 
@@ -59,14 +62,13 @@ def drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drained:
 
 
 async def _drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drained:
-    sent: list[_Sent] = []
+    sent: dict[str, _Sent] = {}
     chance = Random(f"{seed}/drain")
-    async with Http(url) as transport, asyncio.TaskGroup() as tasks:
+    async with Http(url, [_traced(sent)]) as transport, asyncio.TaskGroup() as tasks:
 
-        async def ask(number: int, **fields: object) -> None:
-            request_id = f"drain-{number}"
-            one = _Sent(time.monotonic())
-            sent.append(one)
+        async def ask(**fields: object) -> None:
+            request_id = f"drain-{len(sent)}"
+            one = sent[request_id] = _Sent()
             content = msgspec.json.encode({"request_id": request_id, **fields})
             try:
                 async with asyncio.timeout(ENDS_WITHIN):
@@ -77,27 +79,38 @@ async def _drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drai
 
         async def keep_asking(until: float) -> None:
             while time.monotonic() < until:
-                tasks.create_task(ask(len(sent), text="where is my parcel"))
+                tasks.create_task(ask(text="where is my parcel"))
                 await asyncio.sleep(chance.expovariate(rate))
 
         await keep_asking(time.monotonic() + BEFORE)
         for _ in range(burst):
-            tasks.create_task(ask(len(sent), audio_seconds=17.2))
+            tasks.create_task(ask(audio_seconds=17.2))
             await asyncio.sleep(0)
         os.kill(pid, signal.SIGTERM)
         told = time.monotonic()
         await keep_asking(told + AFTER)
     code = await asyncio.to_thread(_exit_code, pid)
     return Drained(
-        before=_counted(sent, lambda one: one.at <= told),
-        after=_counted(sent, lambda one: one.at > told),
-        computed_after=sum(one.at <= told < one.ended and one.status == "200" for one in sent),
+        before=_counted(sent.values(), lambda one: one.at <= told),
+        after=_counted(sent.values(), lambda one: one.at > told),
+        computed_after=sum(one.at <= told < one.ended and one.status == "200" for one in sent.values()),
         exit_code=code,
         seconds=time.monotonic() - told,
     )
 
 
-def _counted(sent: list[_Sent], which: Callable[[_Sent], bool]) -> dict[str, int]:
+def _traced(sent: dict[str, _Sent]) -> aiohttp.TraceConfig:
+    """Writes down when the head of each request left."""
+
+    async def left(_session: object, _context: object, head: aiohttp.TraceRequestHeadersSentParams) -> None:
+        sent[head.headers["X-Request-Id"]].at = time.monotonic()
+
+    config = aiohttp.TraceConfig()
+    config.on_request_headers_sent.append(left)
+    return config
+
+
+def _counted(sent: Iterable[_Sent], which: Callable[[_Sent], bool]) -> dict[str, int]:
     return dict(Counter(one.status for one in sent if which(one)))
 
 

@@ -350,3 +350,14 @@ def test_a_look_as_bad_is_afterwards_only_where_something_was_changed(seconds: f
     again = msgspec.structs.replace(look, at=rfc3339(ended + seconds), causes=())
     found = chosen(msgspec.structs.replace(told, looks=(look, again)))
     assert [name for name, _ in found] == names
+
+
+def test_what_was_worse_after_a_change_is_afterwards() -> None:
+    """The remedy was taken back, and it is named more surely than before: both looks are compared."""
+    told = pages.told()
+    (look,), (run_,) = told.looks, told.runs
+    ended = unix(run_.ended_at or "")
+    assert ended is not None
+    before = msgspec.structs.replace(look, causes=())
+    found = chosen(msgspec.structs.replace(told, looks=(before, msgspec.structs.replace(look, at=rfc3339(ended + 1)))))
+    assert [(name, bool(one.causes)) for name, one in found] == [(AT_WORST, False), (AFTER, True)]

@@ -17,31 +17,41 @@ if TYPE_CHECKING:
     from latdoctor.trials.store import Store
 
 
+Matrix = Annotated[
+    str | None,
+    typer.Option("--matrix", metavar="quick|hour|full|fresh", help="Which runs; else those of an hour."),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="Where the seeds of --matrix fresh begin: 100, or one further on."),
+]
+Once = Annotated[bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")]
+NoPlay = Annotated[bool, typer.Option("--no-play", help="Play nothing: score the recordings of DIR.")]
+Calibrate = Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and say what it does.")]
+Page = Annotated[
+    Path | None, typer.Option("--page", metavar="FILE", help="Write the scores as a page of Markdown, too.")
+]
+Answers = Annotated[
+    Path | None, typer.Option("--answers", metavar="FILE", help="Write every answer as a line of JSON, too.")
+]
+Processes = Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Diagnose in so many.")]
+Form = Annotated[Output, typer.Option("--output", "-o", help="How the scores are printed.")]
+
+
 def diagnosis(
     folder: Folder = Path("bench-recordings"),
-    matrix: Annotated[
-        str | None,
-        typer.Option("--matrix", metavar="quick|hour|full|fresh", help="Which runs; else those of an hour."),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="N", help="Where the seeds of --matrix fresh begin: 100, or one further on."),
-    ] = None,
+    matrix: Matrix = None,
+    quick: Quick = False,
+    seed: Seed = None,
     only: Only = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")
-    ] = False,
-    no_play: Annotated[bool, typer.Option("--no-play", help="Play nothing: score the recordings of DIR.")] = False,
-    calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and say what it does.")] = False,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE", help="Write the scores as a page of Markdown, too.")
-    ] = None,
-    answers: Annotated[
-        Path | None, typer.Option("--answers", metavar="FILE", help="Write every answer as a line of JSON, too.")
-    ] = None,
-    processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Diagnose in so many.")] = 1,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How the scores are printed.")] = Output.TEXT,
+    once: Once = False,
+    no_play: NoPlay = False,
+    calibrate: Calibrate = False,
+    page: Page = None,
+    answers: Answers = None,
+    processes: Processes = 1,
+    output: Form = Output.TEXT,
 ) -> None:
     """Record incidents, diagnose each, and score the answers.
 
@@ -54,23 +64,13 @@ def diagnosis(
     from latdoctor.cli.lab_extra import need_extra
 
     need_extra()
-    from latdoctor.errors import UsageError
-    from latdoctor.evidence.places import must_be_a_folder, must_take_a_file, write_text
-    from latdoctor.trials import page as pages
+    from latdoctor.evidence.places import must_be_a_folder, write_text
     from latdoctor.trials.store import Store
 
-    if quick and matrix not in (None, "quick"):
-        raise UsageError(f"--quick and --matrix {matrix} are two matrices", next_step="leave one of them out")
-    if once and no_play:
-        raise UsageError("--once plays one run, and --no-play none", next_step="leave one of them out")
+    _must_be_one_thing(matrix, quick=quick, once=once, no_play=no_play)
     chosen, cells = _chosen("quick" if quick else matrix or "hour", seed, only)
     must_be_a_folder(folder, "a folder of recordings")
-    for path, what in ((page, "the page"), (answers, "the answers")):
-        if path is not None:
-            must_take_a_file(path, what)
-            _must_be_no_recording(path, what, folder)
-    if page is not None and answers is not None and page.resolve() == answers.resolve():
-        raise UsageError("the page and the answers are one file", where=str(page), next_step="write two")
+    _must_take_files(page, answers, folder)
     store = Store(folder)
     if not no_play:
         from latdoctor.trials.recording import Recorder
@@ -78,8 +78,33 @@ def diagnosis(
         play_missing(store, cells, Recorder().attempt, once=once)
     scores, fit = _scored(store, cells, chosen, processes, answers, calibrate=calibrate)
     if page is not None:
-        write_text(page, pages.page(scores, fit, chosen), "the page")
+        from latdoctor.trials.page import page as made
+
+        write_text(page, made(scores, fit, chosen), "the page")
     _print(scores, fit, output)
+
+
+def _must_be_one_thing(matrix: str | None, *, quick: bool, once: bool, no_play: bool) -> None:
+    """Raises UsageError for options that contradict each other."""
+    from latdoctor.errors import UsageError
+
+    if quick and matrix not in (None, "quick"):
+        raise UsageError(f"--quick and --matrix {matrix} are two matrices", next_step="leave one of them out")
+    if once and no_play:
+        raise UsageError("--once plays one run, and --no-play none", next_step="leave one of them out")
+
+
+def _must_take_files(page: Path | None, answers: Path | None, folder: Path) -> None:
+    """Raises UsageError where what is written would not get there, or over a recording."""
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence.places import must_take_a_file
+
+    for path, what in ((page, "the page"), (answers, "the answers")):
+        if path is not None:
+            must_take_a_file(path, what)
+            _must_be_no_recording(path, what, folder)
+    if page is not None and answers is not None and page.resolve() == answers.resolve():
+        raise UsageError("the page and the answers are one file", where=str(page), next_step="write two")
 
 
 def _chosen(matrix: str, seed: int | None, only: str | None) -> tuple[str, tuple[Cell, ...]]:

@@ -32,17 +32,21 @@ def chosen(timeline: Timeline) -> tuple[tuple[str, Look], ...]:
     """The looks that a page compares: the last healthy one before the worst, the worst, and the last after it.
 
     Of looks that are equally bad it is the one that names a cause most surely. One that is as bad, and was made before
-    anything had been changed, is no look at how it was afterwards. Their bundles are to be read.
+    anything had been changed, is no look at how it was afterwards; the last one after a change always is, were it the
+    worst of all. Their bundles are to be read.
     """
     if not timeline.looks:
         return ()
-    worst = max(range(len(timeline.looks)), key=lambda place: _badness(timeline.looks, place))
+    last = len(timeline.looks) - 1
+    changed = _changed(timeline, last)
+    hurt = any(look.level not in _ENOUGH for look in timeline.looks[:last])
+    until = last if changed and hurt else last + 1
+    worst = max(range(until), key=lambda place: _badness(timeline.looks, place))
     found = [(AT_WORST, timeline.looks[worst])]
     before = [look for look in timeline.looks[:worst] if look.level in _ENOUGH]
     if before:
         found.insert(0, (BEFORE, before[-1]))
-    last = len(timeline.looks) - 1
-    if last > worst and (_level(timeline.looks[last]) < _level(timeline.looks[worst]) or _changed(timeline, last)):
+    if last > worst and (changed or _level(timeline.looks[last]) < _level(timeline.looks[worst])):
         found.append((AFTER, timeline.looks[last]))
     return tuple(found)
 
