@@ -36,7 +36,7 @@ $(READY):
 	@rm -f $(VENV)/.set-up-*
 	@touch $@
 
-demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (a minute and a half)
+demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (two minutes)
 	@$(BIN)/latdoctor demo
 
 test: $(READY) ## run the tests (ARGS="-n 0 tests/words -k units" for some of them, one after another)

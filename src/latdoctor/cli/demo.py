@@ -37,7 +37,7 @@ def demo(
     """Play a real incident live, diagnose it and mend it.
 
     The scenario is promo-rush: a real server, a real rush, a look at it while it happens, and the playbook that mends
-    it, which proves itself or is taken back. It takes less than two minutes, and leaves nothing behind.
+    it, which proves itself or is taken back. It takes some two minutes, and leaves nothing behind.
 
     Exit codes: 0 played, and the server is mended · 1 server or generator broke, or nothing was changed · 2 the
     laboratory's packages are missing · 3 no playbook was found, or it was not verified and taken back · 4 held for a
