@@ -4,7 +4,7 @@ Usage: python bench/promo_rush.py [--seeds 3] [--output FILE]
 Every ratio is taken within one run, and its median over the seeds is judged:
 
 * incident P99 / before P99 ≥ 5, and after P99 / incident P99 ≤ 0.3;
-* forward calls per answer, draining / incident, below 1: long requests no longer run alone. Afterwards nobody waits, and
+* forward calls per answer, draining / incident, below 1: long requests no longer run alone. Afterwards nobody waits and
   a call starts with whoever is there, so that its calls say nothing of the batches (they are told);
 * padding waste afterwards at most the cap of the mended scheduler (`max_waste`, 0.3);
 * page faults per call, incident / after, at least 10: buffers no longer go back to the kernel.

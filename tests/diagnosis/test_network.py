@@ -171,7 +171,7 @@ def test_support_never_lowers_a_cause_against_nothing(world: World, strength: fl
 
     def against_nothing(seen: dict[str, float]) -> float:
         of = network(World(rules, seen, world.not_applicable))
-        return of.score((one.id,)) - of.score(NONE)
+        return of.scores[(one.id,)] - of.scores[NONE]
 
     without = {key: value for key, value in world.seen.items() if key != name}
     faint, strong = ({**without, name: share * strength} for share in (0.5, 1.0))

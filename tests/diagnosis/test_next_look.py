@@ -98,7 +98,7 @@ def test_the_bits_are_the_mutual_information_set_by_set(world: World) -> None:
         expected = {chosen: of.expected(finding, chosen) for chosen in of.posterior}
         mixed = sum(share * expected[chosen] for chosen, share in of.posterior.items())
         plain = entropy(mixed) - sum(share * entropy(expected[chosen]) for chosen, share in of.posterior.items())
-        found = next_look._information(world.rules, of, finding.id)
+        found = next_look._information(finding, of, next_look._telling(of))
         assert found == pytest.approx(max(0.0, plain), abs=1e-9)
         assert 0 <= found <= 1
 

@@ -39,10 +39,10 @@ class Account:
 def account(name: str, network: Network, checks: Sequence[Check]) -> Account:
     """Why `name` is as probable as it is."""
     scores = network.scores
-    with_it = {chosen: score for chosen, score in scores.items() if name in chosen}
-    without = {chosen: score for chosen, score in scores.items() if name not in chosen}
-    best = max(with_it, key=lambda chosen: with_it[chosen])
-    rival = max(without, key=lambda chosen: without[chosen])
+    best = next(chosen for chosen in network.best_first if name in chosen)
+    rival = next(chosen for chosen in network.best_first if name not in chosen)
+    with_it = [score for chosen, score in scores.items() if name in chosen]
+    without = [score for chosen, score in scores.items() if name not in chosen]
     says = {check.id: check.says for check in checks}
     terms = [Term(network.prior(best) - network.prior(rival), _prior_says(best, rival))]
     for observation in network.observations:
@@ -52,7 +52,7 @@ def account(name: str, network: Network, checks: Sequence[Check]) -> Account:
     excluded = network.exclusion(best) - network.exclusion(rival)
     if excluded:
         terms.append(Term(excluded, "ruled out by a finding" if excluded < 0 else "its rival is ruled out"))
-    rest = (ln_sum(with_it.values()) - with_it[best]) - (ln_sum(without.values()) - without[rival])
+    rest = (ln_sum(with_it) - scores[best]) - (ln_sum(without) - scores[rival])
     terms.append(Term(rest, "other explanations"))
     return Account(rival, tuple(terms))
 

@@ -47,6 +47,15 @@ class Observation:
         return self.share * math.log(math.exp(self.ln_lambda) * expected + 1 - expected)
 
 
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """Causes that are present: per observation their Π(1 − w) and how it weighs against ∅; and their score."""
+
+    missed: Sequence[float]
+    shifts: Sequence[float]
+    score: float
+
+
 @dataclass(frozen=True)
 class Network:
     """The causes that may apply, what was observed, and the temperature that tempers the evidence."""
@@ -109,9 +118,19 @@ class Network:
         """1 − w of each cause that expects `finding`; the others leave it as it is. Thousands of sets ask for it."""
         known = self._misses_of.get(finding.id)
         if known is None:
-            weights = {name: cause.weight(finding) for name, cause in self.causes.items()}
+            may = self.causes if finding.usual else self._expecting.get(finding.id, ())
+            weights = {name: self.causes[name].weight(finding) for name in may}
             known = self._misses_of[finding.id] = {name: 1 - weight for name, weight in weights.items() if weight > 0}
         return known
+
+    @cached_property
+    def _expecting(self) -> Mapping[str, Sequence[str]]:
+        """Per finding, the causes that say how often they make it hold."""
+        found: dict[str, list[str]] = {}
+        for name, cause in self.causes.items():
+            for finding in cause.expects:
+                found.setdefault(finding, []).append(name)
+        return found
 
     @cached_property
     def _misses_of(self) -> dict[str, Mapping[str, float]]:
@@ -121,64 +140,84 @@ class Network:
         """What one observation adds to the set's score."""
         return observation.factor(self.expected(observation.finding, chosen)) / self.temperature
 
-    def score(self, chosen: CauseSet) -> float:
-        """ln of the set's weight, against ∅ before any evidence."""
-        if chosen == OTHER_SET:
-            seen = sum(self.evidence(observation, chosen) for observation in self.observations)
-        else:
-            seen = self._base + self._shift(chosen)
-        return self.prior(chosen) + seen + self.exclusion(chosen)
-
     @cached_property
     def _silent(self) -> Sequence[float]:
         """What each observation adds where no cause is present."""
         return [self.evidence(observation, NONE) for observation in self.observations]
 
     @cached_property
-    def _base(self) -> float:
-        return sum(self._silent)
-
-    @cached_property
-    def _misses(self) -> Mapping[str, Mapping[int, float]]:
+    def _misses(self) -> Mapping[str, Sequence[tuple[int, float]]]:
         """Per cause, 1 − w of each observation (by its place) that the cause expects; others it leaves as they are."""
-        found: dict[str, dict[int, float]] = {name: {} for name in self.causes}
+        found: dict[str, list[tuple[int, float]]] = {name: [] for name in self.causes}
         for index, observation in enumerate(self.observations):
             for name, miss in self.misses(observation.finding).items():
-                found[name][index] = miss
+                found[name].append((index, miss))
         return found
 
     @cached_property
-    def _shifts(self) -> list[dict[float, float]]:
+    def _shifts(self) -> Sequence[dict[float, float]]:
         """Per observation, what `_shift` has found for a Π(1 − w): thousands of sets share a few products."""
-        return [{} for _ in self.observations]
+        return [{1.0: 0.0} for _ in self.observations]
 
-    def _shift(self, chosen: CauseSet) -> float:
-        """How the evidence for `chosen` differs from that for ∅: only what a member expects can differ."""
-        missed: dict[int, float] = {}
-        for name in chosen:
-            for index, miss in self._misses[name].items():
-                missed[index] = missed.get(index, 1.0) * miss
-        total = 0.0
-        for index, miss in missed.items():
-            known = self._shifts[index]
-            if miss not in known:
-                observation = self.observations[index]
-                expected = 1 - (1 - observation.finding.leak) * miss
-                known[miss] = observation.factor(expected) / self.temperature - self._silent[index]
-            total += known[miss]
+    def _shift(self, index: int, missed: float) -> float:
+        """How an observation weighs for causes whose Π(1 − w) is `missed`, against ∅."""
+        known = self._shifts[index].get(missed)
+        if known is None:
+            observation = self.observations[index]
+            expected = 1 - (1 - observation.finding.leak) * missed
+            known = observation.factor(expected) / self.temperature - self._silent[index]
+            self._shifts[index][missed] = known
+        return known
+
+    @cached_property
+    def _nobody(self) -> _Present:
+        places = len(self.observations)
+        return _Present((1.0,) * places, (0.0,) * places, sum(self._silent))
+
+    def _joined(self, present: _Present, name: str) -> _Present:
+        """The cause `name` beside those of `present`."""
+        missed, shifts = list(present.missed), list(present.shifts)
+        for index, miss in self._misses[name]:
+            missed[index] *= miss
+            shifts[index] = self._shift(index, missed[index])
+        return _Present(missed, shifts, self._seen(present, name) + self._alone[name])
+
+    def _seen(self, present: _Present, name: str) -> float:
+        """The score of `present` with the evidence, but not the prior, of `name` beside it: thousands of sets ask."""
+        missed, shifts, known, total = present.missed, present.shifts, self._shifts, present.score
+        for index, miss in self._misses[name]:
+            product = missed[index] * miss
+            shift = known[index].get(product)
+            total += (self._shift(index, product) if shift is None else shift) - shifts[index]
         return total
 
     @cached_property
+    def _alone(self) -> Mapping[str, float]:
+        """What each cause weighs before any evidence, with what rules it out."""
+        return {name: self.prior((name,)) + self.exclusion((name,)) for name in self.causes}
+
+    @cached_property
     def scores(self) -> Mapping[CauseSet, float]:
-        """The scores of every set that is summed."""
+        """ln of the weight of every set that is summed, against ∅ before any evidence."""
         names = sorted(self.causes)
-        sets = [NONE, OTHER_SET, *((name,) for name in names), *combinations(names, 2)]
-        found = {chosen: self.score(chosen) for chosen in sets}
+        other = sum(self.evidence(observation, OTHER_SET) for observation in self.observations)
+        found = {NONE: self._nobody.score, OTHER_SET: self.prior(OTHER_SET) + other}
+        single = {name: self._joined(self._nobody, name) for name in names}
+        found.update({(name,): present.score for name, present in single.items()})
+        for first, second in combinations(names, 2):
+            found[first, second] = self._seen(single[first], second) + self._alone[second]
         best = max(found, key=lambda chosen: found[chosen])
         if self._leaves_unexplained(best):
             likeliest = sorted(names, key=lambda name: (-found[(name,)], name))[:THREE_AMONG]
-            found.update({chosen: self.score(chosen) for chosen in combinations(sorted(likeliest), 3)})
+            self._add_threes(found, sorted(likeliest), single)
         return found
+
+    def _add_threes(self, found: dict[CauseSet, float], names: list[str], single: Mapping[str, _Present]) -> None:
+        for place, first in enumerate(names):
+            for after, second in enumerate(names[place + 1 :], place + 2):
+                pair = self._joined(single[first], second)
+                for third in names[after:]:
+                    found[first, second, third] = self._seen(pair, third) + self._alone[third]
 
     def _leaves_unexplained(self, chosen: CauseSet) -> bool:
         members = [self.causes[name] for name in chosen if name != OTHER]
@@ -188,6 +227,11 @@ class Network:
             and not any(cause.weight(observation.finding) >= GROUNDING for cause in members)
             for observation in self.observations
         )
+
+    @cached_property
+    def best_first(self) -> Sequence[CauseSet]:
+        """The sets by their scores."""
+        return sorted(self.scores, key=lambda chosen: -self.scores[chosen])
 
     @cached_property
     def posterior(self) -> Mapping[CauseSet, float]:
@@ -233,4 +277,4 @@ def ln_sum(values: Iterable[float]) -> float:
     """ln Σ exp(value), −∞ for none."""
     listed = list(values)
     top = max(listed, default=-math.inf)
-    return top if top == -math.inf else top + math.log(sum(math.exp(value - top) for value in listed))
+    return top if top == -math.inf else top + math.log(sum([math.exp(value - top) for value in listed]))

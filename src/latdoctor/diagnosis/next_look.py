@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from latdoctor.diagnosis.judge import NOT_EVALUATED, Provider
-from latdoctor.diagnosis.network import NONE, OTHER, Network
+from latdoctor.diagnosis.network import NONE, OTHER, CauseSet, Network
 from latdoctor.diagnosis.result import Check, NextLook
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.rules import Finding, RuleSet
 from latdoctor.evidence.conditions import signals_of
 
 MIN_BITS = 0.01
 _NO_SHARE = 1e-12  # of all probability: the thousands of sets with less, together, move no eighth digit of a bit
 MAX_LOOKS = 3
+Shares = Mapping[str, Sequence[tuple[CauseSet, float]]]
 
 
 def next_looks(
@@ -25,7 +26,8 @@ def next_looks(
     """
     # What the site disabled no look would show.
     unknown = [c.id for c in checks if c.status == NOT_EVALUATED and not rules.finding[c.id].disabled]
-    bits = {name: _information(rules, network, name) for name in unknown}
+    sets = _telling(network)
+    bits = {name: _information(rules.finding[name], network, sets) for name in unknown}
     looks = []
     for provider in providers:
         shown = [name for name in unknown if set(signals_of(rules.finding[name].when)) & provider.signals]
@@ -36,11 +38,14 @@ def next_looks(
     return tuple(sorted(looks, key=lambda look: (-look.bits, look.source))[:MAX_LOOKS])
 
 
-def _information(rules: RuleSet, network: Network, name: str) -> float:
+def _telling(network: Network) -> Shares:
+    """Per cause, the sets that hold it, with their P, but for those that hardly have any."""
+    return {name: [one for one in found if one[1] > _NO_SHARE] for name, found in network.sets_with.items()}
+
+
+def _information(finding: Finding, network: Network, sets: Shares) -> float:
     """I(finding; causes) = H(Σ p·P) − Σ p·H(P), in bits."""
-    finding = rules.finding[name]
-    expecting = (*network.misses(finding), OTHER)
-    touched = {chosen: share for cause in expecting for chosen, share in network.sets_with[cause] if share > _NO_SHARE}
+    touched = {chosen: share for name in (*network.misses(finding), OTHER) for chosen, share in sets[name]}
     # Sets whose members do not expect the finding all see it as often as nothing at all does: they count as one.
     shares = {network.expected(finding, NONE): max(0.0, 1 - sum(touched.values()))}
     for chosen, share in touched.items():
