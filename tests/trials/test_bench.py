@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from latdoctor.diagnosis.rule_files import shipped
-from latdoctor.errors import OperationError
+from latdoctor.errors import BundleError, OperationError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.trials import bench, page, recording
 from latdoctor.trials.answers import Judged
@@ -22,7 +24,7 @@ from latdoctor.trials.promoting import anonymous
 from latdoctor.trials.record import Recorded, recordings
 from latdoctor.trials.scores import OURSELVES
 from latdoctor.trials.scoring import score
-from latdoctor.trials.store import Store
+from latdoctor.trials.store import TRUTHS, Store
 from latdoctor.trials.truth import MADE, Span, Told
 from tests.cli.running import run
 from tests.trials.made import attempt, truth
@@ -72,7 +74,12 @@ def test_without_the_only_source_that_shows_it_nothing_is_named(found: Sequence[
 def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: Path, found: Sequence[Judged]) -> None:
     store = Store(folder)
     store.keep_spoiled("made-x", ("late",))
-    scores = bench.scores(whole(folder), found, store.losses([*store.runs(), "made-x"]), print)
+    scores = bench.scores(
+        whole(folder),
+        found,
+        bench.Chosen("--matrix x", len(store.runs()) + 1, *store.losses([*store.runs(), "made-x"])),
+        print,
+    )
     assert scores.ac1.value == 1
     assert scores.runs.made == len(KINDS)
     assert scores.runs.spoiled_tries == 1
@@ -81,7 +88,22 @@ def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: 
     shown = page.page(scores)
     assert "| AC@1 | 100.0% [43.9%–100.0%] |" in shown
     assert "## Hard pairs" in shown
+    assert "Of --matrix x 1 of 5 are not among them." in shown
     assert "None" not in shown + page.summary(scores)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [({"run": "another"}, "is of 'another'"), ({"causes": ("infra.gpu.moon",)}, "'infra.gpu.moon', which is no cause")],
+)
+def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
+    folder: Path, tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
+    copied = Store(Path(shutil.copytree(folder, tmp_path / "copied")))
+    run = copied.runs()[0]
+    copied.write(TRUTHS, run, structs.replace(copied.truth(run), **changed))
+    with pytest.raises(BundleError, match=says):
+        list(recordings(copied.folder))
 
 
 def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
@@ -93,7 +115,9 @@ def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
     assert fit.judged_on == 2, "the driver's errors, and the healthy one"
     assert fit.fitted_on == sum("infra.gpu" in one.answered.run for one in found)
     assert len(fit.curve) == len(GRID)
-    assert "## The temperature" in page.page(bench.scores(whole(folder), found, (0, 0), print), fit)
+    assert "## The temperature" in page.page(
+        bench.scores(whole(folder), found, bench.Chosen("--matrix x", 3, 0, 0), print), fit
+    )
 
 
 def test_answers_are_the_same_by_several_processes(folder: Path, found: Sequence[Judged]) -> None:

@@ -80,7 +80,7 @@ def diagnosis(
     if page is not None:
         from latdoctor.trials.page import page as made
 
-        write_text(page, made(scores, fit, chosen), "the page")
+        write_text(page, made(scores, fit), "the page")
     _print(scores, fit, output)
 
 
@@ -165,7 +165,7 @@ def _scored(
         write_text(answers, "".join(to_json(one.answered).decode() + "\n" for one in found), "the answers")
     truths = {one.truth.run: one.truth for one in recorded}
     fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None
-    return bench.scores(whole, found, store.losses(planned), say()), fit
+    return bench.scores(whole, found, bench.Chosen(chosen, len(planned), *store.losses(planned)), say()), fit
 
 
 def _print(scores: Scores, fit: Fit | None, output: Output) -> None:

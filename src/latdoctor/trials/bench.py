@@ -34,6 +34,16 @@ class Bench:
     contestants: tuple[Contestant, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The options that chose the runs, how many they are, and what became of those that are not recorded."""
+
+    options: str
+    runs: int
+    spoiled_tries: int
+    given_up: int
+
+
 def judged(bench: Bench, say: Callable[[str], None], processes: int = 1) -> tuple[Judged, ...]:
     """Every look of every run, diagnosed. Raises BundleError for a damaged recording."""
     found: list[Judged] = []
@@ -52,14 +62,19 @@ def _each(bench: Bench, processes: int) -> Iterator[tuple[Judged, ...]]:
         yield from pool.map(answers, bench.recorded, [bench.rules] * len(bench.recorded), chunksize=AT_ONCE)
 
 
-def scores(bench: Bench, found: Sequence[Judged], losses: tuple[int, int], say: Callable[[str], None]) -> Scores:
-    """The scores of what was found, with the peers'. `losses`: tries that were spoiled, and runs given up."""
+def scores(bench: Bench, found: Sequence[Judged], chosen: Chosen, say: Callable[[str], None]) -> Scores:
+    """The scores of what was found, with the peers'."""
     truths = {one.truth.run: one.truth for one in bench.recorded}
     given: list[Answered] = [one.answered for one in found]
     made = score(truths, given, bench.split)
     peers = (_ourselves(bench, given), *contest(entered(bench), bench.recorded, bench.split, say))
-    tries, given_up = losses
-    runs = msgspec.structs.replace(made.runs, spoiled_tries=tries, given_up=given_up)
+    runs = msgspec.structs.replace(
+        made.runs,
+        spoiled_tries=chosen.spoiled_tries,
+        given_up=chosen.given_up,
+        planned=chosen.runs,
+        chosen=chosen.options,
+    )
     return msgspec.structs.replace(made, runs=runs, peers=peers)
 
 

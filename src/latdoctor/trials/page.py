@@ -18,10 +18,10 @@ the 95 % interval, Wilson's for shares, bootstrapped for means. AC@k is the shar
 of the answer's own order."""
 
 
-def page(scores: Scores, fit: Fit | None = None, chosen: str = "--matrix full") -> str:
-    """The whole page as Markdown; `chosen` are the options by which its runs were."""
+def page(scores: Scores, fit: Fit | None = None) -> str:
+    """The whole page as Markdown."""
     parts = [
-        _HEAD.format(chosen=chosen),
+        _HEAD.format(chosen=scores.runs.chosen),
         _counted(scores),
         "## In short\n\n" + _table(("", "value"), _short(scores)),
         f"## Beside other methods, on the same runs\n\n{_PEERS}\n\n"
@@ -86,9 +86,11 @@ def told(fit: Fit) -> str:
 
 def _counted(scores: Scores) -> str:
     runs = scores.runs
+    missing = f" Of {runs.chosen} {runs.missing} of {runs.planned} are not among them." if runs.missing else ""
     return (
         f"{runs.wrong} played runs with something wrong, {runs.well} with nothing wrong, {runs.made} of made "
         f"telemetry; {runs.spoiled_tries} spoiled tries, {runs.given_up} runs given up; version {scores.tool_version}."
+        f"{missing}"
     )
 
 

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latdoctor.answering import seen
+from latdoctor.diagnosis.rule_files import shipped
+from latdoctor.errors import BundleError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.differences import values
+from latdoctor.text import clean
 from latdoctor.trials.cutting import cut
-from latdoctor.trials.store import Store
+from latdoctor.trials.store import TRUTHS, Store
 from latdoctor.trials.truth import Span, Told, Truth
 
 if TYPE_CHECKING:
@@ -39,10 +42,25 @@ class Recorded:
 
 
 def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[Recorded]:
-    """The complete runs of `folder`, or these of them, in the order of their names. Raises BundleError."""
+    """The complete runs of `folder`, or these of them, in the order of their names.
+
+    Raises BundleError, also for a truth that is another run's or names what the catalogue does not have.
+    """
+    known = frozenset(cause.id for cause in shipped().causes)
     store = Store(folder)
     for run in store.runs() if runs is None else runs:
-        yield Recorded(store.bundle(run), store.told(run), store.truth(run))
+        truth = store.truth(run)
+        unknown = sorted({*truth.causes} - known)
+        if truth.run != run or unknown:
+            what = (
+                f"names {clean(unknown[0], 80)!r}, which is no cause" if unknown else f"is of {clean(truth.run, 80)!r}"
+            )
+            raise BundleError(
+                f"damaged: the truth of {run} {what}",
+                where=str(store.json(TRUTHS, run)),
+                next_step="delete it, and record that run again",
+            )
+        yield Recorded(store.bundle(run), store.told(run), truth)
 
 
 def signals(recorded: Recorded) -> Mapping[str, tuple[Values, Values]]:

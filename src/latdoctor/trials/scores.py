@@ -103,8 +103,8 @@ class Miss(Struct, frozen=True):
 
 
 class Counted(Struct, frozen=True):
-    """How many runs there are: played with something wrong, played with nothing wrong, made; and how many were spoiled
-    tries, and cells given up after three.
+    """How many runs there are: played with something wrong, played with nothing wrong, made; how many were spoiled
+    tries, and cells given up after three; and how many were planned by the options `chosen` (None: nobody planned).
     """
 
     wrong: int
@@ -112,6 +112,13 @@ class Counted(Struct, frozen=True):
     made: int
     spoiled_tries: int = 0
     given_up: int = 0
+    planned: int | None = None
+    chosen: str = ""
+
+    @property
+    def missing(self) -> int:
+        """How many were planned, and are not among these."""
+        return 0 if self.planned is None else self.planned - self.wrong - self.well - self.made
 
 
 class Scores(Struct, frozen=True):
