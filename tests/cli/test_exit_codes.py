@@ -66,7 +66,7 @@ def test_diagnose(arguments: str, code: int) -> None:
         ("diagnose --output yaml", "'yaml'", "latdoctor diagnose -h"),
         ("diagnose --fail-on never-ever", "'never-ever'", "latdoctor diagnose -h"),
         ("diagnose --pid 0", "'--pid'", "latdoctor diagnose -h"),
-        ("diagnose BUNDLE --trace trace.json", "a bundle and live sources were both given", "give one of them"),
+        ("diagnose BUNDLE --trace trace.json", "a bundle was given, and sources beside it", "give one of them"),
         ("diagnose BUNDLE --target intent", "--target says how to look", "leave it out"),
         ("diagnose BUNDLE --window 3s", "--window says how to look", "leave it out"),
         ("diagnose BUNDLE --log-pattern {ms}", "--log-pattern says how to look", "leave it out"),

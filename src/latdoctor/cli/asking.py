@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import Path
 
 from latdoctor.cli import past
 from latdoctor.cli.addresses import masked, server, servers_name
@@ -69,6 +70,12 @@ def ask(given: Given, need: Need = Need.DUE) -> Ask:
     baseline = _baseline(given, settings, need)
     request, notice = _request(given, settings, window)
     return Ask(request, context, baseline, () if notice else named(request, nvml=bool(given.nvml)), notice)
+
+
+def must_stand_alone(bundle: Path | None, given: Given) -> None:
+    """Raises UsageError for a bundle with sources beside it: it holds what its own showed."""
+    if bundle is not None and given.any_source:
+        raise UsageError("a bundle was given, and sources beside it", next_step="give one of them")
 
 
 def must_not_say_how(given: Given) -> None:

@@ -50,9 +50,10 @@ def record(
     Exit codes: 0 recorded · 1 a source that was asked for could not be read · 2 usage, or an invalid bundle.
     """
     from latdoctor.cli.answering import compared, now, seen
+    from latdoctor.cli.asking import must_stand_alone
     from latdoctor.cli.interrupting import interruptible
     from latdoctor.cli.sources import LEFT_OUT, must_have_read, tell
-    from latdoctor.errors import OperationError, UsageError
+    from latdoctor.errors import OperationError
     from latdoctor.evidence import baseline as baselines
     from latdoctor.text import counted
 
@@ -61,8 +62,7 @@ def record(
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window,
     )  # fmt: skip
-    if bundle is not None and asked.any_source:
-        raise UsageError("a bundle and live sources were both given", next_step="give one of them")
+    must_stand_alone(bundle, asked)
     baselines.may_be_written(to, force=force)
     with interruptible(None if force else to):
         with _looked(bundle, asked) as looked:
@@ -151,9 +151,9 @@ def compare(
     Exit codes: 0 compared · 1 a source that was asked for could not be read · 2 usage, an invalid bundle or baseline.
     """
     from latdoctor.cli.answering import seen
+    from latdoctor.cli.asking import must_stand_alone
     from latdoctor.cli.comparing import print_differences
     from latdoctor.cli.sources import must_have_read, tell
-    from latdoctor.errors import UsageError
     from latdoctor.evidence import baseline as baselines
     from latdoctor.evidence.differences import differences, values
 
@@ -162,8 +162,7 @@ def compare(
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window,
     )  # fmt: skip
-    if bundle is not None and asked.any_source:
-        raise UsageError("a bundle and live sources were both given", next_step="give one of them")
+    must_stand_alone(bundle, asked)
     remembered = baselines.load(file)
     with _looked(bundle, asked) as looked:
         evidence, _ = seen(looked.bundle)

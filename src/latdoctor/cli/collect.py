@@ -78,17 +78,15 @@ def look_or_open(path: Path | None, asked: Given, need: Need) -> Iterator[Looked
     from dataclasses import replace
 
     from latdoctor.cli.answering import look_for
-    from latdoctor.cli.asking import must_not_say_how, with_given_slo
+    from latdoctor.cli.asking import must_not_say_how, must_stand_alone, with_given_slo
     from latdoctor.cli.sources import Looked
-    from latdoctor.errors import UsageError
     from latdoctor.evidence.baseline import load
     from latdoctor.evidence.bundle_files import opened
 
     if path is None:
         yield look_for(asked, need)
         return
-    if asked.any_source:
-        raise UsageError("a bundle and live sources were both given", next_step="give one of them")
+    must_stand_alone(path, asked)
     must_not_say_how(asked)
     with opened(path) as bundle:
         remembered = load(asked.baseline) if asked.baseline else bundle.baseline
