@@ -94,7 +94,7 @@ def test_diagnose(arguments: str, code: int) -> None:
         ("collect --log quiet.log --to trace.json", "trace.json: already exists", "choose another name"),
         ("collect --log quiet.log --to quiet.log/in", "quiet.log/in: the bundle cannot be written", "another place"),
         ("baseline show quiet.log", "quiet.log: not a baseline", "baseline record --to FILE"),
-        ("baseline record BUNDLE --log quiet.log --to b.json", "both given", "give one of them"),
+        ("baseline record BUNDLE --log quiet.log --to b.json", "sources beside it", "give one of them"),
         (
             "baseline record BUNDLE --to nowhere/b.json",
             "nowhere/b.json: the baseline cannot be written",
