@@ -87,6 +87,7 @@ def run_cases(
     Exit codes: 0 all passed · 2 an invalid rule or case, or a file that cannot be written · 3 a case failed.
     """
     from latdoctor.cli.answering import rule_set
+    from latdoctor.cli.screen import telling
     from latdoctor.diagnosis.cases import read_cases, run
     from latdoctor.diagnosis.rule_files import read
     from latdoctor.evidence.places import must_be_writable
@@ -98,7 +99,11 @@ def run_cases(
     known = rule_set(extra)
     plain = read([shipped, *extra], overlaid=False) if extra else known
     cases = read_cases([base / "cases" for base in (shipped, *extra)], known)
-    outcomes = [run(case, plain if Path(case.where).is_relative_to(shipped) else known) for case in cases]
+    outcomes = []
+    with telling() as tell:
+        for number, case in enumerate(cases, 1):
+            tell(f"case {number} of {len(cases)}")
+            outcomes.append(run(case, plain if Path(case.where).is_relative_to(shipped) else known))
     for outcome in outcomes:
         for failure in outcome.failures:
             typer.echo(f"{outcome.case.where}: {outcome.case.cause} {outcome.case.name}: {failure}")
