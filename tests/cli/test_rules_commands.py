@@ -138,3 +138,18 @@ def test_what_cannot_be_compared_is_told(site: str, arguments: list[str], says: 
     said = run(["rules", "diff", *arguments])
     assert (said.code, said.out) == (2, "")
     assert says in said.err
+
+
+def test_a_cause_that_the_site_disabled_is_told_where_it_is_missing(site: str) -> None:
+    why = "the hall is hot by design, and everybody who works in it knows"
+    Path("site/overlays/hall.yaml").write_text(f"- {{cause: {HEAT}, disable: true, why: {why!r}}}\n")
+    said = run(["diagnose", str(INCIDENTS / "gpu-thermal"), "--rules", site])
+    assert f"not ranked, disabled by the site: {HEAT}" in " ".join(said.out.split())
+    changed = " ".join(run(["rules", "diff", site]).out.split())
+    assert f"~ cause {HEAT} disabled by the site: {why}" in changed
+
+
+def test_what_shall_fail_on_a_change_needs_incidents(site: str) -> None:
+    said = run(["rules", "diff", site, "--fail-on-change"])
+    assert said.code == 2
+    assert "name them: --bundles PATH" in said.err

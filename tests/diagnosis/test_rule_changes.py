@@ -84,6 +84,6 @@ def test_an_overlay_is_told_by_the_limit_that_it_changed(tmp_path: Path) -> None
     (tmp_path / "site" / "overlays" / "hall.yaml").write_text(text)
     found = rule_changes(rule_files.read([base]), rule_files.read([base, tmp_path / "site"]))
     assert {one.id: one.details for one in found} == {
-        "app.twin": ("disabled: none → disabled by the site: y",),
+        "app.twin": ("disabled by the site: y",),
         "long": ("when: input.length.mean > 10 → input.length.mean > 20",),
     }

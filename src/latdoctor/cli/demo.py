@@ -91,6 +91,7 @@ def _played(seed: int, keep: Path | None) -> int:
                 finally:
                     load.stop()
                 _told_by_clients(screen, clients.result(), BEFORE)
+    screen.print("\nThat server is gone, and its journal with it. Next, of your own: latdoctor diagnose --server URL")
     return code
 
 

@@ -164,6 +164,11 @@ def diff(
             f"{len(folders)} folders of rules were given",
             next_step="give [OLD] NEW, and each bundle with --bundles PATH",
         )
+    if fail_on_change and not bundles:
+        raise UsageError(
+            "--fail-on-change is about the answers to recorded incidents, and none was given",
+            next_step="name them: --bundles PATH",
+        )
     found = compared(folders, bundles or [])
     print_difference(found, as_json=output is Shape.JSON, every=verbose)
     raise typer.Exit(FAILED if fail_on_change and found.answers_changed else 0)

@@ -67,6 +67,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         next_looks=next_looks(rules, network, checks, unread),
         coverage=case.coverage,
         gaps=case.evidence.gaps,
+        disabled_causes=tuple(cause.id for cause in rules.causes if cause.disabled),
     )
 
 

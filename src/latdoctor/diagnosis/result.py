@@ -213,3 +213,4 @@ class Diagnosis(Struct, frozen=True):
     coverage: tuple[Coverage, ...]
     gaps: tuple[Gap, ...]
     against: Against | None = None  # null where nobody asked to compare
+    disabled_causes: tuple[str, ...] = ()  # of the catalogue, that the site does not want ranked

@@ -89,6 +89,8 @@ def _details(before: Finding | Cause, after: Finding | Cause) -> Iterator[str]:
 
 
 def _scalar(name: str, was: object, now: object) -> str:
+    if name == "disabled":
+        return str(now) if now else f"no longer {was}"
     first, second = _shown(name, was), _shown(name, now)
     if len(first) > _WORDS or len(second) > _WORDS:
         return f"{name}: reworded"

@@ -109,7 +109,10 @@ def site_line(diagnosis: Diagnosis) -> str:
     disabled = sum(check.reason.startswith(DISABLED) for check in diagnosis.checks)
     told = [f"{limited} judged by site thresholds"] if limited else []
     told += [f"{disabled} disabled by the site"] if disabled else []
-    return f"of the findings, {' and '.join(told)} (-v)" if told else ""
+    findings = [f"of the findings, {' and '.join(told)} (-v)"] if told else []
+    causes = diagnosis.disabled_causes
+    left_out = [f"not ranked, disabled by the site: {', '.join(causes)}"] if causes else []
+    return "; ".join((*findings, *left_out))
 
 
 def _clock(time: float, day: str) -> str:
