@@ -77,6 +77,17 @@ def test_starts_that_are_whole_ends_less_their_latency_are_no_pulse() -> None:
     assert "whole seconds" in found.gaps[0].reason
 
 
+@pytest.mark.parametrize("tick", [1.0, 0.5])
+def test_starts_that_are_ends_on_a_tick_less_their_latency_are_no_pulse(tick: float) -> None:
+    """As where clients that call on a tick are logged at one moment of it, with a fraction of a second."""
+    rng = np.random.default_rng(3)
+    ends = np.repeat(np.arange(0, 600, tick), 3) + 0.573912
+    values = rng.normal(0.9 * tick, 0.09 * tick, len(ends))
+    found = pulses(Evidence(series=(series("request.latency", ends - values, values),)))
+    assert told(found) == {}
+    assert "one moment of each" in found.gaps[0].reason
+
+
 def test_without_a_pulse_its_share_is_none_and_with_one_it_is_told() -> None:
     assert told(pulses(Evidence(series=(series("request.latency", *ordinary()),)))) == {"latency.pulse_share": 0.0}
     found = told(pulses(Evidence(series=(series("request.latency", *stalling(0.5, 0.12)),))))

@@ -37,6 +37,9 @@ MIN_SHARE = 0.02
 PARTS = 3
 MIN_LIKENESS = 0.6  # correlation of the phases of one part with those of another
 MAX_P = 1e-6
+MOST_ALIKE = (
+    0.95  # length of the mean of the ends as points on the circle of the period (Rayleigh): 1 where all are one
+)
 _ROUNDING = 1e-3  # seconds: latencies are often told in milliseconds
 
 
@@ -62,6 +65,9 @@ def _of_one(series: Series) -> Evidence:
     if reason:
         return lacking(series, f"pulses: {reason}", DERIVED)
     one = pulse(times, values)
+    # A start is the end less the latency: where every end stands at one phase, each start's phase is its own latency.
+    if one is not None and _alike(times + values, one.period) > MOST_ALIKE:
+        return lacking(series, f"pulses: requests end at one moment of each {one.period:.3g} s only", DERIVED)
     pairs = [(DERIVED[1], 0.0)] if one is None else [(DERIVED[0], one.period), (DERIVED[1], one.share)]
     return found(series, "folded", ((name, value, ()) for name, value in pairs), len(values))
 
@@ -101,6 +107,13 @@ def pulse(times: Numbers, values: Numbers) -> Pulse | None:
     p = _chance(share * float(np.count_nonzero(binned[1])))
     sure = share >= MIN_SHARE and p <= MAX_P and _likeness(times, ranks, period) >= MIN_LIKENESS
     return Pulse(period, share, p) if sure else None
+
+
+def _alike(times: Numbers, period: float) -> float:
+    """How much the phases of `times` are one: 0..1."""
+    import numpy as np
+
+    return float(abs(np.mean(np.exp(2j * np.pi * (times % period) / period))))
 
 
 def _binned(times: Numbers, ranks: Numbers) -> tuple[Numbers, Numbers]:
