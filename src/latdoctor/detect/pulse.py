@@ -37,9 +37,7 @@ MIN_SHARE = 0.02
 PARTS = 3
 MIN_LIKENESS = 0.6  # correlation of the phases of one part with those of another
 MAX_P = 1e-6
-MOST_ALIKE = (
-    0.95  # length of the mean of the ends as points on the circle of the period (Rayleigh): 1 where all are one
-)
+MOST_ALIKE = 0.95  # mean resultant length of the ends on the circle of the period (Rayleigh): 1 where all are one
 _ROUNDING = 1e-3  # seconds: latencies are often told in milliseconds
 
 
