@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from latdoctor.diagnosis import rule_files
@@ -112,6 +112,17 @@ ORDER = st.permutations(SIGNALS).map(lambda order: made(*order))
 TRAINING = st.lists(st.tuples(ORDER, st.lists(st.sampled_from(CAUSES), max_size=2, unique=True)), max_size=8)
 
 
+ALIKE = ["sig.noise", "sig.b", "sig.c", "sig.a"]
+
+
+@example(
+    given_runs=[
+        (made("sig.a", "sig.c", "sig.noise", "sig.b"), ["app.a", "app.b"]),
+        (made(*ALIKE), ["app.a", "app.b"]),
+        (made(*ALIKE), ["app.a", "infra.c"]),
+    ],
+    asked=made(*ALIKE),
+)
 @given(TRAINING, ORDER)
 def test_any_training_gives_a_reading(given_runs: list[tuple[Scored, list[str]]], asked: Scored) -> None:
     training = [Training(one, tuple(causes)) for one, causes in given_runs]

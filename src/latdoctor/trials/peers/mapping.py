@@ -126,6 +126,8 @@ class _World:
     def of(cls, training: Sequence[Training], prior: Prior, depth: int) -> _World:
         import numpy as np
 
+        # In an order of its own: sums that are equal but for rounding decide ties.
+        training = sorted(training, key=lambda run: ([name for name, _ in run.scored.signals], run.causes))
         signals = tuple(sorted({name for run in training for name, _ in run.scored.signals} | prior.keys()))
         known = {cause for run in training for cause in run.causes} | {c for own in prior.values() for c in own}
         causes = tuple(sorted(known))
