@@ -38,8 +38,8 @@ WRITTEN = "http://checkout:8080"  # the server's address on docs/oncall.md
 _PAGE = (Path(__file__).parents[2] / "docs" / "oncall.md").read_text(encoding="utf-8")
 _TYPED = re.findall(r"^\$ (latdoctor .*)$", _PAGE, re.MULTILINE)
 # Calm for a shorter time than the shipped scenario, its capacity measured in less, and promised less: the machine may
-# do other things too. It goes on for a minute before anything is changed: it begins milder, and whoever mends it need
-# not work off a thousand requests. It is the same incident.
+# do other things too. And fewer come than in the shipped one: what is mended has to carry them on every machine, with
+# whoever comes beside them until it hurts, or it never meets the SLO again. It is the same incident.
 SLO = "1s"
 _SHORT = {
     "phases.before.seconds": 4,

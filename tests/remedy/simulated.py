@@ -8,7 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.detect.quantiles import quantiles
+from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Reading, Window
 from latdoctor.journal.entry import Entry, Moment, following, now, written
 from latdoctor.journal.store import Journal
 from latdoctor.remedy.change import Contended, Refused, State, Unreachable, Value, Values
@@ -39,6 +40,8 @@ class Service:
     drain: float = 0.0  # seconds after a change for which the queue of the incident keeps P99 high
     changed_at: float = -1e9
     completed: Callable[[Service], float] | None = None  # a second, where the page shows it
+    queue: Callable[[Service], float] | None = None  # else it is long where P99 is
+    answers: float | None = None  # a second: P99 is what so many answers tell of it; else it is simply known
     writes: list[Values] = field(default_factory=list)
     reads: int = 0
     on_write: Callable[[Service], None] = lambda service: None
@@ -67,8 +70,9 @@ class Service:
         self.now += seconds
         draining = self.now - seconds < self.changed_at + self.drain
         p99 = 3.0 if draining else self.p99(self)
-        rows = {"arrival.rate": self.rate, "error.ratio": self.error_ratio, "queue.depth": 200.0 if p99 > 1 else 2.0}
-        if self.sight:
+        queue = self.queue(self) if self.queue else 200.0 if p99 > 1 else 2.0
+        rows = {"arrival.rate": self.rate, "error.ratio": self.error_ratio, "queue.depth": queue}
+        if self.sight and self.answers is None:
             rows["latency.p99"] = p99
         if self.completed is not None:
             rows["completion.rate"] = self.completed(self)
@@ -78,7 +82,16 @@ class Service:
         readings = tuple(Reading(name, "service", value, Origin("page"), window) for name, value in rows.items())
         bimodal = "fired" if p99 > 1 and not draining else "clear"
         findings = {FINDING: bimodal if self.sight else "not-evaluated"}
-        return Observation(Evidence(readings=readings), findings, {"slo.p99": 0.5}, began, self.wall())
+        seen = Evidence.merge((Evidence(readings=readings), self._told(p99, window)))
+        return Observation(seen, findings, {"slo.p99": 0.5}, began, self.wall())
+
+    def _told(self, p99: float, window: Window) -> Evidence:
+        """What the answers of one look tell of P99, where it is told by them."""
+        if self.answers is None or not self.sight:
+            return Evidence()
+        bucket = Bucket(p99, p99, self.answers * ((window.end or 0.0) - (window.start or 0.0)))
+        spread = Evidence(distributions=(Distribution("latency", "service", (bucket,), Origin("page"), window=window),))
+        return Evidence.merge((spread, quantiles(spread)))
 
 
 class Remembered(Journal):

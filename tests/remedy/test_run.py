@@ -21,6 +21,7 @@ from latdoctor.remedy.playbook_files import Library
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
 from latdoctor.remedy.target import Access, Target
+from latdoctor.remedy.verifying import WindowSeen
 from latdoctor.remedy.world import World
 from latdoctor.web.secret import Secret
 from tests.remedy import playbooks_here
@@ -764,19 +765,89 @@ def test_what_gets_well_by_itself_proves_no_playbook(room: Room, completed: floa
         assert room.service.values == BEFORE
 
 
-@pytest.mark.parametrize(("completed", "stays"), [(30.0, True), (21.0, False), (10.0, False)])
-def test_while_a_queue_stands_a_stage_is_judged_by_what_is_completed(room: Room, completed: float, stays: bool) -> None:
-    """P99 is that of the incident's queue then, and rises still; 20 requests were completed in a second before."""
+@dataclass(frozen=True)
+class Deep:
+    """A stage while a queue stands: 20 requests were completed in a second and 200 waited before, and P99 triples."""
+
+    completed: float
+    queue: float
+    stays: bool
+
+
+@pytest.mark.parametrize(
+    "deep",
+    [
+        pytest.param(Deep(30.0, 400.0, stays=True), id="more is completed, the queue grows still"),
+        pytest.param(Deep(20.0, 210.0, stays=True), id="as much is completed"),
+        pytest.param(Deep(20.0, 400.0, stays=False), id="as much is completed, and the queue grows"),
+        pytest.param(Deep(15.0, 200.0, stays=False), id="less is completed"),
+        pytest.param(Deep(30.0, 5.0, stays=False), id="no queue stands, and P99 is of what is computed"),
+    ],
+)
+def test_while_a_queue_stands_a_stage_is_judged_by_what_is_completed(room: Room, deep: Deep) -> None:
+    """P99 is that of whoever has waited in it then, and rises with its age."""
+
+    def made(service: Service) -> bool:
+        return bool(service.values["lanes"])
 
     def p99(service: Service) -> float:
-        done = service.values == {"scheduler": "token-budget", "lanes": True}
-        return 0.3 if done and stays else 9.0 if service.values["lanes"] else 3.0
+        mended = service.values == {"scheduler": "token-budget", "lanes": True}
+        return 0.3 if mended else 9.0 if made(service) else 3.0
 
     room.service.p99 = p99
-    room.service.completed = lambda service: completed if service.values["lanes"] else 20.0
+    room.service.completed = lambda service: deep.completed if made(service) else 20.0
+    room.service.queue = lambda service: deep.queue if made(service) else 200.0
     result = room.run("test.whole")
-    assert result.outcome is (Outcome.VERIFIED if stays else Outcome.ROLLED_BACK), result
-    assert room.service.values["lanes"] is stays
+    assert result.outcome is (Outcome.VERIFIED if deep.stays else Outcome.ROLLED_BACK), result
+    assert room.told.count("stage.verified") == (2 if deep.stays else 0)
+    assert room.service.values["lanes"] is deep.stays
+
+
+def test_what_a_change_takes_out_of_a_queue_first_is_no_measure_of_the_next_stage(room: Room) -> None:
+    """Short requests are packed first, and 120 of them are completed in a second; what stays are long ones."""
+
+    def mended(service: Service) -> bool:
+        return service.values == {"scheduler": "token-budget", "lanes": True}
+
+    def p99(service: Service) -> float:
+        if room.told.count("stage.verified") == 2:
+            return 0.3
+        return 20.0 if mended(service) else 9.0 if service.values["lanes"] else 3.0
+
+    room.service.p99 = p99
+    room.service.completed = lambda service: 30.0 if mended(service) else 120.0 if service.values["lanes"] else 20.0
+    room.service.queue = lambda service: 200.0
+    result = room.run("test.whole")
+    assert room.told.count("stage.verified") == 2, result
+
+
+@pytest.mark.parametrize(
+    ("answers", "window"),
+    [
+        pytest.param(40.0, 5.0, id="two hundred in five seconds"),
+        pytest.param(22.0, 6.0, id="hardly more than a hundred, and a window may have fewer"),
+        pytest.param(16.0, 8.0, id="fewer than a hundred"),
+        pytest.param(6.3, 20.0, id="a slow service"),
+    ],
+)
+def test_who_answers_few_is_watched_for_longer(room: Room, answers: float, window: float) -> None:
+    """A P99 needs a hundred answers, before as after."""
+    room.service.answers = answers
+    result = room.run()
+    assert result.outcome is Outcome.VERIFIED, result
+    proofs = [
+        msgspec.json.decode(entry.body, type=WindowSeen) for entry in room.journal.entries(kinds={"verify.window"})
+    ]
+    assert {one.ended - one.started for one in proofs} == {window}
+
+
+def test_who_answers_too_few_is_left_alone_and_told_why(room: Room) -> None:
+    room.service.answers = 5.0
+    result = room.run()
+    assert result.outcome is Outcome.REFUSED, result
+    assert "25 observed, 100 are needed" in result.reason
+    assert room.service.writes == []
+    assert room.service.now == pytest.approx(10.0), "nobody waits for what would tell nothing"
 
 
 def test_a_whole_that_does_not_succeed_goes_altogether(room: Room) -> None:

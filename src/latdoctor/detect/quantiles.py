@@ -10,7 +10,7 @@ A quantile q needs enough observations beyond it to be more than the luck of one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Bucket, Distribution, Evidence, Gap, Labels, Origin, Reading
@@ -50,6 +50,22 @@ def latest(evidence: Evidence) -> tuple[Distribution, ...]:
         if key not in found or (one.window.end or -math.inf) > (found[key].window.end or -math.inf):
             found[key] = one
     return tuple(found.values())
+
+
+def times_as_many(evidence: Evidence, signals: Container[str]) -> float:
+    """What the fewest observations would have to be multiplied by for each quantile of `signals` to be told.
+
+    At most 1 where there are enough already, 0 where nothing was observed that would tell one of them.
+    """
+    return max(
+        (
+            needed / distribution.count
+            for distribution in latest(evidence)
+            for suffix, _, needed in QUANTILES
+            if distribution.signal + suffix in signals and distribution.count > 0
+        ),
+        default=0.0,
+    )
 
 
 def makes_sense(distribution: Distribution) -> bool:

@@ -5,9 +5,11 @@ A look that shows nothing is no success, and by itself no reason to stop looking
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Set
 from dataclasses import replace
 
+from latdoctor.detect.quantiles import times_as_many
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence.conditions import Condition
 from latdoctor.evidence.judging import HOLDS
@@ -21,7 +23,9 @@ from latdoctor.remedy.table import ALWAYS
 from latdoctor.remedy.verifying import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Before, Streak, against_each, window_of
 from latdoctor.remedy.world import Stopped, World, beside
 
-WINDOW = 5.0  # seconds of each look that verifies
+WINDOW = 5.0  # seconds of each look that verifies, where so many are answered that it tells what has to be proved
+LONGEST = 20.0  # seconds of each where fewer are: a P99 needs a hundred answers, and a slow service gives few
+SPARE = 1.25  # times as many answers as are needed: they do not come evenly, and each look has to have enough
 GLANCE = 2.0  # seconds of each look while it settles
 PATIENCE = 15.0  # seconds that a look may take beyond its window
 BLIND = 3  # looks in a row that show nothing, and as long as so many windows: then there is nothing to wait for
@@ -37,13 +41,16 @@ class Failed(Exception):  # noqa: N818 - what happened; it never leaves this pac
 
 
 class Watch:
-    """The looks of one run. `last` is the latest of them that verified something, `streak` what they came to."""
+    """The looks of one run. `last` is the latest of them that verified something, `streak` what they came to, `window`
+    how many seconds each of them lasts.
+    """
 
     def __init__(self, world: World, recorder: Recorder) -> None:
         self._world = world
         self._recorder = recorder
         self.last: Observation | None = None
         self.streak = Streak()
+        self.window = WINDOW
         self._blind: list[float] = []  # when the looks began that have shown nothing since one did
 
     def look(self, seconds: float) -> Observation:
@@ -65,9 +72,19 @@ class Watch:
         """One that is over at once where the run shall end: whoever keeps to it need not be left behind."""
         return replace(self.deadline(seconds), stop=self._why_stop)
 
-    def before(self, seconds: float) -> Before:
-        """As many windows before the change as fit into `seconds`, at least one. Raises as a look does."""
-        return [self.look(one) for one in [WINDOW] * int(seconds // WINDOW) or [seconds]]
+    def before(self, seconds: float, verify: Verify) -> Before:
+        """As many windows before the change as fit into `seconds`, at least one. Raises as a look does.
+
+        Where so few are answered that they would not tell what has to be proved, all are longer, and so are those that
+        verify; what no window would tell is left unknown.
+        """
+        many = max(1, int(seconds // WINDOW))
+        first = self.look(usual := min(WINDOW, seconds))
+        longer = usual * SPARE * times_as_many(first.evidence, signals_judged(verify.succeed))
+        if not WINDOW < longer <= LONGEST:
+            return [first, *(self.look(WINDOW) for _ in range(many - 1))]
+        self.window = float(math.ceil(longer))
+        return [self.look(self.window) for _ in range(many)]
 
     def settled(self, settle: Settle, before: Before) -> None:
         """Waits until the queue of the incident has drained, or no longer than the playbook says."""
@@ -86,7 +103,7 @@ class Watch:
         while self.streak.seconds < verify.hold:
             if until.left <= 0:
                 raise Failed(_unproven(self.streak))
-            seen = self._seen(WINDOW, until, wanted)
+            seen = self._seen(self.window, until, wanted)
             if seen is None:
                 self.streak = Streak()
                 continue

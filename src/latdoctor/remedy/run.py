@@ -25,7 +25,16 @@ from latdoctor.remedy.record import Recorder
 from latdoctor.remedy.result import Measure, Outcome, Result
 from latdoctor.remedy.table import measures
 from latdoctor.remedy.taking_back import Back, take_back
-from latdoctor.remedy.verifying import Before, against_each, holds_already, mended, not_worse, untold, well_by_itself
+from latdoctor.remedy.verifying import (
+    Before,
+    against_each,
+    holds_already,
+    mended,
+    not_worse,
+    queued,
+    untold,
+    well_by_itself,
+)
 from latdoctor.remedy.world import Stopped, World
 
 STEP = 60.0  # seconds for one change: a replica that is replaced first ends what it has begun
@@ -118,7 +127,7 @@ class _Run:
 
     def _watched_before(self) -> Before:
         """The windows before the change, the last kept as a bundle. What is unknown in it refuses the run."""
-        before = self._before = self._watch.before(self._playbook.before)
+        before = self._before = self._watch.before(self._playbook.before, self._playbook.verify)
         last = before[-1]
         path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
         if last.bundle is not None:
@@ -144,8 +153,8 @@ class _Run:
 
     def _stage(self, number: int, playbook: Playbook) -> None:
         """One stage, made and verified; a stage of several is skipped where what it mends is not to be seen."""
-        alone = not self._playbook.stages
-        earlier = self._before if self._watch.last is None else [self._watch.last]
+        alone, last = not self._playbook.stages, self._watch.last
+        earlier = self._before if last is None else [last]
         if not alone and mended(playbook.verify, earlier):
             self._recorder.note("stage.skipped", {"stage": number, "playbook": playbook.id})
             return
@@ -153,7 +162,9 @@ class _Run:
             self._make(Touched(number, index))
         if alone:  # of several stages none waits for the queue to drain: the whole does, once all are made
             self._watch.settled(playbook.settle, earlier)
-        self._watch.verified(playbook.verify if alone else not_worse(playbook.verify), earlier)
+            self._watch.verified(playbook.verify, earlier)
+        else:
+            self._watch.verified(not_worse(playbook.verify), self._before if queued(earlier[-1]) else earlier)
         self._must_have_lasted()
         self._recorder.note("stage.verified", {"stage": number, "playbook": playbook.id})
         if self._playbook.on_failure == "undo-stage":

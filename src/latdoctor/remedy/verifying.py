@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Condition, Constant, Reference, SignalTerm
 from latdoctor.evidence.judging import FAILS, HOLDS, UNKNOWN
-from latdoctor.remedy.observation import Judged, Observation, Remembered, any_holds, cleared, judged
+from latdoctor.remedy.observation import Judged, Observation, Remembered, any_holds, cleared, judged, signals_judged
 from latdoctor.remedy.playbook import Verify
 
 # A service that completes so many times as much as comes is working off what waits: it gets well without anybody's
@@ -28,7 +28,8 @@ Before = Sequence[Observation]  # the windows seen before the change, oldest fir
 Judge = Callable[[Condition, Observation, Remembered], Judged]
 ONE_LOOK = 2.5  # seconds: half of a window, so that one is enough
 NOT_WORSE = 1.2  # a stage may leave P99 at most this many times as high: what 5 s windows of one load differ by
-STANDING, DRAINS = 10.0, 1.05  # or, with so many waiting, complete at least this many times as much
+STANDING, DRAINS = 10.0, 1.05  # so many that wait are a queue; completing that many times as much works it off
+AS_MUCH = 0.8  # of what was completed before: the same, as far as 5 s windows of one load tell
 SUCCESS, FAILURE, INCONCLUSIVE, ABORT = "success", "failure", "inconclusive", "abort"
 
 
@@ -79,9 +80,15 @@ def window_of(verify: Verify, observation: Observation, before: Before) -> Windo
 
 
 def untold(verify: Verify, before: Before) -> tuple[str, ...]:
-    """What could not be verified, as seen before anything is changed: what is unknown now would be afterwards."""
-    judgements = (*_load(verify, before[-1], before), *_wanted(verify, before[-1], before))
-    return tuple(one.told for one in judgements if one.status == UNKNOWN)
+    """What could not be verified, as seen before anything is changed: what is unknown now would be afterwards. And why,
+    where the evidence says so.
+    """
+    last = before[-1]
+    judgements = (*_load(verify, last, before), *_wanted(verify, last, before))
+    unknown = [one.told for one in judgements if one.status == UNKNOWN]
+    wanted = {*signals_judged(verify.succeed if verify.load is None else (*verify.succeed, verify.load))}
+    why = [gap.reason for gap in last.evidence.gaps if unknown and wanted.intersection(gap.signals)]
+    return tuple(dict.fromkeys((*unknown, *why)))
 
 
 def holds_already(verify: Verify, before: Before) -> str:
@@ -105,21 +112,30 @@ def mended(verify: Verify, seen: Sequence[Observation]) -> bool:
     return bool(found) and all(one.status == HOLDS for one in found)
 
 
+def queued(seen: Observation) -> bool:
+    """Whether a queue stands. Then a look of a few seconds just after a change is of what the change took out first."""
+    return any_holds(_above("queue.depth", STANDING), seen, {}).status == HOLDS
+
+
 def not_worse(verify: Verify) -> Verify:
     """How a stage of several proves itself: one look in which it has not made things worse.
 
     The whole must then succeed, and hold for as long as it says; what a stage waited longer for would be time in which
     the incident goes on.
 
-    While a queue stands P99 is that of whoever has waited in it and follows late; then it is enough that more is
-    completed than before.
+    While a queue stands P99 is that of whoever has waited in it: it follows late, and rises with the queue's age
+    whatever is changed. Then a stage is judged by what is completed, which is all that the service can: more than
+    before, or as much where the queue has not grown.
     """
-    condition = AnyOf(
+    as_much = AllOf(
         (
-            _against_before("latency.p99", "<", NOT_WORSE),
-            AllOf((_above("queue.depth", STANDING), _against_before("completion.rate", ">", DRAINS))),
+            _against_before("completion.rate", ">", AS_MUCH),
+            _against_before("queue.depth", "<", NOT_WORSE),
         )
     )
+    behind = AnyOf((_against_before("completion.rate", ">", DRAINS), as_much))
+    standing = AllOf((_above("queue.depth", STANDING), behind))
+    condition = AnyOf((_against_before("latency.p99", "<", NOT_WORSE), standing))
     return replace(verify, succeed=(condition,), mechanism=(), hold=min(verify.hold, ONE_LOOK))
 
 
