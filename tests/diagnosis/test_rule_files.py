@@ -195,9 +195,10 @@ def test_what_only_looks_like_rules_is_told(tmp_path: Path, name: str, says: str
         rule_files.read([tmp_path])
 
 
-def test_an_empty_folder_is_an_empty_set_of_rules(tmp_path: Path) -> None:
-    rules = rule_files.read([tmp_path])
-    assert (rules.findings, rules.causes) == ((), ())
+def test_an_empty_folder_is_no_set_of_rules(tmp_path: Path) -> None:
+    """Somebody meant rules by it, which are not there."""
+    with pytest.raises(DefinitionError, match="holds no rules"):
+        rule_files.read([tmp_path])
 
 
 def test_the_placeholder_of_a_bad_condition_is_never_seen(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ from latdoctor.text import clean
 
 app = typer.Typer(
     name="latdoctor",
-    help="Find out why an AI inference service has become slow, with the evidence for and against.",
+    help="Find out why an AI inference service has become slow, with the evidence for and against.\n\n"
+    "Each command's --help tells how it exits; where Ctrl-C broke it off, with 130.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -170,5 +170,5 @@ def diff(
             next_step="name them: --bundles PATH",
         )
     found = compared(folders, bundles or [])
-    print_difference(found, as_json=output is Shape.JSON, every=verbose)
+    print_difference(found, folders[-1], as_json=output is Shape.JSON, every=verbose)
     raise typer.Exit(FAILED if fail_on_change and found.answers_changed else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -46,10 +47,13 @@ def compared(folders: Sequence[Path], bundles: Sequence[Path]) -> RulesDifferenc
 
 def _rules(folder: Path) -> tuple[str, RuleSet]:
     """What `folder` means, in words, and its rules: with the shipped ones unless it stands in their place."""
-    names = {path.stem for path in (folder / "causes").glob("*.yaml")}
-    if names & rule_set(()).cause.keys():
+    if _stands_for_shipped(folder):
         return str(folder), rule_files.read([folder])
     return f"{SHIPPED} and {folder}", rule_set([folder])
+
+
+def _stands_for_shipped(folder: Path) -> bool:
+    return any(path.stem in rule_set(()).cause for path in (folder / "causes").glob("*.yaml"))
 
 
 def _described(name: str, rules: RuleSet) -> str:
@@ -81,8 +85,8 @@ def _incident(path: Path, old: RuleSet, new: RuleSet) -> IncidentChange:
     return IncidentChange(clean(str(path)), contrast(*(diagnose(case, rules, stamp()) for rules in (old, new))))
 
 
-def print_difference(difference: RulesDifference, *, as_json: bool, every: bool) -> None:
-    """The document, or lines of text and what to do next."""
+def print_difference(difference: RulesDifference, new: Path, *, as_json: bool, every: bool) -> None:
+    """The document, or lines of text and what to do next with `new`, the folder of the new rules."""
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(difference), indent=2).decode())
         return
@@ -92,4 +96,10 @@ def print_difference(difference: RulesDifference, *, as_json: bool, every: bool)
     if not difference.incidents:
         console.print("\nNext: name recorded incidents, to see what becomes of their answers: --bundles PATH")
     else:
-        console.print("Next: latdoctor rules test --rules FOLDER")
+        console.print(Text(f"Next: {_next(new)}"))
+
+
+def _next(new: Path) -> str:
+    if _stands_for_shipped(new):
+        return "latdoctor rules test, once they are in place of the shipped ones"
+    return f"latdoctor rules test --rules {shlex.quote(clean(str(new)))}"

@@ -72,7 +72,7 @@ def _not_read(base: Path) -> Iterator[Problem]:
     """What looks as if it were rules, and is none: nobody shall take for sound what was never looked at."""
     for path in sorted(path for kind in ("findings", "causes") for path in (base / kind).glob("*.yml")):
         yield Problem(str(path), "is not read: the name of a file of rules ends in .yaml")
-    if any(base.iterdir()) and not any((base / kind).is_dir() for kind in _FOLDERS):
+    if not any((base / kind).is_dir() for kind in _FOLDERS):
         yield Problem(str(base), f"holds no rules: they stand in {', '.join(f'{kind}/' for kind in _FOLDERS)}")
 
 
