@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from latdoctor.diagnosis import judge as judge_module
 from latdoctor.diagnosis import rule_files
 from latdoctor.diagnosis.account import account
-from latdoctor.diagnosis.network import Network, Observation
+from latdoctor.diagnosis.network import NONE, OTHER_SET, Network, Observation
 from latdoctor.diagnosis.next_look import next_looks
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.evidence.conditions import Condition
@@ -68,13 +68,24 @@ def test_factors_are_worked_out_once_per_product_not_once_per_set(counted: list[
     assert len(counted) * 100 < SETS * FINDINGS
 
 
-def test_an_account_takes_two_factors_per_finding(counted: list[str]) -> None:
+def test_an_account_works_out_what_its_two_sets_expect_and_no_set_twice(counted: list[str]) -> None:
     world = large(1)
     of = Network.of(world.rules, world.checks)
     assert of.posterior
     counted.clear()
     account("c00", of, world.checks)
-    assert len(counted) == 2 * FINDINGS
+    own = 3 * 3 + SYMPTOMS  # findings that some member of a set expects
+    assert len(counted) <= 2 * own
+    counted.clear()
+    account("c00", of, world.checks)
+    assert counted == []
+
+
+def test_what_each_observation_adds_to_a_set_is_its_evidence() -> None:
+    world = large(1)
+    of = Network.of(world.rules, world.checks)
+    for chosen in (*of.best_first[:: SETS // 50], NONE, OTHER_SET):
+        assert list(of.evidences(chosen)) == [of.evidence(one, chosen) for one in of.observations]
 
 
 @settings(max_examples=10)

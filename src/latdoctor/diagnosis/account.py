@@ -41,14 +41,14 @@ def account(name: str, network: Network, checks: Sequence[Check]) -> Account:
     scores = network.scores
     best = next(chosen for chosen in network.best_first if name in chosen)
     rival = next(chosen for chosen in network.best_first if name not in chosen)
-    with_it = [score for chosen, score in scores.items() if name in chosen]
+    with_it = [scores[chosen] for chosen, _ in network.sets_with[name]]
     without = [score for chosen, score in scores.items() if name not in chosen]
     says = {check.id: check.says for check in checks}
     terms = [Term(network.prior(best) - network.prior(rival), _prior_says(best, rival))]
-    for observation in network.observations:
-        nats = network.evidence(observation, best) - network.evidence(observation, rival)
+    pairs = zip(network.evidences(best), network.evidences(rival), strict=True)
+    for observation, (ours, theirs) in zip(network.observations, pairs, strict=True):
         finding = observation.finding.id
-        terms.append(Term(nats, says[finding], finding))
+        terms.append(Term(ours - theirs, says[finding], finding))
     excluded = network.exclusion(best) - network.exclusion(rival)
     if excluded:
         terms.append(Term(excluded, "ruled out by a finding" if excluded < 0 else "its rival is ruled out"))

@@ -140,6 +140,23 @@ class Network:
         """What one observation adds to the set's score."""
         return observation.factor(self.expected(observation.finding, chosen)) / self.temperature
 
+    def evidences(self, chosen: CauseSet) -> Sequence[float]:
+        """What each observation adds to the set's score. Most expect none of its members, and weigh as without any."""
+        known = self._evidences.get(chosen)
+        if known is None:
+            everywhere = chosen == OTHER_SET
+            known = self._evidences[chosen] = [
+                self.evidence(one, chosen)
+                if everywhere or not self.misses(one.finding).keys().isdisjoint(chosen)
+                else none
+                for one, none in zip(self.observations, self._silent, strict=True)
+            ]
+        return known
+
+    @cached_property
+    def _evidences(self) -> dict[CauseSet, Sequence[float]]:
+        return {}
+
     @cached_property
     def _silent(self) -> Sequence[float]:
         """What each observation adds where no cause is present."""
@@ -250,6 +267,8 @@ class Network:
 
     def probability(self, *names: str) -> float:
         """P(at least one of `names` is present)."""
+        if len(names) == 1:  # no set twice
+            return min(1.0, sum([share for _, share in self.sets_with.get(names[0], ())]))
         holding = {chosen: share for name in names for chosen, share in self.sets_with.get(name, ())}
         return min(1.0, sum(holding.values()))
 
