@@ -91,6 +91,7 @@ def test_the_same_rules_change_nothing() -> None:
     assert said.out.startswith("old: the shipped rules (")
     assert "The rules say the same." in said.out
     assert "0 of 1 answers become another; 0 stay and move, 1 stay as they are" in said.out
+    assert said.out.endswith("Next: latdoctor rules test, once they are in place of the shipped ones\n")
 
 
 def test_what_an_overlay_does_to_a_recorded_incident(site: str) -> None:
@@ -98,6 +99,7 @@ def test_what_an_overlay_does_to_a_recorded_incident(site: str) -> None:
     assert "~ finding gpu-clocks-cut-by-heat" in said.out
     assert "gpu-clocks-cut-by-heat: fired → clear" in said.out
     assert re.search(rf"{HEAT}: \S+ \S+ ?%? \(named, rank 1\) → ", said.out)
+    assert said.out.endswith(f"Next: latdoctor rules test --rules {site}\n")
     assert (said.code == 3) == ("1 of 1 answers become another" in said.out)
     document = json.loads(run(["rules", "diff", site, "--bundles", str(INCIDENTS / "gpu-thermal"), "-o", "json"]).out)
     assert document["schema_version"] == "1"
