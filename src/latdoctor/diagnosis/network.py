@@ -144,12 +144,10 @@ class Network:
         """What each observation adds to the set's score. Most expect none of its members, and weigh as without any."""
         known = self._evidences.get(chosen)
         if known is None:
-            everywhere = chosen == OTHER_SET
+            touched = {index for name in chosen if name != OTHER for index, _ in self._misses[name]}
             known = self._evidences[chosen] = [
-                self.evidence(one, chosen)
-                if everywhere or not self.misses(one.finding).keys().isdisjoint(chosen)
-                else none
-                for one, none in zip(self.observations, self._silent, strict=True)
+                self.evidence(one, chosen) if index in touched or chosen == OTHER_SET else silent
+                for index, (one, silent) in enumerate(zip(self.observations, self._silent, strict=True))
             ]
         return known
 
