@@ -18,6 +18,7 @@ from latdoctor.remedy import actions, history, recovering
 from latdoctor.remedy.change import Refused, Unreachable, Value
 from latdoctor.remedy.plan import Asked, Plan, planned
 from latdoctor.remedy.playbook_files import Library
+from latdoctor.remedy.proving import WINDOW
 from latdoctor.remedy.result import Outcome, Result
 from latdoctor.remedy.run import carry_out
 from latdoctor.remedy.target import Access, Target
@@ -839,13 +840,14 @@ def test_who_answers_few_is_watched_for_longer(room: Room, answers: float, windo
         msgspec.json.decode(entry.body, type=WindowSeen) for entry in room.journal.entries(kinds={"verify.window"})
     ]
     assert {one.ended - one.started for one in proofs} == {window}
+    assert ("before.longer" in room.told) is (window > WINDOW), "whoever waits hears why"
 
 
 def test_who_answers_too_few_is_left_alone_and_told_why(room: Room) -> None:
     room.service.answers = 5.0
     result = room.run()
     assert result.outcome is Outcome.REFUSED, result
-    assert "25 observed, 100 are needed" in result.reason
+    assert "25 observed, 100 are needed (in a look of 5 s)" in result.reason
     assert room.service.writes == []
     assert room.service.now == pytest.approx(10.0), "nobody waits for what would tell nothing"
 

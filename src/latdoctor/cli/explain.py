@@ -40,7 +40,7 @@ def explain(
     elif name in known.finding:
         _finding(known.finding[name], known, result_console())
     else:
-        near = get_close_matches(name, [*known.cause, *known.finding], n=3, cutoff=0.5)
+        near = get_close_matches(name.lower(), [*known.cause, *known.finding], n=3, cutoff=0.5)
         hint = f"did you mean {', '.join(near)}?" if near else "latdoctor rules list shows all of them"
         raise UsageError(f"there is no cause or finding {name!r}", next_step=hint)
 

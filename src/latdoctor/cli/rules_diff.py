@@ -96,10 +96,12 @@ def print_difference(difference: RulesDifference, new: Path, *, as_json: bool, e
     if not difference.incidents:
         console.print("\nNext: name recorded incidents, to see what becomes of their answers: --bundles PATH")
     else:
-        console.print(Text(f"Next: {_next(new)}"))
+        console.print(Text(f"Next: {_next(new)}"), soft_wrap=True)
 
 
 def _next(new: Path) -> str:
     if _stands_for_shipped(new):
         return "latdoctor rules test, once they are in place of the shipped ones"
-    return f"latdoctor rules test --rules {shlex.quote(clean(str(new)))}"
+    if clean(str(new)) != str(new):  # a name that cannot be shown can be typed by nobody
+        return "latdoctor rules test --rules, and that folder"
+    return f"latdoctor rules test --rules {shlex.quote(str(new))}"

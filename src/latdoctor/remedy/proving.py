@@ -84,6 +84,7 @@ class Watch:
         if not WINDOW < longer <= LONGEST:
             return [first, *(self.look(WINDOW) for _ in range(many - 1))]
         self.window = float(math.ceil(longer))
+        self._recorder.note("before.longer", {"seconds": self.window, "usual": usual})
         return [self.look(self.window) for _ in range(many)]
 
     def settled(self, settle: Settle, before: Before) -> None:

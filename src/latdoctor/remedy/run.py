@@ -141,7 +141,7 @@ class _Run:
                 raise Failed(f"precondition {found.text} {unmet}: {found.shown}", Outcome.REFUSED)
         unknown = untold(self._playbook.verify, before)
         if unknown:
-            raise Failed(f"it could not be verified afterwards: {'; '.join(unknown)}", Outcome.REFUSED)
+            raise Failed(f"nothing would tell whether it has helped: {'; '.join(unknown)}", Outcome.REFUSED)
         if why := holds_already(self._playbook.verify, before):
             raise Failed(f"nothing would be proved, for it holds already: {why}", Outcome.REFUSED)
         if mended(self._playbook.verify, before):

@@ -16,6 +16,7 @@ from latdoctor.remedy.verifying import ABORT
 _LINES = {
     "run.opened": "run {run}: watching before anything is changed",
     "evidence.kept": "evidence kept: {path}",
+    "before.longer": "few are answered: each look takes {seconds:g} s instead of {usual:g} s, so that it tells enough",
     "stage.skipped": "stage {playbook} skipped: what it mends is not to be seen",
     "stage.verified": "stage {playbook} verified",
     "verify.passed": "verified",

@@ -87,7 +87,8 @@ def untold(verify: Verify, before: Before) -> tuple[str, ...]:
     judgements = (*_load(verify, last, before), *_wanted(verify, last, before))
     unknown = [one.told for one in judgements if one.status == UNKNOWN]
     wanted = {*signals_judged(verify.succeed if verify.load is None else (*verify.succeed, verify.load))}
-    why = [gap.reason for gap in last.evidence.gaps if unknown and wanted.intersection(gap.signals)]
+    lasted = f"in a look of {last.ended - last.started:.0f} s"
+    why = [f"{gap.reason} ({lasted})" for gap in last.evidence.gaps if unknown and wanted.intersection(gap.signals)]
     return tuple(dict.fromkeys((*unknown, *why)))
 
 

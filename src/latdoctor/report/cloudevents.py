@@ -27,6 +27,7 @@ _TYPES = {
     events.SAMPLED: "evidence.collected",
     events.MARKED: "stage.marked",
     "evidence.kept": "evidence.collected",
+    "before.longer": "evidence.collected",
     "before.measured": "evidence.collected",
     "run.opened": "run.opened",
     "change.intended": "step.intended",

@@ -128,7 +128,7 @@ def _terms(plan: Plan, book: Playbook, pages: Pages) -> Table:
     grid.add_column(overflow="fold")
     for condition in book.preconditions:
         grid.add_row("first", f"{in_words(condition)}, or it is refused")
-    grid.add_row("then", f"watched for {book.before:g} s, evidence kept, changed")
+    grid.add_row("then", f"watched for {book.before:g} s (longer where few are answered), evidence kept, changed")
     wanted = [*map(in_words, verify.succeed), *(f"{finding} clear" for finding in verify.mechanism)]
     if verify.load is not None:
         wanted.append(in_words(verify.load))

@@ -52,6 +52,7 @@ _KINDS = {
 }
 # What a run does in between: told in full below the table.
 _STEPS = (
+    "before.longer",
     "before.measured",
     "change.intended",
     "evidence.kept",
