@@ -57,7 +57,9 @@ _GROWS = 10.0  # seconds in which a queue is seen to grow
 
 
 class NoRushError(Exception):
-    """The machine was so much faster or slower than when it was measured that there was no incident to mend."""
+    """The machine was so much faster or slower than when it was measured that there was no incident to mend, or that
+    so few were answered that nothing was changed.
+    """
 
 
 @dataclass

@@ -43,7 +43,7 @@ from tests.report.test_timeline_forms import CLOUDEVENT, SECTIONS
 
 CAUSE, PLAYBOOK = "app.batching.long-alone", "promo-rush-sop"
 NOTE = "the sale has begun, calls have become longer"  # as it stands on the page
-CRITICAL, VERIFIED, TAKEN_BACK = 3, 0, 3  # how `diagnose` and `remediate` leave
+CRITICAL, VERIFIED, TAKEN_BACK, REFUSED = 3, 0, 3, 5  # how `diagnose` and `remediate` leave
 STANDING = (0, 3, 4)  # how `sop status` may leave, and `diagnose` afterwards: the machine may be slow
 ATTEMPTS = 2
 FILES = {
@@ -146,10 +146,12 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
         raise NoRushError("nobody waits too long any more, and nothing was changed")
     until(lambda: bool(running.incidents[0].of(events.CONFIRMED)), running)
     assert "noted in" in typed("sop note", 0)
-    ended = shell.typed(printed("remediate", going_on.server), VERIFIED, TAKEN_BACK).returncode
+    tried = shell.typed(printed("remediate", going_on.server), VERIFIED, TAKEN_BACK, REFUSED)
+    if tried.returncode == REFUSED:
+        raise NoRushError(tried.stdout)
     assert PLAYBOOK in shell.typed(["sop", "export", "--handover"], 0).stdout
     typed("diagnose", *STANDING)  # how it is now: for the page
-    if ended != VERIFIED or not _stays_well(running, sop):
+    if tried.returncode != VERIFIED or not _stays_well(running, sop):
         return False
     assert send(running.url, told_by_alertmanager(events.RESOLVED, began)) == 200
     assert "is closed: resolved" in typed("sop close", 0)

@@ -843,6 +843,31 @@ def test_who_answers_few_is_watched_for_longer(room: Room, answers: float, windo
     assert ("before.longer" in room.told) is (window > WINDOW), "whoever waits hears why"
 
 
+@pytest.mark.parametrize(
+    ("answers", "windows"),
+    [
+        pytest.param((12.5, 8.2), [10.0, 16.0], id="a queue grows"),
+        pytest.param((16.0, 8.0, 5.5), [8.0, 16.0, 20.0], id="and grows"),
+        pytest.param((16.0, 13.0), [8.0], id="enough, if not with as many to spare"),
+        pytest.param((16.0, 1.0), [8.0, 20.0], id="nobody is answered any more"),
+    ],
+)
+def test_who_answers_fewer_and_fewer_is_watched_for_longer_again(
+    room: Room, answers: tuple[float, ...], windows: list[float]
+) -> None:
+    """As many each second in each look; what is mended answers as before the rush."""
+    coming = iter(answers)
+
+    def look(service: Service) -> None:
+        service.answers = 40.0 if service.writes else next(coming, answers[-1])
+
+    room.service.on_look = look
+    result = room.run()
+    assert result.outcome is (Outcome.VERIFIED if answers[-1] > 5 else Outcome.REFUSED), result
+    told = [msgspec.json.decode(entry.body) for entry in room.journal.entries(kinds={"before.longer"})]
+    assert told == [{"seconds": window, "usual": WINDOW} for window in windows]
+
+
 def test_who_answers_too_few_is_left_alone_and_told_why(room: Room) -> None:
     room.service.answers = 5.0
     result = room.run()

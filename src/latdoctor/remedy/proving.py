@@ -76,16 +76,19 @@ class Watch:
         """As many windows before the change as fit into `seconds`, at least one. Raises as a look does.
 
         Where so few are answered that they would not tell what has to be proved, all are longer, and so are those that
-        verify; what no window would tell is left unknown.
+        verify; and longer again where still fewer are, as a queue grows. What no window would tell is left unknown.
         """
-        many = max(1, int(seconds // WINDOW))
-        first = self.look(usual := min(WINDOW, seconds))
-        longer = usual * SPARE * times_as_many(first.evidence, signals_judged(verify.succeed))
-        if not WINDOW < longer <= LONGEST:
-            return [first, *(self.look(WINDOW) for _ in range(many - 1))]
-        self.window = float(math.ceil(longer))
-        self._recorder.note("before.longer", {"seconds": self.window, "usual": usual})
-        return [self.look(self.window) for _ in range(many)]
+        many, judged = max(1, int(seconds // WINDOW)), signals_judged(verify.succeed)
+        usual = lasted = min(WINDOW, seconds)
+        looks: list[Observation] = []
+        while len(looks) < many:
+            looks.append(self.look(lasted))
+            longer = _long_enough(lasted, usual, times_as_many(looks[-1].evidence, judged))
+            if longer > lasted:
+                self._recorder.note("before.longer", {"seconds": longer, "usual": usual})
+                self.window = lasted = longer
+                looks.clear()
+        return looks
 
     def settled(self, settle: Settle, before: Before) -> None:
         """Waits until the queue of the incident has drained, or no longer than the playbook says."""
@@ -135,6 +138,17 @@ class Watch:
 
     def _why_stop(self) -> str:
         return self._world.stop() or guards.stopped(self._world.state)
+
+
+def _long_enough(lasted: float, usual: float, times: float) -> float:
+    """How many seconds a look has to take, where one of `lasted` would have told all with `times` as many answers.
+
+    `lasted` where longer ones are not needed or would not tell it either.
+    """
+    spared = math.ceil(lasted * times * SPARE)
+    if lasted > usual:
+        return min(spared, LONGEST) if times > 1 else lasted
+    return max(WINDOW, spared) if lasted < spared <= LONGEST else lasted
 
 
 def _pains(conditions: Iterable[Condition], before: Before) -> Set[str]:
