@@ -102,6 +102,8 @@ def test_diagnose(arguments: str, code: int) -> None:
         ),
         ("bundle inspect quiet.log", "quiet.log: not a bundle", "--log quiet.log"),
         ("explain gpu-to-hot", "no cause or finding 'gpu-to-hot'", "gpu-hot"),
+        ("explain app.batching.token-budget", "no cause or finding", "playbooks show app.batching.token-budget"),
+        ("explain latency.p99", "no cause or finding 'latency.p99'", "it is a signal: "),
         ("explain zzzz", "no cause or finding 'zzzz'", "latdoctor rules list"),
         ("nonsense", "No such command 'nonsense'", "latdoctor -h"),
         ("rules nonsense", "No such command 'nonsense'", "latdoctor rules -h"),

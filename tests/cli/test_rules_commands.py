@@ -94,6 +94,16 @@ def test_the_same_rules_change_nothing() -> None:
     assert said.out.endswith("Next: latdoctor rules test, once they are in place of the shipped ones\n")
 
 
+def test_one_edited_shipped_cause_is_no_whole_set_and_says_so() -> None:
+    (Path("one") / "causes").mkdir(parents=True)
+    shutil.copy(folder("rules") / "causes" / f"{HEAT}.yaml", "one/causes")
+    said = run(["rules", "diff", "one"])
+    assert (said.code, said.out) == (2, "")
+    told = " ".join(said.err.split())
+    assert f"the cause {HEAT} names an unknown finding" in told
+    assert "stands for all shipped rules: copy the others into it, too, or change what you want changed by an" in told
+
+
 def test_what_an_overlay_does_to_a_recorded_incident(site: str) -> None:
     said = run(["rules", "diff", site, "--bundles", str(INCIDENTS / "gpu-thermal"), "--fail-on-change"])
     assert "~ finding gpu-clocks-cut-by-heat" in said.out

@@ -28,8 +28,6 @@ def explain(
 
     Exit codes: 0 explained · 2 no such cause or finding, or an invalid rule.
     """
-    from difflib import get_close_matches
-
     from latdoctor.cli.answering import rule_set
     from latdoctor.cli.screen import result_console
     from latdoctor.errors import UsageError
@@ -40,9 +38,22 @@ def explain(
     elif name in known.finding:
         _finding(known.finding[name], known, result_console())
     else:
-        near = get_close_matches(name.lower(), [*known.cause, *known.finding], n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else "latdoctor rules list shows all of them"
-        raise UsageError(f"there is no cause or finding {name!r}", next_step=hint)
+        raise UsageError(f"there is no cause or finding {name!r}", next_step=_instead(name, known))
+
+
+def _instead(name: str, rules: RuleSet) -> str:
+    """What to do with `name`, which is no cause and no finding: other things that an answer names have ids, too."""
+    from difflib import get_close_matches
+
+    from latdoctor.evidence.signals import catalogue
+    from latdoctor.remedy.playbook_files import shipped
+
+    if name in shipped().by_id:
+        return f"it is a playbook: latdoctor playbooks show {name}"
+    if name in catalogue():
+        return f"it is a signal: {catalogue()[name].says} (docs/signals.md has all)"
+    near = get_close_matches(name.lower(), [*rules.cause, *rules.finding], n=3, cutoff=0.5)
+    return f"did you mean {', '.join(near)}?" if near else "latdoctor rules list shows all of them"
 
 
 def _cause(cause: Cause, rules: RuleSet, console: Console) -> None:

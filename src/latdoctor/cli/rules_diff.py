@@ -18,13 +18,17 @@ from latdoctor.diagnosis.contrast import contrast
 from latdoctor.diagnosis.diagnose import diagnose
 from latdoctor.diagnosis.rule_changes import IncidentChange, RulesDifference, rule_changes
 from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.errors import BundleError
+from latdoctor.errors import BundleError, DefinitionError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.report.contrast import of_rules
 from latdoctor.text import clean
 
 SHIPPED = "the shipped rules"
 _PACKED = ".tar.zst"
+_WHOLE = (
+    "a folder that has a shipped cause stands for all shipped rules: copy the others into it, too, or change what you "
+    "want changed by an overlay (docs/contributing.md)"
+)
 
 
 def compared(folders: Sequence[Path], bundles: Sequence[Path]) -> RulesDifference:
@@ -46,9 +50,15 @@ def compared(folders: Sequence[Path], bundles: Sequence[Path]) -> RulesDifferenc
 
 
 def _rules(folder: Path) -> tuple[str, RuleSet]:
-    """What `folder` means, in words, and its rules: with the shipped ones unless it stands in their place."""
+    """What `folder` means, in words, and its rules: with the shipped ones unless it stands in their place.
+
+    Raises DefinitionError.
+    """
     if _stands_for_shipped(folder):
-        return str(folder), rule_files.read([folder])
+        try:
+            return str(folder), rule_files.read([folder])
+        except DefinitionError as error:
+            raise DefinitionError(error.problems, next_step=_WHOLE) from error
     return f"{SHIPPED} and {folder}", rule_set([folder])
 
 
