@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from latdoctor.detect.quantiles import quantiles
+from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Reading, Window
 from latdoctor.journal.entry import Entry, Moment, following, now, written
 from latdoctor.journal.store import Journal
@@ -42,6 +43,7 @@ class Service:
     completed: Callable[[Service], float] | None = None  # a second, where the page shows it
     queue: Callable[[Service], float] | None = None  # else it is long where P99 is
     answers: float | None = None  # a second: P99 is what so many answers tell of it; else it is simply known
+    bundle: Bundle | None = None  # what a look is read from
     writes: list[Values] = field(default_factory=list)
     reads: int = 0
     on_write: Callable[[Service], None] = lambda service: None
@@ -83,7 +85,7 @@ class Service:
         bimodal = "fired" if p99 > 1 and not draining else "clear"
         findings = {FINDING: bimodal if self.sight else "not-evaluated"}
         seen = Evidence.merge((Evidence(readings=readings), self._told(p99, window)))
-        return Observation(seen, findings, {"slo.p99": 0.5}, began, self.wall())
+        return Observation(seen, findings, {"slo.p99": 0.5}, began, self.wall(), self.bundle)
 
     def _told(self, p99: float, window: Window) -> Evidence:
         """What the answers of one look tell of P99, where it is told by them."""

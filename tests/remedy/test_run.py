@@ -12,6 +12,8 @@ import msgspec
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
+from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.model import Window
 from latdoctor.journal.entry import Entry, Moment
 from latdoctor.journal.store import Journal, JournalError
 from latdoctor.remedy import actions, history, recovering
@@ -875,6 +877,13 @@ def test_who_answers_too_few_is_left_alone_and_told_why(room: Room) -> None:
     assert "25 observed, 100 are needed (in a look of 5 s)" in result.reason
     assert room.service.writes == []
     assert room.service.now == pytest.approx(10.0), "nobody waits for what would tell nothing"
+
+
+def test_what_was_seen_before_a_refusal_can_be_diagnosed(room: Room) -> None:
+    room.service.answers, room.service.bundle = 5.0, Bundle(Context("service"), Window(0.0, 1.0))
+    result = room.run()
+    assert result.outcome is Outcome.REFUSED
+    assert result.next_step == f"latdoctor diagnose {room.state}/runs/{result.run}/before.tar.zst"
 
 
 def test_a_whole_that_does_not_succeed_goes_altogether(room: Room) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime
 import os
 import secrets
+import shlex
+from pathlib import Path
 
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence.judging import FAILS, HOLDS
@@ -98,6 +100,7 @@ class _Run:
         self._touched: list[Touched] = []
         self._stays: list[Touched] = []  # changes of verified stages, which stay where a later stage fails
         self._before: Before = ()
+        self._kept: Path | None = None  # what was seen before it changed anything
         self._watch = Watch(world, recorder)
 
     def whole(self) -> Result:
@@ -132,6 +135,7 @@ class _Run:
         path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
         if last.bundle is not None:
             self._world.keep(last.bundle, path)
+            self._kept = path
             self._recorder.note("evidence.kept", {"path": str(path)})
         self._recorder.note("before.measured", {"measures": measures(self._playbook, last)})
         for condition in self._playbook.preconditions:
@@ -222,6 +226,8 @@ class _Run:
         note = self._recorder.note_if_possible("run.closed", Closed(outcome, reason))
         run, streak = self._recorder.run, self._watch.streak
         rest = f"latdoctor rollback {run}" if outcome is Outcome.PARTLY else ""
+        if outcome is Outcome.REFUSED and self._kept:
+            rest = f"latdoctor diagnose {shlex.quote(str(self._kept))}"
         return Result(
             run=run,
             outcome=outcome,
