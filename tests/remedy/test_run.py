@@ -886,6 +886,14 @@ def test_what_was_seen_before_a_refusal_can_be_diagnosed(room: Room) -> None:
     assert result.next_step == f"latdoctor diagnose {room.state}/runs/{result.run}/before.tar.zst"
 
 
+def test_what_was_seen_before_somebody_else_acted_is_no_next_step(room: Room) -> None:
+    room.service.bundle = Bundle(Context("service"), Window(0.0, 1.0))
+    room.service.on_write = lambda service: service.edit(scheduler="token-budget")
+    result = room.run()
+    assert result.outcome is Outcome.REFUSED, result
+    assert result.next_step == ""
+
+
 def test_a_whole_that_does_not_succeed_goes_altogether(room: Room) -> None:
     no_help(room.service)
     assert room.run("test.whole").outcome is Outcome.ROLLED_BACK

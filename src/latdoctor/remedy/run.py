@@ -100,12 +100,13 @@ class _Run:
         self._touched: list[Touched] = []
         self._stays: list[Touched] = []  # changes of verified stages, which stay where a later stage fails
         self._before: Before = ()
-        self._kept: Path | None = None  # what was seen before it changed anything
+        self._kept: Path | None = None  # what was seen before it changed anything, while that may refuse it
         self._watch = Watch(world, recorder)
 
     def whole(self) -> Result:
         try:
             before = self._watched_before()
+            self._kept = None  # nothing in it forbids the run: whatever does from here on is elsewhere
             for number, stage in enumerate(self._plan.stages):
                 self._stage(number, self._library.find(stage.playbook))
             if self._playbook.stages:
