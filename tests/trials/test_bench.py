@@ -24,7 +24,7 @@ from latdoctor.trials.promoting import anonymous
 from latdoctor.trials.record import Recorded, recordings
 from latdoctor.trials.scores import OURSELVES
 from latdoctor.trials.scoring import score
-from latdoctor.trials.store import TRUTHS, Store
+from latdoctor.trials.store import SPOILED, TRIES, TRUTHS, Store
 from latdoctor.trials.truth import MADE, Span, Told
 from tests.cli.running import run
 from tests.trials.made import attempt, truth
@@ -205,6 +205,25 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
     once = run(["lab", "bench", "diagnosis", "--once", "--quick", "--folder", str(tmp_path / "new")])
     assert once.code == 3, once.err
     assert len(Store(tmp_path / "new").runs()) == 1
+
+
+def test_whatever_a_folder_holds_is_scored_and_what_was_given_up_is_told(folder: Path, tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    shutil.copytree(folder, held, ignore=shutil.ignore_patterns(SPOILED))
+    for _ in range(TRIES):
+        Store(held).keep_spoiled("played-of-no-matrix", ["it was too loud"])
+    arguments = ["lab", "bench", "diagnosis", "--matrix", "recorded", "--folder", str(held)]
+    shown = run([*arguments, "--page", str(tmp_path / "page.md")])
+    assert shown.code == 0, shown.err
+    page = " ".join((tmp_path / "page.md").read_text().split())
+    assert "`latdoctor lab bench diagnosis --matrix recorded --page FILE`" in page
+    assert f"{TRIES} spoiled tries, 1 runs given up" in page
+    assert f"1 of {len(KINDS) + 1} are not among them" in page
+    assert Store(held).runs() == Store(folder).runs(), "nothing is played"
+    for option in (["--once"], ["--only", "healthy"]):
+        refused = run([*arguments, *option])
+        assert refused.code == 2
+        assert f"{option[0]} chooses what is played, and --matrix" in " ".join(refused.err.split())
 
 
 @pytest.mark.parametrize(

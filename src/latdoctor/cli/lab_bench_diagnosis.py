@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Matrix = Annotated[
     str | None,
-    typer.Option("--matrix", metavar="quick|hour|full|fresh", help="Which runs; else those of an hour."),
+    typer.Option("--matrix", metavar="quick|hour|full|fresh|recorded", help="Which runs; else those of an hour."),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")]
 Seed = Annotated[
@@ -57,7 +57,8 @@ def diagnosis(
 
     Every fault at several seeds and severities, faults together, nothing wrong, and telemetry that is made. A run that
     is recorded is not repeated, so that the whole can be done in several goes; a spoiled one is, twice at most. The
-    matrix fresh has seeds that no other has: what came of it by rules that were written before says most.
+    matrix fresh has seeds that no other has: what came of it by rules that were written before says most. The matrix
+    recorded is whatever DIR holds, and plays nothing.
 
     Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged recording · 3 --once, and more is left.
     """
@@ -65,18 +66,20 @@ def diagnosis(
 
     need_extra()
     from latdoctor.evidence.places import must_be_a_folder, write_text
+    from latdoctor.trials.matrix import RECORDED
     from latdoctor.trials.store import Store
 
-    _must_be_one_thing(matrix, quick=quick, once=once, no_play=no_play)
+    _must_be_one_thing(matrix, only, quick=quick, once=once, no_play=no_play)
     chosen, cells = _chosen("quick" if quick else matrix or "hour", seed, only)
     must_be_a_folder(folder, "a folder of recordings")
     _must_take_files(page, answers, folder)
     store = Store(folder)
-    if not no_play:
+    if cells and not no_play:
         from latdoctor.trials.recording import Recorder
 
         play_missing(store, cells, Recorder().attempt, once=once)
-    scores, fit = _scored(store, cells, chosen, processes, answers, calibrate=calibrate)
+    planned = store.tried() if matrix == RECORDED else tuple(cell.run for cell in cells)
+    scores, fit = _scored(store, planned, chosen, processes, answers, calibrate=calibrate)
     if page is not None:
         from latdoctor.trials.page import page as made
 
@@ -84,14 +87,19 @@ def diagnosis(
     _print(scores, fit, output)
 
 
-def _must_be_one_thing(matrix: str | None, *, quick: bool, once: bool, no_play: bool) -> None:
+def _must_be_one_thing(matrix: str | None, only: str | None, *, quick: bool, once: bool, no_play: bool) -> None:
     """Raises UsageError for options that contradict each other."""
     from latdoctor.errors import UsageError
+    from latdoctor.trials.matrix import RECORDED
 
     if quick and matrix not in (None, "quick"):
         raise UsageError(f"--quick and --matrix {matrix} are two matrices", next_step="leave one of them out")
     if once and no_play:
         raise UsageError("--once plays one run, and --no-play none", next_step="leave one of them out")
+    if matrix == RECORDED and (once or only):
+        option = "--once" if once else "--only"
+        what = f"{option} chooses what is played, and --matrix {RECORDED} plays nothing"
+        raise UsageError(what, next_step="leave one of them out")
 
 
 def _must_take_files(page: Path | None, answers: Path | None, folder: Path) -> None:
@@ -145,7 +153,7 @@ def _there(store: Store, planned: Sequence[str], chosen: str) -> tuple[str, ...]
 
 
 def _scored(
-    store: Store, cells: Sequence[Cell], chosen: str, processes: int, answers: Path | None, *, calibrate: bool
+    store: Store, planned: Sequence[str], chosen: str, processes: int, answers: Path | None, *, calibrate: bool
 ) -> tuple[Scores, Fit | None]:
     from latdoctor.diagnosis.rule_files import shipped
     from latdoctor.evidence.model import to_json
@@ -157,7 +165,6 @@ def _scored(
     from latdoctor.trials.peers.kept import contestants
     from latdoctor.trials.record import recordings
 
-    planned = [cell.run for cell in cells]
     recorded = tuple(recordings(store.folder, _there(store, planned, chosen)))
     whole = bench.Bench(recorded, shipped(), split(), (*ENTRANTS, *contestants(store.folder)))
     found = bench.judged(whole, say(), processes)

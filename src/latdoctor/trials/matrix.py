@@ -19,7 +19,8 @@ from latdoctor.trials.scores import PAIR_RUNS
 from latdoctor.trials.truth import MADE, PLAYED
 
 FRESH = "fresh"
-MATRICES = ("quick", "hour", "full", FRESH)
+RECORDED = "recorded"  # whatever a folder holds, of any matrix; nothing is planned for it
+MATRICES = ("quick", "hour", "full", FRESH, RECORDED)
 SEVERITIES = (USUAL, "mild", "severe")
 MADE_SEVERITIES = (0.7, 0.4, 1.0)
 _SEEDS = (1, 2, 3, 4)  # of every scenario
@@ -50,7 +51,7 @@ _CALM_IN_AN_HOUR = ("dependency-slow", "network-jitter", "hot-replica", "session
 
 
 def cells(matrix: str, seed: int = FRESH_SEED) -> tuple[Cell, ...]:
-    """The runs of `matrix`, in the order in which they are recorded; `seed` is the first of the fresh ones.
+    """The runs that `matrix` plans, in the order in which they are recorded; `seed` is the first of the fresh ones.
 
     Raises UsageError.
     """
@@ -58,7 +59,7 @@ def cells(matrix: str, seed: int = FRESH_SEED) -> tuple[Cell, ...]:
         raise UsageError(f"there is no matrix {matrix!r}", next_step=f"one of {', '.join(MATRICES)}")
     if matrix == FRESH:
         return _fresh(seed)
-    return {"quick": _quick, "hour": _hour, "full": _full}[matrix]()
+    return () if matrix == RECORDED else {"quick": _quick, "hour": _hour, "full": _full}[matrix]()
 
 
 def _quick() -> tuple[Cell, ...]:

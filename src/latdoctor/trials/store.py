@@ -61,6 +61,10 @@ class Runs:
         """The complete runs, in the order of their names."""
         return tuple(sorted(path.stem for path in (self.folder / self.complete).glob("*.json")))
 
+    def tried(self) -> tuple[str, ...]:
+        """Every run of which there was a try, complete or given up, in the order of their names."""
+        return tuple(sorted({*self.runs(), *(path.stem for path in (self.folder / SPOILED).glob("*.json"))}))
+
     def spoiled(self, run: str) -> tuple[tuple[str, ...], ...]:
         """The reasons of each spoiled try. Raises BundleError."""
         path = self.json(SPOILED, run)
