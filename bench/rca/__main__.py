@@ -15,7 +15,7 @@ from typing import IO
 import msgspec
 from bench.rca.columns import given
 
-from latdoctor.errors import OperationError
+from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.text import clean
 from latdoctor.trials.contest import comparable, contest
 from latdoctor.trials.entrants import ENTRANTS
@@ -112,4 +112,7 @@ def _line(to: IO[str] | None, back: IO[str] | None, text: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LatdoctorError as error:
+        sys.exit(clean(str(error)))

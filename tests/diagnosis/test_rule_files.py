@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from latdoctor.diagnosis import rule_files
 from latdoctor.errors import DefinitionError
 from latdoctor.evidence.conditions import AllOf
+from latdoctor.packaged import folder
 from tests.diagnosis.world import CAUSES, cause, small_rules, written
 
 GOOD = "- {id: long, says: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}\n"
@@ -143,6 +145,15 @@ def test_an_id_used_twice_is_told_at_the_second_place(tmp_path: Path) -> None:
         "zoo.yaml:2: the id 'long' is used twice",
         "any.cause.yaml:2: the id 'any.cause' is used twice",
     ]
+
+
+def test_a_copy_of_all_rules_is_one_problem_and_hides_no_other(tmp_path: Path) -> None:
+    shutil.copytree(folder("rules"), tmp_path / "copy")
+    (tmp_path / "copy" / "findings" / "latency.yml").write_text("[]\n", encoding="utf-8")
+    found = problems(folder("rules"), tmp_path / "copy")
+    assert len(found) == 2, found
+    assert sum("ids are used twice" in row for row in found) == 1
+    assert any("is not read" in row for row in found)
 
 
 def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
 from latdoctor.report import document, markdown, view
 from latdoctor.report.gaps import gap_lines
@@ -125,6 +126,33 @@ def test_what_is_clear_says_that_it_is_not_so(diagnosis: Diagnosis) -> None:
 
 def _with(diagnosis: Diagnosis, *gaps: Gap) -> Diagnosis:
     return msgspec.structs.replace(diagnosis, gaps=gaps)
+
+
+def test_what_fired_shows_the_numbers_that_hold(diagnosis: Diagnosis) -> None:
+    """One of several reasons suffices, and what is within its limit is none."""
+    check = next(check for check in diagnosis.checks if check.status == "fired" and check.atoms)
+    holds = msgspec.structs.replace(check.atoms[0], status=HOLDS, shown="held")
+    fails = msgspec.structs.replace(check.atoms[0], status=FAILS, shown="failed")
+    for status, atoms, shown in (
+        ("fired", (fails, holds), ["held"]),
+        ("fired", (fails,), ["failed"]),
+        ("clear", (fails, holds), ["failed", "held"]),
+    ):
+        told = view.details(msgspec.structs.replace(check, status=status, atoms=atoms))
+        assert [line.split(" = ")[1].split(" (limit")[0] for line in told] == shown
+
+
+@pytest.mark.parametrize(
+    ("probability", "says"), [(0.46, " (nearest: {first}, 46 %)"), (0.1, " (nearest: {first}, 10 %)"), (0.09, "")]
+)
+def test_an_answer_that_names_nothing_tells_what_is_nearest(
+    diagnosis: Diagnosis, probability: float, says: str
+) -> None:
+    first = msgspec.structs.replace(diagnosis.causes[0], named=False, probability=probability)
+    answer = msgspec.structs.replace(diagnosis.answer, kind="unexplained", causes=())
+    line = view.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=(first,)))
+    assert line == "no cause of the catalogue explains what was seen" + says.format(first=first.id)
+    assert "nearest" not in view.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=()))
 
 
 def test_gaps_that_say_the_same_share_a_line(diagnosis: Diagnosis) -> None:

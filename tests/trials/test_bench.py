@@ -24,8 +24,8 @@ from latdoctor.trials.promoting import anonymous
 from latdoctor.trials.record import Recorded, recordings
 from latdoctor.trials.scores import OURSELVES
 from latdoctor.trials.scoring import score
-from latdoctor.trials.store import SPOILED, TRIES, TRUTHS, Store
-from latdoctor.trials.truth import MADE, Span, Told
+from latdoctor.trials.store import SPOILED, TOLD, TRIES, TRUTHS, Store
+from latdoctor.trials.truth import MADE, PLAYED, Span, Told
 from tests.cli.running import run
 from tests.trials.made import attempt, truth
 
@@ -94,7 +94,12 @@ def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [({"run": "another"}, "is of 'another'"), ({"causes": ("infra.gpu.moon",)}, "'infra.gpu.moon', which is no cause")],
+    [
+        ({"run": "another"}, "is of 'another'"),
+        ({"causes": ("infra.gpu.moon",)}, "'infra.gpu.moon', which is no cause"),
+        ({"kind": "dreamt"}, "is of the kind 'dreamt'"),
+        ({"kind": PLAYED}, "was played, and it is not told when it was slow"),
+    ],
 )
 def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
     folder: Path, tmp_path: Path, changed: dict[str, Any], says: str
@@ -103,6 +108,14 @@ def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
     run = copied.runs()[0]
     copied.write(TRUTHS, run, structs.replace(copied.truth(run), **changed))
     with pytest.raises(BundleError, match=says):
+        list(recordings(copied.folder))
+
+
+def test_what_was_told_cannot_be_the_truth(folder: Path, tmp_path: Path) -> None:
+    copied = Store(Path(shutil.copytree(folder, tmp_path / "copied")))
+    run = copied.runs()[0]
+    shutil.copy(copied.json(TRUTHS, run), copied.json(TOLD, run))
+    with pytest.raises(BundleError, match="damaged: Object contains unknown field"):
         list(recordings(copied.folder))
 
 
@@ -212,18 +225,23 @@ def test_whatever_a_folder_holds_is_scored_and_what_was_given_up_is_told(folder:
     shutil.copytree(folder, held, ignore=shutil.ignore_patterns(SPOILED))
     for _ in range(TRIES):
         Store(held).keep_spoiled("played-of-no-matrix", ["it was too loud"])
+    Store(held).write(TOLD, "played-without-a-truth", Told())
     arguments = ["lab", "bench", "diagnosis", "--matrix", "recorded", "--folder", str(held)]
     shown = run([*arguments, "--page", str(tmp_path / "page.md")])
     assert shown.code == 0, shown.err
     page = " ".join((tmp_path / "page.md").read_text().split())
     assert "`latdoctor lab bench diagnosis --matrix recorded --page FILE`" in page
     assert f"{TRIES} spoiled tries, 1 runs given up" in page
-    assert f"1 of {len(KINDS) + 1} are not among them" in page
+    assert f"2 of {len(KINDS) + 2} are not among them" in page
     assert Store(held).runs() == Store(folder).runs(), "nothing is played"
+    nowhere = run([*arguments[:-1], str(tmp_path / "nowhere")])
+    assert "there is no such folder next: name the folder" in " ".join(nowhere.err.split())
+    other = run(["lab", "bench", "diagnosis", "--no-play", "--matrix", "fresh", "--folder", str(held)])
+    assert "score whatever it holds: --matrix recorded" in " ".join(other.err.split())
     for option in (["--once"], ["--only", "healthy"]):
         refused = run([*arguments, *option])
         assert refused.code == 2
-        assert f"{option[0]} chooses what is played, and --matrix" in " ".join(refused.err.split())
+        assert f"{option[0]} is for a matrix that is planned" in " ".join(refused.err.split())
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,8 @@ def promote(
     from latdoctor.trials.record import recordings
     from latdoctor.trials.store import Store
 
+    if not folder.is_dir():
+        raise UsageError("there is no such folder", where=str(folder), next_step="name the folder: --folder DIR")
     if run not in Store(folder).runs():
         raise UsageError(f"there is no run {run!r}", where=str(folder), next_step="look into its folder truths")
     written(next(one for one in recordings(folder, (run,))), to)

@@ -98,7 +98,7 @@ def _must_be_one_thing(matrix: str | None, only: str | None, *, quick: bool, onc
         raise UsageError("--once plays one run, and --no-play none", next_step="leave one of them out")
     if matrix == RECORDED and (once or only):
         option = "--once" if once else "--only"
-        what = f"{option} chooses what is played, and --matrix {RECORDED} plays nothing"
+        what = f"{option} is for a matrix that is planned, and --matrix {RECORDED} is whatever DIR holds"
         raise UsageError(what, next_step="leave one of them out")
 
 
@@ -146,10 +146,19 @@ def _there(store: Store, planned: Sequence[str], chosen: str) -> tuple[str, ...]
     there = tuple(sorted(run for run in planned if run in recorded))
     if not there:
         what = f"no run of {chosen} is recorded" if store.folder.exists() else "there is no such folder"
-        raise UsageError(what, where=str(store.folder), next_step="leave --no-play out, or name the folder: --folder")
+        raise UsageError(what, where=str(store.folder), next_step=_instead(chosen, held=bool(recorded)))
     if len(there) < len(planned):
         say()(f"{len(there)} of the {len(planned)} runs of {chosen} are recorded: these are scored")
     return there
+
+
+def _instead(chosen: str, *, held: bool) -> str:
+    from latdoctor.trials.matrix import RECORDED
+
+    if held:
+        return f"score whatever it holds: --matrix {RECORDED}"
+    another = "name the folder: --folder DIR"
+    return another if RECORDED in chosen else f"leave --no-play out, or {another}"
 
 
 def _scored(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from latdoctor.units import parse_duration, parse_share
 from latdoctor.yamlfile import Fields, Node, add, load
 
 _FOLDERS = ("findings", "causes", "overlays", "cases")
+_TWICE = 5  # ids in two places; more of them are a copy of a whole folder
 RESERVED = ("other",)  # what network calls an incident outside the catalogue
 
 _ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
@@ -40,6 +41,7 @@ def read(folders: Iterable[Path], *, overlaid: bool = True) -> RuleSet:
     Raises DefinitionError with every problem of every file.
     """
     problems: list[Problem] = []
+    twice: list[Problem] = []
     overlays: list[Path] = []
     findings: dict[str, Finding] = {}
     causes: dict[str, Cause] = {}
@@ -53,12 +55,13 @@ def read(folders: Iterable[Path], *, overlaid: bool = True) -> RuleSet:
             problems.extend(_not_read(base))
         for path in sorted((base / "findings").glob("*.yaml")):
             for finding in _findings(path, problems):
-                add(findings, finding.id, finding, finding.where, problems)
+                add(findings, finding.id, finding, finding.where, twice)
         for path in sorted((base / "causes").glob("*.yaml")):
             cause = _cause(path, problems)
             if cause:
-                add(causes, cause.id, cause, cause.where, problems)
+                add(causes, cause.id, cause, cause.where, twice)
         overlays.extend(overlay_files(base, problems))
+    problems.extend(twice if len(twice) <= _TWICE else _copied(twice))
     _check_references(findings, causes, problems)
     changed = apply(overlays, findings, causes, problems)
     if problems:
@@ -66,6 +69,12 @@ def read(folders: Iterable[Path], *, overlaid: bool = True) -> RuleSet:
     if overlaid:
         findings, causes = changed
     return RuleSet(tuple(findings[name] for name in sorted(findings)), tuple(causes[name] for name in sorted(causes)))
+
+
+def _copied(twice: Sequence[Problem]) -> Iterator[Problem]:
+    """One problem for many: what else is wrong would be lost among them."""
+    what = f"{len(twice)} ids are used twice, this one first: leave out what is a copy, and change rules by an overlay"
+    yield Problem(twice[0].where, what)
 
 
 def _not_read(base: Path) -> Iterator[Problem]:

@@ -9,18 +9,20 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
+from latdoctor.diagnosis.judge import FIRED
 from latdoctor.diagnosis.overlays import DISABLED, SITE_THRESHOLD
 from latdoctor.diagnosis.remedies import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
-from latdoctor.evidence.judging import Atom
+from latdoctor.evidence.judging import HOLDS, Atom
 from latdoctor.evidence.model import Origin
 from latdoctor.report.playbook import advised
 from latdoctor.report.unlooked import is_unlooked
-from latdoctor.units import format_value
+from latdoctor.units import format_value, percent
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
 _NOWHERE = "not shown by what was read"
 _CHANGES = "changes"  # the collector of notes and processes
+_NEAR = 0.1  # a cause that is less likely is not worth a tired person's time
 _MUCH = 3  # checks hidden for one reason, from which on the compact answer tells of it
 _NAME_WIDTH = 44
 _TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
@@ -148,8 +150,14 @@ def answer_line(diagnosis: Diagnosis) -> str:
     if answer.kind == "one-of":
         return f"one of: {', '.join(answer.causes)}"
     if answer.kind == "unexplained":
-        return "no cause of the catalogue explains what was seen"
+        return f"no cause of the catalogue explains what was seen{_nearest(diagnosis)}"
     return "no cause found" if answer.kind == "none" else ""
+
+
+def _nearest(diagnosis: Diagnosis) -> str:
+    """The likeliest cause, where it is not likely enough to be named and still worth a look."""
+    first = next(iter(diagnosis.causes), None)
+    return f" (nearest: {first.id}, {percent(first.probability)})" if first and first.probability >= _NEAR else ""
 
 
 def shown_causes(diagnosis: Diagnosis, *, every: bool) -> tuple[RankedCause, ...]:
@@ -183,9 +191,14 @@ def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLi
 
 
 def details(check: Check) -> tuple[str, ...]:
-    """Each comparison with its value, limit, subject, and place: what a person needs to go and look."""
+    """Each comparison with its value, limit, subject, and place: what a person needs to go and look.
+
+    Of what fired for one of several reasons, those that hold: a number within its limit is no reason. Only where none
+    holds, as in a "not", all are shown.
+    """
     several = len(check.subjects) > 1
-    return tuple(dict.fromkeys(_atom(atom, with_subject=several) for atom in check.atoms))
+    holding = [atom for atom in check.atoms if atom.status == HOLDS] if check.status == FIRED else []
+    return tuple(dict.fromkeys(_atom(atom, with_subject=several) for atom in holding or check.atoms))
 
 
 def _atom(atom: Atom, *, with_subject: bool) -> str:

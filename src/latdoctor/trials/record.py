@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,8 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.differences import values
 from latdoctor.text import clean
 from latdoctor.trials.cutting import cut
-from latdoctor.trials.store import TRUTHS, Store
-from latdoctor.trials.truth import Span, Told, Truth
+from latdoctor.trials.store import TOLD, TRUTHS, Store
+from latdoctor.trials.truth import MADE, PLAYED, Span, Told, Truth
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,18 +49,25 @@ def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[Reco
     known = frozenset(cause.id for cause in shipped().causes)
     store = Store(folder)
     for run in store.runs() if runs is None else runs:
-        truth = store.truth(run)
-        unknown = sorted({*truth.causes} - known)
-        if truth.run != run or unknown:
-            what = (
-                f"names {clean(unknown[0], 80)!r}, which is no cause" if unknown else f"is of {clean(truth.run, 80)!r}"
-            )
-            raise BundleError(
-                f"damaged: the truth of {run} {what}",
-                where=str(store.json(TRUTHS, run)),
-                next_step="delete it, and record that run again",
-            )
-        yield Recorded(store.bundle(run), store.told(run), truth)
+        truth, told = store.truth(run), store.told(run)
+        if wrong := _wrong(run, truth, known):
+            raise _damaged(f"the truth of {run} {wrong}", store.json(TRUTHS, run))
+        if truth.kind == PLAYED and told.incident is None:
+            raise _damaged(f"{run} was played, and it is not told when it was slow", store.json(TOLD, run))
+        yield Recorded(store.bundle(run), told, truth)
+
+
+def _wrong(run: str, truth: Truth, known: Set[str]) -> str:
+    """Why `truth` cannot be that of `run`; empty where it can."""
+    if unknown := sorted({*truth.causes} - known):
+        return f"names {clean(unknown[0], 80)!r}, which is no cause"
+    if truth.kind not in (PLAYED, MADE):
+        return f"is of the kind {clean(truth.kind, 80)!r}: {PLAYED} or {MADE}"
+    return "" if truth.run == run else f"is of {clean(truth.run, 80)!r}"
+
+
+def _damaged(what: str, path: Path) -> BundleError:
+    return BundleError(f"damaged: {what}", where=str(path), next_step="delete it, and record that run again")
 
 
 def signals(recorded: Recorded) -> Mapping[str, tuple[Values, Values]]:

@@ -62,8 +62,9 @@ class Runs:
         return tuple(sorted(path.stem for path in (self.folder / self.complete).glob("*.json")))
 
     def tried(self) -> tuple[str, ...]:
-        """Every run of which there was a try, complete or given up, in the order of their names."""
-        return tuple(sorted({*self.runs(), *(path.stem for path in (self.folder / SPOILED).glob("*.json"))}))
+        """Every run of which anything is there, also where it is not complete, in the order of their names."""
+        parts = (self.complete, TOLD, SPOILED)
+        return tuple(sorted({path.stem for part in parts for path in (self.folder / part).glob("*.json")}))
 
     def spoiled(self, run: str) -> tuple[tuple[str, ...], ...]:
         """The reasons of each spoiled try. Raises BundleError."""

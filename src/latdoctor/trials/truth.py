@@ -34,7 +34,7 @@ class TimedGap(Struct, frozen=True):
     gap: Gap
 
 
-class Told(Struct, frozen=True):
+class Told(Struct, frozen=True, forbid_unknown_fields=True):
     """What whoever looks knows: when it was well (None: nobody looked then), since when it is not, and which of the
     pages is the clients' own. Without an incident the bundle is the whole look.
     """
