@@ -220,17 +220,19 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
     assert len(Store(tmp_path / "new").runs()) == 1
 
 
-def test_whatever_a_folder_holds_is_scored_and_what_was_given_up_is_told(folder: Path, tmp_path: Path) -> None:
+def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_up_is_told(
+    folder: Path, tmp_path: Path
+) -> None:
     held = tmp_path / "held"
     shutil.copytree(folder, held, ignore=shutil.ignore_patterns(SPOILED))
     for _ in range(TRIES):
         Store(held).keep_spoiled("played-of-no-matrix", ["it was too loud"])
     Store(held).write(TOLD, "played-without-a-truth", Told())
     arguments = ["lab", "bench", "diagnosis", "--matrix", "recorded", "--folder", str(held)]
-    shown = run([*arguments, "--page", str(tmp_path / "page.md")])
+    shown = run([*arguments, "--no-peers", "--page", str(tmp_path / "page.md")])
     assert shown.code == 0, shown.err
     page = " ".join((tmp_path / "page.md").read_text().split())
-    assert "`latdoctor lab bench diagnosis --matrix recorded --page FILE`" in page
+    assert "`latdoctor lab bench diagnosis --matrix recorded --no-peers --page FILE`" in page
     assert f"{TRIES} spoiled tries, 1 runs given up" in page
     assert f"2 of {len(KINDS) + 2} are not among them" in page
     assert Store(held).runs() == Store(folder).runs(), "nothing is played"

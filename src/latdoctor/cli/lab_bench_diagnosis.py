@@ -28,6 +28,7 @@ Seed = Annotated[
 ]
 Once = Annotated[bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")]
 NoPlay = Annotated[bool, typer.Option("--no-play", help="Play nothing: score the recordings of DIR.")]
+NoPeers = Annotated[bool, typer.Option("--no-peers", help="Leave out the other methods: they take longest.")]
 Calibrate = Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and say what it does.")]
 Page = Annotated[
     Path | None, typer.Option("--page", metavar="FILE", help="Write the scores as a page of Markdown, too.")
@@ -47,6 +48,7 @@ def diagnosis(
     only: Only = None,
     once: Once = False,
     no_play: NoPlay = False,
+    no_peers: NoPeers = False,
     calibrate: Calibrate = False,
     page: Page = None,
     answers: Answers = None,
@@ -79,7 +81,8 @@ def diagnosis(
 
         play_missing(store, cells, Recorder().attempt, once=once)
     planned = store.tried() if matrix == RECORDED else tuple(cell.run for cell in cells)
-    scores, fit = _scored(store, planned, chosen, processes, answers, calibrate=calibrate)
+    chosen += " --no-peers" if no_peers else ""
+    scores, fit = _scored(store, planned, chosen, processes, answers, peers=not no_peers, calibrate=calibrate)
     if page is not None:
         from latdoctor.trials.page import page as made
 
@@ -162,7 +165,14 @@ def _instead(chosen: str, *, held: bool) -> str:
 
 
 def _scored(
-    store: Store, planned: Sequence[str], chosen: str, processes: int, answers: Path | None, *, calibrate: bool
+    store: Store,
+    planned: Sequence[str],
+    chosen: str,
+    processes: int,
+    answers: Path | None,
+    *,
+    peers: bool,
+    calibrate: bool,
 ) -> tuple[Scores, Fit | None]:
     from latdoctor.diagnosis.rule_files import shipped
     from latdoctor.evidence.model import to_json
@@ -171,11 +181,12 @@ def _scored(
     from latdoctor.trials.calibration import calibrate as fitted
     from latdoctor.trials.entrants import ENTRANTS
     from latdoctor.trials.families import split
-    from latdoctor.trials.peers.kept import contestants
+    from latdoctor.trials.peers.kept import contestants as kept
     from latdoctor.trials.record import recordings
 
     recorded = tuple(recordings(store.folder, _there(store, planned, chosen)))
-    whole = bench.Bench(recorded, shipped(), split(), (*ENTRANTS, *contestants(store.folder)))
+    contestants = (*ENTRANTS, *kept(store.folder)) if peers else ()
+    whole = bench.Bench(recorded, shipped(), split(), contestants)
     found = bench.judged(whole, say(), processes)
     if answers is not None:
         write_text(answers, "".join(to_json(one.answered).decode() + "\n" for one in found), "the answers")
