@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from latdoctor.answering import seen
 from latdoctor.diagnosis.rule_files import shipped
-from latdoctor.errors import BundleError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.differences import values
 from latdoctor.text import clean
 from latdoctor.trials.cutting import cut
-from latdoctor.trials.store import TOLD, TRUTHS, Store
+from latdoctor.trials.store import TOLD, TRUTHS, Store, damaged
 from latdoctor.trials.truth import MADE, PLAYED, Span, Told, Truth
 
 if TYPE_CHECKING:
@@ -51,9 +50,9 @@ def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[Reco
     for run in store.runs() if runs is None else runs:
         truth, told = store.truth(run), store.told(run)
         if wrong := _wrong(run, truth, known):
-            raise _damaged(f"the truth of {run} {wrong}", store.json(TRUTHS, run))
+            raise damaged(f"the truth of {run} {wrong}", store.json(TRUTHS, run))
         if truth.kind == PLAYED and told.incident is None:
-            raise _damaged(f"{run} was played, and it is not told when it was slow", store.json(TOLD, run))
+            raise damaged(f"{run} was played, and it is not told when it was slow", store.json(TOLD, run))
         yield Recorded(store.bundle(run), told, truth)
 
 
@@ -64,10 +63,6 @@ def _wrong(run: str, truth: Truth, known: Set[str]) -> str:
     if truth.kind not in (PLAYED, MADE):
         return f"is of the kind {clean(truth.kind, 80)!r}: {PLAYED} or {MADE}"
     return "" if truth.run == run else f"is of {clean(truth.run, 80)!r}"
-
-
-def _damaged(what: str, path: Path) -> BundleError:
-    return BundleError(f"damaged: {what}", where=str(path), next_step="delete it, and record that run again")
 
 
 def signals(recorded: Recorded) -> Mapping[str, tuple[Values, Values]]:

@@ -131,9 +131,12 @@ def read_json(path: Path, form: type[T]) -> T:
     except OSError as error:
         raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except UNDECODABLE as error:
-        raise BundleError(
-            f"damaged: {error}", where=str(path), next_step="delete it, and record that run again"
-        ) from error
+        raise damaged(str(error), path) from error
+
+
+def damaged(what: str, path: Path) -> BundleError:
+    """That a file of a recording cannot be what it should be."""
+    return BundleError(f"damaged: {what}", where=str(path), next_step="delete it, and record that run again")
 
 
 class Keeping(Protocol[Kept_contra]):
