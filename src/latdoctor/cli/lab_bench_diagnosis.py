@@ -144,24 +144,17 @@ def _must_be_no_recording(path: Path, what: str, folder: Path) -> None:
 def _there(store: Store, planned: Sequence[str], chosen: str) -> tuple[str, ...]:
     """Those of the `planned` runs that are recorded; says how many are not. Raises UsageError where none is."""
     from latdoctor.errors import UsageError
+    from latdoctor.trials.matrix import RECORDED
 
     recorded = frozenset(store.runs())
     there = tuple(sorted(run for run in planned if run in recorded))
     if not there:
         what = f"no run of {chosen} is recorded" if store.folder.exists() else "there is no such folder"
-        raise UsageError(what, where=str(store.folder), next_step=_instead(chosen, held=bool(recorded)))
+        instead = f"score whatever it holds: --matrix {RECORDED}" if recorded else "name the folder: --folder DIR"
+        raise UsageError(what, where=str(store.folder), next_step=instead)
     if len(there) < len(planned):
         say()(f"{len(there)} of the {len(planned)} runs of {chosen} are recorded: these are scored")
     return there
-
-
-def _instead(chosen: str, *, held: bool) -> str:
-    from latdoctor.trials.matrix import RECORDED
-
-    if held:
-        return f"score whatever it holds: --matrix {RECORDED}"
-    another = "name the folder: --folder DIR"
-    return another if RECORDED in chosen else f"leave --no-play out, or {another}"
 
 
 def _scored(

@@ -34,10 +34,11 @@ BLIND = 3  # looks in a row that show nothing, and as long as so many windows: t
 class Failed(Exception):  # noqa: N818 - what happened; it never leaves this package
     """The run cannot go on; what it has changed is taken back."""
 
-    def __init__(self, reason: str, outcome: Outcome = Outcome.FAILED) -> None:
+    def __init__(self, reason: str, outcome: Outcome = Outcome.FAILED, next_step: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.outcome = outcome  # where nothing has been changed yet
+        self.next_step = next_step  # likewise
 
 
 class Watch:

@@ -9,7 +9,6 @@ import datetime
 import os
 import secrets
 import shlex
-from pathlib import Path
 
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence.judging import FAILS, HOLDS
@@ -100,13 +99,11 @@ class _Run:
         self._touched: list[Touched] = []
         self._stays: list[Touched] = []  # changes of verified stages, which stay where a later stage fails
         self._before: Before = ()
-        self._kept: Path | None = None  # what was seen before it changed anything, while that may refuse it
         self._watch = Watch(world, recorder)
 
     def whole(self) -> Result:
         try:
             before = self._watched_before()
-            self._kept = None  # nothing in it forbids the run: whatever does from here on is elsewhere
             for number, stage in enumerate(self._plan.stages):
                 self._stage(number, self._library.find(stage.playbook))
             if self._playbook.stages:
@@ -116,7 +113,7 @@ class _Run:
                 self._must_have_lasted()
             self._recorder.note("verify.passed", {"measures": self._measures()})
         except Failed as failed:
-            return self._given_up(failed.reason, failed.outcome)
+            return self._given_up(failed.reason, failed.outcome, failed.next_step)
         except Stopped as stopped:
             self._stays.clear()
             return self._given_up(f"stopped: {stopped}", Outcome.FAILED, asked=True)
@@ -132,29 +129,34 @@ class _Run:
     def _watched_before(self) -> Before:
         """The windows before the change, the last kept as a bundle. What is unknown in it refuses the run."""
         before = self._before = self._watch.before(self._playbook.before, self._playbook.verify)
-        last = before[-1]
-        path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
+        last, look = before[-1], ""
         if last.bundle is not None:
+            path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
             self._world.keep(last.bundle, path)
-            self._kept = path
             self._recorder.note("evidence.kept", {"path": str(path)})
+            look = f"latdoctor diagnose {shlex.quote(str(path))}"
         self._recorder.note("before.measured", {"measures": measures(self._playbook, last)})
-        for condition in self._playbook.preconditions:
+        if why := self._forbidden(before):
+            raise Failed(why, Outcome.REFUSED, look)
+        return before
+
+    def _forbidden(self, before: Before) -> str:
+        """Why nothing may be changed, or nothing would be proved by it, as things are; empty where something may."""
+        playbook, last = self._playbook, before[-1]
+        for condition in playbook.preconditions:
             found = against_each(condition, last, before)
             if found.status != HOLDS:
                 unmet = "does not hold" if found.status == FAILS else "is not known"
-                raise Failed(f"precondition {found.text} {unmet}: {found.shown}", Outcome.REFUSED)
-        unknown = untold(self._playbook.verify, before)
-        if unknown:
-            raise Failed(f"nothing would tell whether it has helped: {'; '.join(unknown)}", Outcome.REFUSED)
-        if why := holds_already(self._playbook.verify, before):
-            raise Failed(f"nothing would be proved, for it holds already: {why}", Outcome.REFUSED)
-        if mended(self._playbook.verify, before):
-            wanted = ", ".join(self._playbook.verify.mechanism)
-            raise Failed(f"what it mends is not to be seen: {wanted} clear", Outcome.REFUSED)
+                return f"precondition {found.text} {unmet}: {found.shown}"
+        if unknown := untold(playbook.verify, before):
+            return f"nothing would tell whether it has helped: {'; '.join(unknown)}"
+        if why := holds_already(playbook.verify, before):
+            return f"nothing would be proved, for it holds already: {why}"
+        if mended(playbook.verify, before):
+            return f"what it mends is not to be seen: {', '.join(playbook.verify.mechanism)} clear"
         if why := well_by_itself(before):
-            raise Failed(f"it gets well by itself, and nothing would be proved: {why}", Outcome.REFUSED)
-        return before
+            return f"it gets well by itself, and nothing would be proved: {why}"
+        return ""
 
     def _stage(self, number: int, playbook: Playbook) -> None:
         """One stage, made and verified; a stage of several is skipped where what it mends is not to be seen."""
@@ -209,11 +211,11 @@ class _Run:
             self._stays.clear()
             raise Failed(f"it no longer stands: {gone}")
 
-    def _given_up(self, reason: str, outcome: Outcome, *, asked: bool = False) -> Result:
-        """Takes back what has to be; `outcome` is how it ended where nothing had been changed."""
+    def _given_up(self, reason: str, outcome: Outcome, next_step: str = "", *, asked: bool = False) -> Result:
+        """Takes back what has to be; `outcome` and `next_step` are for where nothing had been changed."""
         undo = [touched for touched in reversed(self._touched) if touched not in self._stays]
         if not self._touched:
-            return self._closed(outcome, reason)
+            return self._closed(outcome, reason, next_step=next_step)
         self._recorder.note_if_possible("verify.failed", {"reason": reason, "measures": self._measures()})
         changes = [(touched, self._plan.stages[touched.stage].changes[touched.index]) for touched in undo]
         back = take_back(changes, reason, self._world, self._recorder, asked=asked)
@@ -223,12 +225,10 @@ class _Run:
         partly = Outcome.PARTLY if back.outcome is Outcome.ROLLED_BACK else back.outcome
         return self._closed(partly, f"{back.reason}; verified before and left as they are: {stays}", back)
 
-    def _closed(self, outcome: Outcome, reason: str, back: Back | None = None) -> Result:
+    def _closed(self, outcome: Outcome, reason: str, back: Back | None = None, next_step: str = "") -> Result:
         note = self._recorder.note_if_possible("run.closed", Closed(outcome, reason))
         run, streak = self._recorder.run, self._watch.streak
-        rest = f"latdoctor rollback {run}" if outcome is Outcome.PARTLY else ""
-        if outcome is Outcome.REFUSED and self._kept:
-            rest = f"latdoctor diagnose {shlex.quote(str(self._kept))}"
+        rest = f"latdoctor rollback {run}" if outcome is Outcome.PARTLY else next_step
         return Result(
             run=run,
             outcome=outcome,
