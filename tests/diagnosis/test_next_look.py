@@ -108,3 +108,23 @@ def test_only_findings_not_evaluated_count(world: World) -> None:
     checks = world.checks
     blind = Provider("all", "--all", "1 s", frozenset())
     assert next_looks(world.rules, network(world), checks, [blind]) == ()
+
+
+GROWN = "- {id: grown, says: many more, when: batch.size.mean > 3 x baseline, tier: application, leak: 2%}\n"
+
+
+@pytest.mark.parametrize(
+    ("lonely", "baseline", "proposed"),
+    [(True, {}, ["grown"]), (None, {}, []), (True, {("batch.size.mean", "model/a"): 1.0}, [])],
+)
+def test_a_baseline_is_proposed_where_what_it_is_compared_with_was_seen(
+    tmp_path: Path, lonely: bool | None, baseline: dict[tuple[str, str], float], proposed: list[str]
+) -> None:
+    causes = {
+        "app.one": cause("app.one", expects="{shared: 90%, grown: 95%}"),
+        "app.two": cause("app.two", expects="{shared: 90%, alike: 90%}"),
+    }
+    rules = rule_files.read([written(tmp_path, FINDINGS + GROWN, causes)])
+    seen = evidence({"shared": True, "lonely": lonely})
+    found = diagnosed(rules, seen, baseline=baseline).next_looks
+    assert [name for look in found if look.source == "baseline" for name in look.checks] == proposed

@@ -9,7 +9,7 @@ from latdoctor import __version__
 from latdoctor.diagnosis import timeline
 from latdoctor.diagnosis.answer import answer, rank, verdict, walk
 from latdoctor.diagnosis.impact import tail_shares
-from latdoctor.diagnosis.judge import Provider, judge
+from latdoctor.diagnosis.judge import Baseline, Provider, judge
 from latdoctor.diagnosis.network import Network
 from latdoctor.diagnosis.next_look import next_looks
 from latdoctor.diagnosis.result import SCHEMA_VERSION, Diagnosis, Tool
@@ -64,7 +64,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         causes=ranked,
         tiers=tiers,
         checks=checks,
-        next_looks=next_looks(rules, network, checks, unread),
+        next_looks=next_looks(rules, network, checks, [*unread, *_ungiven(case)]),
         coverage=case.coverage,
         gaps=case.evidence.gaps,
         disabled_causes=tuple(cause.id for cause in rules.causes if cause.disabled),
@@ -75,6 +75,13 @@ def slo_terms(context: Context) -> Mapping[str, float]:
     """The SLO terms that are known."""
     terms = {"slo.p99": context.slo_p99, "slo.error_ratio": context.slo_error_ratio}
     return {name: value for name, value in terms.items() if value is not None}
+
+
+def _ungiven(case: Case) -> Sequence[Provider]:
+    """The baseline, where none was given and something was seen that one could be compared with."""
+    seen = frozenset(reading.signal for reading in case.evidence.readings)
+    given = bool(case.baseline) or not seen
+    return [] if given else [Baseline("baseline", "--baseline FILE", "reads a file recorded while it was well", seen)]
 
 
 def _unread(case: Case) -> Sequence[Provider]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Check
 from latdoctor.diagnosis.rules import Finding, RuleSet
-from latdoctor.evidence.conditions import SLO_TERMS, CountTerm, Reference, SignalTerm, comparisons, signals_of
+from latdoctor.evidence.conditions import SLO_TERMS, CountTerm, SignalTerm, against_baseline, comparisons, signals_of
 from latdoctor.evidence.judging import (
     FAILS,
     HOLDS,
@@ -45,6 +45,20 @@ class Provider:
     ask: str
     cost: str
     signals: frozenset[str]
+
+    def may_settle(self, finding: Finding) -> bool:
+        """Whether a look by it shows anything that `finding` speaks of."""
+        return not self.signals.isdisjoint(signals_of(finding.when))
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline(Provider):
+    """A baseline, which shows nothing of its own: it is what its `signals`, which were seen, are compared with."""
+
+    def may_settle(self, finding: Finding) -> bool:
+        """Whether all that `finding` compares with a baseline was seen."""
+        compared = against_baseline(finding.when)
+        return bool(compared) and compared <= self.signals
 
 
 def judge(rules: RuleSet, facts: Facts, providers: tuple[Provider, ...]) -> tuple[Check, ...]:
@@ -183,11 +197,7 @@ def _without_baseline(finding: Finding, facts: Facts) -> str:
     """Why a comparison with the baseline could not be made."""
     if not facts.baseline:
         return "no baseline given (--baseline FILE)"
-    compared = {
-        comparison.left.signal
-        for comparison in comparisons(finding.when)
-        if isinstance(comparison.right, Reference) and comparison.right.of == "baseline"
-    }
+    compared = against_baseline(finding.when)
     absent = compared - {signal for signal, _ in facts.baseline}
     if absent:
         return f"the baseline holds no {', '.join(sorted(absent))}"

@@ -9,7 +9,6 @@ from latdoctor.diagnosis.judge import NOT_EVALUATED, Provider
 from latdoctor.diagnosis.network import NONE, OTHER, CauseSet, Network
 from latdoctor.diagnosis.result import Check, NextLook
 from latdoctor.diagnosis.rules import Finding, RuleSet
-from latdoctor.evidence.conditions import signals_of
 
 MIN_BITS = 0.01
 _NO_SHARE = 1e-12  # of all probability: the thousands of sets with less, together, move no eighth digit of a bit
@@ -30,7 +29,7 @@ def next_looks(
     bits = {name: _information(rules.finding[name], network, sets) for name in unknown}
     looks = []
     for provider in providers:
-        shown = [name for name in unknown if set(signals_of(rules.finding[name].when)) & provider.signals]
+        shown = [name for name in unknown if provider.may_settle(rules.finding[name])]
         shown.sort(key=lambda name: (-bits[name], name))
         total = sum(bits[name] for name in shown)
         if total >= MIN_BITS:

@@ -157,3 +157,12 @@ def signals_of(condition: Condition) -> tuple[str, ...]:
         if isinstance(comparison.right, Reference) and comparison.right.of in catalogue():
             found[comparison.right.of] = None
     return tuple(found)
+
+
+def against_baseline(condition: Condition) -> frozenset[str]:
+    """The signals that `condition` compares with their baseline."""
+    return frozenset(
+        comparison.left.signal
+        for comparison in comparisons(condition)
+        if isinstance(comparison.right, Reference) and comparison.right.of == "baseline"
+    )
