@@ -139,6 +139,14 @@ def test_hard_pairs_are_told_both_ways() -> None:
     assert (told[B, A].right, told[B, A].of) == (0, 2)
 
 
+def test_of_a_run_with_a_harmless_neighbour_nothing_is_told_apart() -> None:
+    both = replace(truth("both", A), harmless=(B,))
+    found = scored((both, answered("both", [B, A])))
+    told = {(pair.cause, pair.neighbour): pair.told_apart for pair in found.hard_pairs}
+    assert told[A, B].of == 0
+    assert (found.ac1.right, found.ac1.of) == (0, 1), "it is no right answer, though"
+
+
 def test_an_unknown_incident_is_wrongly_named_outside_its_own_hard_pair_only() -> None:
     found = scored(
         (truth("neighbour", A), answered("neighbour", [A], unknown=[B])),

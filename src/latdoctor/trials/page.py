@@ -60,7 +60,7 @@ very same machine. That is the most that can be done for a method; whoever has a
 [bench-mapping.md](bench-mapping.md) tells what a mapping is worth with all runs of a cause left out."""
 _LEFT_OUT = """The true causes of a run are taken out of the catalogue, and the same evidence is diagnosed again. Naming
 anything then is wrong, unless it is hard to tell from what was taken out or really there besides."""
-_APART = f"""Of the runs of the first, those in which it ranks before the second.
+_APART = f"""Of the runs with the first and without the second, those in which the first ranks before the second.
 `few`: there are fewer than {PAIR_RUNS} of them."""
 _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right", "sureness")
 _PEER_COLUMNS = ("method", "reads", "AC@1", "AC@1, never looked at", "AC@3", "Avg@5", "both of two", "broke", "time")

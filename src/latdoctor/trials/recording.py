@@ -142,6 +142,7 @@ def _played(cell: Cell, say: Callable[[str], None], rate: float) -> Attempt:
         severity=cell.severity,
         causes=causes,
         confirmed=tuple(one.cause for one in tried.truth if one.moves),
+        harmless=tuple(one.cause for one in tried.truth if one.moves is False),
         begins=stages.began(scenario.incident.name),
         ends=incident.end + SETTLING,
         p99_before=_p99(report, BEFORE),

@@ -190,7 +190,8 @@ def _views(cases: Sequence[Case], wanted: Callable[[str], bool]) -> tuple[Row, .
 def _hard_pairs(wrong: Sequence[Case], split: Split) -> Iterable[Pair]:
     for one, other in split.pairs:
         for cause, neighbour in ((one, other), (other, one)):
-            own = [case for case in wrong if cause in case.truth.causes and neighbour not in case.truth.causes]
+            # Whoever finds a harmless neighbour that is there has not taken the one for the other.
+            own = [case for case in wrong if cause in case.truth.causes and neighbour not in case.truth.put_in]
             yield Pair(cause, neighbour, share(sum(_before(case, cause, neighbour) for case in own), len(own)))
 
 

@@ -56,8 +56,9 @@ class Machine(Struct, frozen=True):
 
 
 class Truth(Struct, frozen=True):
-    """What was put in. `causes` is what counts as right: of what was put in, all that was not shown to be harmless by
-    taking it away alone; `confirmed` are those of them for which it was shown that they move the tail.
+    """What was really wrong. `causes` is what counts as right: of what was put in, all that was not shown to be harmless by
+    taking it away alone; `confirmed` are those of them for which it was shown that they move the tail; `harmless` is the
+    rest: it is there, and hurts nobody.
     """
 
     run: str
@@ -67,6 +68,7 @@ class Truth(Struct, frozen=True):
     severity: str
     causes: tuple[str, ...]
     confirmed: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
     begins: float | None = None  # unix seconds
     ends: float | None = None
     p99_before: float | None = None  # seconds, as the load generator measured it
@@ -74,3 +76,8 @@ class Truth(Struct, frozen=True):
     tries: int = 1  # spoiled ones before it included
     machine: Machine = Machine(0)
     tool_version: str = ""
+
+    @property
+    def put_in(self) -> tuple[str, ...]:
+        """All of it, harmless or not."""
+        return self.causes + self.harmless
