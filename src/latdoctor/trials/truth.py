@@ -56,9 +56,9 @@ class Machine(Struct, frozen=True):
 
 
 class Truth(Struct, frozen=True):
-    """What was really wrong. `causes` is what counts as right: of what was put in, all that was not shown to be harmless by
-    taking it away alone; `confirmed` are those of them for which it was shown that they move the tail; `harmless` is the
-    rest: it is there, and hurts nobody.
+    """What was really wrong. `causes` counts as right: of what was put in, all that was not shown to be harmless by
+    taking it away alone. `confirmed` are those of them that were shown to move the tail; `harmless` is the rest of what
+    was put in.
     """
 
     run: str
