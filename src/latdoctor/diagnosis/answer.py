@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from latdoctor.diagnosis.account import account, contributions, rival_name
+from latdoctor.diagnosis.exclusion import ruled_out_by
 from latdoctor.diagnosis.impact import impact
 from latdoctor.diagnosis.judge import CLEAR, FIRED, NOT_APPLICABLE, NOT_EVALUATED
 from latdoctor.diagnosis.network import Network
@@ -71,7 +72,7 @@ def _grounds(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple
     Nor is it where something holds that rules it out: it may be the likeliest of all that is known, and then what is
     wrong is not known.
     """
-    if any(checks[name].status == FIRED for name in cause.rules_out):
+    if ruled_out_by(cause, rules, checks):
         return ()
     return tuple(
         name
@@ -90,7 +91,7 @@ def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Che
     fired = [check for check in expected if check.status == FIRED]
     own = [check for check in fired if rules.finding[check.id].specific]
     against = [check.id for check in expected if check.status == CLEAR]
-    against += [name for name in cause.rules_out if by_id[name].status == FIRED]
+    against += ruled_out_by(cause, rules, by_id)
     return RankedCause(
         id=cause.id,
         title=cause.title,

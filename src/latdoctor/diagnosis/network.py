@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
+from latdoctor.diagnosis.exclusion import ruled_out_by
 from latdoctor.diagnosis.judge import CLEAR, FIRED, NOT_APPLICABLE
 from latdoctor.diagnosis.result import Check
 from latdoctor.diagnosis.rules import GROUNDING, Cause, Finding, RuleSet
@@ -76,9 +77,8 @@ class Network:
             and not cause.disabled
             and any(rules.finding[f].specific and status.get(f) != NOT_APPLICABLE for f in cause.expects)
         }
-        ruled_out = frozenset(
-            cause.id for cause in causes.values() if any(status.get(name) == FIRED for name in cause.rules_out)
-        )
+        by_id = {check.id: check for check in checks}
+        ruled_out = frozenset(cause.id for cause in causes.values() if ruled_out_by(cause, rules, by_id))
         return cls(causes, _observations(rules, checks), ruled_out, temperature)
 
     @cached_property

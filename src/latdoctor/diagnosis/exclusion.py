@@ -1,0 +1,35 @@
+"""Which findings rule a cause out: those that hold where the cause is told, and not on its neighbour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from latdoctor.diagnosis.judge import FIRED
+from latdoctor.diagnosis.result import Check
+from latdoctor.diagnosis.rules import GROUNDING, Cause, RuleSet
+
+
+def ruled_out_by(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple[str, ...]:
+    """The findings that rule `cause` out. `checks` are by id; one that was not made rules nothing out.
+
+    A replica that has just started tells nothing of how the one beside it makes its batches. What holds on something of
+    another kind (a host, an allocator) counts for all that may run on it or use it.
+    """
+    fired = {name: checks[name].subjects for name in cause.rules_out if name in checks and checks[name].status == FIRED}
+    told_on = {
+        subject
+        for name, weight in cause.expects.items()
+        if weight >= GROUNDING and rules.finding[name].specific and name in checks and checks[name].status == FIRED
+        for subject in checks[name].subjects
+    }
+    return tuple(name for name, subjects in fired.items() if all(_covers(subjects, one) for one in told_on))
+
+
+def _covers(subjects: tuple[str, ...], told_on: str) -> bool:
+    """Whether what holds on `subjects` bears on `told_on`: on itself, or on something of another kind."""
+    return any(one == told_on or _kind(one) != _kind(told_on) for one in subjects)
+
+
+def _kind(subject: str) -> str:
+    """`replica` of `replica/0@127.0.0.1:8000`."""
+    return subject.split("/", 1)[0]
