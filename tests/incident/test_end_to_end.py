@@ -96,8 +96,8 @@ def test_a_rush_is_walked_through_from_the_alert_to_the_post_mortem(tmp_path: Pa
 
 
 def _must_be_told_whole(walked: Walked) -> str:
-    """Everything that has to hold of the story as it came out. Gives what a busy machine may be to blame for: why it was
-    not mended, or that the cause was not named; empty where all was well.
+    """Everything that has to hold of the story as it came out. Gives what a busy machine may be to blame for: why it
+    was not mended, or that the cause was not named; empty where all was well.
     """
     told = _written(walked)
     _must_tell_what_was_done(told, walked)
