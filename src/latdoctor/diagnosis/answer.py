@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from latdoctor.diagnosis.account import account, contributions, rival_name
-from latdoctor.diagnosis.exclusion import ruled_out_by
+from latdoctor.diagnosis.grounds import grounding, ruled_out_by
 from latdoctor.diagnosis.impact import impact
 from latdoctor.diagnosis.judge import CLEAR, FIRED, NOT_APPLICABLE, NOT_EVALUATED
 from latdoctor.diagnosis.network import Network
@@ -67,18 +67,12 @@ def _harm_unseen(checks: Sequence[Check]) -> Sequence[Check]:
 
 
 def _grounds(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple[str, ...]:
-    """The specific findings that hold and that this cause expects: without one it is not named.
+    """The findings that let this cause be named: without one it is not.
 
     Nor is it where something holds that rules it out: it may be the likeliest of all that is known, and then what is
     wrong is not known.
     """
-    if ruled_out_by(cause, rules, checks):
-        return ()
-    return tuple(
-        name
-        for name, weight in cause.expects.items()
-        if weight >= GROUNDING and rules.finding[name].specific and checks[name].status == FIRED
-    )
+    return () if ruled_out_by(cause, rules, checks) else grounding(cause, rules, checks)
 
 
 def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Check]) -> RankedCause:

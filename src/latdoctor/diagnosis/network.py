@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from latdoctor.diagnosis.exclusion import ruled_out_by
+from latdoctor.diagnosis.grounds import ruled_out_by
 from latdoctor.diagnosis.judge import CLEAR, FIRED, NOT_APPLICABLE
 from latdoctor.diagnosis.result import Check
 from latdoctor.diagnosis.rules import GROUNDING, Cause, Finding, RuleSet
