@@ -22,7 +22,8 @@ def ruled_out_by(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> t
     """The findings that rule `cause` out. `checks` are by id.
 
     A replica that has just started tells nothing of how the one beside it makes its batches. What holds on something of
-    another kind (a host, an allocator) counts for all that may run on it or use it.
+    another kind (a host, an allocator) counts for all that may run on it or use it; where nothing points at the cause,
+    everything that holds counts.
     """
     told_on = {subject for name in grounding(cause, rules, checks) for subject in checks[name].subjects}
     fired = (name for name in cause.rules_out if _holds(name, checks))
