@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 
 from latdoctor.diagnosis.grounds import ruled_out_by
@@ -46,15 +46,6 @@ class Observation:
     def factor(self, expected: float) -> float:
         """share · ln(λP + 1 − P) for P = `expected`."""
         return self.share * math.log(math.exp(self.ln_lambda) * expected + 1 - expected)
-
-
-@dataclass(frozen=True, slots=True)
-class _Present:
-    """Causes that are present: per observation their Π(1 − w) and how it weighs against ∅; and their score."""
-
-    missed: Sequence[float]
-    shifts: Sequence[float]
-    score: float
 
 
 @dataclass(frozen=True)
@@ -144,10 +135,9 @@ class Network:
         """What each observation adds to the set's score. Most expect none of its members, and weigh as without any."""
         known = self._evidences.get(chosen)
         if known is None:
-            touched = {index for name in chosen if name != OTHER for index, _ in self._misses[name]}
             known = self._evidences[chosen] = [
-                self.evidence(one, chosen) if index in touched or chosen == OTHER_SET else silent
-                for index, (one, silent) in enumerate(zip(self.observations, self._silent, strict=True))
+                silent if chosen != OTHER_SET and misses.keys().isdisjoint(chosen) else self.evidence(one, chosen)
+                for one, misses, silent in zip(self.observations, self._misses, self._silent, strict=True)
             ]
         return known
 
@@ -161,21 +151,18 @@ class Network:
         return [self.evidence(observation, NONE) for observation in self.observations]
 
     @cached_property
-    def _misses(self) -> Mapping[str, Sequence[tuple[int, float]]]:
-        """Per cause, 1 − w of each observation (by its place) that the cause expects; others it leaves as they are."""
-        found: dict[str, list[tuple[int, float]]] = {name: [] for name in self.causes}
-        for index, observation in enumerate(self.observations):
-            for name, miss in self.misses(observation.finding).items():
-                found[name].append((index, miss))
-        return found
+    def _misses(self) -> Sequence[Mapping[str, float]]:
+        """Per observation, 1 − w of each cause that expects it."""
+        return [self.misses(observation.finding) for observation in self.observations]
 
     @cached_property
     def _shifts(self) -> Sequence[dict[float, float]]:
         """Per observation, what `_shift` has found for a Π(1 − w): thousands of sets share a few products."""
-        return [{1.0: 0.0} for _ in self.observations]
+        return [{} for _ in self.observations]
 
-    def _shift(self, index: int, missed: float) -> float:
-        """How an observation weighs for causes whose Π(1 − w) is `missed`, against ∅."""
+    def _shift(self, index: int, misses: Iterable[float]) -> float:
+        """How an observation (by its place) weighs for causes of these 1 − w, against ∅."""
+        missed = math.prod(misses)
         known = self._shifts[index].get(missed)
         if known is None:
             observation = self.observations[index]
@@ -185,54 +172,67 @@ class Network:
         return known
 
     @cached_property
-    def _nobody(self) -> _Present:
-        places = len(self.observations)
-        return _Present((1.0,) * places, (0.0,) * places, sum(self._silent))
-
-    def _joined(self, present: _Present, name: str) -> _Present:
-        """The cause `name` beside those of `present`."""
-        missed, shifts = list(present.missed), list(present.shifts)
-        for index, miss in self._misses[name]:
-            missed[index] *= miss
-            shifts[index] = self._shift(index, missed[index])
-        return _Present(missed, shifts, self._seen(present, name) + self._alone[name])
-
-    def _seen(self, present: _Present, name: str) -> float:
-        """The score of `present` with the evidence, but not the prior, of `name` beside it: thousands of sets ask."""
-        missed, shifts, known, total = present.missed, present.shifts, self._shifts, present.score
-        for index, miss in self._misses[name]:
-            product = missed[index] * miss
-            shift = known[index].get(product)
-            total += (self._shift(index, product) if shift is None else shift) - shifts[index]
-        return total
+    def _common(self) -> Sequence[int]:
+        """The observations that every cause expects: symptoms, and most causes expect them alike."""
+        return [index for index, misses in enumerate(self._misses) if len(misses) == len(self.causes)]
 
     @cached_property
-    def _alone(self) -> Mapping[str, float]:
-        """What each cause weighs before any evidence, with what rules it out."""
-        return {name: self.prior((name,)) + self.exclusion((name,)) for name in self.causes}
+    def _ways(self) -> Sequence[tuple[float, ...]]:
+        """The ways to expect them: 1 − w of each of `_common`."""
+        return sorted({self._way_of(name) for name in self.causes})
+
+    def _way_of(self, name: str) -> tuple[float, ...]:
+        return tuple(self._misses[index][name] for index in self._common)
+
+    @cached_property
+    def _way(self) -> Mapping[str, int]:
+        """The place of each cause's way in `_ways`: a set's are quicker to look up than what they stand for."""
+        place = {way: number for number, way in enumerate(self._ways)}
+        return {name: place[self._way_of(name)] for name in self.causes}
+
+    def _common_shift(self, *ways: int) -> float:
+        """How `_common` weighs for causes that expect it in these ways (places in `_ways`), against ∅."""
+        misses = zip(*(self._ways[way] for way in ways), strict=True)
+        return sum(self._shift(index, of) for index, of in zip(self._common, misses, strict=True))
+
+    def _terms(self, size: int, among: Iterable[str]) -> Mapping[CauseSet, float]:
+        """What `size` causes add together beyond what fewer of them do: nothing, but where they expect one finding.
+
+        `_common` is left out, which all expect. By inclusion and exclusion: Σ (−1)^(|C| − |S|)·shift(S) over S ⊆ C.
+        """
+        found: dict[CauseSet, float] = {}
+        asked, common = set(among), set(self._common)
+        for index, misses in enumerate(self._misses):
+            expecting = () if index in common else sorted(asked & misses.keys())
+            for chosen in combinations(expecting, size):
+                for part in (part for few in range(1, size + 1) for part in combinations(chosen, few)):
+                    shift = self._shift(index, [misses[name] for name in part]) * (-1) ** (size - len(part))
+                    found[chosen] = found.get(chosen, 0.0) + shift
+        return found
 
     @cached_property
     def scores(self) -> Mapping[CauseSet, float]:
         """ln of the weight of every set that is summed, against ∅ before any evidence."""
-        names = sorted(self.causes)
+        names, nothing = sorted(self.causes), sum(self._silent)
+        lone, pairs = self._terms(1, names), self._terms(2, names)
+        alone = {name: self.prior((name,)) + self.exclusion((name,)) + lone.get((name,), 0.0) for name in names}
+        way, common = self._way, cache(self._common_shift)
         other = sum(self.evidence(observation, OTHER_SET) for observation in self.observations)
-        found = {NONE: self._nobody.score, OTHER_SET: self.prior(OTHER_SET) + other}
-        single = {name: self._joined(self._nobody, name) for name in names}
-        found.update({(name,): present.score for name, present in single.items()})
-        for first, second in combinations(names, 2):
-            found[first, second] = self._seen(single[first], second) + self._alone[second]
-        best = max(found, key=lambda chosen: found[chosen])
-        if self._leaves_unexplained(best):
-            likeliest = sorted(names, key=lambda name: (-found[(name,)], name))[:THREE_AMONG]
-            self._add_threes(found, sorted(likeliest), single)
+        found = {NONE: nothing, OTHER_SET: self.prior(OTHER_SET) + other}
+        for one in names:
+            found[(one,)] = nothing + alone[one] + common(way[one])
+        for one, two in combinations(names, 2):
+            total = nothing + alone[one] + alone[two] + common(way[one], way[two])
+            found[one, two] = total + pairs.get((one, two), 0.0)
+        if not self._leaves_unexplained(max(found, key=lambda chosen: found[chosen])):
+            return found
+        likeliest = sorted(sorted(names, key=lambda name: (-found[(name,)], name))[:THREE_AMONG])
+        threes = self._terms(3, likeliest)
+        for one, two, three in combinations(likeliest, 3):
+            total = nothing + alone[one] + alone[two] + alone[three] + common(way[one], way[two], way[three])
+            total += pairs.get((one, two), 0.0) + pairs.get((one, three), 0.0) + pairs.get((two, three), 0.0)
+            found[one, two, three] = total + threes.get((one, two, three), 0.0)
         return found
-
-    def _add_threes(self, found: dict[CauseSet, float], names: list[str], single: Mapping[str, _Present]) -> None:
-        for place, first in enumerate(names):
-            for after, second in enumerate(names[place + 1 :], place + 2):
-                pair = self._joined(single[first], second)
-                for third in names[after:]:
-                    found[first, second, third] = self._seen(pair, third) + self._alone[third]
 
     def _leaves_unexplained(self, chosen: CauseSet) -> bool:
         members = [self.causes[name] for name in chosen if name != OTHER]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from latdoctor.evidence.comparing import Known, ln_lambda, settled
 from latdoctor.evidence.conditions import (
@@ -158,6 +158,8 @@ def _compare(comparison: Comparison, subject: str, facts: Facts) -> Truth:
     limit, limit_text, missing = _limit(comparison, subject, facts)
     if found is None or is_unknown(found.value):
         return Truth(UNKNOWN, missing=(left.signal, *missing))
+    true = None if limit is None else settled(comparison, Known((found.value,), found.bound), limit)
+    status = UNKNOWN if true is None else HOLDS if true else FAILS
     atom = Atom(
         signal=str(left),
         subject=found.subject,
@@ -165,19 +167,17 @@ def _compare(comparison: Comparison, subject: str, facts: Facts) -> Truth:
         shown=show(left.signal, found.value, found.bound),
         operator=_operator_text(comparison),
         limit=limit_text,
-        status=UNKNOWN,
+        status=status,
         origin=found.origin,
         note="; ".join(part for part in (found.note, comparison.remark) if part),
         bound=found.bound,
     )
     if limit is None:
         return Truth(UNKNOWN, atoms=(atom,), missing=missing)
-    true = settled(comparison, Known((found.value,), found.bound), limit)
     if true is None:
         why = f"{_seen(atom)}, which leaves open whether it is {atom.operator} {atom.limit}"
         return Truth(UNKNOWN, atoms=(atom,), unsettled=(why,))
-    judged = structs.replace(atom, status=HOLDS if true else FAILS)
-    return Truth(judged.status, ln_lambda(comparison, found.value, limit.values[0], true=true), (judged,))
+    return Truth(status, ln_lambda(comparison, found.value, limit.values[0], true=true), (atom,))
 
 
 def show(signal: str, value: Value, bound: str = "") -> str:
