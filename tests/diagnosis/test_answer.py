@@ -9,7 +9,7 @@ import pytest
 
 from latdoctor.diagnosis.answer import answer, rank, verdict, walk
 from latdoctor.diagnosis.network import Network
-from latdoctor.diagnosis.result import Check, RankedCause, Tier
+from latdoctor.diagnosis.result import Check, RankedCause, RuledOut, Tier
 from latdoctor.diagnosis.rules import RuleSet
 from latdoctor.evidence.signals import TIERS
 from tests.diagnosis import oracle
@@ -339,6 +339,8 @@ def test_a_finding_that_rules_out_takes_the_name_away(rules: RuleSet) -> None:
     after = [row.probability for row in ruled.causes if row.id == "app.alone"]
     assert not after or after[0] < cause_of(plain, "app.alone").probability / 2
     assert all("off" in row.evidence_against for row in ruled.causes if row.id == "app.alone")
+    assert plain.answer.ruled_out == ()
+    assert ruled.answer.ruled_out == (RuledOut("app.alone", ("lonely", "shared"), ("off",)),)
 
 
 def test_a_cause_tells_its_evidence_for_against_and_unseen(rules: RuleSet) -> None:

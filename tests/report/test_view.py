@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.diagnosis.result import Diagnosis, RuledOut
 from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
 from latdoctor.report import document, markdown, view
@@ -153,6 +153,15 @@ def test_an_answer_that_names_nothing_tells_what_is_nearest(
     line = view.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=(first,)))
     assert line == "no cause of the catalogue explains what was seen" + says.format(first=first.id)
     assert "nearest" not in view.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=()))
+
+
+def test_what_is_unexplained_tells_what_it_fits_and_what_rules_that_out(diagnosis: Diagnosis) -> None:
+    left, other, by = (check.id for check in diagnosis.checks[:3])
+    says = {check.id: check.says for check in diagnosis.checks}
+    ruled_out = (RuledOut("likelier", (left,), (by,)), RuledOut("last", (left,), (other,)))
+    answer = msgspec.structs.replace(diagnosis.answer, unexplained=(left, other), ruled_out=ruled_out)
+    told = view.unexplained(msgspec.structs.replace(diagnosis, answer=answer))
+    assert told == (f"{says[left]} (fits likelier, which is ruled out: {says[by]})", says[other])
 
 
 def test_gaps_that_say_the_same_share_a_line(diagnosis: Diagnosis) -> None:

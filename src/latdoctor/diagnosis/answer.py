@@ -12,7 +12,7 @@ from latdoctor.diagnosis.grounds import grounding, ruled_out_by
 from latdoctor.diagnosis.impact import impact
 from latdoctor.diagnosis.judge import CLEAR, FIRED, NOT_APPLICABLE, NOT_EVALUATED
 from latdoctor.diagnosis.network import Network
-from latdoctor.diagnosis.result import Answer, Check, RankedCause, Tier, Verdict
+from latdoctor.diagnosis.result import Answer, Check, RankedCause, RuledOut, Tier, Verdict
 from latdoctor.diagnosis.rules import GROUNDING, SEVERITIES, Cause, RuleSet
 
 CONFIRMED = 0.9
@@ -141,7 +141,20 @@ def answer(rules: RuleSet, network: Network, ranked: Sequence[RankedCause], chec
         kind = "named" if named else "one-of"
     else:
         kind = "unexplained" if any(check.status == FIRED for check in checks) else "none"
-    return Answer(kind, named or group, round(network.no_known_cause, 4), unexplained)
+    ruled_out = tuple(_ruled_out(rules, network, checks, unexplained))
+    return Answer(kind, named or group, round(network.no_known_cause, 4), unexplained, ruled_out)
+
+
+def _ruled_out(
+    rules: RuleSet, network: Network, checks: Sequence[Check], unexplained: Sequence[str]
+) -> Iterator[RuledOut]:
+    """The causes that would explain some of `unexplained`, but are ruled out."""
+    by_id = {check.id: check for check in checks}
+    for name in sorted(network.ruled_out, key=lambda name: (-network.probability(name), name)):
+        cause = network.causes[name]
+        explains = tuple(found for found in grounding(cause, rules, by_id) if found in unexplained)
+        if explains:
+            yield RuledOut(name, explains, ruled_out_by(cause, rules, by_id))
 
 
 def _one_of(network: Network, grounded: Sequence[str]) -> tuple[str, ...]:

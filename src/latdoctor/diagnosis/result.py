@@ -70,6 +70,14 @@ class Verdict(Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
+class RuledOut(Struct, frozen=True):
+    """A cause that would explain something, but for findings that rule it out."""
+
+    cause: str
+    explains: tuple[str, ...]  # ids of unexplained checks that it expects
+    by: tuple[str, ...]  # ids of the fired checks that rule it out
+
+
 class Answer(Struct, frozen=True):
     """Why. `kind`: named | one-of | unexplained | none."""
 
@@ -77,6 +85,7 @@ class Answer(Struct, frozen=True):
     causes: tuple[str, ...]
     no_known_cause: float  # P(∅) + P(other)
     unexplained: tuple[str, ...]  # fired specific checks that none of `causes` expects
+    ruled_out: tuple[RuledOut, ...] = ()  # the likeliest first
 
 
 class Tier(Struct, frozen=True):
