@@ -16,6 +16,7 @@ from latdoctor.evidence.judging import FAILS, HOLDS
 from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
 from latdoctor.report import document, markdown, view
 from latdoctor.report.gaps import gap_lines
+from latdoctor.report.unexplained import unexplained
 from latdoctor.units import percent
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
@@ -159,8 +160,10 @@ def test_what_is_unexplained_tells_what_it_fits_and_what_rules_that_out(diagnosi
     left, other, by = (check.id for check in diagnosis.checks[:3])
     says = {check.id: check.says for check in diagnosis.checks}
     ruled_out = (RuledOut("likelier", (left,), (by,)), RuledOut("last", (left,), (other,)))
-    answer = msgspec.structs.replace(diagnosis.answer, unexplained=(left, other), ruled_out=ruled_out)
-    told = view.unexplained(msgspec.structs.replace(diagnosis, answer=answer))
+    named = msgspec.structs.replace(diagnosis.answer, unexplained=(left, other), ruled_out=ruled_out)
+    assert unexplained(msgspec.structs.replace(diagnosis, answer=named)) == (says[left], says[other])
+    nothing = msgspec.structs.replace(named, kind="unexplained", causes=())
+    told = unexplained(msgspec.structs.replace(diagnosis, answer=nothing))
     assert told == (f"{says[left]} (fits likelier, which is ruled out: {says[by]})", says[other])
 
 

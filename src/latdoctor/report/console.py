@@ -16,6 +16,7 @@ from rich.text import Text
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import contrast, unlooked, view
 from latdoctor.report.gaps import gap_lines
+from latdoctor.report.unexplained import unexplained
 from latdoctor.units import percent
 
 LEVEL_STYLE = {
@@ -60,9 +61,8 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     pain = view.symptoms(diagnosis)
     if any(line.kind == view.FOR for line in pain) or (pain and verbose):
         yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
-    unexplained = view.unexplained(diagnosis)
-    if unexplained:
-        yield _listing("Found, and not explained by what is named", unexplained)
+    if left := unexplained(diagnosis):
+        yield _listing("Found, and not explained by what is named", left)
     yield _tiers(diagnosis, verbose=verbose)
     if diagnosis.gaps:
         yield _gaps(diagnosis, verbose=verbose)

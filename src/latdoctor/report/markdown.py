@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import contrast, view
 from latdoctor.report.gaps import gap_lines
+from latdoctor.report.unexplained import unexplained
 from latdoctor.units import percent
 
 # The last: `:fire:`, but no time of day. Its colon is not escaped: GitHub and GitLab make their emoji of the text once
@@ -49,7 +50,7 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
         yield from _cause(cause, diagnosis)
     yield from _section("Why not healthy", diagnosis.verdict.reasons if _doubtful(diagnosis) else ())
     yield from _section("Symptoms", [f"{_MARK[line.kind]}: {line.says}" for line in view.symptoms(diagnosis)])
-    yield from _section("Found, and not explained by what is named", view.unexplained(diagnosis))
+    yield from _section("Found, and not explained by what is named", unexplained(diagnosis))
     yield from ("", "### Tiers", "", "| tier | checks | not evaluated |", "|---|---|---|")
     for tier in view.tier_lines(diagnosis):
         yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated[:1]))} |"

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from latdoctor.diagnosis.judge import FIRED
 from latdoctor.diagnosis.overlays import DISABLED, SITE_THRESHOLD
 from latdoctor.diagnosis.remedies import first_playbook, playbooks_for
-from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, RuledOut, Tier
+from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, Tier
 from latdoctor.evidence.judging import HOLDS, Atom
 from latdoctor.evidence.model import Origin
 from latdoctor.report.playbook import advised
@@ -229,19 +229,6 @@ def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
     if cause.keep_evidence:
         rows.append(("keep", "do not restart yet: the evidence would be lost (latdoctor collect first)"))
     return tuple(rows)
-
-
-def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What fired and what no named cause expects; and what would expect it, where that is ruled out."""
-    says = {check.id: check.says for check in diagnosis.checks}
-    unfit = {name: row for row in reversed(diagnosis.answer.ruled_out) for name in row.explains}
-    return tuple(
-        f"{says[name]}{_unfit(unfit[name], says) if name in unfit else ''}" for name in diagnosis.answer.unexplained
-    )
-
-
-def _unfit(ruled_out: RuledOut, says: Mapping[str, str]) -> str:
-    return f" (fits {ruled_out.cause}, which is ruled out: {'; '.join(says[name] for name in ruled_out.by)})"
 
 
 def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:

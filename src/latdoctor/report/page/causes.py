@@ -30,6 +30,7 @@ from latdoctor.report.page.model import (
     Table,
 )
 from latdoctor.report.page.tables import signed
+from latdoctor.report.unexplained import unexplained
 from latdoctor.units import percent
 
 _RIVALS = 6  # causes beside each other, the named ones among them
@@ -47,7 +48,7 @@ def section(diagnosis: Diagnosis) -> Section:
     blocks += [_card(cause, diagnosis, place) for place, cause in enumerate(shown)]
     blocks.append(_probabilities(diagnosis))
     blocks += _network(diagnosis)
-    left = view.unexplained(diagnosis)
+    left = unexplained(diagnosis)
     if left:
         blocks.append(Listing(tuple(Entry(line) for line in left), "Found, and not explained by what is named"))
     lead = (
