@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,16 @@ from hypothesis import settings
 # A property is never failed for the machine being busy; CI's own profile (fixed seeds) stays the parent there.
 settings.register_profile("latdoctor", settings.default, deadline=None)
 settings.load_profile("latdoctor")
+
+
+def pytest_configure() -> None:
+    """Started under `nohup` or with `&`, the tests ignore signals, and so would every process they start.
+
+    A handler is not inherited by a new program, as "ignored" is: the tests ignore as before, what they start does not.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Stop:
     """Whether somebody asked the run to end, and how."""
@@ -25,10 +27,12 @@ class Stop:
 def stoppable() -> Iterator[Stop]:
     """Ctrl-C, SIGTERM and the loss of the terminal ask a run to end, which takes everything back.
 
-    Asked again they change nothing, and taking back does not heed them.
+    Asked again they change nothing, and taking back does not heed them. What whoever started the run had ignored, as
+    `nohup` does the loss of the terminal, stays ignored.
     """
     stop = Stop()
-    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop.ask) for number in heeded}
     try:
         yield stop
     finally:
