@@ -85,6 +85,7 @@ WRONG = [
     (["--between", "gpu/0", "gpu/7"], "nothing was seen of 'gpu/7'", "did you mean gpu/"),
     (["--between", "gpu/0", "zz"], "nothing was seen of 'zz'", "name two of gpu/0"),
     (["--between", "gpu/0", "gpu/0"], "'gpu/0' was given twice", ""),
+    (["--between", "gpu/0", "node/local"], "a gpu and a node show different things", "two of one kind"),
     (["--against", "nowhere"], "nowhere", ""),
     (["--against", INCIDENT, "--between", "gpu/0", "gpu/1"], "were both given", ""),
 ]

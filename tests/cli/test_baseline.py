@@ -68,7 +68,9 @@ def test_without_a_baseline_it_cannot_be_told() -> None:
 
 
 def test_a_bundle_can_be_remembered_and_compared() -> None:
-    assert run(["baseline", "record", BUNDLE, "--to", "hot.json"]).code == 0
+    outcome = run(["baseline", "record", BUNDLE, "--to", "hot.json"])
+    assert outcome.code == 0
+    assert "this is no healthy time (critical: infra.gpu.thermal-throttle)" in " ".join(outcome.err.split())
     said = diagnosed(BUNDLE, "--baseline", "hot.json", code=3)
     assert "load-over-baseline" in checks(said, "clear")
     assert "no baseline given (--baseline FILE)" not in {check["reason"] for check in said["checks"]}

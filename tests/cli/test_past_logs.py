@@ -53,6 +53,32 @@ def test_slow_now_is_not_slow_then() -> None:
     assert "p99-over-slo" in checks(now, "fired")
 
 
+@pytest.mark.parametrize(
+    ("failing", "given", "code", "says"),
+    [
+        (0.04, [], 4, "INCONCLUSIVE"),
+        (0.3, [], 3, "30 % of requests fail"),
+        (1.0, [], 3, "100 % of requests fail"),
+        (0.3, ["--slo-errors", "40%"], 4, "INCONCLUSIVE"),
+        (0.04, ["--slo-errors", "1%"], 3, "4 % of requests fail, the SLO is 1 %"),
+    ],
+)
+def test_requests_that_fail_are_told_without_being_asked(
+    failing: float, given: list[str], code: int, says: str
+) -> None:
+    rows = [f"{when(NIGHT - 600 + n)} {503 if n % 100 < 100 * failing else 200} 0.1" for n in range(600)]
+    Path("access.log").write_text("\n".join(rows) + "\n")
+    outcome = run(["diagnose", "--log", "access.log", *PATTERN, "--slo", "500ms", *given])
+    assert outcome.code == code, outcome.out
+    assert says in outcome.out
+
+
+def test_to_watch_is_nothing_that_a_log_can_be_told() -> None:
+    outcome = run(["diagnose", "--log", access_log((60, 0, 0.1)), *PATTERN, "--window", "1m"])
+    assert outcome.code == 2
+    assert "nothing is watched" in outcome.err
+
+
 def test_a_bundle_gives_the_same_answer_and_knows_since_when() -> None:
     log = access_log((3600, 540, 0.1), (540, -1800, 2.0))
     live = diagnosed("--log", log, *PATTERN, *ASKED, "--keep", "look.tar.zst", code=3)

@@ -146,6 +146,14 @@ WRONG = [
         "the finding long is disabled twice",
     ),
     (
+        "- {finding: long, disable: true, why: x}\n- {finding: long, limits: {input.length.mean: 200}, why: y}",
+        "the finding long is disabled and given another limit",
+    ),
+    (
+        "- {finding: long, limits: {input.length.mean: 200}, why: y}\n- {finding: long, disable: true, why: x}",
+        "the finding long is disabled and given another limit",
+    ),
+    (
         "- {cause: app.alone, disable: true, why: x}\n- {cause: app.alone, disable: true, why: y}",
         "the cause app.alone is disabled twice",
     ),

@@ -50,6 +50,16 @@ def test_only_what_was_shortly_before_counts_and_the_nearest_comes_first() -> No
     assert [one.says for one in timeline.changes(evidence, timeline.onset(evidence))] == ["clocks differ", "b", "a"]
 
 
+def test_as_far_as_the_onset_may_be_wrong_a_change_after_it_counts() -> None:
+    vague = rise(AT)
+    vague.fields["within"] = 720.0
+    evidence = Evidence(events=(vague, change(AT + 600, text="a"), change(AT + 800, text="too late")))
+    found = timeline.onset(evidence)
+    assert found is not None
+    assert found.within == 720.0
+    assert [one.says for one in timeline.changes(evidence, found)] == ["a"]
+
+
 def test_without_an_onset_the_end_of_the_evidence_counts() -> None:
     evidence = Evidence(events=(Event("log.xid", "gpu/0", Origin("log"), {}, AT), change(AT - 60), change(AT + 5)))
     assert [one.seconds_before for one in timeline.changes(evidence, None)] == [60.0]

@@ -80,33 +80,6 @@ def test_long_lists_of_codes_are_cut(condition: str, shown: str) -> None:
     assert view.listed(condition) == shown
 
 
-FEBRUARY, LATER = 1740327858.0, 1740328213.0
-TOLD, TOLD_LATER = "2025-02-23 16:24:18 UTC", "2025-02-23 16:30:13 UTC"
-NOW = 1790000010.0
-
-SCOPES = [
-    # when it was looked, what the evidence tells of → what is said
-    (Window(NOW, NOW), Window(), "looked at 2026-09-21 14:13:30 UTC"),
-    (Window(NOW - 10, NOW), Window(), "10 s to 2026-09-21 14:13:30 UTC"),
-    (Window(NOW - 10, NOW), Window(NOW - 12, NOW), "10 s to 2026-09-21 14:13:30 UTC"),
-    (Window(NOW, NOW), Window(FEBRUARY, FEBRUARY), f"evidence from {TOLD}"),
-    (Window(NOW, NOW), Window(FEBRUARY, LATER), f"evidence from {TOLD} to {TOLD_LATER}"),
-    (Window(), Window(FEBRUARY, FEBRUARY), f"evidence from {TOLD}"),
-    (Window(NOW - 10, NOW), Window(FEBRUARY, NOW),
-     f"10 s to 2026-09-21 14:13:30 UTC · evidence from {TOLD} to 2026-09-21 14:13:30 UTC"),
-    (Window(), Window(), ""),
-    (Window(NOW, NOW), Window(1e300, 1e300), "evidence from a time that makes no sense"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("looked", "told", "said"), SCOPES)
-def test_the_time_is_the_evidences_own_where_it_tells_it(
-    diagnosis: Diagnosis, looked: Window, told: Window, said: str
-) -> None:
-    made = msgspec.structs.replace(diagnosis, target="bot", window=looked, evidence_window=told)
-    assert view.scope(made) == " · ".join(part for part in ("target bot", said) if part)
-
-
 def test_the_evidence_tells_the_time_of_all_its_pieces() -> None:
     origin = Origin("a")
     seen = Evidence(

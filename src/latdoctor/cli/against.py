@@ -45,6 +45,14 @@ def two_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Against:
             )
     if pair[0] == pair[1]:
         raise UsageError(f"{pair[0]!r} was given twice", where="--between", next_step="name two subjects")
+    kinds = [name.partition("/")[0] for name in pair]
+    if kinds[0] != kinds[1]:
+        # What the one shows, the other cannot: each difference would be one of kind.
+        raise UsageError(
+            f"a {clean(kinds[0], 40)} and a {clean(kinds[1], 40)} show different things",
+            where="--between",
+            next_step="name two of one kind, such as two replicas or two GPUs",
+        )
     first, second = (replace(case, evidence=branch(case.evidence, name)) for name in pair)
     found = differences(values(first.evidence), values(second.evidence))
     diagnoses = [diagnose(one, rules, stamp()) for one in (first, second)]

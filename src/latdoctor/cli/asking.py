@@ -69,6 +69,9 @@ def ask(given: Given, need: Need = Need.DUE) -> Ask:
     )
     baseline = _baseline(given, settings, need)
     request, notice = _request(given, settings, window)
+    if given.window and not (request.servers or request.nvml or request.host or request.prometheus or request.past):
+        step = "leave it out; what of a log is judged, say --since and --until"
+        raise UsageError("nothing is watched: what was given is read as it is", where="--window", next_step=step)
     return Ask(request, context, baseline, () if notice else named(request, nvml=bool(given.nvml)), notice)
 
 

@@ -13,6 +13,7 @@ from latdoctor.cli import options
 
 if TYPE_CHECKING:
     from latdoctor.cli.sources import Looked
+    from latdoctor.diagnosis.diagnose import Case
 
 app = typer.Typer(help="What a target is like when healthy.", no_args_is_help=True)
 
@@ -49,6 +50,7 @@ def record(
 
     Exit codes: 0 recorded · 1 a source that was asked for could not be read · 2 usage, or an invalid bundle.
     """
+    from latdoctor.answering import case
     from latdoctor.cli.answering import compared, now, seen
     from latdoctor.cli.asking import must_stand_alone
     from latdoctor.cli.interrupting import interruptible
@@ -66,8 +68,9 @@ def record(
     baselines.may_be_written(to, force=force)
     with interruptible(None if force else to):
         with _looked(bundle, asked) as looked:
-            evidence, _ = seen(looked.bundle)
+            evidence, coverage = seen(looked.bundle)
         must_have_read(looked, evidence, every=True, otherwise="and nothing was remembered")
+        _tell_of_trouble(case(looked.bundle, evidence, coverage))
         recorded = baselines.record(evidence, looked.bundle.context.target, now())
         tell(looked.bundle.gaps)
         tell(baselines.left_out(evidence, recorded, compared()), LEFT_OUT)
@@ -75,6 +78,21 @@ def record(
             raise OperationError("nothing could be read to remember", next_step="latdoctor preflight")
         baselines.save(recorded, to, force=force)
     typer.echo(f"{counted(len(recorded.values), 'value')} remembered. Next: latdoctor diagnose --baseline {to} …")
+
+
+def _tell_of_trouble(case: Case) -> None:
+    """Says what speaks against calling this a healthy time."""
+    from latdoctor.cli.answering import rule_set, stamp
+    from latdoctor.cli.screen import notice_console
+    from latdoctor.diagnosis.diagnose import diagnose
+    from latdoctor.diagnosis.rules import SEVERITIES
+    from latdoctor.report.contrast import answered
+
+    found = diagnose(case, rule_set(()), stamp())
+    if found.verdict.level in SEVERITIES[1:]:
+        told = answered(found.verdict, found.answer)
+        says = f"this is no healthy time ({told}): beside this baseline, what is as bad will pass for usual"
+        notice_console().print(says)
 
 
 @contextmanager

@@ -59,7 +59,10 @@ def _wrong(since: float, until: float, now: float) -> str:
 
 
 def _shown(moment: float) -> str:
-    return datetime.datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # the year 1 of one zone is the year 0 of another
+        return "a time that makes no sense"
 
 
 def server_of(given: Given, settings: TargetSettings, past: Past | None) -> PrometheusServer | None:

@@ -2,7 +2,7 @@
 
 A detector is a pure function from evidence to the new pieces only. They run in the order of `DETECTORS`, each on what
 was given and what the ones before it found. Before them, what several sources tell of one GPU is put together (`cards`)
-and what contradicts itself is taken out (`consistency`).
+and what contradicts itself or is no share of anything is taken out (`consistency`, `shares`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from latdoctor.detect.pulse import pulses
 from latdoctor.detect.quantiles import quantiles
 from latdoctor.detect.quotients import quotients
 from latdoctor.detect.remainders import remainders
+from latdoctor.detect.shares import possible
 from latdoctor.detect.siblings import siblings
 from latdoctor.detect.starts import starts
 from latdoctor.detect.tail import tail_shares
@@ -51,7 +52,7 @@ DETECTORS: tuple[Detector, ...] = (
 
 def derive(evidence: Evidence) -> Evidence:
     """`evidence` with everything derived from it, and without what contradicts itself. Deriving twice adds nothing."""
-    evidence = consistent(joined(evidence))
+    evidence = consistent(possible(joined(evidence)))
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])
     return evidence

@@ -39,10 +39,14 @@ _Z_FEW, _Z = 3.2, 4.0  # below and from 40 blocks on: of 20 blocks no run of fou
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Steps first..last (indexes of the series) that lie high, and the medians before and in them."""
+    """Steps first..last (indexes of the series) that lie high, and the medians before and in them.
+
+    It begins at most `unsure` steps before or after `first`: that far its block and the one before it reach.
+    """
 
     first: int
     last: int
+    unsure: int
     before: float
     after: float
     z: float
@@ -68,6 +72,7 @@ def _event(run: Run, series: Series) -> Event:
         "before": run.before,
         "after": run.after,
         "z": round(run.z, 2),
+        "within": run.unsure * step,
     }
     if run.last < len(series.times) - 1:
         fields["until"] = series.times[run.last]
@@ -100,7 +105,8 @@ def highest_run(values: Sequence[float]) -> Run | None:
         end = len(values) - 1
     else:
         end = min(last * size, len(values)) - 1
-    return Run(_refined(values, (first - 1) * size, (first + 1) * size, middle), end, before, after, z)
+    begins = _refined(values, (first - 1) * size, (first + 1) * size, middle)
+    return Run(begins, end, size, before, after, z)
 
 
 def _dependence(parts: Sequence[Sequence[float]]) -> float:

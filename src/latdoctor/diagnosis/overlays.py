@@ -157,10 +157,18 @@ def _changed_finding(finding: Finding, change: _Change, problems: list[Problem])
             problems.append(Problem(change.where, what))
         if finding.disabled:
             problems.append(Problem(change.where, f"the finding {finding.id} is disabled twice"))
+        if finding.site:
+            problems.append(Problem(change.where, _both(finding)))
         return replace(finding, disabled=_says_why(change))
+    if finding.disabled and change.limits:
+        problems.append(Problem(change.where, _both(finding)))
     for limit in change.limits:
         finding = _limited(finding, limit, change, problems)
     return finding
+
+
+def _both(finding: Finding) -> str:
+    return f"the finding {finding.id} is disabled and given another limit: which of the two?"
 
 
 def _limited(finding: Finding, limit: _Limit, change: _Change, problems: list[Problem]) -> Finding:

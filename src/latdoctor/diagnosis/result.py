@@ -115,7 +115,10 @@ class Tool(Struct, frozen=True):
 
 
 class Onset(Struct, frozen=True):
-    """Since when it is slow: the median of `signal` (seconds) before, and from then on. Times unix seconds UTC."""
+    """Since when it is slow: the median of `signal` (seconds) before, and from then on. Times unix seconds UTC.
+
+    `within`: by how many seconds `time` may be wrong either way; 0 where nobody told.
+    """
 
     time: float
     until: float | None  # null while it lasts to the end of what was read
@@ -124,6 +127,7 @@ class Onset(Struct, frozen=True):
     before: float
     after: float
     origin: Origin
+    within: float = 0.0
 
 
 class Change(Struct, frozen=True):

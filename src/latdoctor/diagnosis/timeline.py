@@ -39,9 +39,9 @@ def _time(event: Event) -> float:
 
 
 def _onset(event: Event) -> Onset:
-    before, after, until = (_number(event, name) for name in ("before", "after", "until"))
+    before, after, until, within = (_number(event, name) for name in ("before", "after", "until", "within"))
     signal = str(event.fields.get("signal", ""))
-    return Onset(_time(event), until, signal, event.subject, before or 0.0, after or 0.0, event.origin)
+    return Onset(_time(event), until, signal, event.subject, before or 0.0, after or 0.0, event.origin, within or 0.0)
 
 
 def _number(event: Event, name: str) -> float | None:
@@ -50,15 +50,19 @@ def _number(event: Event, name: str) -> float | None:
 
 
 def changes(evidence: Evidence, since: Onset | None) -> tuple[Change, ...]:
-    """What changed in the half hour before the onset, or before the end of the evidence; the nearest first."""
+    """What changed in the half hour before the onset, or before the end of the evidence; the nearest first.
+
+    What came after an onset by no more than clocks may differ or the onset be wrong is among them, too.
+    """
     moment = since.time if since else evidence.time.end
     if moment is None:
         return ()
+    until = moment + (max(SLACK, since.within) if since else 0.0)
     near = [
         event
         for signal in _KINDS
         for event in evidence.events_by_signal.get(signal, ())
-        if event.time is not None and moment - SHORTLY <= event.time <= moment + (SLACK if since else 0.0)
+        if event.time is not None and moment - SHORTLY <= event.time <= until
     ]
     nearest = sorted(near, key=lambda event: abs(moment - _time(event)))
     return tuple(_once(_change(event, moment) for event in nearest))[:MOST]

@@ -15,7 +15,7 @@ from latdoctor.units import Unit, unit
 from latdoctor.yamlfile import Fields, load
 
 TIERS = ("infrastructure", "framework", "application")
-KINDS = ("value", "distribution", "event", "flag", "text", "p-value")
+KINDS = ("value", "share", "distribution", "event", "flag", "text", "p-value")
 
 _FOLDER = Path(__file__).parent / "catalogue"
 
@@ -26,7 +26,7 @@ class Signal:
 
     id: str
     unit: Unit
-    kind: str  # one of KINDS; flags are 0 or 1, p-values come from a statistical test
+    kind: str  # one of KINDS; shares are 0 to 1, flags 0 or 1, p-values come from a statistical test
     tier: str
     says: str
 

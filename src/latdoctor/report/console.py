@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import contrast, unlooked, view
+from latdoctor.report import contrast, times, unlooked, view
 from latdoctor.report.gaps import gap_lines
 from latdoctor.report.unexplained import unexplained
 from latdoctor.units import percent
@@ -40,10 +40,10 @@ def render(diagnosis: Diagnosis, console: Console, *, verbose: bool = False) -> 
 def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[RenderableType]:
     """The same, piece by piece."""
     yield Text(view.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
-    yield Text(view.scope(diagnosis), style="dim")
+    yield Text(times.scope(diagnosis), style="dim")
     if line := view.site_line(diagnosis):
         yield Text(line, style="dim")
-    for line in view.since_lines(diagnosis):
+    for line in times.since_lines(diagnosis):
         yield Text(line, style="bold")
     for part in _body(diagnosis, verbose=verbose):
         yield Text()

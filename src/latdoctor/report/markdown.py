@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import contrast, view
+from latdoctor.report import contrast, times, view
 from latdoctor.report.gaps import gap_lines
 from latdoctor.report.unexplained import unexplained
 from latdoctor.units import percent
@@ -35,11 +35,11 @@ def escape(text: str) -> str:
 def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     yield f"## {escape(view.headline(diagnosis))}"
     yield ""
-    yield escape(view.scope(diagnosis))
+    yield escape(times.scope(diagnosis))
     if line := view.site_line(diagnosis):
         yield ""
         yield escape(line)
-    for line in view.since_lines(diagnosis):
+    for line in times.since_lines(diagnosis):
         yield ""
         yield f"**{escape(line)}**"
     line = view.answer_line(diagnosis)

@@ -61,6 +61,6 @@ def _table(tier: str, where: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     yield "| signal | unit | meaning | comes from |"
     yield "|---|---|---|---|"
     for signal in sorted((one for one in catalogue().values() if one.tier == tier), key=lambda one: one.id):
-        unit = signal.unit.name if signal.kind in ("value", "distribution") else signal.kind
+        unit = signal.unit.name if signal.kind in ("value", "share", "distribution") else signal.kind
         kind = f"{unit}, distribution" if signal.kind == "distribution" else unit
         yield f"| `{signal.id}` | {kind} | {signal.says} | {', '.join(where[signal.id]) or 'nothing yet'} |"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -17,16 +16,13 @@ from latdoctor.evidence.judging import HOLDS, Atom
 from latdoctor.evidence.model import Origin
 from latdoctor.report.playbook import advised
 from latdoctor.report.unlooked import is_unlooked
-from latdoctor.units import format_value, percent
+from latdoctor.units import percent
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
 _NOWHERE = "not shown by what was read"
-_CHANGES = "changes"  # the collector of notes and processes
 _NEAR = 0.1  # a cause that is less likely is not worth a tired person's time
 _MUCH = 3  # checks hidden for one reason, from which on the compact answer tells of it
 _NAME_WIDTH = 44
-_TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
-_SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
 _LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
 _SEEN = {"seen": "seen", "partly": "seen in part", "unseen": "not seen", "not-applicable": "does not apply"}
@@ -58,53 +54,6 @@ def headline(diagnosis: Diagnosis) -> str:
     return level.upper() + says[len(level) :] if says.startswith(level) else f"{level.upper()}: {says}"
 
 
-def scope(diagnosis: Diagnosis) -> str:
-    """What was looked at, and the time that it tells of; where it does not tell, when it was looked at."""
-    looked, told = diagnosis.window, diagnosis.evidence_window
-    parts = [f"target {shortened(diagnosis.target, _TARGET_WIDTH)}"]
-    watched = (looked.seconds or 0.0) >= 1
-    if watched and looked.end is not None:
-        parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {_moment(looked.end)}")
-    begun = looked.start if watched else None
-    if told.start is not None and told.end is not None and (begun is None or told.start < begun - _SLACK):
-        parts.append(f"evidence from {_span(told.start, told.end)}")
-    elif not watched and looked.end is not None:
-        parts.append(f"looked at {_moment(looked.end)}")
-    return " · ".join(parts)
-
-
-def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Since when it is slow, and what changed shortly before: two lines at most."""
-    lines = []
-    # Within the SLO a rise is no trouble: the document has it, the first lines do not.
-    since, day = None if diagnosis.verdict.level == "healthy" else diagnosis.since, ""
-    if since is not None:
-        name = since.signal.rpartition(".")[2].upper()
-        rise = f"{name} {format_value(since.before, 'time')} before, {format_value(since.after, 'time')} then"
-        until = f" until {_clock(since.until, _moment(since.time)[:10])}" if since.until is not None else ""
-        lines.append(f"slow since {_moment(since.time)}{until}: {rise} ({shortened(since.subject)})")
-        day = _moment(since.time)[:10]
-    if diagnosis.changes and diagnosis.verdict.level != "healthy":
-        listed = [f"{_clock(one.time, day)} {one.says} ({shortened(one.subject)})" for one in diagnosis.changes[:3]]
-        told = "; ".join(listed)
-        more = f" and {len(diagnosis.changes) - 3} more" if len(diagnosis.changes) > 3 else ""
-        lines.append(f"{'shortly before' if since else 'changed of late'}: {told}{more}")
-    elif since is not None:
-        lines.append(f"shortly before: {_no_change(diagnosis)}")
-    return tuple(lines)
-
-
-def _no_change(diagnosis: Diagnosis) -> str:
-    """What an answer without a change may say: where one was looked for in vain, that is no "none"."""
-    unread = [gap.reason for gap in diagnosis.gaps if gap.source == _CHANGES]
-    if not unread:
-        return "no change seen in what was read"
-    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-    failed = any(row.collector == _CHANGES and row.status == "failed" for row in diagnosis.coverage)
-    told = "unknown, as what tells of changes could not be read" if failed else "no change seen, but not all was read"
-    return f"{told} ({unread[0]}{more})"
-
-
 def site_line(diagnosis: Diagnosis) -> str:
     """What was judged by limits of the site, or not judged as it wishes; empty where all is as shipped."""
     limited = sum(any(SITE_THRESHOLD in atom.note for atom in check.atoms) for check in diagnosis.checks)
@@ -115,24 +64,6 @@ def site_line(diagnosis: Diagnosis) -> str:
     causes = diagnosis.disabled_causes
     left_out = [f"not ranked, disabled by the site: {', '.join(causes)}"] if causes else []
     return "; ".join((*findings, *left_out))
-
-
-def _clock(time: float, day: str) -> str:
-    """A moment without the day where that is told already."""
-    moment = _moment(time)
-    return moment[11:19] if moment.startswith(day or "no day") else moment
-
-
-def _span(start: float, end: float) -> str:
-    first, last = _moment(start), _moment(end)
-    return first if first == last else f"{first} to {last}"
-
-
-def _moment(time: float) -> str:
-    try:
-        return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):  # a source may tell of any number
-        return "a time that makes no sense"
 
 
 def shortened(name: str, width: int = _NAME_WIDTH) -> str:

@@ -173,13 +173,14 @@ def _subjects(server: str, subject: str) -> tuple[Subject, ...]:
 
 
 def _without_latency(gathering: Gathering, artifact: Artifact, form: Format, subject: str, total: int) -> Gap:
+    step = form.hint
     if gathering.untold:
         why = "a number stands there that may be the time a request took, but not its unit"
     elif gathering.failed or gathering.left:
-        why = f"none of its {total} requests was answered"
+        why, step = f"none of its {total} requests was answered", "ask the server itself: --server URL"
     else:
         why = "it tells no duration"
-    return Gap(NAME, f"{artifact.source}: {form.title}: {why}", _LATENCY, subject, form.hint, Origin(artifact.name))
+    return Gap(NAME, f"{artifact.source}: {form.title}: {why}", _LATENCY, subject, step, Origin(artifact.name))
 
 
 def _place(requests: Requests) -> str:

@@ -46,7 +46,8 @@ class Intervals(Struct, frozen=True):
 
     def within(self, starts: Floats, ends: Floats) -> Floats:
         """For each interval [start, end] given, how much of it is covered."""
-        return self.covered_before(ends) - self.covered_before(starts)
+        # Beside one interval of years the sums are no longer exact: more than nothing and than all it cannot be.
+        return (self.covered_before(ends) - self.covered_before(starts)).clip(0.0, ends - starts)
 
     def shared_with(self, other: Intervals) -> float:
         """The time covered by both."""

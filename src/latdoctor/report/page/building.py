@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from latdoctor import __version__
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.incident.document import RUN, Timeline
-from latdoctor.report import view
+from latdoctor.report import times
 from latdoctor.report.page import causes, course, head, over_time, spreads, stages, walk
 from latdoctor.report.page.material import AT_WORST, Seen
 from latdoctor.report.page.model import (
@@ -39,7 +39,7 @@ def of_diagnosis(diagnosis: Diagnosis, looks: Sequence[Seen]) -> Page:
         badge=diagnosis.verdict.level,
         tone=_TONES.get(diagnosis.verdict.level, ""),
         headline=head.headline(diagnosis),
-        scope=view.scope(diagnosis),
+        scope=times.scope(diagnosis),
         answer=head.answer(looks[-1], diagnosis),
         figures=head.figures(looks[-1], diagnosis),
         sections=(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from latdoctor.diagnosis.remedies import first_playbook
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.incident.document import RUN, Timeline
-from latdoctor.report import view
+from latdoctor.report import times, view
 from latdoctor.report.page.material import AFTER, AT_WORST, Seen, unix
 from latdoctor.report.page.model import Fact, Facts
 from latdoctor.report.page.tables import NOT_SEEN, clock
@@ -38,7 +38,7 @@ def answer(seen: Seen, diagnosis: Diagnosis) -> Facts:
     """Harm, since when, what to do, whom to wake."""
     harm = _harm(diagnosis)
     facts = [Fact("harm", harm)] if harm else []
-    facts += [Fact(*_since(line)) for line in view.since_lines(diagnosis)]
+    facts += [Fact(*_since(line)) for line in times.since_lines(diagnosis)]
     cause = _first(diagnosis)
     facts += [Fact(label, says) for label, says in view.advice(cause)] if cause else []
     return Facts((*facts, *([Fact("missing", seen.why)] if seen.why else [])))
@@ -55,7 +55,7 @@ def _told(timeline: Timeline, looks: Sequence[Seen]) -> Iterator[Fact]:
         worst = diagnoses[AT_WORST]
         yield Fact("at worst", _harm(worst) or worst.verdict.says)
         if worst.since is not None:
-            yield from (Fact(*_since(line)) for line in view.since_lines(worst)[:1])
+            yield from (Fact(*_since(line)) for line in times.since_lines(worst)[:1])
     for run in timeline.runs:
         yield Fact("done", f"{run.title or run.playbook or run.id}: {run.outcome or 'not ended'}")
     if AFTER in diagnoses:
