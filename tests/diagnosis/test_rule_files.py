@@ -196,6 +196,7 @@ def test_the_message_ends_with_the_count_and_what_to_do(tmp_path: Path) -> None:
     ("name", "says"),
     [
         ("cause/a.yaml", "holds no rules: they stand in findings/, causes/, overlays/, cases/"),
+        ("cause/a.yaml", "is not read: did you mean causes/"),
         ("causes/a.yml", "is not read: the name of a file of rules ends in .yaml"),
     ],
 )

@@ -35,7 +35,7 @@ Causes = dict[str, Cause]
 # How the report tells what an overlay did: in the remark of a comparison, and as the reason of a finding.
 SITE_THRESHOLD, DISABLED = "site threshold", "disabled by the site"
 
-_MISTAKEN = ("overlay", "overlay.yaml", "overlays.yaml", "overlay.yml", "overlays.yml")
+_MISTAKEN = ("overlay.yaml", "overlays.yaml", "overlay.yml", "overlays.yml")
 
 
 @dataclass(frozen=True, slots=True)

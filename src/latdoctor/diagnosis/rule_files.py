@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from latdoctor.units import parse_duration, parse_share
 from latdoctor.yamlfile import Fields, Node, add, load
 
 _FOLDERS = ("findings", "causes", "overlays", "cases")
+_ALIKE = 0.8  # `cause` and `causes` are alike by 0.9
 _TWICE = 5  # ids in two places; more of them are a copy of a whole folder
 RESERVED = ("other",)  # what network calls an incident outside the catalogue
 
@@ -81,6 +83,9 @@ def _not_read(base: Path) -> Iterator[Problem]:
     """What looks as if it were rules, and is none: nobody shall take for sound what was never looked at."""
     for path in sorted(path for kind in ("findings", "causes") for path in (base / kind).glob("*.yml")):
         yield Problem(str(path), "is not read: the name of a file of rules ends in .yaml")
+    for path in sorted(path for path in base.iterdir() if path.is_dir() and path.name not in _FOLDERS):
+        for meant in get_close_matches(path.name, _FOLDERS, n=1, cutoff=_ALIKE):
+            yield Problem(str(path), f"is not read: did you mean {meant}/?")
     if not any((base / kind).is_dir() for kind in _FOLDERS):
         yield Problem(str(base), f"holds no rules: they stand in {', '.join(f'{kind}/' for kind in _FOLDERS)}")
 
