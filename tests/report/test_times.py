@@ -9,15 +9,7 @@ import pytest
 
 from latdoctor.diagnosis.result import Change, Diagnosis, Onset
 from latdoctor.evidence.model import Origin, Window
-from latdoctor.report import document, times
-from tests.cli.running import run
-from tests.report.test_document import BUNDLE
-
-
-@pytest.fixture(scope="module")
-def diagnosis() -> Diagnosis:
-    return document.parse(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())
-
+from latdoctor.report import times
 
 FEBRUARY, LATER = 1740327858.0, 1740328213.0
 TOLD, TOLD_LATER = "2025-02-23 16:24:18 UTC", "2025-02-23 16:30:13 UTC"

@@ -6,16 +6,11 @@ import msgspec
 import pytest
 
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.report import document, unlooked
+from latdoctor.report import unlooked
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
 
 UNLOOKED = "not looked at: needs --server URL (or --metrics FILE) or --log FILE"
-
-
-@pytest.fixture(scope="module")
-def diagnosis() -> Diagnosis:
-    return document.parse(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())
 
 
 def with_reasons(diagnosis: Diagnosis, *reasons: str) -> Diagnosis:

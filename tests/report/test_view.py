@@ -19,14 +19,8 @@ from latdoctor.report.gaps import gap_lines
 from latdoctor.report.unexplained import unexplained
 from latdoctor.units import percent
 from tests.cli.running import run
-from tests.report.test_document import BUNDLE
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
-
-
-@pytest.fixture(scope="module")
-def diagnosis() -> Diagnosis:
-    return document.parse(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from latdoctor.errors import UsageError
 from latdoctor.evidence.branch import branch, subjects
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.differences import differences, values
+from latdoctor.evidence.model import kind_of
 from latdoctor.text import clean
 
 _SHOWN = 12
@@ -45,7 +46,7 @@ def two_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Against:
             )
     if pair[0] == pair[1]:
         raise UsageError(f"{pair[0]!r} was given twice", where="--between", next_step="name two subjects")
-    kinds = [name.partition("/")[0] for name in pair]
+    kinds = [kind_of(name) for name in pair]
     if kinds[0] != kinds[1]:
         # What the one shows, the other cannot: each difference would be one of kind.
         raise UsageError(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from latdoctor.diagnosis.judge import FIRED
 from latdoctor.diagnosis.result import Check
 from latdoctor.diagnosis.rules import GROUNDING, Cause, RuleSet
+from latdoctor.evidence.model import kind_of
 
 
 def grounding(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple[str, ...]:
@@ -36,9 +37,4 @@ def _holds(name: str, checks: Mapping[str, Check]) -> bool:
 
 def _covers(subjects: tuple[str, ...], told_on: str) -> bool:
     """Whether what holds on `subjects` bears on `told_on`: on itself, or on something of another kind."""
-    return any(one == told_on or _kind(one) != _kind(told_on) for one in subjects)
-
-
-def _kind(subject: str) -> str:
-    """`replica` of `replica/0@127.0.0.1:8000`."""
-    return subject.split("/", 1)[0]
+    return any(one == told_on or kind_of(one) != kind_of(told_on) for one in subjects)

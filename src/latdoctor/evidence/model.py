@@ -210,6 +210,11 @@ class Evidence(Struct, frozen=True, dict=True):
         return tuple(found)
 
 
+def kind_of(subject: str) -> str:
+    """`replica` of `replica/0@127.0.0.1:8000`."""
+    return subject.partition("/")[0]
+
+
 def is_unknown(value: Value) -> bool:
     """NaN and infinities are unknown everywhere; texts and finite numbers are known."""
     return not isinstance(value, str) and not math.isfinite(value)

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.evidence.model import kind_of
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import of_incident
 from latdoctor.incident.looks import looks
@@ -125,7 +126,7 @@ def _features(causes: Iterable[events.Named], findings: Iterable[str]) -> Featur
     return Features(
         causes=sure,
         findings=frozenset(findings),
-        subjects=frozenset(subject.partition("/")[0] for cause in listed for subject in cause.subjects),
+        subjects=frozenset(kind_of(subject) for cause in listed for subject in cause.subjects),
         tiers=frozenset(cause.tier for cause in listed),
     )
 

@@ -101,7 +101,7 @@ class Host:
         covered, every = self._covered
         for name, calls in covered.items():
             self.idle[name] += calls.shared_with(idle)
-        self.idle[NO_CALL] += max(0.0, idle.length - every.shared_with(idle))
+        self.idle[NO_CALL] += idle.length - every.shared_with(idle)
 
     def _take_launches(self, launches: Rows) -> None:
         self.launches = launches
