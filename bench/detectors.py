@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from latdoctor.detect.change import arrival_changes
-from latdoctor.detect.effect import compared
-from latdoctor.detect.latency_modes import SMALLEST, find_peaks
-from latdoctor.detect.pulse import pulse
+from latdoctor.detectors.arrival_change import arrival_changes
+from latdoctor.detectors.effect_size import compared
+from latdoctor.detectors.latency_modes import SMALLEST, find_peaks
+from latdoctor.detectors.periodicity import pulse
 from latdoctor.evidence.model import Evidence, Origin, Series
 
 Numbers = NDArray[np.float64]
@@ -42,7 +42,7 @@ source at the head of its module. Here is what they do with data that is known t
 * *before/after*: the first half against the second, by Cliff's delta and the means of blocks.
 * *arrivals change*: `arrival.jump` or `arrival.drop`. The requests of all these samples come evenly.
 
-The onset of a slow time (`latency.onset`) is measured in `tests/detect/test_onset.py`.
+The onset of a slow time (`latency.onset`) is measured in `tests/detectors/test_onset.py`.
 """
 
 

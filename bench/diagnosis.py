@@ -22,14 +22,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from random import Random
 
-from latdoctor.diagnosis import rule_files
+from latdoctor.conditions.ast import Comparison, Constant, SignalTerm, signals_of
+from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
-from latdoctor.diagnosis.rules import Cause, Finding, RuleSet
+from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
+from latdoctor.evaluation.machine import state
 from latdoctor.evidence.bundle import Context
-from latdoctor.evidence.conditions import Comparison, Constant, SignalTerm, signals_of
+from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence, Origin, Reading, Subject, Window
-from latdoctor.evidence.signals import catalogue
-from latdoctor.trials.machine import state
 
 SIGNALS, FINDINGS, CAUSES = 300, 200, 60
 LIMIT_MS, LIMIT_AFTER_WINDOW = 50.0, 5.0
@@ -46,7 +46,7 @@ vllm:request_success_total{model_name="m",finished_reason="stop"} 100
 
 def rules() -> RuleSet:
     """The shipped ones, and as many made ones as are missing."""
-    shipped = rule_files.shipped()
+    shipped = rule_loader.shipped()
     findings = [*shipped.findings, *(_finding(number) for number in range(FINDINGS - len(shipped.findings)))]
     causes = list(shipped.causes)
     own = [finding.id for finding in findings if finding.id.startswith("made-")]

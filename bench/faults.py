@@ -27,16 +27,16 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor import __version__
-from latdoctor.cli.answering import look_now, rule_set, seen, the_diagnosis
 from latdoctor.cli.options import Given
+from latdoctor.cli.session import look_now, rule_set, seen, the_diagnosis
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import opened, save
-from latdoctor.lab.outcome import Confirmed
-from latdoctor.lab.playing import Stage, Watcher, confirm, play
+from latdoctor.lab.run_report import Confirmed
+from latdoctor.lab.runner import Stage, Watcher, confirm, play
 from latdoctor.lab.scenario import INCIDENT, Scenario, find, names
 
 SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end

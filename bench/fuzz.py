@@ -44,7 +44,7 @@ class Parser:
 
 
 def collected_by(module: str, name: str, *seeds: bytes) -> Parser:
-    """The parser of the collector in latdoctor.collect.MODULE, given one artifact called `name`."""
+    """The parser of the collector in latdoctor.collectors.MODULE, given one artifact called `name`."""
 
     def parse(data: bytes) -> object:
         from importlib import import_module
@@ -52,7 +52,7 @@ def collected_by(module: str, name: str, *seeds: bytes) -> Parser:
         from latdoctor.errors import SourceError
         from latdoctor.evidence.bundle import Artifact
 
-        collector = import_module(f"latdoctor.collect.{module}.collector").COLLECTOR
+        collector = import_module(f"latdoctor.collectors.{module}.collector").COLLECTOR
         try:
             return collector.parse((Artifact(f"{collector.name}/{name}", collector.name, "fuzz", name, 1.0, data),))
         except SourceError as error:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor.lab.outcome import PlayReport
-from latdoctor.lab.playing import Watcher, play
+from latdoctor.lab.run_report import PlayReport
+from latdoctor.lab.runner import Watcher, play
 from latdoctor.lab.scenario import INCIDENT, find
 
 LEAST_RISE, MOST_LEFT, LEAST_FAULTS, MOST_WASTE = 5.0, 0.3, 10.0, 0.3

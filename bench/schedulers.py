@@ -12,7 +12,7 @@ import argparse
 
 from latdoctor.lab.server.config import Batching
 from latdoctor.lab.server.schedulers import build
-from latdoctor.lab.server.schedulers.virtual_time import MEASURED_FP32, Outcome, quantile, simulate, traffic
+from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32, Outcome, quantile, simulate, traffic
 from latdoctor.lab.server.work import Batch
 
 # The incident's own settings (at most five, all of the long class alone) next to the defaults of the others.

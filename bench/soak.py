@@ -21,14 +21,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.lab.load.arrivals import Arrivals, Gamma, OnOff, Poisson, Ramp
-from latdoctor.lab.load.mix import Mix
-from latdoctor.lab.load.openloop import Progress
-from latdoctor.lab.load.plan import LoadPlan, Phase, RetryPolicy
-from latdoctor.lab.load.process import saturate, start_load
-from latdoctor.lab.load.result import LoadResult
+from latdoctor.lab.processes import ServerProcess
 from latdoctor.lab.server.config import ModelSettings, ServerConfig
-from latdoctor.lab.servers import ServerProcess
+from latdoctor.load.arrivals import Arrivals, Gamma, OnOff, Poisson, Ramp
+from latdoctor.load.mix import Mix
+from latdoctor.load.openloop import Progress
+from latdoctor.load.plan import LoadPlan, Phase, RetryPolicy
+from latdoctor.load.process import saturate, start_load
+from latdoctor.load.summary import LoadResult
 from soaking import clients, knobs, verdict, watching
 from soaking.drain import Drained, drain
 

@@ -33,11 +33,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from latdoctor.trials.machine import state
+from latdoctor.evaluation.machine import state
 
 BENCH = Path(__file__).resolve().parent
 SOURCE = BENCH.parent / "src"
-EVENTS_MODULE = SOURCE / "latdoctor" / "collect" / "torch_trace" / "events.py"
+EVENTS_MODULE = SOURCE / "latdoctor" / "collectors" / "torch_trace" / "events.py"
 HTA_HOME = BENCH.parent / ".cache" / "hta"
 HTA = "HolisticTraceAnalysis==0.5.0"
 EVENTS = 1_000_000
@@ -58,10 +58,10 @@ READ = f"""
 import os, resource, sys, types
 from pathlib import Path
 # The other sources are no part of the comparison: their package is there, but what it would load is not.
-collect = sys.modules["latdoctor.collect"] = types.ModuleType("latdoctor.collect")
-collect.__path__ = [{str(SOURCE / "latdoctor" / "collect")!r}]
+collect = sys.modules["latdoctor.collectors"] = types.ModuleType("latdoctor.collectors")
+collectors.__path__ = [{str(SOURCE / "latdoctor" / "collectors")!r}]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the collector does
-from latdoctor.collect.torch_trace.reading import read_trace
+from latdoctor.collectors.torch_trace.reader import read_trace
 from latdoctor.evidence.bundle import Artifact
 artifact = Artifact("torch_trace/bench.json", "torch_trace", "bench", sys.argv[1], 0.0, Path(sys.argv[1]))
 evidence = read_trace(artifact, halves=HALVES)

@@ -17,10 +17,10 @@ from unittest import mock
 import typer.main
 
 from latdoctor.cli.main import app, main
-from latdoctor.diagnosis import rule_files
-from latdoctor.incident.notify import webhook
-from latdoctor.report import cause_pages, document, signals, timeline_json
-from latdoctor.trials.families import split
+from latdoctor.diagnosis import rule_loader
+from latdoctor.evaluation.ground_truth import split
+from latdoctor.notify import webhook
+from latdoctor.report import json_documents, reference_pages
 
 FOLDER = Path(__file__).parent
 CAUSES = FOLDER / "causes"
@@ -42,13 +42,13 @@ def write() -> None:
 
 def pages() -> dict[str, str]:
     """The generated pages by file name."""
-    causes = cause_pages.pages(rule_files.shipped(), split().pairs)
+    causes = reference_pages.pages(rule_loader.shipped(), split().pairs)
     return {
         "commands.md": _commands_page(),
-        "diagnosis.schema.json": json.dumps(document.schema(), indent=1) + "\n",
-        "timeline.schema.json": json.dumps(timeline_json.schema(), indent=1) + "\n",
+        "diagnosis.schema.json": json.dumps(json_documents.schema(), indent=1) + "\n",
+        "timeline.schema.json": json.dumps(json_documents.schema(), indent=1) + "\n",
         "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
-        "signals.md": signals.page(),
+        "signals.md": reference_pages.page(),
         **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},
     }
 

@@ -38,9 +38,9 @@ def _no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def _no_server_of_this_machine() -> Iterator[None]:
     """Other servers run here, those of other tests among them: what is not named is not found."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("latdoctor.cli.asking.discover", tuple)
+        patched.setattr("latdoctor.cli.request.discover", tuple)
         # By its module: the package's name `discover` is the function.
-        patched.setattr(importlib.import_module("latdoctor.collect.prometheus.discover"), "discover", tuple)
+        patched.setattr(importlib.import_module("latdoctor.collectors.prometheus.discovery"), "discover", tuple)
         yield
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor import collect
-from latdoctor.collect.source import Collector
-from latdoctor.evidence.signals import catalogue
+from latdoctor import collectors as collect
+from latdoctor.collectors.base import Collector
+from latdoctor.evidence.catalogue import catalogue
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "latdoctor").rglob("*.py"))
@@ -28,7 +28,7 @@ FUNCTION_LINES = 60
 # Loaded where they are used, so that `latdoctor --help` answers at once.
 HEAVY = ("numpy", "httpx", "prometheus_client", "pynvml", "diptest", "zstandard", "torch", "pandas", "kubernetes")
 # What every command loads, and what every look loads before it reads anything.
-START = ("latdoctor.cli.main", "latdoctor.collect", "latdoctor.detect", "latdoctor.dialects", "latdoctor.report")
+START = ("latdoctor.cli.main", "latdoctor.collectors", "latdoctor.detectors", "latdoctor.dialects", "latdoctor.report")
 
 
 def name(path: Path) -> str:
@@ -46,7 +46,7 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
 
 def collectors() -> dict[str, Collector]:
     """The collector of every module of `collect/` that defines one."""
-    names = [info.name for info in pkgutil.walk_packages(collect.__path__, "latdoctor.collect.")]
+    names = [info.name for info in pkgutil.walk_packages(collect.__path__, "latdoctor.collectors.")]
     modules = [importlib.import_module(module) for module in names]
     return {module.__name__: module.COLLECTOR for module in modules if hasattr(module, "COLLECTOR")}
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor import packaged
-from latdoctor.collect.prometheus.exposition import parse
-from latdoctor.diagnosis import rule_files
+from latdoctor import resources
+from latdoctor.collectors.prometheus.exposition import parse
+from latdoctor.conditions.parser import parse_condition
+from latdoctor.diagnosis import rule_loader
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.mapping import read_pages, recognised
-from latdoctor.dialects.page import Scrape
+from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.to_evidence import read_pages, recognised
 from latdoctor.errors import Problem
-from latdoctor.evidence.condition_text import parse_condition
-from latdoctor.evidence.signals import read_catalogue
-from latdoctor.yamlfile import Node
+from latdoctor.evidence.catalogue import read_catalogue
+from latdoctor.strict_yaml import Node
 from tests.cli.running import run
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +53,7 @@ def test_signal(tmp_path: Path) -> None:
 def test_finding(tmp_path: Path) -> None:
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "area.yaml").write_text(example("A finding"), encoding="utf-8")
-    (finding,) = rule_files.read([tmp_path]).findings
+    (finding,) = rule_loader.read([tmp_path]).findings
     assert finding.area == "area"
 
 
@@ -111,7 +111,7 @@ def test_dialect_and_its_pages(tmp_path: Path) -> None:
 def test_limits_of_a_site(tmp_path: Path) -> None:
     (tmp_path / "overlays").mkdir()
     (tmp_path / "overlays" / "hall.yaml").write_text(example("Limits of your site"), encoding="utf-8")
-    rules = rule_files.read([packaged.folder("rules"), tmp_path])
+    rules = rule_loader.read([resources.folder("rules"), tmp_path])
     assert [limit.text for limit in rules.finding["gpu-hot"].site] == ["gpu.temperature > 80C"]
     assert rules.finding["kernels-tiny"].disabled
     assert rules.cause["app.load.burst"].disabled

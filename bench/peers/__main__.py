@@ -16,7 +16,7 @@ from bench.peers.environment import REQUIREMENTS, ready
 from bench.peers.servers import BENTOML, LITSERVE, OURS
 from bench.peers.table import Machine, Report, lines, ratios
 
-from latdoctor.trials import machine
+from latdoctor.evaluation import machine
 
 QUICK_SECONDS, FULL_SECONDS = 280.0, 1900.0  # measured; for the first estimates of the time left
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from latdoctor.lab.server import lifecycle
+from latdoctor.lab.server import serve as lifecycle
 from latdoctor.lab.server.config import ModelSettings, ServerConfig
-from latdoctor.lab.server.exchange import Input
-from latdoctor.lab.server.parts import Brain
+from latdoctor.lab.server.request_parser import Input
+from latdoctor.lab.server.server import Brain
 
 
 class Nothing(Struct, frozen=True):

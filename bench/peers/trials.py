@@ -10,12 +10,12 @@ from bench.peers.servers import Running, Setting
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.load.arrivals import Poisson
-from latdoctor.lab.load.mix import Mix
-from latdoctor.lab.load.plan import LoadPlan, Phase
-from latdoctor.lab.load.process import run_load, saturate
-from latdoctor.lab.load.result import LoadResult
-from latdoctor.trials import machine
+from latdoctor.evaluation import machine
+from latdoctor.load.arrivals import Poisson
+from latdoctor.load.mix import Mix
+from latdoctor.load.plan import LoadPlan, Phase
+from latdoctor.load.process import run_load, saturate
+from latdoctor.load.summary import LoadResult
 
 MIX = Mix()  # 15 % long (300–500 tokens), 85 % short (20–60); 30 % of each as audio
 WARM_UP = 2.0  # seconds of load that are not measured

@@ -16,14 +16,13 @@ import msgspec
 from bench.rca.columns import given
 
 from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.text import clean
-from latdoctor.trials.contest import comparable, contest
-from latdoctor.trials.entrants import ENTRANTS
-from latdoctor.trials.families import split
-from latdoctor.trials.peers.contestants import seed_of
-from latdoctor.trials.peers.kept import Kept, contestants, keep
-from latdoctor.trials.peers.running import Scored, Signals, ranked, shuffled
-from latdoctor.trials.record import Recorded, recordings, signals
+from latdoctor.evaluation.baselines.adapter import Kept, contestants, keep, seed_of
+from latdoctor.evaluation.baselines.methods import Scored, Signals, ranked, shuffled
+from latdoctor.evaluation.contest import comparable, contest
+from latdoctor.evaluation.ground_truth import split
+from latdoctor.evaluation.runner import ENTRANTS
+from latdoctor.evaluation.store import Recorded, recordings, signals
+from latdoctor.sanitize import clean
 
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parents[1] / ".cache" / "rca"

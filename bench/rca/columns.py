@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latdoctor.evidence.signals import TIERS, catalogue
-from latdoctor.trials.peers.columns import is_latency, signal_of, target
-from latdoctor.trials.peers.running import Signals
-from latdoctor.trials.peers.scorers import correlation_of_ranks
+from latdoctor.evaluation.baselines.inputs import is_latency, signal_of, target
+from latdoctor.evaluation.baselines.methods import Signals, correlation_of_ranks
+from latdoctor.evidence.catalogue import TIERS, catalogue
 
 Values = NDArray[np.float64]
 PARENTS = 3

@@ -15,8 +15,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from latdoctor.lab.load.client import Http
-from latdoctor.lab.load.ending import TIMEOUT
+from latdoctor.load.openloop import Http
+from latdoctor.load.outcome import TIMEOUT
 
 BEFORE, AFTER = 0.5, 2.0  # seconds of load before and after the signal
 ENDS_WITHIN = 60.0  # seconds: no figure of the server, only the patience of this script

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 
 class LatdoctorError(Exception):
     """What happened, where (file, URL, place) and what to do next. `listed`: lines to choose from."""
@@ -73,3 +75,7 @@ class DefinitionError(LatdoctorError):
 
     def __str__(self) -> str:
         return "\n".join([*(str(problem) for problem in self.problems), super().__str__()])
+
+
+# A text that is not UTF-8 is no error of msgspec's own, and neither is what is nested too deep for the stack.
+UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from latdoctor.collect.prometheus import exposition
+from latdoctor.collectors.prometheus import exposition
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.model import Dialect
-from latdoctor.incident import alert_rules
+from latdoctor.incident import prometheus_rules
 from tests.cli.running import run
-from tests.collect.promql.real import binaries
+from tests.collectors.promql.real import binaries
 
 HERE = Path(__file__).parent
 PAGES = HERE.parent / "dialects" / "pages"
-NAMES = tuple(alert_rules.files())
+NAMES = tuple(prometheus_rules.files())
 DIALECTS = {dialect.id: dialect for dialect in shipped()}
 OWN = {"up", "latdoctor:slo_p99_seconds", "latdoctor:slo_error_ratio"}
 TARGET = {"job", "instance"}  # Prometheus puts them on every sample
@@ -63,7 +63,7 @@ def promtool() -> str:
 
 
 def test_promtool_finds_them_sound(promtool: str) -> None:
-    paths = [str(path) for path in alert_rules.files().values()]
+    paths = [str(path) for path in prometheus_rules.files().values()]
     done = subprocess.run([promtool, "check", "rules", *paths], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -81,7 +81,7 @@ def test_each_alert_fires_in_a_case_and_each_server_is_silent_in_one(name: str) 
     cases = yaml.safe_load((HERE / f"{name}.test.yml").read_text())["tests"]
     fired = [frozenset(_fired(case)) for case in cases]
     assert frozenset() in fired
-    assert frozenset.union(*fired) == set(alert_rules.alerts(alert_rules.text(name)))
+    assert frozenset.union(*fired) == set(prometheus_rules.alerts(prometheus_rules.text(name)))
 
 
 def _fired(case: dict[str, list[dict[str, list[dict[str, str]]]]]) -> list[str]:
@@ -90,14 +90,14 @@ def _fired(case: dict[str, list[dict[str, list[dict[str, str]]]]]) -> list[str]:
 
 
 def rules(name: str) -> list[dict[str, str]]:
-    (group,) = yaml.safe_load(alert_rules.text(name))["groups"]
+    (group,) = yaml.safe_load(prometheus_rules.text(name))["groups"]
     found: list[dict[str, str]] = group["rules"]
     return found
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_who_cannot_look_says_so(name: str) -> None:
-    assert {"TargetDown", "MetricsAbsent"} <= set(alert_rules.alerts(alert_rules.text(name)))
+    assert {"TargetDown", "MetricsAbsent"} <= set(prometheus_rules.alerts(prometheus_rules.text(name)))
 
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -160,7 +160,7 @@ def test_labels_that_are_asked_for_are_on_a_page(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_alert_says_whom_it_is_about_and_how_bad(name: str) -> None:
-    for rule in yaml.safe_load(alert_rules.text(name))["groups"][0]["rules"]:
+    for rule in yaml.safe_load(prometheus_rules.text(name))["groups"][0]["rules"]:
         if "alert" not in rule:
             continue
         assert rule["labels"] == {"severity": rule["labels"]["severity"], "server": name}
@@ -175,7 +175,7 @@ def test_another_slo_is_written_in() -> None:
         rule["record"]: rule["expr"] for rule in yaml.safe_load(shown.out)["groups"][0]["rules"] if "record" in rule
     }
     assert records == {"latdoctor:slo_p99_seconds": "vector(0.8)", "latdoctor:slo_error_ratio": "vector(0.02)"}
-    assert run(["alerts", "show", "vllm"]).out == alert_rules.text("vllm")
+    assert run(["alerts", "show", "vllm"]).out == prometheus_rules.text("vllm")
 
 
 def test_they_are_listed() -> None:
@@ -203,7 +203,7 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], said: str) -> None
 def test_what_somebody_changed_is_never_overwritten(tmp_path: Path) -> None:
     assert run(["alerts", "write", "vllm", "dcgm", "--to", str(tmp_path / "r")]).code == 0
     path = tmp_path / "r" / "vllm.rules.yml"
-    assert path.read_text() == alert_rules.text("vllm")
+    assert path.read_text() == prometheus_rules.text("vllm")
     assert run(["alerts", "write", "vllm", "--to", str(tmp_path / "r")]).code == 0
     again = run(["alerts", "write", "tgi", "vllm", "--to", str(tmp_path / "r"), "--slo", "1s"])
     assert again.code == 2

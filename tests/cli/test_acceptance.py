@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from latdoctor.diagnosis import rule_files
-from latdoctor.diagnosis.judge import judge
-from latdoctor.evidence.judging import Facts
+from latdoctor.conditions.evaluator import Facts
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.evaluate import judge
 from latdoctor.evidence.model import Evidence, Origin, Reading, Subject
 from tests.cli.running import checks, diagnosed, named
 
@@ -132,7 +132,7 @@ def test_a_server_that_says_it_computes_on_the_cpu_has_no_gpu_findings() -> None
     """No shipped dialect tells its backend yet, so this is tested from the evidence on, with the shipped rules."""
     told = Reading("server.backend", "server/a", "cpu", Origin("page.prom"))
     evidence = Evidence(subjects=(Subject("server/a"),), readings=(told,))
-    judged = {check.id: check for check in judge(rule_files.shipped(), Facts(evidence, {}, {}, {}), ())}
+    judged = {check.id: check for check in judge(rule_loader.shipped(), Facts(evidence, {}, {}, {}), ())}
     for name in ("gpu-clocks-cut", "gpu-clocks-cut-by-heat", "gpu-memory-full", "pcie-link-degraded"):
         assert judged[name].status == "not-applicable"
         assert judged[name].reason

@@ -168,13 +168,13 @@ def silent() -> Iterator[str]:
 
 
 def test_a_hanging_server_is_given_up(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from latdoctor.cli import asking
-    from latdoctor.collect.source import Request
+    from latdoctor.cli import request
+    from latdoctor.collectors.base import Request
 
     def impatient(**given: object) -> Request:
         return Request(**given, timeout=0.2)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asking, "Request", impatient)
+    monkeypatch.setattr(request, "Request", impatient)
     said = diagnosed("--server", silent, "--window", "0.1s", "--log", "kern.log", code=3)
     (gap,) = (gap for gap in said["gaps"] if gap["source"] == "prometheus")
     assert "did not answer" in gap["reason"] or "timed out" in gap["reason"] or "within" in gap["reason"]
@@ -258,7 +258,7 @@ def test_a_folder_that_may_not_be_written_is_told_before_the_look(
 ) -> None:
     """Permissions do not stop root, so the refusal is made."""
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "sealed")
-    monkeypatch.setattr("latdoctor.cli.answering.look", lambda *_, **__: pytest.fail("looked in vain"))
+    monkeypatch.setattr("latdoctor.cli.session.look", lambda *_, **__: pytest.fail("looked in vain"))
     Path("sealed").mkdir()
     outcome = run([*command.split(), "sealed/look", "--log", "kern.log"])
     assert (outcome.code, outcome.out) == (2, "")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.pages import counting
 from tests.cli.running import diagnosed
-from tests.collect.prometheus.serving import page, served
+from tests.collectors.prometheus.serving import page, served
 
 BUNDLE = Path(__file__).parents[2] / "fixtures" / "incidents" / "gpu-thermal"
 OF_THE_RUN = {"run_id", "generated_at"}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor import looking
-from latdoctor.cli import mending_targets
-from latdoctor.cli.configuration import TargetSettings
-from latdoctor.cli.mending_targets import ways_in
+from latdoctor import pipeline
+from latdoctor.cli import remediate_targets
+from latdoctor.cli.config import TargetSettings
+from latdoctor.cli.remediate_targets import ways_in
 from latdoctor.errors import OperationError
-from latdoctor.remedy.playbook_files import shipped
-from latdoctor.remedy.target import Access
+from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.target import Access
 from tests.cli.running import run
 
 ROUTER, FIRST, SECOND, CLIENTS = "http://router:1", "http://first:1", "http://second:1", "http://clients:1"
@@ -31,8 +31,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise OperationError("no admin interface")
         return KINDS[access.target.admin]
 
-    monkeypatch.setattr(mending_targets, "kind_of", kind_of)
-    monkeypatch.setattr(looking, "kind_of", kind_of)
+    monkeypatch.setattr(remediate_targets, "kind_of", kind_of)
+    monkeypatch.setattr(pipeline, "kind_of", kind_of)
     return places
 
 
@@ -45,18 +45,18 @@ def test_a_server_that_was_asked_in_choosing_is_not_asked_again(asked: list[str]
     ways = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (), seen, None)
     assert [access.target.admin for access in ways.chosen] == [FIRST]
     assert asked == [ROUTER, FIRST, CLIENTS]
-    assert looking.pages_for(ways.chosen[0], seen, ways.known).watched == seen
+    assert pipeline.pages_for(ways.chosen[0], seen, ways.known).watched == seen
     assert asked == [ROUTER, FIRST, CLIENTS, CLIENTS], "one that did not let us in may do so now"
 
 
 def test_siblings_of_what_is_changed_are_not_looked_at(asked: list[str]) -> None:
     seen = pages(FIRST, SECOND, CLIENTS)
     ways = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (FIRST,), seen, None)
-    assert looking.pages_for(ways.chosen[0], seen, ways.known).watched == pages(FIRST, CLIENTS)
+    assert pipeline.pages_for(ways.chosen[0], seen, ways.known).watched == pages(FIRST, CLIENTS)
     assert asked == [FIRST, SECOND, CLIENTS]
     both = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (FIRST, SECOND), seen, None)
     asked.clear()
-    assert looking.pages_for(both.chosen[1], seen, both.known).watched == pages(SECOND, CLIENTS)
+    assert pipeline.pages_for(both.chosen[1], seen, both.known).watched == pages(SECOND, CLIENTS)
     assert asked == [CLIENTS]
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.cli.notifying import notifying
+from latdoctor.cli.notifier import notifying
 from latdoctor.incident import events
 from latdoctor.incident.state import body
 from latdoctor.journal.store import Journal
-from latdoctor.remedy import history
+from latdoctor.remediation import run_history
 from tests.cli.running import Outcome, run
-from tests.incident.notify import stories
-from tests.remedy.actions.wire import PATIENCE
-from tests.web.served import Server, answering, each, hangs, serving
+from tests.http.served import Server, answering, each, hangs, serving
+from tests.notify import stories
+from tests.remediation.actions.wire import PATIENCE
 
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"
 SIGNING = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -340,7 +340,7 @@ def test_what_goes_wrong_is_told_once_and_never_raised(server: Server, monkeypat
     def broken(*_: object) -> None:
         raise RuntimeError(CANARY)
 
-    monkeypatch.setattr("latdoctor.incident.notify.webhook.msgspec.json.encode", broken)
+    monkeypatch.setattr("latdoctor.notify.webhook.msgspec.json.encode", broken)
     with notifying(said.append, PATIENCE) as poke:
         poke()
         poke("with anything")
@@ -368,7 +368,7 @@ def test_a_receiver_that_is_broken_keeps_no_run_from_being_taken_back() -> None:
         for one in stories.story("promo-rush"):
             told = json.loads(json.dumps(one["body"]).replace("http://10.0.0.7:8080", url))
             journal.append(one["run"], one["kind"], told)
-        (mended,) = history.runs(journal.entries())
+        (mended,) = run_history.runs(journal.entries())
         outcome = run(["rollback", mended.id])
         assert "nobody is told of this: latdoctor.yaml:2: " in outcome.err
         assert outcome.code != 2

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.remedy.playbook_files import shipped
+from latdoctor.remediation.playbook_loader import shipped
 from tests.cli.running import run
-from tests.remedy.playbooks_here import SCHEDULER
+from tests.remediation.playbooks_here import SCHEDULER
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
 

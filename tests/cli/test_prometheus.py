@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.cli.past import moment
-from latdoctor.collect.promql.access import AUTH, AUTH_FILE, CA_FILE
+from latdoctor.cli.time_args import moment
+from latdoctor.collectors.promql.client import AUTH, AUTH_FILE, CA_FILE
 from latdoctor.errors import UsageError
 from tests.cli.running import checks, diagnosed, run
-from tests.collect.promql.history import END, HOUR, openmetrics
-from tests.collect.promql.real import prometheus
+from tests.collectors.promql.history import END, HOUR, openmetrics
+from tests.collectors.promql.real import prometheus
 
 CANARY = "c4n4ry"
 # bcrypt of c4n4ry at its lowest cost, for Prometheus' own list of users.

@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 import typer
 
-from latdoctor import looking
-from latdoctor.cli import approving, mending
-from latdoctor.cli.ended import tell_results
+from latdoctor import pipeline
+from latdoctor.cli import remediation_session
+from latdoctor.cli.console import Output
 from latdoctor.cli.main import app
-from latdoctor.cli.mending_targets import settings_for
-from latdoctor.cli.streams import Output
+from latdoctor.cli.remediate_targets import settings_for
+from latdoctor.cli.remediation_session import tell_results
 from latdoctor.errors import BundleError, DefinitionError, OperationError
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Window
-from latdoctor.remedy.change import Unreachable
-from latdoctor.remedy.guards import MAX_AGE
-from latdoctor.remedy.plan import Plan
-from latdoctor.remedy.result import Measure, Outcome, Result
-from latdoctor.remedy.target import Target
+from latdoctor.remediation.change import Unreachable
+from latdoctor.remediation.guards import MAX_AGE
+from latdoctor.remediation.planner import Plan
+from latdoctor.remediation.run_result import Measure, Outcome, Result
+from latdoctor.remediation.target import Target
 from tests.cli.admin_server import Admin, admin
 from tests.cli.running import diagnosed, run
 
@@ -181,7 +181,7 @@ def test_yes_is_yes_and_what_is_neither_is_asked_again(typed: str, why: str, mon
     answers = iter(typed.splitlines())
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr(typer, "prompt", lambda *_, default, **__: next(answers) or default)
-    assert approving.held(lambda _: None) == why
+    assert remediation_session.held(lambda _: None) == why
     assert next(answers, None) is None
 
 
@@ -236,7 +236,7 @@ def ending(monkeypatch: pytest.MonkeyPatch, *ends: Result | Exception) -> None:
             raise end
         return end
 
-    monkeypatch.setattr(mending, "carry_out", carried_out)
+    monkeypatch.setattr(remediation_session, "carry_out", carried_out)
 
 
 APPLY = ("--apply", "--yes")
@@ -353,9 +353,9 @@ def test_a_full_disk_is_told_with_what_frees_it(tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> None:
         raise BundleError("the bundle cannot be written: No space left on device", next_step="choose another place")
 
-    monkeypatch.setattr(looking, "save", full)
+    monkeypatch.setattr(pipeline, "save", full)
     context = Context("bot")
     with pytest.raises(OperationError) as raised:
-        looking.kept(Bundle(context, Window()), tmp_path / "runs" / "before.tar.zst")
+        pipeline.kept(Bundle(context, Window()), tmp_path / "runs" / "before.tar.zst")
     assert "No space left on device" in raised.value.what
     assert raised.value.next_step == "free space there, or name another folder in LATDOCTOR_STATE"

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from latdoctor.cli.asking import ask
-from latdoctor.cli.mending_targets import of_what_was_named
 from latdoctor.cli.options import Given
-from latdoctor.cli.plan_files import saved_plan
-from latdoctor.collect.prometheus.discover import Found
-from latdoctor.journal.state import JOURNAL
+from latdoctor.cli.remediate_targets import of_what_was_named
+from latdoctor.cli.remediation_session import saved_plan
+from latdoctor.cli.request import ask
+from latdoctor.collectors.prometheus.discovery import Found
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remedy.history import Opened
-from latdoctor.remedy.plan import Because
-from latdoctor.remedy.target import place_of
+from latdoctor.remediation.planner import Because
+from latdoctor.remediation.run_history import Opened
+from latdoctor.remediation.target import place_of
 from tests.cli import admin_server
 from tests.cli.admin_server import Admin, admin
 from tests.cli.running import run
@@ -46,7 +46,7 @@ def page(server: Admin, monkeypatch: pytest.MonkeyPatch) -> str:
     """The server's own page, which is found on this machine beside that of a stranger."""
     own = f"{server.url}/metrics"
     found = tuple(Found(url, "Triton", ("triton",), ()) for url in (own, STRANGER))
-    monkeypatch.setattr("latdoctor.cli.asking.discover", lambda: found)
+    monkeypatch.setattr("latdoctor.cli.request.discover", lambda: found)
     return own
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import diagnosed, run
-from tests.collect.promql.real import prometheus
-from tests.collect.promql.rollout import END, GONE, SLOW, VERSION, openmetrics
+from tests.collectors.promql.real import prometheus
+from tests.collectors.promql.rollout import END, GONE, SLOW, VERSION, openmetrics
 
 STEP = 90 * 60 / 240  # seconds between two looks at what changes
 CURVE = 60.0  # and between two points of a curve

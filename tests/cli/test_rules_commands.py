@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from latdoctor.packaged import folder
+from latdoctor.resources import folder
 from tests.cli.running import run
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from latdoctor.cli import sop_watching
+from latdoctor.cli import sop_watch
 from latdoctor.incident import events
-from latdoctor.incident.opening import opened
-from latdoctor.incident.standing import Standing, standing
+from latdoctor.incident.elapsed import GIVEN
+from latdoctor.incident.open import opened
 from latdoctor.incident.state import Incident, incidents
-from latdoctor.incident.stopwatch import GIVEN
-from latdoctor.journal.state import JOURNAL, must_be
+from latdoctor.incident.status import Standing, standing
+from latdoctor.journal.state_dir import JOURNAL, must_be
 from latdoctor.journal.store import Journal
-from latdoctor.remedy.history import Opened, Touched
+from latdoctor.remediation.run_history import Opened, Touched
 from latdoctor.report.sop import refused_line
-from latdoctor.text import clean
+from latdoctor.sanitize import clean
 from tests.cli.running import Outcome, run
 from tests.incident.journaled import SOP, cause, incident, moment
 from tests.incident.stories import plan
@@ -433,18 +433,18 @@ def test_a_view_ends_with_the_incident_or_with_ctrl_c() -> None:
 
     closed = [{"kind": events.CLOSED, "at": 50}]
     views = Views()
-    assert sop_watching.follow(coming(at(1), at(2, closed), at(3)), views, lambda _: None) == 0
+    assert sop_watch.follow(coming(at(1), at(2, closed), at(3)), views, lambda _: None) == 0
     assert len(views.shown) == 2
     views = Views()
     busy = OperationError("the journal is busy\x1b[2J")
-    assert sop_watching.follow(coming(at(1), busy, at(70), KeyboardInterrupt()), views, lambda _: None) == 3
+    assert sop_watch.follow(coming(at(1), busy, at(70), KeyboardInterrupt()), views, lambda _: None) == 3
     assert views.shown[1] == "the journal is busy"
     with pytest.raises(OperationError):
-        sop_watching.follow(coming(busy), Views(), lambda _: None)
+        sop_watch.follow(coming(busy), Views(), lambda _: None)
 
 
 def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = sop_watching.Lines(lambda: 1_790_000_000.0)
+    lines = sop_watch.Lines(lambda: 1_790_000_000.0)
     named = [{"kind": events.DIAGNOSED, "at": 65, "answer": "named", "causes": [cause()]}]
     for found in (at(1), at(2), at(59), at(61), at(62), at(66, named), at(67, named)):
         lines.show(found)
@@ -456,11 +456,11 @@ def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_look_that_goes_on_is_journaled_where_its_answer_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from latdoctor.cli import marking
+    from latdoctor.cli import incident_context
 
     told: list[object] = []
-    monkeypatch.setattr(marking, "looked", lambda belongs, look, diagnosis: told.append(diagnosis))
-    heard: Any = marking.Heard(marking.Belongs(), str)
+    monkeypatch.setattr(incident_context, "looked", lambda belongs, look, diagnosis: told.append(diagnosis))
+    heard: Any = incident_context.Heard(incident_context.Belongs(), str)
     for answer in ("healthy", "healthy", "critical", "critical", "healthy"):
         heard(None, answer)
     assert told == ["healthy", "critical", "healthy"]
@@ -472,7 +472,7 @@ def test_without_a_home_there_is_no_incident(monkeypatch: pytest.MonkeyPatch) ->
     def nowhere() -> Path:
         raise UsageError("there is no place to keep the journal")
 
-    monkeypatch.setattr("latdoctor.cli.marking.state.folder", nowhere)
+    monkeypatch.setattr("latdoctor.cli.incident_context.state.folder", nowhere)
     outcome = run(["diagnose", RUSH])
     assert (outcome.code, outcome.err) == (3, "")
 

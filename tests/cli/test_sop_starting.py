@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.cli.beginning import began
+from latdoctor.cli.time_args import began
 from latdoctor.errors import UsageError
 from latdoctor.incident import events
-from latdoctor.incident.alerts import parsed
-from latdoctor.incident.intake import Intake
+from latdoctor.incident.alert_intake import Intake
+from latdoctor.incident.alertmanager import parsed
 from latdoctor.incident.state import Incident, body, incidents
-from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from tests.cli.pages import triton
 from tests.cli.running import Outcome, run
+from tests.http.served import answering, serving
 from tests.incident.made_alerts import alert, notification
-from tests.web.served import answering, serving
 
 NOON = 1_795_348_800.0  # 2026-11-22 12:00:00 UTC, 13:00 in the zone of these tests
 HOUR = 3600.0

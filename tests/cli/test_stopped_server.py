@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.cli.answering import the_diagnosis
+from latdoctor.cli.session import the_diagnosis
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.diagnosis.rule_files import shipped
+from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.bundle_files import opened
 

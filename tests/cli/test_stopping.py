@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from latdoctor.cli.stopping import stoppable
+from latdoctor.cli.interrupt import stoppable
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

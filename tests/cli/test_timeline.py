@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.report.timeline_json import parse
+from latdoctor.report.json_documents import parse_timeline
 from tests.cli.running import run
 from tests.incident.stories import BOOK, CAUSE, ID, RUN, Log, cause, diagnosed, promo_rush
 from tests.journal.made import files
@@ -53,7 +53,7 @@ def test_a_run_has_one_of_its_own(state: Path) -> None:
     assert state
     outcome = run(["timeline", "--run", RUN, "--format", "json"])
     assert outcome.code == 0
-    page = parse(outcome.out.encode())
+    page = parse_timeline(outcome.out.encode())
     assert (page.subject, page.id, page.outcome) == ("run", RUN, "verified")
     assert {moment.run for moment in page.moments} == {RUN}
 

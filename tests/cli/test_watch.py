@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.cli import watching
-from latdoctor.cli.interrupting import StoppedError
+from latdoctor.cli import diagnose_watch
+from latdoctor.cli.interrupt import StoppedError
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError
 from tests.cli import pages
 from tests.cli.running import run
@@ -50,7 +50,7 @@ def rules(tmp_path: Path) -> RuleSet:
     return small_rules(tmp_path / "rules")
 
 
-def followed(shown: watching.Screen, looks: list[Diagnosis | BaseException], clock: Clock | None = None) -> int:
+def followed(shown: diagnose_watch.Screen, looks: list[Diagnosis | BaseException], clock: Clock | None = None) -> int:
     """The exit code of watching `looks`, after which Ctrl-C comes; a look that is an error is raised."""
     coming: Iterator[Diagnosis | BaseException] = iter([*looks, KeyboardInterrupt()])
 
@@ -61,13 +61,13 @@ def followed(shown: watching.Screen, looks: list[Diagnosis | BaseException], clo
         return found
 
     codes = {"critical": 3, "inconclusive": 4}
-    return watching.follow(diagnosis, shown, clock or Clock(), 10, lambda one: codes.get(one.verdict.level, 0))
+    return diagnose_watch.follow(diagnosis, shown, clock or Clock(), 10, lambda one: codes.get(one.verdict.level, 0))
 
 
 def test_a_line_for_each_change_and_none_for_what_stays(rules: RuleSet, capsys: pytest.CaptureFixture[str]) -> None:
     well, sick, other = told(rules), told(rules, hot=True, power=True, slow=True), told(rules, slow=True)
     lost = OperationError("nothing could be read\x1b[2J")
-    assert followed(watching.Lines(), [well, well, sick, sick, lost, lost, sick, other, well]) == 0
+    assert followed(diagnose_watch.Lines(), [well, well, sick, sick, lost, lost, sick, other, well]) == 0
     said = [row.partition("UTC  ")[2] for row in capsys.readouterr().out.splitlines()]
     assert [row.partition(" (")[0] for row in said] == [
         "healthy: no cause found",
@@ -84,11 +84,11 @@ def test_a_line_for_each_change_and_none_for_what_stays(rules: RuleSet, capsys: 
     ("states", "code"), [({}, 0), ({"slow": True}, 3), ({"slow": None}, 4)], ids=["healthy", "critical", "unknown"]
 )
 def test_it_leaves_with_the_code_of_the_last_verdict(rules: RuleSet, states: dict[str, bool | None], code: int) -> None:
-    assert followed(watching.Documents(), [told(rules, slow=True), told(rules, **states)]) == code
+    assert followed(diagnose_watch.Documents(), [told(rules, slow=True), told(rules, **states)]) == code
 
 
 def test_a_last_look_that_failed_is_no_verdict(rules: RuleSet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert followed(watching.Documents(), [told(rules), OperationError("the server is gone")]) == 1
+    assert followed(diagnose_watch.Documents(), [told(rules), OperationError("the server is gone")]) == 1
     verdict, failure = map(json.loads, capsys.readouterr().out.splitlines())
     assert verdict["verdict"]["level"] == "healthy"
     assert failure["could_not_look"] == "the server is gone", "or who reads on would believe the last line"
@@ -96,18 +96,18 @@ def test_a_last_look_that_failed_is_no_verdict(rules: RuleSet, capsys: pytest.Ca
 
 def test_a_first_look_that_fails_is_an_error_at_once() -> None:
     with pytest.raises(OperationError, match="no such server"):
-        followed(watching.Lines(), [OperationError("no such server")])
+        followed(diagnose_watch.Lines(), [OperationError("no such server")])
 
 
 def test_interrupted_before_the_first_look_there_is_no_verdict() -> None:
     with pytest.raises(StoppedError, match="before the first look"):
-        followed(watching.Lines(), [])
+        followed(diagnose_watch.Lines(), [])
 
 
 def test_looks_begin_at_even_distances(rules: RuleSet) -> None:
     clock = Clock()
 
-    class Slow(watching.Documents):
+    class Slow(diagnose_watch.Documents):
         def show(self, diagnosis: Diagnosis, at: float) -> None:
             clock.at += 4 if len(clock.slept) == 0 else 30
 
@@ -121,12 +121,12 @@ def test_a_reader_who_has_gone_ends_it(rules: RuleSet, monkeypatch: pytest.Monke
 
     stream = Gone()
 
-    class Shown(watching.Documents):
+    class Shown(diagnose_watch.Documents):
         def show(self, diagnosis: Diagnosis, at: float) -> None:
             stream.gone = True
 
-    monkeypatch.setattr(watching.sys, "stdout", stream)
-    assert watching.follow(lambda: told(rules, slow=True), Shown(), Clock(), 10, lambda one: 3) == 3
+    monkeypatch.setattr(diagnose_watch.sys, "stdout", stream)
+    assert diagnose_watch.follow(lambda: told(rules, slow=True), Shown(), Clock(), 10, lambda one: 3) == 3
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remedy import history
-from latdoctor.remedy.result import Outcome
+from latdoctor.remediation import run_history
+from latdoctor.remediation.run_result import Outcome
 from tests.crash.forks import Asked
 from tests.crash.sweep import CHANGES
 from tests.crash.target import AFTER, BEFORE, Target
@@ -141,7 +141,7 @@ class Sweep:
     def _left(self, begin: Begin, point: int, flaws: list[str], code: int) -> Left:
         journal = Journal.reading(self._state / JOURNAL)
         journal.verify()
-        runs = history.runs(journal.entries())
+        runs = run_history.runs(journal.entries())
         flaws += [f"run {run.id} is open: {run.reason}" for run in runs if run.open]
         outcome = runs[-1].outcome if runs else None
         seen = self.target.seen()

@@ -12,36 +12,35 @@ import sys
 from pathlib import Path
 
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
-from latdoctor.journal.state import JOURNAL
+from latdoctor.http.client import Secret
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remedy import history, recovering
-from latdoctor.remedy.change import Standing, brought
-from latdoctor.remedy.deadline import Deadline
-from latdoctor.remedy.history import Touched
-from latdoctor.remedy.observation import Observation
-from latdoctor.remedy.plan import Asked, known, planned
-from latdoctor.remedy.playbook_files import read
-from latdoctor.remedy.run import _Run, carry_out
-from latdoctor.remedy.target import Access, Target
-from latdoctor.remedy.world import World
-from latdoctor.web.secret import Secret
+from latdoctor.remediation import recovery, run_history
+from latdoctor.remediation.change import Deadline, Standing, brought
+from latdoctor.remediation.executor import _Run, carry_out
+from latdoctor.remediation.observation import Observation
+from latdoctor.remediation.planner import Asked, known, planned
+from latdoctor.remediation.playbook_loader import read_library
+from latdoctor.remediation.run_context import World
+from latdoctor.remediation.run_history import Touched
+from latdoctor.remediation.target import Access, Target
 
 PLAYBOOK = "test.two-steps"
 
 
 def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> int:
-    library = read([playbooks])
+    library = read_library([playbooks])
     if mutant:
         _Run._make = _late  # type: ignore[method-assign]
     world = entered(state, url, helps=mode != "fail")
     if mode in ("apply", "fail"):
         plan = planned(Asked(library.find(PLAYBOOK), {}), library, world.access, world.now())
         return carry_out(plan, library, world).outcome.exit_code
-    runs = history.runs(world.journal.entries())
+    runs = run_history.runs(world.journal.entries())
     if mode == "rollback":
-        ended = recovering.roll_back(runs[-1].id, lambda target: world, lambda: runs)
+        ended = recovery.roll_back(runs[-1].id, lambda target: world, lambda: runs)
         return ended.outcome.exit_code
-    results = [recovering.recover(run, lambda target: world) for run in runs if run.open]
+    results = [recovery.recover(run, lambda target: world) for run in runs if run.open]
     return max((result.outcome.exit_code for result in results), default=0)
 
 

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remedy.observation import Observation, Observe
-from latdoctor.remedy.plan import Asked, planned
-from latdoctor.remedy.playbook_files import read
-from latdoctor.remedy.run import carry_out
+from latdoctor.remediation.executor import carry_out
+from latdoctor.remediation.observation import Observation, Observe
+from latdoctor.remediation.planner import Asked, planned
+from latdoctor.remediation.playbook_loader import read_library
 from tests.crash.mending import PLAYBOOK, entered
 
 
 def main(state: Path, url: str, playbooks: Path, count: int) -> None:
-    library, world = read([playbooks]), entered(state, url, helps=True)
+    library, world = read_library([playbooks]), entered(state, url, helps=True)
     plan = planned(Asked(library.find(PLAYBOOK), {}), library, world.access, world.now())
     Journal.opened(state / JOURNAL)
     begun, begin = os.pipe()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from latdoctor.incident import events
 from latdoctor.incident.state import incidents
-from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 
 INCIDENT = "inc-20261122-0650-4f2a"

@@ -11,9 +11,9 @@ import pytest
 
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident, incidents
-from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remedy import history
+from latdoctor.remediation import run_history
 from tests.crash.command import Command, Ended
 from tests.crash.sweep import KILLED, killed_at
 from tests.crash.target import BEFORE, Target
@@ -110,7 +110,7 @@ def test_killed_while_it_begins_the_incident_knows_of_it(command: Command, k: in
     said(command, "sop", "start", "--target", command.target.url)
     line = command.remediate("--apply", "--yes", "--approve")
     assert killed_at(line, k, ("pwrite64", "fsync", "fdatasync"), command.environment).returncode == KILLED
-    begun = {run.id for run in history.runs(Journal.reading(command.state / JOURNAL).entries())}
+    begun = {run.id for run in run_history.runs(Journal.reading(command.state / JOURNAL).entries())}
     assert begun <= set(known(command).runs)
     assert (status(command)["next"]["command"] == "latdoctor recover") is bool(begun)
     said(command, "recover")

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from latdoctor.evidence.bundle_files import opened
-from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remedy import history
-from latdoctor.remedy.result import Outcome
+from latdoctor.remediation import run_history
+from latdoctor.remediation.run_result import Outcome
 from tests.crash.command import TOKEN, Command, heard
 from tests.crash.killing import PLAYBOOKS
 from tests.crash.sweep import told
@@ -73,7 +73,7 @@ def test_a_signal_takes_everything_back(command: Command, said: str, number: sig
     assert process.returncode == code, out
     assert number.name in out
     assert command.target.seen().config == BEFORE
-    (run,) = history.runs(Journal.reading(command.state / JOURNAL).entries())
+    (run,) = run_history.runs(Journal.reading(command.state / JOURNAL).entries())
     assert not run.open
 
 
@@ -130,7 +130,7 @@ def test_a_screen_that_stands_still_keeps_nothing_from_going_back(command: Comma
             process.communicate(timeout=60)
     finally:
         os.close(write)
-    (run,) = history.runs(Journal.reading(command.state / JOURNAL).entries())
+    (run,) = run_history.runs(Journal.reading(command.state / JOURNAL).entries())
     assert run.outcome is Outcome.ROLLED_BACK
 
 
@@ -234,7 +234,7 @@ def test_the_token_is_nowhere(command: Command, tmp_path: Path) -> None:
     for line in lines:
         ended = command.ended(line)
         texts += [ended.out, ended.err]
-    runs = history.runs(Journal.reading(command.state / JOURNAL).entries())
+    runs = run_history.runs(Journal.reading(command.state / JOURNAL).entries())
     assert len(runs) == 2
     for run in runs:
         ended = command.ended(command.line("runs", "show", run.id, "-o", "json"))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.journal.state import JOURNAL
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remedy import history
-from latdoctor.remedy.result import Outcome
+from latdoctor.remediation import run_history
+from latdoctor.remediation.run_result import Outcome
 from tests.crash.killing import PLAYBOOKS
 from tests.crash.target import AFTER, BEFORE, Target
 
@@ -38,7 +38,7 @@ def test_of_fifty_processes_one_runs(target: Target, tmp_path: Path) -> None:
     (winner,) = [pid for pid, outcome, _ in lines if outcome == Outcome.VERIFIED]
     journal = Journal.reading(state / JOURNAL)
     journal.verify()
-    (run,) = history.runs(journal.entries())
+    (run,) = run_history.runs(journal.entries())
     others = [(outcome, reason) for pid, outcome, reason in lines if pid != winner]
     assert {outcome for outcome, _ in others} == {Outcome.REFUSED}
     # One that comes while the winner has the lock and has not said so yet cannot name it.
@@ -63,4 +63,4 @@ def test_a_late_write_of_a_run_that_was_killed_changes_nothing(target: Target, t
     seen = target.until(lambda seen: len(seen.changes) == 2)
     assert [status for _, _, status in seen.changes] == [200, 412]  # of the recovery, then of the one that was late
     assert seen.config == BEFORE
-    assert not any(run.open for run in history.runs(Journal.reading(state / JOURNAL).entries()))
+    assert not any(run.open for run in run_history.runs(Journal.reading(state / JOURNAL).entries()))

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.incident.document import Timeline
 from latdoctor.incident.state import incidents
 from latdoctor.incident.timeline import timeline
-from latdoctor.journal.state import JOURNAL
+from latdoctor.incident.timeline_model import Timeline
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text
+from latdoctor.report import cloudevents, json_documents
+from latdoctor.report import timeline as timeline_markdown
+from latdoctor.report import timeline as timeline_text
 from tests.crash.sweep import KILLED, killed_at, must_trace, points
 from tests.crash.telling import INCIDENT
 from tests.journal.made import files
@@ -68,7 +70,7 @@ def test_killed_at_any_call_it_tells_all_up_to_there_and_goes_on(tmp_path: Path)
         if page:
             assert page.last.digest == digests[-1]
             assert page.open == (len(digests) < len(WHOLE))
-            for form in (timeline_json, timeline_markdown, timeline_text, cloudevents):
+            for form in (json_documents, timeline_markdown, timeline_text, cloudevents):
                 assert INCIDENT in form.render(page).replace("\\", "")
         seen.add(len(digests))
         subprocess.run(command(folder), check=True, capture_output=True, timeout=60)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from latdoctor.conditions.ast import AllOf
 from latdoctor.diagnosis.result import Check
-from latdoctor.diagnosis.rules import Cause, Finding, RuleSet
-from latdoctor.evidence.conditions import AllOf
+from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
 
 Chosen = frozenset[str]
 NOTHING: Chosen = frozenset()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.diagnosis.account import Account, Term, account, contributions, rival_name
-from latdoctor.diagnosis.network import NONE, OTHER_SET
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.noisy_or import NONE, OTHER_SET
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.diagnosis.score_breakdown import Account, Term, account, contributions, rival_name
 from tests.diagnosis.oracle import World, cause, finding
 from tests.diagnosis.test_network import LN_1000, network, worlds
 

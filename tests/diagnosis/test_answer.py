@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from latdoctor.diagnosis.answer import answer, rank, verdict, walk
-from latdoctor.diagnosis.network import Network
+from latdoctor.diagnosis.noisy_or import Network
 from latdoctor.diagnosis.result import Check, RankedCause, RuledOut, Tier
-from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.evidence.signals import TIERS
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.diagnosis.verdict import answer, rank, verdict, walk
+from latdoctor.evidence.catalogue import TIERS
 from tests.diagnosis import oracle
 from tests.diagnosis.world import ALL_CLEAR, at, cause_of, diagnosed, evidence, small_rules, told
 

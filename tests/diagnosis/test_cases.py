@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.diagnosis import cases, rule_files
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis import rule_loader, rule_tests
+from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import DefinitionError
 from tests.diagnosis.world import cause, written
 
@@ -45,7 +45,7 @@ cases:
 @pytest.fixture
 def rules(tmp_path: Path) -> RuleSet:
     text = cause("any.cause", expects="{long: 95%, lonely: 90%}")
-    return rule_files.read([written(tmp_path / "rules", FINDINGS, {"any.cause": text})])
+    return rule_loader.read([written(tmp_path / "rules", FINDINGS, {"any.cause": text})])
 
 
 def folder(tmp_path: Path, text: str, name: str = "any.cause") -> Path:
@@ -56,9 +56,9 @@ def folder(tmp_path: Path, text: str, name: str = "any.cause") -> Path:
 
 
 def test_a_good_file_runs_and_every_case_comes_out(tmp_path: Path, rules: RuleSet) -> None:
-    found = cases.read_cases([folder(tmp_path, GOOD)], rules)
-    assert [case.name for case in found] == list(cases.KINDS)
-    assert {case.name: cases.run(case, rules).failures for case in found} == dict.fromkeys(cases.KINDS, ())
+    found = rule_tests.read_cases([folder(tmp_path, GOOD)], rules)
+    assert [case.name for case in found] == list(rule_tests.KINDS)
+    assert {case.name: rule_tests.run(case, rules).failures for case in found} == dict.fromkeys(rule_tests.KINDS, ())
 
 
 FAILING = [
@@ -76,8 +76,8 @@ def test_a_case_that_comes_out_otherwise_says_how(
     tmp_path: Path, rules: RuleSet, before: str, after: str, says: str
 ) -> None:
     assert before in GOOD
-    found = cases.read_cases([folder(tmp_path, GOOD.replace(before, after))], rules)
-    failures = [failure for case in found for failure in cases.run(case, rules).failures]
+    found = rule_tests.read_cases([folder(tmp_path, GOOD.replace(before, after))], rules)
+    failures = [failure for case in found for failure in rule_tests.run(case, rules).failures]
     assert len(failures) == 1
     assert failures[0].startswith(says)
 
@@ -111,7 +111,7 @@ def test_a_case_file_with_a_problem_is_refused(
 ) -> None:
     assert before in GOOD
     with pytest.raises(DefinitionError) as caught:
-        cases.read_cases([folder(tmp_path, GOOD.replace(before, after))], rules)
+        rule_tests.read_cases([folder(tmp_path, GOOD.replace(before, after))], rules)
     assert any(says in problem.what for problem in caught.value.problems), str(caught.value)
 
 
@@ -119,7 +119,7 @@ def test_problems_of_all_files_come_at_once(tmp_path: Path, rules: RuleSet) -> N
     folder(tmp_path, "cause: [unclosed\n", "broken")
     folder(tmp_path, GOOD.replace("any.cause", "gone.cause"), "gone.cause")
     with pytest.raises(DefinitionError) as caught:
-        cases.read_cases([folder(tmp_path, GOOD.replace("verdict: critical", "verdict: dire"))], rules)
+        rule_tests.read_cases([folder(tmp_path, GOOD.replace("verdict: critical", "verdict: dire"))], rules)
     told = str(caught.value)
     for says in ("not valid YAML", "the rules have no cause 'gone.cause'", "'dire' is not one of"):
         assert says in told

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.diagnosis.contrast import contrast
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.comparison import contrast
+from latdoctor.diagnosis.rule_schema import RuleSet
 from tests.diagnosis.world import small_rules, told
 
 ALONE = {"long": True, "lonely": True, "shared": True, "slow": True}

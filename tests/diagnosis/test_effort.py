@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.diagnosis import judge as judge_module
-from latdoctor.diagnosis import rule_files
-from latdoctor.diagnosis.account import account
-from latdoctor.diagnosis.network import NONE, OTHER_SET, Network, Observation
-from latdoctor.diagnosis.next_look import next_looks
-from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.evidence.conditions import Condition
-from latdoctor.evidence.judging import FAILS, Facts, Truth, candidates, evaluate
+from latdoctor.conditions.ast import Condition
+from latdoctor.conditions.evaluator import FAILS, Facts, Truth, candidates, evaluate
+from latdoctor.diagnosis import evaluate as judge_module
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.noisy_or import NONE, OTHER_SET, Network, Observation
+from latdoctor.diagnosis.recommend import next_looks
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.diagnosis.score_breakdown import account
 from latdoctor.evidence.model import Event, Evidence, Origin
 from tests.diagnosis.oracle import World, cause, finding
 from tests.diagnosis.test_network import LN_1000
@@ -152,7 +152,7 @@ def test_judging_grows_with_the_replicas_and_no_faster(monkeypatch: pytest.Monke
         calls.clear()
         read = ("latency.p99", "queue.depth", "batch.size.mean", "alloc.device_calls")
         readings = [reading(name, 1.0, f"replica/{number}") for name in read for number in range(replicas)]
-        judge_module.judge(rule_files.shipped(), facts_of(*readings), ())
+        judge_module.judge(rule_loader.shipped(), facts_of(*readings), ())
         return len(calls)
 
     one, two, sixteen = judgements(1), judgements(2), judgements(16)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.diagnosis.answer import rank
-from latdoctor.diagnosis.impact import UNSEEN, impact, tail_shares
-from latdoctor.diagnosis.network import Network
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.noisy_or import Network
+from latdoctor.diagnosis.onset import UNSEEN, impact, tail_shares
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.diagnosis.verdict import rank
 from latdoctor.evidence.model import Evidence, Origin, Reading
 from tests.diagnosis import oracle
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.diagnosis import rule_files
-from latdoctor.diagnosis.judge import Provider, judge
+from latdoctor.conditions.evaluator import Facts
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.evaluate import Provider, judge
 from latdoctor.diagnosis.result import Check
-from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.evidence.judging import Facts
+from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Subject
 from tests.diagnosis.world import at, cause, written
 
@@ -33,7 +33,7 @@ FINDINGS = """
 
 @pytest.fixture
 def rules(tmp_path: Path) -> RuleSet:
-    return rule_files.read([written(tmp_path, FINDINGS, {"any.cause": cause("any.cause", expects="{deep: 90%}")})])
+    return rule_loader.read([written(tmp_path, FINDINGS, {"any.cause": cause("any.cause", expects="{deep: 90%}")})])
 
 
 def judged(rules: RuleSet, name: str, seen: Evidence, *providers: Provider, **more: dict) -> Check:
@@ -244,7 +244,7 @@ def test_the_number_shown_is_the_number_judged(tmp_path: Path) -> None:
 - {id: timeouts, says: "{batch.released} batches by timeout", when: "batch.released{reason=timeout} > 1/s",
    tier: application, leak: 2%}
 """
-    rules = rule_files.read([written(tmp_path, text, {"any.cause": cause("any.cause", expects="{timeouts: 90%}")})])
+    rules = rule_loader.read([written(tmp_path, text, {"any.cause": cause("any.cause", expects="{timeouts: 90%}")})])
     total, timeouts = at("batch.released", 9.0), at("batch.released", 4.0)
     labelled = Reading(timeouts.signal, timeouts.subject, 4.0, timeouts.origin, labels=(("reason", "timeout"),))
     assert judged(rules, "timeouts", Evidence(readings=(total, labelled))).says == "4/s batches by timeout"
@@ -270,5 +270,5 @@ def test_a_part_in_brackets_is_said_only_where_its_numbers_are_known(
     text = """
 - {id: deep, says: "{queue.depth} wait[, {queue.time.mean} each]", when: queue.depth > 10, tier: application, leak: 2%}
 """
-    rules = rule_files.read([written(tmp_path, text, {"any.cause": cause("any.cause", expects="{deep: 90%}")})])
+    rules = rule_loader.read([written(tmp_path, text, {"any.cause": cause("any.cause", expects="{deep: 90%}")})])
     assert judged(rules, "deep", Evidence(readings=readings)).says == says

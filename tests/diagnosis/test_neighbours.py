@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.diagnosis import rule_files
-from latdoctor.diagnosis.neighbours import Neighbour, neighbours, points, points_if_clear
-from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.trials.families import split
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.confusable_causes import Neighbour, neighbours, points, points_if_clear
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.evaluation.ground_truth import split
 from tests.diagnosis.world import cause, small_rules, written
 
 SURE = 10  # points: ten times likelier
@@ -64,7 +64,7 @@ def test_published_pairs_come_first(tmp_path: Path) -> None:
 
 
 def test_the_most_telling_finding_comes_first(tmp_path: Path) -> None:
-    rules = rule_files.read(
+    rules = rule_loader.read(
         [
             written(
                 tmp_path,
@@ -83,7 +83,7 @@ def test_the_most_telling_finding_comes_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pair", split().pairs, ids=" / ".join)
 def test_something_expected_tells_every_hard_pair_apart_both_ways(pair: tuple[str, str]) -> None:
-    found = between(rule_files.shipped(), *pair)
+    found = between(rule_loader.shipped(), *pair)
     assert found.hard
     assert [one for one in (*found.for_this, *found.for_this_if_clear) if one.points >= SURE]
     assert [one for one in (*found.for_other, *found.for_other_if_clear) if one.points >= SURE]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from latdoctor.diagnosis.network import NONE, OTHER_SET, TEMPERATURE, Network
-from latdoctor.diagnosis.rules import Cause, Finding, RuleSet
+from latdoctor.diagnosis.noisy_or import NONE, OTHER_SET, TEMPERATURE, Network
+from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
 from tests.diagnosis import oracle
 from tests.diagnosis.oracle import World, cause, finding
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from latdoctor.diagnosis import next_look, rule_files
-from latdoctor.diagnosis.judge import Provider
-from latdoctor.diagnosis.next_look import next_looks
+from latdoctor.diagnosis import recommend, rule_loader
+from latdoctor.diagnosis.evaluate import Provider
+from latdoctor.diagnosis.recommend import next_looks
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.evidence.model import Coverage
 from tests.diagnosis.oracle import World
 from tests.diagnosis.test_network import network, worlds
@@ -42,7 +42,7 @@ def rules(tmp_path: Path) -> RuleSet:
         "app.two": cause("app.two", expects="{shared: 90%, alike: 90%}"),
         "app.far": cause("app.far", expects="{aside: 90%}"),
     }
-    return rule_files.read([written(tmp_path, FINDINGS, causes)])
+    return rule_loader.read([written(tmp_path, FINDINGS, causes)])
 
 
 def looks(rules: RuleSet, *providers: Provider, read: tuple[Coverage, ...] = (), **states: bool) -> Diagnosis:
@@ -82,7 +82,7 @@ def test_several_findings_of_one_source_add_up_and_at_most_three_sources_are_lis
     found = looks(rules, whole, *parts).next_looks
     assert found[0].source == "whole"
     assert found[0].checks[0] == "separates"
-    assert len(found) <= next_look.MAX_LOOKS
+    assert len(found) <= recommend.MAX_LOOKS
     each = sum(look.bits for part in parts for look in looks(rules, part).next_looks)
     assert found[0].bits == pytest.approx(each, abs=0.02)
 
@@ -98,7 +98,7 @@ def test_the_bits_are_the_mutual_information_set_by_set(world: World) -> None:
         expected = {chosen: of.expected(finding, chosen) for chosen in of.posterior}
         mixed = sum(share * expected[chosen] for chosen, share in of.posterior.items())
         plain = entropy(mixed) - sum(share * entropy(expected[chosen]) for chosen, share in of.posterior.items())
-        found = next_look._information(finding, of, next_look._telling(of))
+        found = recommend._information(finding, of, recommend._telling(of))
         assert found == pytest.approx(max(0.0, plain), abs=1e-9)
         assert 0 <= found <= 1
 
@@ -124,7 +124,7 @@ def test_a_baseline_is_proposed_where_what_it_is_compared_with_was_seen(
         "app.one": cause("app.one", expects="{shared: 90%, grown: 95%}"),
         "app.two": cause("app.two", expects="{shared: 90%, alike: 90%}"),
     }
-    rules = rule_files.read([written(tmp_path, FINDINGS + GROWN, causes)])
+    rules = rule_loader.read([written(tmp_path, FINDINGS + GROWN, causes)])
     seen = evidence({"shared": True, "lonely": lonely})
     found = diagnosed(rules, seen, baseline=baseline).next_looks
     assert [name for look in found if look.source == "baseline" for name in look.checks] == proposed

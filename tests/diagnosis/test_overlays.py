@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.diagnosis import rule_files
-from latdoctor.diagnosis.judge import Provider
-from latdoctor.diagnosis.lint import lint
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.evaluate import Provider
+from latdoctor.diagnosis.rule_lint import lint
+from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import DefinitionError
 from tests.diagnosis.world import FINDINGS, SIGNAL, check_of, diagnosed, evidence, told, written
 
@@ -27,7 +27,7 @@ MORE = """
 
 
 def overlaid(tmp_path: Path, text: str, *, name: str = "hall.yaml") -> RuleSet:
-    return rule_files.read(folders(tmp_path, text, name=name))
+    return rule_loader.read(folders(tmp_path, text, name=name))
 
 
 def folders(tmp_path: Path, text: str, *, name: str = "hall.yaml") -> list[Path]:
@@ -62,7 +62,7 @@ def test_a_limit_of_the_site_is_judged_by_and_told(tmp_path: Path) -> None:
 
 def test_without_overlays_the_rules_are_as_shipped(tmp_path: Path) -> None:
     where = folders(tmp_path, "- {finding: long, limits: {input.length.mean: 200}, why: x}")
-    plain = rule_files.read(where, overlaid=False)
+    plain = rule_loader.read(where, overlaid=False)
     assert plain.finding["long"].site == ()
     assert check_of(told(plain, long=150.0), "long").status == "fired"
 
@@ -106,7 +106,7 @@ def test_a_disabled_finding_is_unknown_and_says_so(tmp_path: Path) -> None:
 def test_a_disabled_cause_is_never_named(tmp_path: Path) -> None:
     text = "- {cause: app.alone, disable: true, why: it is what this service does}"
     states = {"long": True, "lonely": True, "shared": True, "slow": True}
-    assert "app.alone" in told(rule_files.read(folders(tmp_path, text), overlaid=False), **states).answer.causes
+    assert "app.alone" in told(rule_loader.read(folders(tmp_path, text), overlaid=False), **states).answer.causes
     rules = overlaid(tmp_path, text)
     assert all(cause.id != "app.alone" for cause in told(rules, **states).causes)
     assert all("app.alone" not in problem.what for problem in lint(rules))
@@ -176,7 +176,7 @@ def test_what_looks_like_an_overlay_and_is_not_read_is_a_problem(tmp_path: Path,
     (site / name).parent.mkdir(parents=True, exist_ok=True)
     (site / name).write_text("[]")
     with pytest.raises(DefinitionError) as caught:
-        rule_files.read([base, site])
+        rule_loader.read([base, site])
     assert "is not read" in caught.value.problems[0].what
 
 
@@ -196,4 +196,4 @@ def test_any_overlay_gives_rules_or_problems(tmp_path_factory: pytest.TempPathFa
     # A half of a surrogate pair cannot be written as UTF-8.
     with contextlib.suppress(DefinitionError, UnicodeEncodeError):
         rules = overlaid(tmp_path, text)
-    assert rules is None or set(rules.finding) == set(rule_files.read([tmp_path / "base"]).finding)
+    assert rules is None or set(rules.finding) == set(rule_loader.read([tmp_path / "base"]).finding)

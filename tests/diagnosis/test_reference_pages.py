@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from latdoctor.collect.prometheus.exposition import parse
-from latdoctor.detect import derive
+from latdoctor.collectors.prometheus.exposition import parse
+from latdoctor.detectors import derive
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.diagnosis.rule_files import shipped as rules
+from latdoctor.diagnosis.rule_loader import shipped as rules
 from latdoctor.dialects.loader import shipped as dialects
-from latdoctor.dialects.mapping import read_pages
-from latdoctor.dialects.page import Scrape
+from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Window
 

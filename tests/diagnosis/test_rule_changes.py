@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.diagnosis import rule_files
-from latdoctor.diagnosis.rule_changes import RuleChange, rule_changes
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.comparison import RuleChange, rule_changes
 from tests.diagnosis.world import CAUSES, FINDINGS, cause, written
 
 FILES = {name: cause(name, *row) for name, row in CAUSES.items()}
 
 
 def changes(tmp_path: Path, findings: str = FINDINGS, causes: dict[str, str] | None = None) -> tuple[RuleChange, ...]:
-    old = rule_files.read([written(tmp_path / "old")])
-    return rule_changes(old, rule_files.read([written(tmp_path / "new", findings, causes)]))
+    old = rule_loader.read([written(tmp_path / "old")])
+    return rule_changes(old, rule_loader.read([written(tmp_path / "new", findings, causes)]))
 
 
 def test_the_same_rules_elsewhere_are_the_same(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_an_overlay_is_told_by_the_limit_that_it_changed(tmp_path: Path) -> None
     (tmp_path / "site" / "overlays").mkdir(parents=True)
     text = "- {finding: long, limits: {input.length.mean: 20}, why: x}\n- {cause: app.twin, disable: true, why: y}\n"
     (tmp_path / "site" / "overlays" / "hall.yaml").write_text(text)
-    found = rule_changes(rule_files.read([base]), rule_files.read([base, tmp_path / "site"]))
+    found = rule_changes(rule_loader.read([base]), rule_loader.read([base, tmp_path / "site"]))
     assert {one.id: one.details for one in found} == {
         "app.twin": ("disabled by the site: y",),
         "long": ("when: input.length.mean > 10 → input.length.mean > 20",),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.diagnosis import rule_files
+from latdoctor.conditions.ast import AllOf
+from latdoctor.diagnosis import rule_loader
 from latdoctor.errors import DefinitionError
-from latdoctor.evidence.conditions import AllOf
-from latdoctor.packaged import folder
+from latdoctor.resources import folder
 from tests.diagnosis.world import CAUSES, cause, small_rules, written
 
 GOOD = "- {id: long, says: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}\n"
@@ -20,7 +20,7 @@ FIRST = {"any.cause": cause("any.cause")}
 def problems(*folders: Path) -> list[str]:
     """What is wrong, as `file.yaml:line: what`."""
     with pytest.raises(DefinitionError) as caught:
-        rule_files.read(folders)
+        rule_loader.read(folders)
     return [f"{Path(problem.where).name}: {problem.what}" for problem in caught.value.problems]
 
 
@@ -40,7 +40,7 @@ def test_a_second_folder_adds_to_the_first(tmp_path: Path) -> None:
     one = written(tmp_path / "one", GOOD, FIRST)
     more = GOOD.replace("long", "longer")
     two = written(tmp_path / "two", more, {"site.cause": cause("site.cause", expects="{longer: 90%, long: 50%}")})
-    rules = rule_files.read([one, two])
+    rules = rule_loader.read([one, two])
     assert set(rules.finding) == {"long", "longer"}
     assert set(rules.cause) == {"any.cause", "site.cause"}
 
@@ -131,7 +131,7 @@ def test_a_bad_line_in_a_cause(tmp_path: Path, before: str, after: str, says: st
 
 def test_a_stable_cause_with_its_false_positives_and_references_is_read(tmp_path: Path) -> None:
     text = cause("any.cause").replace("status: test", "false_positives: [a warm-up]\nreferences: [a page]")
-    rules = rule_files.read([written(tmp_path, GOOD, {"any.cause": text})])
+    rules = rule_loader.read([written(tmp_path, GOOD, {"any.cause": text})])
     assert rules.cause["any.cause"].status == "stable"
 
 
@@ -185,7 +185,7 @@ def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
 
 def test_the_message_ends_with_the_count_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError) as caught:
-        rule_files.read([written(tmp_path, "- {}\n", {})])
+        rule_loader.read([written(tmp_path, "- {}\n", {})])
     lines = str(caught.value).splitlines()
     assert lines[-1].startswith(f"{len(lines) - 1} problems found")
     assert "contributing" in lines[-1]
@@ -204,13 +204,13 @@ def test_what_only_looks_like_rules_is_told(tmp_path: Path, name: str, says: str
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_text("id: a\n")
     with pytest.raises(DefinitionError, match=says):
-        rule_files.read([tmp_path])
+        rule_loader.read([tmp_path])
 
 
 def test_an_empty_folder_is_no_set_of_rules(tmp_path: Path) -> None:
     """Somebody meant rules by it, which are not there."""
     with pytest.raises(DefinitionError, match="holds no rules"):
-        rule_files.read([tmp_path])
+        rule_loader.read([tmp_path])
 
 
 def test_the_placeholder_of_a_bad_condition_is_never_seen(tmp_path: Path) -> None:

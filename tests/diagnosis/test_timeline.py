@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.diagnosis import timeline
+from latdoctor.diagnosis import onset as timeline
 from latdoctor.evidence.model import Event, Evidence, Origin, Value
 
 AT = 1769827860.0  # 2026-01-31T02:51:00Z

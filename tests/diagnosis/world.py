@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from latdoctor.diagnosis import rule_files
+from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
-from latdoctor.diagnosis.judge import Provider
+from latdoctor.diagnosis.evaluate import Provider
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Coverage, Evidence, Origin, Reading, Window
 
@@ -93,7 +93,7 @@ def cause(
 
 
 def small_rules(folder: Path) -> RuleSet:
-    return rule_files.read([written(folder)])
+    return rule_loader.read([written(folder)])
 
 
 ALL_CLEAR: Mapping[str, bool | None] = {name: False for name in SIGNAL if name != "syncs"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from latdoctor.collect.prometheus import exposition
+from latdoctor.collectors.prometheus import exposition
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.mapping import read_pages
-from latdoctor.dialects.page import Scrape
+from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Event
 
 REFERENCE = next(dialect for dialect in shipped() if dialect.id == "reference")

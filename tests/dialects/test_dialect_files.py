@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect.prometheus.exposition import parse
+from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects, shipped
-from latdoctor.dialects.mapping import read_pages
-from latdoctor.dialects.page import Scrape
-from latdoctor.dialects.selector import parse_term
+from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.model import parse_term
+from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.errors import DefinitionError
 
 GOOD = """\

@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.mapping import read_pages
+from latdoctor.dialects.metrics_page import Page, Sample, Scrape
 from latdoctor.dialects.model import Dialect, LabelMatch, Rule, Term
-from latdoctor.dialects.page import Page, Sample, Scrape
+from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Labels
 
 RULES = [(dialect, rule) for dialect in shipped() for options in dialect.rules for rule in options]

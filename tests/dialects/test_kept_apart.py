@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect.prometheus.exposition import parse
+from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.mapping import read_pages
-from latdoctor.dialects.page import Scrape
-from latdoctor.dialects.view import MAX_VALUES
+from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.page_series import MAX_VALUES
+from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Evidence
 
 DIALECT = """\

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collect.prometheus.exposition import parse
+from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.mapping import read_pages, recognised
-from latdoctor.dialects.page import Scrape
+from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.to_evidence import read_pages, recognised
+from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence
-from latdoctor.evidence.signals import catalogue
 
 PAGES = (
     ("metrics/captured/triton.prom", "triton", 5),

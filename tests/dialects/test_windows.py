@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collect.prometheus.exposition import parse
+from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.mapping import read_pages
+from latdoctor.dialects.metrics_page import Scrape
 from latdoctor.dialects.model import Dialect
-from latdoctor.dialects.page import Scrape
-from latdoctor.dialects.view import MAX_SUBJECTS
+from latdoctor.dialects.page_series import MAX_SUBJECTS
+from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Evidence, Gap
 
 DIALECT = """\

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from latdoctor.conditions.ast import Condition
+from latdoctor.conditions.evaluator import Facts
+from latdoctor.conditions.parser import parse_condition
 from latdoctor.errors import Problem
-from latdoctor.evidence.condition_text import parse_condition
-from latdoctor.evidence.conditions import Condition
-from latdoctor.evidence.judging import Facts
 from latdoctor.evidence.model import Event, Evidence, Gap, Labels, Origin, Reading, Subject, Value, Window
-from latdoctor.yamlfile import parse
+from latdoctor.strict_yaml import parse
 
 Remembered = Mapping[tuple[str, str], float]
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.evidence.comparing import Known, of_ratio, settled
-from latdoctor.evidence.judging import FAILS, HOLDS, UNKNOWN, evaluate, show
+from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Known, evaluate, of_ratio, settled, show
 from latdoctor.evidence.model import Evidence
 from tests.evidence.made import condition, facts, reading, xid
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from latdoctor.evidence.differences import Difference, differences, values
+from latdoctor.evidence.diff import Difference, differences, values
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
 
 

@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.evidence.conditions import AllOf, AnyOf, Comparison, Condition, Constant, Given, Not, Prefer, SignalTerm
-from latdoctor.evidence.judging import FAILS, HOLDS, UNKNOWN, Facts, evaluate
+from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Constant, Given, Not, Prefer, SignalTerm
+from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Facts, evaluate
 from tests.evidence.made import facts, reading
 
 SIGNALS = ("queue.depth", "requests.running", "input.length.mean", "batch.size.mean", "host.cpus")

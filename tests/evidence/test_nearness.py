@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.evidence.conditions import signals_of
-from latdoctor.evidence.judging import FAILS, HOLDS, evaluate
+from latdoctor.conditions.ast import signals_of
+from latdoctor.conditions.evaluator import FAILS, HOLDS, evaluate
 from tests.evidence.made import condition, facts, reading, xid
 
 

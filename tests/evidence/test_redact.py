@@ -15,9 +15,9 @@ from latdoctor.evidence.baseline import Baseline, Remembered
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.bundle_files import opened, save
 from latdoctor.evidence.model import Gap, Window
-from latdoctor.evidence.redact import Redactor, pieces
-from latdoctor.evidence.redact_forms import NOTHING
-from latdoctor.evidence.redacting import redacted
+from latdoctor.evidence.redaction.bundle import redacted
+from latdoctor.evidence.redaction.patterns import NOTHING
+from latdoctor.evidence.redaction.redactor import Redactor, pieces
 
 TAKEN = [
     # line, what must be gone, what must still stand

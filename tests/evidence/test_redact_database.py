@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from latdoctor.collect.nsight import nvtx, rows
-from latdoctor.collect.nsight.collector import COLLECTOR
-from latdoctor.evidence import redact_database
+from latdoctor.collectors.nsight import nvtx, sqlite_rows
+from latdoctor.collectors.nsight.collector import COLLECTOR
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.bundle_files import opened, save
 from latdoctor.evidence.model import Evidence, Window
-from latdoctor.evidence.redact import Redactor
-from latdoctor.evidence.redacting import redacted
+from latdoctor.evidence.redaction import sqlite
+from latdoctor.evidence.redaction.bundle import redacted
+from latdoctor.evidence.redaction.redactor import Redactor
 from tests.cli.running import run
-from tests.collect.nsight.made_exports import SMALL, Export
+from tests.collectors.nsight.made_exports import SMALL, Export
 
 CANARY = "c4n4ry"
 GPUS = f'{{"Gpus":[{{"Name":"NVIDIA H100","Uuid":"{CANARY}"}}],"Host":"{CANARY}"}}'
@@ -55,7 +55,7 @@ def export(tmp_path: Path) -> Path:
 
 def copy_of(path: Path) -> Path:
     made = path.with_name("copy.sqlite")
-    assert redact_database.copied(path, made, Redactor(b"key"))
+    assert sqlite.copied(path, made, Redactor(b"key"))
     return made
 
 
@@ -75,15 +75,15 @@ def test_no_text_is_left_that_is_not_a_name(export: Path) -> None:
 
 def test_what_was_blanked_is_counted(export: Path) -> None:
     redactor = Redactor(b"key")
-    assert redact_database.copied(export, export.with_name("copy"), redactor)
-    assert redactor.counts[redact_database.BLANKED] == 7
+    assert sqlite.copied(export, export.with_name("copy"), redactor)
+    assert redactor.counts[sqlite.BLANKED] == 7
     assert redactor.counts["user ids"] == 1
 
 
 def test_copying_a_copy_changes_nothing(export: Path) -> None:
     made = copy_of(export)
     again = made.with_name("again.sqlite")
-    assert redact_database.copied(made, again, Redactor(b"other key"))
+    assert sqlite.copied(made, again, Redactor(b"other key"))
     assert dump(again) == dump(made)
 
 
@@ -103,12 +103,12 @@ def test_the_copy_gives_the_same_evidence(export: Path) -> None:
 def test_samples_give_the_same_evidence(samples: Path, tmp_path: Path) -> None:
     for path in sorted((samples / "nsys").rglob("*.sqlite")):
         made = tmp_path / path.name
-        assert redact_database.copied(path, made, Redactor(b"key"))
+        assert sqlite.copied(path, made, Redactor(b"key"))
         assert seen(made) == seen(path)
 
 
 def test_every_name_that_is_read_is_kept() -> None:
-    assert {rows.STRINGS, nvtx.NVTX, "TARGET_INFO_GPU"} == redact_database.NAMES.keys()
+    assert {sqlite_rows.STRINGS, nvtx.NVTX, "TARGET_INFO_GPU"} == sqlite.NAMES.keys()
 
 
 def test_a_bundle_of_it_holds_no_secret_and_tells_so(export: Path, tmp_path: Path) -> None:
@@ -164,4 +164,4 @@ def test_any_damage_is_copied_or_refused(export: Path, data: st.DataObject) -> N
     damaged, made = export.with_name("damaged.sqlite"), export.with_name("made.sqlite")
     damaged.write_bytes(content[: data.draw(st.integers(100, len(content)))])
     made.unlink(missing_ok=True)
-    assert redact_database.copied(damaged, made, Redactor(b"key")) == made.exists()
+    assert sqlite.copied(damaged, made, Redactor(b"key")) == made.exists()

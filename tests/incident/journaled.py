@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from latdoctor.incident import events
-from latdoctor.incident.sop import RUN_CLOSED, RUN_OPENED
-from latdoctor.incident.sop_files import shipped
+from latdoctor.incident.sop.loader import shipped
+from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
 from latdoctor.incident.state import Incident, incidents
 from latdoctor.journal.entry import Entry, Moment, following, unix_seconds, written
-from latdoctor.remedy import history
-from latdoctor.remedy.plan import Plan
-from latdoctor.remedy.target import Target
+from latdoctor.remediation import run_history
+from latdoctor.remediation.planner import Plan
+from latdoctor.remediation.target import Target
 
 OPENED_AT = 1_790_000_000.0  # 2026-09-21T14:13:20Z
 BOOT = "a-boot"
@@ -80,7 +80,7 @@ def entries(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None 
             body = _looked(body, at)
         if kind == RUN_OPENED:
             made = plan(**told)
-            raw = msgspec.to_builtins(history.Opened(made, made.digest, 1))
+            raw = msgspec.to_builtins(run_history.Opened(made, made.digest, 1))
             body = dict(raw)
         found.append(following(found[-1] if found else None, run, kind, written(body), at))
     return tuple(found)

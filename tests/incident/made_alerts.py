@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from latdoctor.incident.alerts import parsed
+from latdoctor.incident.alertmanager import parsed
 from latdoctor.incident.events import Alerted
 
 BEGAN = "2026-11-22T02:49:10Z"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from latdoctor.errors import LatdoctorError
 from latdoctor.incident import events
-from latdoctor.incident.opening import opened
-from latdoctor.incident.sop_files import shipped
+from latdoctor.incident.open import opened
+from latdoctor.incident.sop.loader import shipped
 from latdoctor.journal.store import Journal
 
 try:

@@ -18,17 +18,17 @@ from pathlib import Path
 
 from msgspec import structs
 
-from latdoctor.incident import sop_files
-from latdoctor.lab.deployment import Deployment
-from latdoctor.lab.load.arrivals import Poisson
-from latdoctor.lab.load.openloop import Progress
-from latdoctor.lab.load.plan import LoadPlan, Phase
-from latdoctor.lab.load.process import start_load
-from latdoctor.lab.load.result import LoadResult
-from latdoctor.lab.playing import Watcher, calibrated
+from latdoctor.evaluation import machine
+from latdoctor.evaluation.remediation.cases import PROMO_RUSH, sliced, standing
+from latdoctor.incident.sop import loader
+from latdoctor.lab.processes import Deployment
+from latdoctor.lab.runner import Watcher, calibrated
 from latdoctor.lab.scenario import overridden
-from latdoctor.trials import machine
-from latdoctor.trials.mending.cells import PROMO_RUSH, sliced, standing
+from latdoctor.load.arrivals import Poisson
+from latdoctor.load.openloop import Progress
+from latdoctor.load.plan import LoadPlan, Phase
+from latdoctor.load.process import start_load
+from latdoctor.load.summary import LoadResult
 from tests.incident.made_alerts import alert, notification
 
 PATIENCE = 240.0  # seconds for one command: a run may take more than a minute, and the machine may be busy
@@ -200,7 +200,7 @@ class Shell:
 
 def quick_sop(folder: Path) -> str:
     """The shipped SOP, not waiting as long for the proof that it stays well: into `folder`; gives its id."""
-    shipped = sop_files.shipped()[sop_files.USUAL]
+    shipped = loader.shipped()[loader.USUAL]
     text = shipped.source.decode()
     assert text.count(_HOLDS) == 1
     name = f"{shipped.id}-quick"

@@ -13,13 +13,13 @@ from msgspec import Struct
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident, incidents
 from latdoctor.journal.entry import Entry, Moment, following, written
-from latdoctor.remedy.change import Change, Field
-from latdoctor.remedy.history import Closed, Opened, Touched
-from latdoctor.remedy.observation import Judged
-from latdoctor.remedy.plan import Because, Plan, StagePlan
-from latdoctor.remedy.result import Measure, Outcome
-from latdoctor.remedy.target import Target
-from latdoctor.remedy.verifying import WindowSeen
+from latdoctor.remediation.change import Change, Field
+from latdoctor.remediation.observation import Judged
+from latdoctor.remediation.planner import Because, Plan, StagePlan
+from latdoctor.remediation.run_history import Closed, Opened, Touched
+from latdoctor.remediation.run_result import Measure, Outcome
+from latdoctor.remediation.target import Target
+from latdoctor.remediation.verification import WindowSeen
 
 BEGAN = 1_795_330_140.0  # 2026-11-22 06:49:00 UTC
 ID = "inc-20261122-0650-4f2a"

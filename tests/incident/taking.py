@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 from latdoctor.errors import LatdoctorError
-from latdoctor.incident import sop_files
-from latdoctor.incident.alerts import parsed
-from latdoctor.incident.intake import About, Intake
+from latdoctor.incident.alert_intake import About, Intake
+from latdoctor.incident.alertmanager import parsed
+from latdoctor.incident.sop import loader
 from latdoctor.journal.store import Journal
 
 _ONE = '{{"version": "4", "groupKey": "k", "alerts": [{{"status": "firing", "fingerprint": "{0}"}}]}}'
 
 try:
     folder = Path(sys.argv[1])
-    about = About(sop=sop_files.shipped()[sop_files.USUAL])
+    about = About(sop=loader.shipped()[loader.USUAL])
     intake = Intake(Journal.opened(folder / "journal.sqlite"), folder, about)
     for number in range(int(sys.argv[2])):
         intake.take(parsed(_ONE.format(number).encode()))

@@ -15,11 +15,19 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from latdoctor.errors import UsageError
-from latdoctor.incident.alert_file import alerted
-from latdoctor.incident.alerts import MAX_ALERTS, MAX_BYTES, MAX_LABELS, AlertError, entries, fingerprint_of, parsed
+from latdoctor.incident.alertmanager import (
+    MAX_ALERTS,
+    MAX_BYTES,
+    MAX_LABELS,
+    AlertError,
+    alerted,
+    entries,
+    fingerprint_of,
+    parsed,
+)
 from latdoctor.incident.events import FIRING, RESOLVED, Alerted
 from latdoctor.journal.entry import LARGEST_BODY
-from latdoctor.text import clean
+from latdoctor.sanitize import clean
 
 FOLDER = Path(__file__).parent / "notifications"
 GOOD, BAD = sorted((FOLDER / "good").glob("*.json")), sorted((FOLDER / "bad").glob("*.json"))

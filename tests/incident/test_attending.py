@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.cli.answering import rule_set
-from latdoctor.cli.attending import Attendance
+from latdoctor.cli.listen import Attendance
 from latdoctor.cli.options import Given
-from latdoctor.collect.look import SystemClock
+from latdoctor.cli.session import rule_set
+from latdoctor.collectors.runner import SystemClock
 from latdoctor.incident import events
-from latdoctor.incident.intake import About, Intake
+from latdoctor.incident.alert_intake import About, Intake
 from latdoctor.incident.state import Incident, body, incidents
 from latdoctor.journal.store import Journal
-from tests.collect.promql.history import END, HOUR, openmetrics
-from tests.collect.promql.real import prometheus
+from tests.collectors.promql.history import END, HOUR, openmetrics
+from tests.collectors.promql.real import prometheus
 from tests.incident.listening import Page, paged
 from tests.incident.made_alerts import alert, alerted
 

@@ -16,10 +16,10 @@ from typing import IO
 
 import pytest
 
-from latdoctor.incident import alert_rules, events
-from latdoctor.incident.alerts import fingerprint_of
+from latdoctor.incident import events, prometheus_rules
+from latdoctor.incident.alertmanager import fingerprint_of
 from latdoctor.incident.state import body
-from tests.collect.promql.real import binaries
+from tests.collectors.promql.real import binaries
 from tests.incident.listening import PATIENCE, Page, listener, paged, until, until_journaled
 
 CANARY = "c4n4ry"
@@ -82,7 +82,7 @@ def quick(rules: str) -> str:
 def chain(folder: Path, page: Page, receiver: str) -> Iterator[None]:
     prometheus, manager = binaries()[0], alertmanager()
     alerts_at, metrics_at = free_place(), free_place()
-    (folder / "reference.rules.yml").write_text(quick(alert_rules.text("reference", 0.5)))
+    (folder / "reference.rules.yml").write_text(quick(prometheus_rules.text("reference", 0.5)))
     (folder / "prometheus.yml").write_text(
         "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
         f"rule_files: [{folder / 'reference.rules.yml'}]\n"

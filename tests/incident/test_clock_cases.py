@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from latdoctor.incident.clock import StageState, clock
-from latdoctor.incident.stopwatch import start_of
+from latdoctor.incident.elapsed import start_of
+from latdoctor.incident.sop.clock import StageState, clock
 from tests.incident.journaled import OPENED_AT, SOP, incident, moment
 
 CASES = sorted((Path(__file__).parent / "clock").glob("*.yaml"))

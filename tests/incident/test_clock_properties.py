@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.incident import events
-from latdoctor.incident.clock import LATE, MET, NOT_TOLD, UNMET, clock, permitted
-from latdoctor.incident.sop import ACTIONS, RUN_CLOSED, RUN_OPENED
+from latdoctor.incident.elapsed import passed
+from latdoctor.incident.sop.clock import LATE, MET, NOT_TOLD, UNMET, clock, permitted
+from latdoctor.incident.sop.model import ACTIONS, RUN_CLOSED, RUN_OPENED
 from latdoctor.incident.state import incidents
-from latdoctor.incident.stopwatch import passed
 from tests.incident.journaled import SOP, alert, cause, entries, incident, moment
 
 BODIES: tuple[Mapping[str, Any], ...] = (

@@ -16,15 +16,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from latdoctor.incident import events, sop_files
-from latdoctor.incident.clock import clock
-from latdoctor.incident.document import SAID, Timeline
-from latdoctor.incident.sop import RUN_CLOSED, Sop
+from latdoctor.evaluation.machine import OTHERS
+from latdoctor.incident import events
+from latdoctor.incident.sop import loader
+from latdoctor.incident.sop.clock import clock
+from latdoctor.incident.sop.model import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, body
+from latdoctor.incident.timeline_model import SAID, Timeline
 from latdoctor.journal.entry import Entry, unix_seconds
-from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text, wrapping
-from latdoctor.report.page.material import AFTER
-from latdoctor.trials.machine import OTHERS
+from latdoctor.report import cloudevents, json_documents, text_utils, timeline
+from latdoctor.report.html.inputs import AFTER
 from tests.incident.listening import Listener, comes_about, listener, until
 from tests.incident.rush import (
     ALERT,
@@ -127,7 +128,7 @@ def _tried(folder: Path) -> Walked | str:
 
 def _walked(folder: Path) -> Walked:
     name = quick_sop(folder / "sops")
-    sop = sop_files.find(sop_files.read([folder / "sops"]), name)
+    sop = loader.find(loader.read_sops([folder / "sops"]), name)
     with rush() as going_on:
         shell = Shell(folder, going_on.token)
         options = printed("listen", going_on.server)[1:]
@@ -176,12 +177,12 @@ def _written(walked: Walked) -> Timeline:
     for form, name in FILES.items():
         walked.shell.typed(["timeline", "--format", form, "--to", name], 0)
         made[form] = (walked.shell.folder / name).read_text(encoding="utf-8")
-    jsonschema.validate(json.loads(made["json"]), timeline_json.schema(), cls=jsonschema.Draft202012Validator)
-    told = timeline_json.parse(made["json"].encode())
-    assert made["text"] == timeline_text.render(told)
-    assert made["markdown"] == timeline_markdown.render(told)
+    jsonschema.validate(json.loads(made["json"]), json_documents.schema(), cls=jsonschema.Draft202012Validator)
+    told = json_documents.parse(made["json"].encode())
+    assert made["text"] == timeline.render(told)
+    assert made["markdown"] == timeline.render(told)
     assert made["cloudevents"] == cloudevents.render(told)
-    assert max(map(len, made["text"].splitlines())) <= wrapping.WIDTH
+    assert max(map(len, made["text"].splitlines())) <= text_utils.WIDTH
     assert "\x1b" not in made["text"]
     headings = [line[3:] for line in made["markdown"].splitlines() if line.startswith("## ")]
     assert tuple(headings) == SECTIONS

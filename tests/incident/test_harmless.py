@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.incident import noting
-from latdoctor.incident.alerts import parsed
-from latdoctor.incident.harmless import harmless, harmless_field
-from latdoctor.incident.intake import Intake
-from latdoctor.incident.notify.due import MAKERS
-from latdoctor.incident.notify.telling import tellings
-from latdoctor.incident.sop_files import shipped
+from latdoctor.incident import recorder
+from latdoctor.incident.alert_intake import Intake
+from latdoctor.incident.alertmanager import parsed
+from latdoctor.incident.recorder import harmless, harmless_field
+from latdoctor.incident.sop.loader import shipped
 from latdoctor.incident.state import incidents
 from latdoctor.incident.timeline import timeline
 from latdoctor.journal.store import Journal
-from latdoctor.text import clean
+from latdoctor.notify.messages import tellings
+from latdoctor.notify.outbox import MAKERS
+from latdoctor.sanitize import clean
 from tests.cli.running import run
 from tests.incident.made_alerts import alert, notification
-from tests.incident.notify.stories import RECEIVERS
+from tests.notify.stories import RECEIVERS
 from tests.report.test_timeline_forms import FORMS
 
 CANARY = "c4n4ryc4n4ryc4n4ry"
@@ -84,9 +84,9 @@ def test_nothing_of_it_is_kept_or_told(tmp_path: Path) -> None:
     journal = Journal.opened(tmp_path / "journal.sqlite")
     Intake(journal, tmp_path).take(parsed(notification([leaking()], key=f'{{}}:{{url="http://u:{CANARY}@x"}}')))
     (incident,) = incidents(journal.entries())
-    noting.noted(journal, incident, f"the password: {CANARY}", "Ada")
-    noting.marked(journal, incident, shipped()["slow-inference"], "confirmed", f"token={CANARY}", "Ada")
-    noting.closed(journal, incident, "resolved", f"secret={CANARY}", "Ada")
+    recorder.noted(journal, incident, f"the password: {CANARY}", "Ada")
+    recorder.marked(journal, incident, shipped()["slow-inference"], "confirmed", f"token={CANARY}", "Ada")
+    recorder.closed(journal, incident, "resolved", f"secret={CANARY}", "Ada")
     (incident,) = incidents(journal.entries())
     assert CANARY.encode() not in (tmp_path / "journal.sqlite").read_bytes()
     assert all(CANARY not in form(timeline(incident)) for form in FORMS.values())

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.incident import events
-from latdoctor.incident.document import Impact
-from latdoctor.incident.impact_words import impact_lines
+from latdoctor.incident.impact import impact_lines
 from latdoctor.incident.timeline import timeline
-from latdoctor.remedy.observation import Judged
-from latdoctor.remedy.verifying import WindowSeen
+from latdoctor.incident.timeline_model import Impact
+from latdoctor.remediation.observation import Judged
+from latdoctor.remediation.verification import WindowSeen
 from tests.incident.stories import BEGAN, RUN, Log, plan, promo_rush, sampled
 
 Spans = list[tuple[float, float, float | None]]  # the end, its length, P99

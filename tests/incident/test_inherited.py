@@ -9,13 +9,12 @@ import pytest
 from rich.console import Console
 
 from latdoctor.incident import events
-from latdoctor.incident.inherited import inherited
+from latdoctor.incident.lookup import inherited
 from latdoctor.incident.similar import library, past, similar
-from latdoctor.incident.standing import Standing, standing
 from latdoctor.incident.state import Incident, incidents
-from latdoctor.incident.unsettled import unsettled
+from latdoctor.incident.status import Standing, standing, unsettled
 from latdoctor.journal.entry import Moment
-from latdoctor.remedy.history import Opened, Touched
+from latdoctor.remediation.run_history import Opened, Touched
 from latdoctor.report import handover, sop
 from latdoctor.report.incidents import listing, seen_before
 from tests.incident.journaled import SOP

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.alerted_incidents import LAG
-from latdoctor.incident.alerts import parsed
-from latdoctor.incident.intake import About, Intake, Taken, title_of
-from latdoctor.incident.opening import opened
+from latdoctor.incident.alert_intake import LAG, About, Intake, Taken, title_of
+from latdoctor.incident.alertmanager import parsed
+from latdoctor.incident.open import opened
 from latdoctor.incident.state import Incident, body, incidents
-from latdoctor.journal.entry import Moment
-from latdoctor.journal.store import Journal, JournalError
+from latdoctor.journal.entry import JournalError, Moment
+from latdoctor.journal.store import Journal
 from tests.incident.made_alerts import alert, alerted, notification
 
 LATER = "2026-11-22T05:00:00Z"

@@ -12,9 +12,9 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Gap, Window
-from latdoctor.evidence.redact import Redaction
+from latdoctor.evidence.redaction.redactor import Redaction
 from latdoctor.incident.events import Diagnosed
-from latdoctor.incident.keeping import again, kept, short
+from latdoctor.incident.evidence_store import again, kept, short
 from tests.diagnosis.world import small_rules, told
 
 BUNDLE = Bundle(

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.document import TimeTo
-from latdoctor.incident.measures import mean
+from latdoctor.incident.response_times import mean
 from latdoctor.incident.timeline import timeline
-from latdoctor.remedy.result import Outcome
+from latdoctor.incident.timeline_model import TimeTo
+from latdoctor.remediation.run_result import Outcome
 from tests.incident.stories import BEGAN, RUN, Log, carried_out, diagnosed, promo_rush, sampled
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.clock import clock
 from latdoctor.incident.next_step import after
-from latdoctor.incident.sop import RUN_CLOSED, RUN_OPENED
+from latdoctor.incident.sop.clock import clock
+from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
 from tests.incident.journaled import SOP, cause, incident, moment
 
 SERVER = "--server http://10.0.0.5:8000/metrics"

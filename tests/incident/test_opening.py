@@ -10,10 +10,10 @@ import pytest
 
 from latdoctor.errors import UsageError
 from latdoctor.incident import events
-from latdoctor.incident.clock import clock
-from latdoctor.incident.joining import chosen, folder_of, joined, meant, places
-from latdoctor.incident.opening import Opening, opened
-from latdoctor.incident.sop_files import followed
+from latdoctor.incident.lookup import chosen, folder_of, joined, meant, places
+from latdoctor.incident.open import Opening, opened
+from latdoctor.incident.sop.clock import clock
+from latdoctor.incident.sop.loader import followed
 from latdoctor.incident.state import Incident, incidents
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal

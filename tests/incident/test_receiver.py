@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.incident import receiver
-from latdoctor.incident.alerts import MAX_BYTES
+from latdoctor.incident import webhook_server
+from latdoctor.incident.alert_intake import Taken
+from latdoctor.incident.alertmanager import MAX_BYTES
 from latdoctor.incident.events import Alerted
-from latdoctor.incident.intake import Taken
-from latdoctor.journal.store import JournalError
+from latdoctor.journal.entry import JournalError
 from tests.incident.made_alerts import alert, notification
 
 PATIENCE = 20.0
@@ -44,7 +44,7 @@ class Desk:
 @contextlib.contextmanager
 def listening(authorization: str = "") -> Iterator[Desk]:
     desk = Desk()
-    with receiver.receiving("127.0.0.1", 0, authorization, desk.take, desk.said.append) as url:
+    with webhook_server.receiving("127.0.0.1", 0, authorization, desk.take, desk.said.append) as url:
         desk.url = url
         yield desk
 
@@ -178,12 +178,12 @@ def test_odd_requests(head: bytes, status: bytes) -> None:
 
 def test_heads_without_an_end_are_not_read_for_ever() -> None:
     with listening() as desk:
-        raw(desk, b"GET /healthz HTTP/1.1\r\n" + b"A: " + b"b" * (receiver.MAX_HEAD + MAX_BYTES))
+        raw(desk, b"GET /healthz HTTP/1.1\r\n" + b"A: " + b"b" * (webhook_server.MAX_HEAD + MAX_BYTES))
         assert ask(desk).status == 200
 
 
 def test_who_is_too_slow_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "LONGEST", 0.3)
+    monkeypatch.setattr(webhook_server, "LONGEST", 0.3)
     with listening() as desk:
         place = urlsplit(desk.url)
         with socket.create_connection((place.hostname, place.port), PATIENCE) as client:
@@ -200,7 +200,7 @@ def test_who_is_too_slow_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_at_once_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(webhook_server, "MAX_CONNECTIONS", 2)
     with listening() as desk, contextlib.ExitStack() as stack:
         place = urlsplit(desk.url)
         for _ in range(2):
@@ -229,7 +229,7 @@ def test_what_has_arrived_is_answered_before_it_ends() -> None:
         assert go_on.wait(PATIENCE)
         return desk.take(alerted)
 
-    with receiver.receiving("127.0.0.1", 0, "", take, desk.said.append) as url:
+    with webhook_server.receiving("127.0.0.1", 0, "", take, desk.said.append) as url:
         desk.url = url
         client = threading.Thread(target=lambda: answers.append(ask(desk)))
         client.start()
@@ -245,7 +245,7 @@ def test_an_address_that_is_taken() -> None:
         assert port
         with (
             pytest.raises(OperationError, match="choose another address"),
-            receiver.receiving("127.0.0.1", port, "", desk.take, print),
+            webhook_server.receiving("127.0.0.1", port, "", desk.take, print),
         ):
             pass
 
@@ -253,7 +253,7 @@ def test_an_address_that_is_taken() -> None:
 def test_it_can_listen_on_the_sixth_version_too() -> None:
     desk = Desk()
     try:
-        with receiver.receiving("::1", 0, "", desk.take, desk.said.append) as url:
+        with webhook_server.receiving("::1", 0, "", desk.take, desk.said.append) as url:
             desk.url = url
             assert url.startswith("http://[::1]:")
             assert ask(desk).status == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from latdoctor.incident.refusals import APART, Refusals
+from latdoctor.incident.webhook_server import APART, Refusals
 
 
 def test_the_first_is_told_at_once_and_the_others_are_counted() -> None:

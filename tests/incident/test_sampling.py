@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from latdoctor import answering
+from latdoctor import pipeline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Window
 from latdoctor.incident.events import Sampled
-from latdoctor.incident.sampling import continued, sample
+from latdoctor.incident.slo_samples import continued, sample
 
 SERVER = "http://127.0.0.1:8002/metrics"
 REPLICA = "replica/0@127.0.0.1:8002"
@@ -43,7 +43,7 @@ def look(pages: Mapping[float, bytes], source: str = SERVER, group: str = "1-127
 
 
 def sampled(bundle: Bundle, slo: float | None = 0.5) -> Sampled:
-    return sample(answering.seen(bundle)[0], bundle.window, slo)
+    return sample(pipeline.seen(bundle)[0], bundle.window, slo)
 
 
 def test_what_a_look_saw() -> None:

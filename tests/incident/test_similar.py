@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from latdoctor.incident import events
 from latdoctor.incident.similar import ALIKE, Features, library, likeness, past, similar
-from latdoctor.remedy.result import Outcome
+from latdoctor.remediation.run_result import Outcome
 from latdoctor.report.incidents import seen_before
 from tests.incident.stories import BOOK, CAUSE, RUN, Log, carried_out, cause, diagnosed, promo_rush
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.errors import DefinitionError, OperationError, Problem, UsageError
-from latdoctor.incident import events, sop_file, sop_files
-from latdoctor.incident.sop import ACTIONS, KINDS, allows, needed
-from latdoctor.packaged import folder
+from latdoctor.incident import events
+from latdoctor.incident.sop import loader
+from latdoctor.incident.sop.model import ACTIONS, KINDS, allows, needed
+from latdoctor.resources import folder
 from tests.incident.journaled import SOP, incident
 
 BAD = sorted((Path(__file__).parent / "sops").glob("*.yaml"))
@@ -26,7 +27,7 @@ def test_everything_wrong_in_a_file_is_told_with_its_line(path: Path, tmp_path: 
     shutil.copy(path, tmp_path)
     expected = _EXPECTED.findall(path.read_text())
     with pytest.raises(DefinitionError) as caught:
-        sop_files.read([tmp_path])
+        loader.read_sops([tmp_path])
     lines = [
         (problem.where.removeprefix(str(tmp_path / path.name)).removeprefix(":"), problem.what)
         for problem in caught.value.problems
@@ -41,7 +42,7 @@ def test_the_shipped_one_is_the_hour_of_the_field() -> None:
     assert [(stage.id, stage.due / 60) for stage in SOP.stages] == [
         ("confirmed", 1), ("diagnosed", 5), ("located", 15), ("mitigated", 30), ("verified", 60)
     ]  # fmt: skip
-    assert {path.stem for path in SHIPPED} == set(sop_files.shipped())
+    assert {path.stem for path in SHIPPED} == set(loader.shipped())
     assert SOP.permitting("remediate-low") is SOP.stage("diagnosed")
     assert SOP.permitting("restart") is SOP.stage("located")
 
@@ -62,7 +63,7 @@ def test_no_kind_can_be_asked_for_what_is_not_known() -> None:
 
 def test_an_unknown_name_brings_near_ones() -> None:
     with pytest.raises(UsageError) as caught:
-        sop_files.find(sop_files.shipped(), "slow-infrence\x1b[31m")
+        loader.find(loader.shipped(), "slow-infrence\x1b[31m")
     assert "slow-inference" in caught.value.next_step
     assert "\x1b" not in str(caught.value)
 
@@ -73,22 +74,22 @@ def test_an_incident_follows_the_sop_that_it_was_opened_with(tmp_path: Path) -> 
     own.mkdir()
     text = SHIPPED[0].read_text().replace("due: 5min", "due: 7min")
     (own / SHIPPED[0].name).write_text(text)
-    (mine,) = sop_files.read([own]).values()
+    (mine,) = loader.read_sops([own]).values()
     opened = incident([], {"sop_digest": mine.digest})
     with pytest.raises(OperationError, match="differs from what it was"):
-        sop_files.followed(tmp_path, opened)
-    sop_files.keep(tmp_path, opened.id, mine)
-    kept = sop_files.followed(tmp_path, opened)
+        loader.followed(tmp_path, opened)
+    loader.keep(tmp_path, opened.id, mine)
+    kept = loader.followed(tmp_path, opened)
     assert (kept.digest, kept.stages[1].due) == (mine.digest, 420.0)
-    assert sop_files.followed(tmp_path, incident([])) is SOP
+    assert loader.followed(tmp_path, incident([])) is SOP
     with pytest.raises(OperationError, match="is not here"):
-        sop_files.followed(tmp_path, incident([], {"sop": "another", "sop_digest": "x"}))
+        loader.followed(tmp_path, incident([], {"sop": "another", "sop_digest": "x"}))
     with pytest.raises(UsageError, match="opened without an SOP"):
-        sop_files.followed(tmp_path, incident([], {"sop": "", "sop_digest": ""}))
+        loader.followed(tmp_path, incident([], {"sop": "", "sop_digest": ""}))
     with pytest.raises(UsageError, match="is not made of lower-case words"):
-        sop_files.followed(tmp_path, incident([], {"sop": "../../x", "sop_digest": ""}))
+        loader.followed(tmp_path, incident([], {"sop": "../../x", "sop_digest": ""}))
     with pytest.raises(UsageError, match="is no incident"):
-        sop_files.keep(tmp_path, "../../etc", mine)
+        loader.keep(tmp_path, "../../etc", mine)
 
 
 @settings(max_examples=150, deadline=None)
@@ -100,13 +101,13 @@ def test_any_bytes_give_an_sop_or_problems(tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.getbasetemp() / "slow-inference.yaml"
     path.write_bytes(raw)
     found: list[Problem] = []
-    assert sop_file.read(path, found) is not None or found
+    assert loader.read_sop(path, found) is not None or found
 
 
 def test_a_file_that_would_not_be_read_is_told(tmp_path: Path) -> None:
     shutil.copy(SHIPPED[0], tmp_path / f"{SHIPPED[0].stem}.yml")
     with pytest.raises(DefinitionError) as caught:
-        sop_files.read([tmp_path, tmp_path / "none"])
+        loader.read_sops([tmp_path, tmp_path / "none"])
     assert [problem.what for problem in caught.value.problems] == [
         "is not read: call it <id>.yaml",
         "is not a folder of SOPs",

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from latdoctor.incident import events
-from latdoctor.incident.sop import RUN_CLOSED, RUN_OPENED
-from latdoctor.incident.standing import Standing, standing
+from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
+from latdoctor.incident.status import Standing, standing
 from latdoctor.report import handover, sop
 from tests.incident.journaled import SOP, alert, cause, incident, moment
 

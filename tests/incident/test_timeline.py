@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.document import FACT, INFERENCE, OWN, SAID, Timeline
 from latdoctor.incident.timeline import of_run, timeline
-from latdoctor.remedy.result import Outcome
-from latdoctor.report import timeline_markdown, timeline_text
+from latdoctor.incident.timeline_model import FACT, INFERENCE, OWN, SAID, Timeline
+from latdoctor.remediation.run_result import Outcome
+from latdoctor.report import timeline as timeline_markdown
+from latdoctor.report import timeline as timeline_text
 from tests.incident.stories import BEGAN, BOOK, CAUSE, ID, RUN, Log, carried_out, cause, diagnosed, promo_rush, sampled
 
 

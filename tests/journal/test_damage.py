@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.journal.entry import Entry
-from latdoctor.journal.store import Journal, JournalError
+from latdoctor.journal.entry import Entry, JournalError
+from latdoctor.journal.store import Journal
 from tests.journal.made import changed, files, journal
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import UsageError
-from latdoctor.journal.state import folder, must_be, must_be_own
+from latdoctor.journal.state_dir import folder, must_be, must_be_own
 
 
 @pytest.mark.parametrize(

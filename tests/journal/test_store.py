@@ -18,10 +18,10 @@ import msgspec
 import pytest
 
 from latdoctor.errors import UsageError
-from latdoctor.journal import database, store
-from latdoctor.journal.entry import LARGEST_BODY, now
-from latdoctor.journal.store import Journal, JournalError
-from latdoctor.web.secret import Secret
+from latdoctor.http.client import Secret
+from latdoctor.journal import database, entry, store
+from latdoctor.journal.entry import LARGEST_BODY, JournalError, now
+from latdoctor.journal.store import Journal
 from tests.journal.made import files, indices, journal
 
 APPENDING = Path(__file__).with_name("appending.py")
@@ -224,7 +224,7 @@ def test_a_reader_lets_writers_in_between(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(store, "AT_ONCE", 1)
     monkeypatch.setattr(database, "PATIENCE", 0.0)
     appended: list[int] = []
-    whole = store.misfit
+    whole = entry.misfit
 
     def between(*of: object) -> str:
         if len(appended) < 2:

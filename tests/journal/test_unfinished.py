@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.journal import unfinished
-from latdoctor.journal.store import Journal, JournalError
+from latdoctor.journal import sqlite_recovery
+from latdoctor.journal.entry import JournalError
+from latdoctor.journal.store import Journal
 from tests.journal.made import files, journal
 
 
@@ -41,8 +42,8 @@ def test_taken_back_as_sqlite_does(tmp_path: Path, cache: int) -> None:
     journal_of_it = half.with_name("half-journal").read_bytes()
     assert journal_of_it[:1] != b"\0"
     before = half.read_bytes()
-    ours = unfinished.taken_back(before, journal_of_it)
-    assert unfinished.image(half) == ours != before
+    ours = sqlite_recovery.taken_back(before, journal_of_it)
+    assert sqlite_recovery.image(half) == ours != before
     with closing(sqlite3.connect(half)) as connection:  # SQLite takes it back here
         assert connection.execute("SELECT count(*), sum(a) FROM t").fetchone() == (200, 20100)
     assert half.read_bytes() == ours
@@ -52,7 +53,7 @@ def test_taken_back_as_sqlite_does(tmp_path: Path, cache: int) -> None:
 def test_any_bytes_are_taken(database: bytes, journal: bytes, sector: int) -> None:
     header = bytes.fromhex("d9d505f920a163d7ffffffff00000000") + (9).to_bytes(4, "big") + sector.to_bytes(4, "big")
     for damaged in (journal, header + (512).to_bytes(4, "big") + journal):
-        assert isinstance(unfinished.taken_back(database, damaged), bytes)
+        assert isinstance(sqlite_recovery.taken_back(database, damaged), bytes)
 
 
 def test_a_journal_of_nonsense_beside_a_sound_file(tmp_path: Path) -> None:
@@ -67,6 +68,6 @@ def test_a_journal_of_nonsense_beside_a_sound_file(tmp_path: Path) -> None:
 def test_what_is_too_large_to_copy_is_left_to_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = journal(tmp_path)
     made.path.with_name("journal.sqlite-journal").write_bytes(b"nonsense" * 100)
-    monkeypatch.setattr(unfinished, "LARGEST", 1000)
+    monkeypatch.setattr(sqlite_recovery, "LARGEST", 1000)
     with pytest.raises(JournalError, match="latdoctor recover"):
         made.entries()

@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.admin import Admin, RefusedError
-from latdoctor.lab.faults.injecting import Site, inject
-from latdoctor.lab.faults.injection import Agent, Configure, Fault, Kill, Limit, Network, Restart, Weights
+from latdoctor.lab.clients import Admin, RefusedError
+from latdoctor.lab.faults.injection import Site, inject
 from latdoctor.lab.faults.toxics import Latency, Toxic
+from latdoctor.lab.faults.types import Agent, Configure, Fault, Kill, Limit, Network, Restart, Weights
 from tests.cli.running import run
 
 TOXIC = Toxic("late", Latency(0.1), 30.0)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from latdoctor.lab.outcome import (
+from latdoctor.lab.run_report import (
     Confirmed,
     PhaseReport,
     PlayReport,
+    State,
     Taken,
     confirmed,
+    is_back,
     recovered,
     truth_file,
     unsteady,
     without_its_cause,
 )
 from latdoctor.lab.scenario import Phase, Scenario, Truth
-from latdoctor.lab.steadiness import State, is_back
 
 
 def _phase(name: str, p99: float | None, requests: int = 100, answered: int = 100, good: int = 100) -> PhaseReport:

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.diagnosis.rule_files import shipped
+from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.errors import DefinitionError, UsageError
-from latdoctor.lab.faults.injection import Agent, Configure
-from latdoctor.lab.knobs import typed
-from latdoctor.lab.load.mix import Mix
-from latdoctor.lab.load.plan import RetryPolicy
-from latdoctor.lab.pages import Between, Look, Page
-from latdoctor.lab.playing import Stage, Watcher, confirm, play
+from latdoctor.lab.clients import Between, Look, Page, typed
+from latdoctor.lab.faults.types import Agent, Configure
+from latdoctor.lab.runner import Stage, Watcher, confirm, play
 from latdoctor.lab.scenario import (
     INCIDENT,
     USUAL,
@@ -30,6 +27,8 @@ from latdoctor.lab.scenario import (
     without,
 )
 from latdoctor.lab.server.config import patched
+from latdoctor.load.mix import Mix
+from latdoctor.load.plan import RetryPolicy
 
 
 @pytest.mark.parametrize("name", names())

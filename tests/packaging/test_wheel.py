@@ -57,13 +57,13 @@ def test_the_shipped_folders_are_installed_whole(site: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_installed_package_finds_them(site: Path, name: str) -> None:
-    asked = f"from latdoctor.packaged import folder; print(folder({name!r}))"
+    asked = f"from latdoctor.resources import folder; print(folder({name!r}))"
     found = call("-c", asked, folder=site, PYTHONPATH=str(site))
     assert Path(found.strip()) == site / "latdoctor" / "_data" / name
 
 
 def test_the_installed_catalogue_is_the_same(site: Path) -> None:
-    asked = "from latdoctor.evidence.signals import catalogue; print(*catalogue(), sep='\\n')"
+    asked = "from latdoctor.evidence.catalogue import catalogue; print(*catalogue(), sep='\\n')"
     installed = call("-c", asked, folder=site, PYTHONPATH=str(site))
     here = call("-c", asked, folder=ROOT)
     assert installed == here

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.report import document
+from latdoctor.report import json_documents
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
 
 
 @pytest.fixture(scope="module")
 def diagnosis() -> Diagnosis:
-    return document.parse(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())
+    return json_documents.parse(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor import answering
+from latdoctor import pipeline
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.diagnosis.rule_files import shipped
+from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.model import Evidence
 from latdoctor.incident import events
-from latdoctor.incident.clock import StageState
-from latdoctor.incident.document import Timeline
+from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.timeline import timeline
-from latdoctor.report.page import building
-from latdoctor.report.page.material import AFTER, AT_WORST, BEFORE, Seen
-from latdoctor.report.page.model import Page
+from latdoctor.incident.timeline_model import Timeline
+from latdoctor.report.html import build
+from latdoctor.report.html.document import Page
+from latdoctor.report.html.inputs import AFTER, AT_WORST, BEFORE, Seen
 from tests.incident.stories import BEGAN, promo_rush
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
@@ -29,8 +29,8 @@ INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
 def looked(name: str) -> tuple[Diagnosis, Evidence]:
     """What is seen in a saved incident, and its diagnosis."""
     with opened(INCIDENTS / name) as bundle:
-        evidence, coverage = answering.seen(bundle)
-        case = answering.case(bundle, evidence, coverage)
+        evidence, coverage = pipeline.seen(bundle)
+        case = pipeline.case(bundle, evidence, coverage)
         return diagnose(case, shipped(), Stamp("d1a9", "2026-11-22T06:50:10+00:00")), evidence
 
 
@@ -60,7 +60,7 @@ def looks() -> tuple[Seen, ...]:
 
 def incident(text: str = "") -> Page:
     """A page with everything on it."""
-    return building.of_incident(told(text), tuple(hostile(look, text) for look in looks()))
+    return build.of_incident(told(text), tuple(hostile(look, text) for look in looks()))
 
 
 def hostile(look: Seen, text: str) -> Seen:
@@ -85,4 +85,4 @@ def hostile(look: Seen, text: str) -> Seen:
 
 def diagnosis(name: str = "promo-rush.tar.zst") -> Page:
     found, evidence = looked(name)
-    return building.of_diagnosis(found, (Seen("in this look", found, evidence, 0.5, BEGAN),))
+    return build.of_diagnosis(found, (Seen("in this look", found, evidence, 0.5, BEGAN),))

@@ -8,24 +8,23 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from latdoctor.diagnosis import rule_files
-from latdoctor.diagnosis.neighbours import neighbours
-from latdoctor.diagnosis.rules import Cause, Finding
-from latdoctor.evidence.conditions import signals_of
-from latdoctor.evidence.signals import TIERS
+from latdoctor.conditions.ast import signals_of
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.confusable_causes import neighbours
+from latdoctor.diagnosis.rule_schema import Cause, Finding
+from latdoctor.evaluation.ground_truth import split
+from latdoctor.evidence.catalogue import TIERS
 from latdoctor.lab.scenario import find, names
-from latdoctor.lab.telemetry.kinds import KINDS
-from latdoctor.report import cause_pages
-from latdoctor.report.cause_pages import can_judge
-from latdoctor.report.condition import in_words
-from latdoctor.report.explaining import of_cause, of_finding, reason
-from latdoctor.trials.families import split
+from latdoctor.lab.telemetry.generate import KINDS
+from latdoctor.report import reference_pages
+from latdoctor.report.explain import in_words, of_cause, of_finding, reason
+from latdoctor.report.reference_pages import can_judge
 from tests.diagnosis.world import cause as cause_text
 from tests.diagnosis.world import small_rules, written
 from tests.evidence.made import condition
 
-RULES = rule_files.shipped()
-PAGES = cause_pages.pages(RULES, split().pairs)
+RULES = rule_loader.shipped()
+PAGES = reference_pages.pages(RULES, split().pairs)
 SECTIONS = (
     "What one sees", "Why", "How to confirm", "How to mend", "What it is confused with", "When it looks so and is not",
     "Where to look", "Signals", "References",
@@ -179,7 +178,7 @@ def test_on_the_screen_empty_parts_are_left_out_and_neighbours_are_told(tmp_path
 
 
 def test_a_cause_like_no_other_says_so(tmp_path: Path) -> None:
-    rules = rule_files.read(
+    rules = rule_loader.read(
         [
             written(
                 tmp_path,
@@ -188,4 +187,4 @@ def test_a_cause_like_no_other_says_so(tmp_path: Path) -> None:
             )
         ]
     )
-    assert "No other cause makes us see any of the same findings." in cause_pages.pages(rules, [])["any.cause.md"]
+    assert "No other cause makes us see any of the same findings." in reference_pages.pages(rules, [])["any.cause.md"]

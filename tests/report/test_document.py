@@ -11,9 +11,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from latdoctor.collect import COLLECTORS
+from latdoctor.collectors import COLLECTORS
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.report import document
+from latdoctor.report import json_documents
 from tests.cli.running import run
 
 ROOT = Path(__file__).parents[2]
@@ -51,11 +51,11 @@ def test_the_schema_refuses_what_lacks_a_key(printed: str) -> None:
         damaged = json.loads(printed)
         del damaged[key]
         with pytest.raises(jsonschema.ValidationError, match=f"'{key}' is a required property"):
-            jsonschema.validate(damaged, document.schema(), jsonschema.Draft202012Validator)
+            jsonschema.validate(damaged, json_documents.schema(), jsonschema.Draft202012Validator)
 
 
 def test_every_key_is_always_there(text: str) -> None:
-    diagnosis = document.parse(text.encode())
+    diagnosis = json_documents.parse(text.encode())
     assert list(_lacking(diagnosis, json.loads(text), "")) == []
 
 
@@ -72,11 +72,11 @@ def _lacking(value: object, written: Any, where: str) -> Iterator[str]:
 
 
 def test_it_is_read_back_as_it_was(text: str) -> None:
-    diagnosis = document.parse(text.encode())
+    diagnosis = json_documents.parse(text.encode())
     assert isinstance(diagnosis, Diagnosis)
-    assert document.render(diagnosis) == text.rstrip("\n")
-    assert document.parse(document.line(diagnosis).encode()) == diagnosis
-    assert "\n" not in document.line(diagnosis)
+    assert json_documents.render(diagnosis) == text.rstrip("\n")
+    assert json_documents.parse(json_documents.line(diagnosis).encode()) == diagnosis
+    assert "\n" not in json_documents.line(diagnosis)
 
 
 def test_every_check_is_in_the_document_with_a_status_and_a_reason(text: str) -> None:

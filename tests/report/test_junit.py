@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from latdoctor.diagnosis.cases import Outcome, RuleCase
 from latdoctor.diagnosis.diagnose import Case
+from latdoctor.diagnosis.rule_tests import Outcome, RuleCase
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Evidence, Window
 from latdoctor.report import junit

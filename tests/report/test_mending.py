@@ -10,14 +10,13 @@ from msgspec import Raw
 from rich.console import Console
 
 from latdoctor.journal.entry import Entry
-from latdoctor.remedy.change import Change, Field
-from latdoctor.remedy.history import RunState
-from latdoctor.remedy.plan import Plan, StagePlan
-from latdoctor.remedy.playbook_files import shipped
-from latdoctor.remedy.result import Measure, Outcome, Result
-from latdoctor.remedy.target import Target
-from latdoctor.remedy.telling import line_of
-from latdoctor.report import mending, planned
+from latdoctor.remediation.change import Change, Field
+from latdoctor.remediation.planner import Plan, StagePlan
+from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.run_history import RunState, line_of
+from latdoctor.remediation.run_result import Measure, Outcome, Result
+from latdoctor.remediation.target import Target
+from latdoctor.report import remediation
 
 HOSTILE = "evil\x1b[31m\x1b]8;;http://x\x07[bold red]name"
 CHANGE = Change("scheduler", "server.config.set", "http://x/admin/config", (Field("a", "old", HOSTILE),), "restore")
@@ -43,7 +42,7 @@ def harmless(text: str) -> bool:
 
 def test_a_plan_says_old_and_new_its_proof_its_way_back_and_that_nothing_was_changed() -> None:
     console, out = shown()
-    planned.plans([plan()], shipped(), console, as_json=False)
+    remediation.plans([plan()], shipped(), console, as_json=False)
     text = out.getvalue()
     assert harmless(text)
     for part in ("old", "evil", "proof", "taken back", "old values are put back", "nothing was changed", "--apply"):
@@ -54,7 +53,7 @@ def test_a_plan_says_old_and_new_its_proof_its_way_back_and_that_nothing_was_cha
 
 def test_a_plan_as_json_is_planned_and_never_succeeded() -> None:
     console, out = shown()
-    planned.plans([plan()], shipped(), console, as_json=True)
+    remediation.plans([plan()], shipped(), console, as_json=True)
     document = json.loads(out.getvalue())
     assert document["outcome"] == "planned"
     assert document["plans"][0]["digest"] == plan().digest
@@ -66,7 +65,7 @@ def test_each_outcome_is_told_with_what_to_do_next(outcome: Outcome) -> None:
     manual = ("curl -X PATCH http://x",) if outcome is Outcome.INCOMPLETE else ()
     measures = (Measure("latency.p99", HOSTILE, 3.0, 0.3), Measure("queue.depth", "replica/0", 600.0))
     result = Result("r1", outcome, f"because {HOSTILE}", manual=manual, measures=measures, seconds=34.0)
-    mending.results([result], console, as_json=False)
+    remediation.results([result], console, as_json=False)
     text = out.getvalue()
     assert harmless(text)
     assert "Next: latdoctor" in text
@@ -104,7 +103,7 @@ def test_what_the_journal_says_in_a_line(one: Entry, said: str) -> None:
 def test_a_run_is_told_from_its_first_entry_to_its_last() -> None:
     console, out = shown()
     state = RunState("r1", plan(), 1.77e9, outcome=Outcome.VERIFIED)
-    mending.run(state, [one for one, _ in LINES], console, as_json=False)
+    remediation.run(state, [one for one, _ in LINES], console, as_json=False)
     text = out.getvalue()
     assert harmless(text)
     assert "latdoctor rollback r1" in text
@@ -113,7 +112,7 @@ def test_a_run_is_told_from_its_first_entry_to_its_last() -> None:
 
 def test_runs_are_listed_with_the_next_command() -> None:
     console, out = shown()
-    mending.runs([RunState("r1", plan(), 1.77e9)], console, as_json=False)
+    remediation.runs([RunState("r1", plan(), 1.77e9)], console, as_json=False)
     assert "latdoctor recover" in out.getvalue()
     assert harmless(out.getvalue())
 
@@ -123,7 +122,7 @@ def test_what_is_to_be_typed_stands_on_one_line() -> None:
     console, out = shown()
     command = f"curl -X PATCH {'x' * 100} -d {'y' * 100}"
     result = Result("r1", Outcome.INCOMPLETE, "hung", f"latdoctor runs show {'r' * 80}", (command,))
-    mending.results([result], console, as_json=False)
+    remediation.results([result], console, as_json=False)
     lines = out.getvalue().splitlines()
     assert f"  {command}" in lines
     assert any(line.endswith(result.next_step) for line in lines)
@@ -132,7 +131,7 @@ def test_what_is_to_be_typed_stands_on_one_line() -> None:
 def test_a_result_says_what_it_is_of() -> None:
     console, out = shown()
     result = Result("r1", Outcome.VERIFIED, "", target="bot", playbook="p", unmet=("P99 2 s is still over",))
-    mending.results([result], console, as_json=False, untried=["other"])
+    remediation.results([result], console, as_json=False, untried=["other"])
     text = out.getvalue()
     for part in ("p on bot", "but P99 2 s is still over", "not tried: other"):
         assert part in text
@@ -140,12 +139,12 @@ def test_a_result_says_what_it_is_of() -> None:
 
 def test_a_run_at_work_is_waited_for() -> None:
     console, out = shown()
-    mending.results([Result("r1", Outcome.HELD, "it is at work")], console, as_json=False, at_work=True)
+    remediation.results([Result("r1", Outcome.HELD, "it is at work")], console, as_json=False, at_work=True)
     assert "AT WORK: wait" in out.getvalue()
     assert "a human" not in out.getvalue()
 
 
 def test_without_a_run_no_run_is_shown() -> None:
     console, out = shown()
-    mending.results([Result("", Outcome.FAILED, "no answer")], console, as_json=False)
+    remediation.results([Result("", Outcome.FAILED, "no answer")], console, as_json=False)
     assert "Next: latdoctor runs list" in out.getvalue()

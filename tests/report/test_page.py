@@ -15,18 +15,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from latdoctor.cli import pages as cli_pages
+from latdoctor.cli import html_report as cli_pages
 from latdoctor.incident import events
-from latdoctor.incident.document import Timeline
 from latdoctor.incident.elapsed import rfc3339
 from latdoctor.incident.timeline import of_run, timeline
-from latdoctor.journal.state import JOURNAL
+from latdoctor.incident.timeline_model import Timeline
+from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.report import document
-from latdoctor.report.page import assets, building
-from latdoctor.report.page import html as page_html
-from latdoctor.report.page.material import AFTER, AT_WORST, Seen, chosen, unix
-from latdoctor.report.page.model import Facts, NotSeen, Page, Paragraph, Section, Table
+from latdoctor.report import json_documents
+from latdoctor.report.html import build
+from latdoctor.report.html import render as assets
+from latdoctor.report.html import render as page_html
+from latdoctor.report.html.document import Facts, NotSeen, Page, Paragraph, Section, Table
+from latdoctor.report.html.inputs import AFTER, AT_WORST, Seen, chosen, unix
 from tests.cli.running import run
 from tests.incident.stories import RUN, Log, carried_out, diagnosed, long, promo_rush
 from tests.report import pages
@@ -106,7 +107,7 @@ def test_an_incident_of_hostile_texts_has_the_elements_of_a_plain_one(name: str)
 
 
 def bare(text: str) -> str:
-    return page_html.render(building.of_incident(timeline(promo_rush(text).incident), ()))
+    return page_html.render(build.of_incident(timeline(promo_rush(text).incident), ()))
 
 
 @given(text=st.text(max_size=300))
@@ -162,16 +163,16 @@ def test_every_chart_has_its_numbers_in_a_table_and_a_name() -> None:
 
 def test_what_is_missing_says_why_and_draws_nothing() -> None:
     told = pages.told()
-    page = building.of_incident(told, (Seen(AT_WORST, None, None, why="it was thrown away"),))
+    page = build.of_incident(told, (Seen(AT_WORST, None, None, why="it was thrown away"),))
     read = Reader(page_html.render(page))
     assert "not seen, because it was thrown away" in read.text
     assert "Of this diagnosis only what the journal says is left" in read.text
-    empty = building.of_incident(timeline(promo_rush().incident), ())
+    empty = build.of_incident(timeline(promo_rush().incident), ())
     assert "Batch sizes : not seen, because" in Reader(page_html.render(empty)).text
 
 
 def figures(told: Timeline, looks: Sequence[Seen]) -> dict[str, tuple[str, str]]:
-    page = building.of_incident(told, looks)
+    page = build.of_incident(told, looks)
     return {fact.label: (fact.value, fact.note) for fact in page.figures.facts}
 
 
@@ -201,14 +202,14 @@ def test_the_worst_p99_is_of_whatever_has_shown_one() -> None:
 
 def test_a_run_alone_has_a_page_too() -> None:
     entries = [entry for entry in promo_rush().entries if entry.run == RUN]
-    read = Reader(page_html.render(building.of_incident(of_run(RUN, entries), ())))
+    read = Reader(page_html.render(build.of_incident(of_run(RUN, entries), ())))
     assert "VERIFIED" in read.text.upper()
     assert "3.2 s" in read.text
     assert "Latency over time" not in read.text
 
 
 def test_ten_thousand_entries_give_a_page_of_bounded_size() -> None:
-    rendered = page_html.render(building.of_incident(timeline(long(10_000).incident), ()))
+    rendered = page_html.render(build.of_incident(timeline(long(10_000).incident), ()))
     assert len(rendered) < 6 << 20
     assert "in the middle are left out" in rendered
 
@@ -299,7 +300,7 @@ def kept(folder: Path, *, name: str = "promo-rush.tar.zst") -> None:
     looks = folder / "incidents" / "x" / "looks"
     looks.mkdir(parents=True)
     (looks / "1.tar.zst").write_bytes((pages.INCIDENTS / name).read_bytes())
-    (looks / "1.json").write_text(document.render(pages.looked(name)[0]), encoding="utf-8")
+    (looks / "1.json").write_text(json_documents.render(pages.looked(name)[0]), encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.report.page import html
-from latdoctor.report.page.model import Page
+from latdoctor.report.html import render as html
+from latdoctor.report.html.document import Page
 from tests.report import pages
 from tests.report.browser import DESK, DRAWN, OVERFLOWING, PHONE, Browser, Tab, browsing, must_be_drawn, must_be_quiet
 from tests.report.test_page import HOSTILE

@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Reading, Series
-from latdoctor.incident.document import Timeline
 from latdoctor.incident.timeline import timeline
-from latdoctor.report.page import charts, course, over_time, spreads, stages, tables
-from latdoctor.report.page.material import Seen
-from latdoctor.report.page.model import (
+from latdoctor.incident.timeline_model import Timeline
+from latdoctor.report.html import charts, time_series
+from latdoctor.report.html import charts as tables
+from latdoctor.report.html import distributions as spreads
+from latdoctor.report.html import distributions as stages
+from latdoctor.report.html import timeline as course
+from latdoctor.report.html.document import (
     Account,
     Bars,
     Course,
@@ -27,6 +30,7 @@ from latdoctor.report.page.model import (
     Share,
     Waterfall,
 )
+from latdoctor.report.html.inputs import Seen
 from tests.incident.stories import long
 from tests.report import pages
 
@@ -112,36 +116,36 @@ def test_bars_have_a_column_for_each_group() -> None:
 def test_nothing_is_drawn_where_for_long_nothing_was_measured() -> None:
     times = (0.0, 5.0, 10.0, 60.0, 65.0)
     look = seen("now", series=(Series("latency.p99", "replica/0", times, (1.0, 1.0, 1.0, 2.0, 2.0), PLACE),))
-    chart = over_time.chart(over_time.LATENCY, over_time.measured(None, (look,)))
+    chart = time_series.chart(time_series.LATENCY, time_series.measured(None, (look,)))
     assert isinstance(chart, Lines)
     (line,) = chart.lines
     assert (15.0, None) in zip(line.times, line.values, strict=True)
 
 
 def test_samples_come_before_series() -> None:
-    found = over_time.measured(pages.told(), pages.looks())
+    found = time_series.measured(pages.told(), pages.looks())
     assert {subject for _, subject in found} == {"service"}
-    assert isinstance(over_time.chart(over_time.LATENCY, found), Lines)
+    assert isinstance(time_series.chart(time_series.LATENCY, found), Lines)
 
 
 def test_marks_from_long_before_are_not_drawn() -> None:
     look = seen("now", series=(Series("latency.p99", "replica/0", (100.0, 110.0), (1.0, 2.0), PLACE),))
     marks = (Mark(0.0, "1", "long ago", "happened"), Mark(97.0, "2", "just before", "happened"))
-    chart = over_time.chart(over_time.LATENCY, over_time.measured(None, (look,)), (), marks)
+    chart = time_series.chart(time_series.LATENCY, time_series.measured(None, (look,)), (), marks)
     assert isinstance(chart, Lines)
     assert [mark.label for mark in chart.marks] == ["2"]
 
 
 def test_replicas_are_drawn_apart_and_those_left_out_are_counted() -> None:
     series = tuple(Series("latency.p99", f"replica/{at}", (0.0, 1.0), (at, at), PLACE) for at in range(1, 6))
-    chart = over_time.chart(over_time.LATENCY, over_time.measured(None, (seen("now", series=series),)))
+    chart = time_series.chart(time_series.LATENCY, time_series.measured(None, (seen("now", series=series),)))
     assert isinstance(chart, Lines)
     assert [line.name for line in chart.lines] == ["P99 of replica/5", "P99 of replica/4", "P99 of replica/3"]
     assert chart.note.startswith("2 more")
 
 
 def test_what_no_source_told_says_what_would() -> None:
-    missing = over_time.chart(over_time.LATENCY, {})
+    missing = time_series.chart(time_series.LATENCY, {})
     assert isinstance(missing, NotSeen)
     assert "--log FILE" in missing.why
 
@@ -149,7 +153,7 @@ def test_what_no_source_told_says_what_would() -> None:
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=400), st.integers(1, 50))
 def test_thinning_keeps_the_peak(values: list[float], most: int) -> None:
     points = [(float(place), value) for place, value in enumerate(values)]
-    kept = over_time.thinned(points, most)
+    kept = time_series.thinned(points, most)
     assert len(kept) <= max(most, 1)
     assert max(value or 0.0 for _, value in kept) == max(values)
 
@@ -224,7 +228,7 @@ def test_without_stages_there_is_a_reason() -> None:
 
 def test_the_clock_counts_from_the_start_even_where_somebody_sets_it() -> None:
     told: Timeline = pages.told()
-    times = [time for points in over_time.measured(told, ()).values() for time, _ in points]
+    times = [time for points in time_series.measured(told, ()).values() for time, _ in points]
     assert times == sorted(times) or len(times) > 1
     assert max(times) - min(times) == pytest.approx(196 - 20, abs=1)
 

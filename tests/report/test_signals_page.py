@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.detect import DETECTORS
-from latdoctor.detect.gives import BY_DETECTOR, given_by
-from latdoctor.diagnosis import rule_files
-from latdoctor.diagnosis.cases import read_cases
+from latdoctor.detectors import DETECTORS
+from latdoctor.detectors.catalog import BY_DETECTOR, given_by
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.rule_tests import read_cases
+from latdoctor.evidence.catalogue import TIERS, catalogue
 from latdoctor.evidence.model import Evidence
-from latdoctor.evidence.signals import TIERS, catalogue
-from latdoctor.packaged import folder
-from latdoctor.report.signals import page, sources
+from latdoctor.report.reference_pages import page, sources
+from latdoctor.resources import folder
 
 FEWEST = 300
 
@@ -33,7 +33,7 @@ def test_every_detector_says_what_it_gives() -> None:
 
 def test_no_detector_gives_more_than_it_says() -> None:
     """On the evidence of every rule's cases, which hold most of what there is."""
-    cases = read_cases([folder("rules") / "cases"], rule_files.shipped())
+    cases = read_cases([folder("rules") / "cases"], rule_loader.shipped())
     assert cases
     everything = given_by(frozenset(catalogue()))
     given: dict[str, set[str]] = {name: set() for name in BY_DETECTOR}

@@ -12,17 +12,19 @@ import msgspec
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.clock import StageState
-from latdoctor.incident.document import Timeline
 from latdoctor.incident.postmortem import SHORT
+from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.timeline import of_run, timeline
-from latdoctor.remedy.result import Outcome
-from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text
+from latdoctor.incident.timeline_model import Timeline
+from latdoctor.remediation.run_result import Outcome
+from latdoctor.report import cloudevents, json_documents
+from latdoctor.report import timeline as timeline_markdown
+from latdoctor.report import timeline as timeline_text
 from tests.incident.stories import ID, RUN, Log, carried_out, promo_rush
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMS: dict[str, Callable[[Timeline], str]] = {
-    "json": timeline_json.render,
+    "json": json_documents.render,
     "markdown": timeline_markdown.render,
     "text": timeline_text.render,
     "cloudevents": cloudevents.render,
@@ -82,19 +84,19 @@ def test_it_reads_as_it_did(story: str, form: str) -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_every_form_is_made_from_the_json_document_alone(story: str) -> None:
     told = STORIES[story]()
-    again = timeline_json.parse(timeline_json.render(told).encode())
+    again = json_documents.parse(json_documents.render(told).encode())
     assert again == told
     assert {name: form(again) for name, form in FORMS.items()} == {name: form(told) for name, form in FORMS.items()}
 
 
 @pytest.mark.parametrize("story", STORIES)
 def test_the_document_keeps_to_its_schema(story: str) -> None:
-    document = json.loads(timeline_json.render(STORIES[story]()))
-    jsonschema.validate(document, timeline_json.schema(), cls=jsonschema.Draft202012Validator)
+    document = json.loads(json_documents.render(STORIES[story]()))
+    jsonschema.validate(document, json_documents.schema(), cls=jsonschema.Draft202012Validator)
     assert document["schema_version"] == "1"
     del document["moments"]
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, timeline_json.schema(), cls=jsonschema.Draft202012Validator)
+        jsonschema.validate(document, json_documents.schema(), cls=jsonschema.Draft202012Validator)
 
 
 CLOUDEVENT = json.loads((Path(__file__).parent / "cloudevents.schema.json").read_text())

@@ -16,10 +16,10 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 from latdoctor.incident import events
-from latdoctor.incident.document import Timeline
 from latdoctor.incident.timeline import timeline
+from latdoctor.incident.timeline_model import Timeline
 from latdoctor.report.markdown import escape
-from latdoctor.text import clean
+from latdoctor.sanitize import clean
 from tests.incident.stories import BEGAN, Log, cause, diagnosed, promo_rush, sampled
 from tests.report.test_timeline_forms import FORMS, STAGES
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.report import unlooked
+from latdoctor.report import presenter
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
 
@@ -35,13 +35,13 @@ def with_reasons(diagnosis: Diagnosis, *reasons: str) -> Diagnosis:
 )
 def test_only_what_another_source_would_show_is_folded(reason: str, folded: bool, diagnosis: Diagnosis) -> None:
     (check,) = with_reasons(diagnosis, reason).checks
-    assert unlooked.is_unlooked(check) is folded
-    assert bool(unlooked.summary(with_reasons(diagnosis, reason))) is folded
+    assert presenter.is_unlooked(check) is folded
+    assert bool(presenter.summary(with_reasons(diagnosis, reason))) is folded
 
 
 def test_the_summary_counts_what_each_source_would_show(diagnosis: Diagnosis) -> None:
     made = with_reasons(diagnosis, UNLOOKED, UNLOOKED, "not looked at: needs --log FILE", "other", "nothing shows x")
-    assert unlooked.summary(made) == (
+    assert presenter.summary(made) == (
         "not looked at: 3 checks, of which --log FILE would show 3, --server URL (or --metrics FILE) 2 (-v)"
     )
 
@@ -50,9 +50,9 @@ def test_reasons_against_health_are_kept_but_for_those(diagnosis: Diagnosis) -> 
     reasons = (f"infrastructure: gpu-hot — {UNLOOKED}", "framework: b — page is cut", f"application: c — {UNLOOKED}")
     verdict = msgspec.structs.replace(diagnosis.verdict, reasons=reasons)
     made = msgspec.structs.replace(diagnosis, verdict=verdict)
-    assert unlooked.verdict_reasons(made) == ("framework: b — page is cut", "not looked at: gpu-hot, c")
+    assert presenter.verdict_reasons(made) == ("framework: b — page is cut", "not looked at: gpu-hot, c")
     one = msgspec.structs.replace(made, verdict=msgspec.structs.replace(verdict, reasons=reasons[:2]))
-    assert unlooked.verdict_reasons(one) == reasons[:2], "one line is folded into none"
+    assert presenter.verdict_reasons(one) == reasons[:2], "one line is folded into none"
 
 
 def test_all_of_it_stands_in_the_long_answer() -> None:

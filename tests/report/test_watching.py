@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from latdoctor.diagnosis.rules import RuleSet
-from latdoctor.report.watching import Told, line, screen, stamped, summary
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.report.live import Told, line, screen, stamped, summary
 from tests.diagnosis.world import small_rules, told
 
 

@@ -13,19 +13,20 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from latdoctor.incident import events
-from latdoctor.incident.notify import slack
-from latdoctor.incident.notify.due import MAKERS
-from latdoctor.incident.notify.telling import tellings
 from latdoctor.incident.similar import library
-from latdoctor.incident.standing import standing
+from latdoctor.incident.status import standing
 from latdoctor.incident.timeline import timeline
-from latdoctor.report import handover, incidents, sop, timeline_text
-from latdoctor.report.view import shortened
-from latdoctor.report.wrapping import WIDTH, wrapped
-from latdoctor.text import TITLE
+from latdoctor.notify import slack
+from latdoctor.notify.messages import tellings
+from latdoctor.notify.outbox import MAKERS
+from latdoctor.report import handover, incidents, sop
+from latdoctor.report import timeline as timeline_text
+from latdoctor.report.presenter import shortened
+from latdoctor.report.text_utils import WIDTH, wrapped
+from latdoctor.sanitize import TITLE
 from tests.incident.journaled import SOP, incident, moment
-from tests.incident.notify.stories import RECEIVERS
 from tests.incident.stories import Log
+from tests.notify.stories import RECEIVERS
 
 WIDE = "推論サービスの遅延が目標を超えています" * 20
 LONG = "InferenceLatency" * 40

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from latdoctor.beside import Beside
+from latdoctor.background import Beside
 
 
 def test_what_the_call_gives_comes_back() -> None:
@@ -62,6 +62,8 @@ def test_a_traceback_that_shows_variables_shows_nothing_of_what_the_call_was_giv
 def test_its_thread_does_not_keep_the_program_from_ending() -> None:
     import subprocess
 
-    code = "import threading\nfrom latdoctor.beside import Beside\nBeside(threading.Event().wait, 'x')\nprint('over')"
+    code = (
+        "import threading\nfrom latdoctor.background import Beside\nBeside(threading.Event().wait, 'x')\nprint('over')"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import DefinitionError
-from latdoctor.evidence.signals import KINDS, TIERS, catalogue, read_catalogue
+from latdoctor.evidence.catalogue import KINDS, TIERS, catalogue, read_catalogue
 
 
 def test_every_signal_says_what_it_is() -> None:

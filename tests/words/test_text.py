@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from latdoctor.text import clean, fitted
+from latdoctor.sanitize import clean, fitted
 
 
 @pytest.mark.parametrize(

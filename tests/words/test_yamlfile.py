@@ -12,9 +12,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from latdoctor import yamlfile
+from latdoctor import strict_yaml
 from latdoctor.errors import DefinitionError, Problem
-from latdoctor.yamlfile import MAX_BYTES, MAX_DEPTH, Fields, Node, load, parse
+from latdoctor.strict_yaml import MAX_BYTES, MAX_DEPTH, Fields, Node, load, parse
 
 # The parser in C, and the one in Python that stands in where PyYAML was built without it.
 LOADERS = [loader for loader in (getattr(yaml, "CSafeLoader", None), yaml.SafeLoader) if loader is not None]
@@ -22,7 +22,7 @@ LOADERS = [loader for loader in (getattr(yaml, "CSafeLoader", None), yaml.SafeLo
 
 @pytest.fixture(params=LOADERS, ids=lambda loader: loader.__name__)
 def _each_loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yamlfile, "_LOADER", request.param)
+    monkeypatch.setattr(strict_yaml, "_LOADER", request.param)
 
 
 def plain(node: Node) -> object:
@@ -161,12 +161,12 @@ def test_a_huge_file_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 40)  # sparse: reading it whole would need a tebibyte
     with pytest.raises(DefinitionError, match="larger than"):
-        yamlfile.load(path)
+        strict_yaml.load(path)
 
 
 def test_a_missing_file_is_a_problem_too(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match=r"absent\.yaml: cannot be read: No such file"):
-        yamlfile.load(tmp_path / "absent.yaml")
+        strict_yaml.load(tmp_path / "absent.yaml")
 
 
 YAML_LIKE = st.lists(
@@ -182,7 +182,7 @@ YAML_LIKE = st.lists(
 @example(raw=b"? ? ? a")
 def test_any_bytes_give_a_node_or_a_definition_error(loader: type[yaml.SafeLoader], raw: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yamlfile, "_LOADER", loader)
+        patch.setattr(strict_yaml, "_LOADER", loader)
         problems: tuple[Problem, ...] | None = None
         try:
             json.dumps(plain(parse(raw, "r.yaml")), ensure_ascii=False).encode("utf-8")
@@ -205,7 +205,7 @@ TREES = st.recursive(
 def test_what_is_dumped_is_read_back(loader: type[yaml.SafeLoader], tree: object) -> None:
     raw = yaml.safe_dump(tree, allow_unicode=True, default_style='"').encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yamlfile, "_LOADER", loader)
+        patch.setattr(strict_yaml, "_LOADER", loader)
         assert plain(parse(raw, "r.yaml")) == tree
 
 

@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from latdoctor.cli import options
+from latdoctor.errors import OperationError, UsageError
+from latdoctor.incident import prometheus_rules
+
+
+def written(folder: Path, names: Sequence[str], p99: float | None, errors: float | None) -> tuple[Path, ...]:
+    """The files that were written. Where none is named all are, those without an SLO as they are.
+
+    Raises UsageError, before anything is written, for an unknown name or a file that differs; OperationError.
+    """
+    contents = {
+        folder / f"{name}{prometheus_rules.SUFFIX}": _text(name, p99, errors, names) for name in names or _all()
+    }
+    for path, content in contents.items():
+        if path.exists() and _read(path) != content:
+            raise UsageError(
+                "is there already, and differs", where=str(path), next_step="remove it, or write elsewhere"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in contents.items():
+            path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise OperationError(
+            f"the rules cannot be written: {error.strerror}", where=str(folder), next_step="write to another folder"
+        ) from error
+    return tuple(contents)
+
+
+def _all() -> tuple[str, ...]:
+    return tuple(prometheus_rules.files())
+
+
+def _text(name: str, p99: float | None, errors: float | None, names: Sequence[str]) -> str:
+    plain = prometheus_rules.text(name)
+    return prometheus_rules.text(name, p99, errors) if names or prometheus_rules.has_slo(plain) else plain
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise OperationError(f"it cannot be read: {error.strerror}", where=str(path), next_step="look there") from error
+
 
 app = typer.Typer(help="Alert rules for Prometheus, by the server that they watch.", no_args_is_help=True)
 
@@ -24,13 +68,15 @@ def list_() -> None:
     """
     from rich.table import Table
 
-    from latdoctor.cli.screen import result_console
-    from latdoctor.incident import alert_rules
+    from latdoctor.cli.console import result_console
+    from latdoctor.incident import prometheus_rules
 
     console = result_console()
     table = Table("server", "what it is", "alerts", box=None, pad_edge=False, expand=True)
-    for name in alert_rules.files():
-        table.add_row(name, alert_rules.title(name), ", ".join(alert_rules.alerts(alert_rules.text(name))))
+    for name in prometheus_rules.files():
+        table.add_row(
+            name, prometheus_rules.title(name), ", ".join(prometheus_rules.alerts(prometheus_rules.text(name)))
+        )
     console.print(table)
     console.print("Next: latdoctor alerts write SERVER --to FOLDER --slo 500ms, and name the files in prometheus.yml")
 
@@ -41,9 +87,9 @@ def show(name: Name, slo: options.Slo = None, slo_errors: options.SloErrors = No
 
     Exit codes: 0 printed · 2 there are none for it, or an invalid SLO.
     """
-    from latdoctor.incident import alert_rules
+    from latdoctor.incident import prometheus_rules
 
-    typer.echo(alert_rules.text(name, *_slo(slo, slo_errors)), nl=False)
+    typer.echo(prometheus_rules.text(name, *_slo(slo, slo_errors)), nl=False)
 
 
 @app.command()
@@ -54,7 +100,7 @@ def write(to: To, names: Names = None, slo: options.Slo = None, slo_errors: opti
 
     Exit codes: 0 written · 1 it cannot be written · 2 usage, or a file that is there and differs.
     """
-    from latdoctor.cli.rule_writing import written
+    pass  # import of a merged module
 
     for path in written(to, tuple(names or ()), *_slo(slo, slo_errors)):
         typer.echo(f"wrote {path}")
@@ -62,7 +108,7 @@ def write(to: To, names: Names = None, slo: options.Slo = None, slo_errors: opti
 
 
 def _slo(slo: str | None, errors: str | None) -> tuple[float | None, float | None]:
-    from latdoctor.cli.asking import value
+    from latdoctor.cli.request import value
     from latdoctor.units import parse_share, parse_span
 
     return (

@@ -12,7 +12,7 @@ import typer
 from latdoctor.cli import options
 
 if TYPE_CHECKING:
-    from latdoctor.cli.sources import Looked
+    from latdoctor.cli.request import Looked
     from latdoctor.diagnosis.diagnose import Case
 
 app = typer.Typer(help="What a target is like when healthy.", no_args_is_help=True)
@@ -50,14 +50,13 @@ def record(
 
     Exit codes: 0 recorded · 1 a source that was asked for could not be read · 2 usage, or an invalid bundle.
     """
-    from latdoctor.answering import case
-    from latdoctor.cli.answering import compared, now, seen
-    from latdoctor.cli.asking import must_stand_alone
-    from latdoctor.cli.interrupting import interruptible
-    from latdoctor.cli.sources import LEFT_OUT, must_have_read, tell
+    from latdoctor.cli.interrupt import interruptible
+    from latdoctor.cli.request import LEFT_OUT, must_have_read, must_stand_alone, tell
+    from latdoctor.cli.session import compared, now, seen
     from latdoctor.errors import OperationError
     from latdoctor.evidence import baseline as baselines
-    from latdoctor.text import counted
+    from latdoctor.pipeline import case
+    from latdoctor.sanitize import counted
 
     asked = options.given(
         server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
@@ -82,11 +81,11 @@ def record(
 
 def _tell_of_trouble(case: Case) -> None:
     """Says what speaks against calling this a healthy time."""
-    from latdoctor.cli.answering import rule_set, stamp
-    from latdoctor.cli.screen import notice_console
+    from latdoctor.cli.console import notice_console
+    from latdoctor.cli.session import rule_set, stamp
     from latdoctor.diagnosis.diagnose import diagnose
-    from latdoctor.diagnosis.rules import SEVERITIES
-    from latdoctor.report.contrast import answered
+    from latdoctor.diagnosis.rule_schema import SEVERITIES
+    from latdoctor.report.comparison import answered
 
     found = diagnose(case, rule_set(()), stamp())
     if found.verdict.level in SEVERITIES[1:]:
@@ -97,9 +96,8 @@ def _tell_of_trouble(case: Case) -> None:
 
 @contextmanager
 def _looked(bundle: Path | None, asked: options.Given) -> Iterator[Looked]:
-    from latdoctor.cli.answering import look_for
-    from latdoctor.cli.asking import Need, must_not_say_how
-    from latdoctor.cli.sources import Looked
+    from latdoctor.cli.request import Looked, Need, must_not_say_how
+    from latdoctor.cli.session import look_for
     from latdoctor.evidence.bundle_files import opened
 
     if bundle is None:
@@ -118,11 +116,11 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, he
     """
     from rich.table import Table
 
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
+    from latdoctor.conditions.evaluator import show as shown
     from latdoctor.evidence import baseline as baselines
-    from latdoctor.evidence.judging import show as shown
-    from latdoctor.evidence.signals import catalogue
-    from latdoctor.text import clean, counted
+    from latdoctor.evidence.catalogue import catalogue
+    from latdoctor.sanitize import clean, counted
 
     found = baselines.load(file)
     console = result_console()
@@ -168,12 +166,11 @@ def compare(
 
     Exit codes: 0 compared · 1 a source that was asked for could not be read · 2 usage, an invalid bundle or baseline.
     """
-    from latdoctor.cli.answering import seen
-    from latdoctor.cli.asking import must_stand_alone
-    from latdoctor.cli.comparing import print_differences
-    from latdoctor.cli.sources import must_have_read, tell
+    from latdoctor.cli.bundle import print_differences
+    from latdoctor.cli.request import must_have_read, must_stand_alone, tell
+    from latdoctor.cli.session import seen
     from latdoctor.evidence import baseline as baselines
-    from latdoctor.evidence.differences import differences, values
+    from latdoctor.evidence.diff import differences, values
 
     asked = options.given(
         server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,

@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+
+from latdoctor.cli.console import result_console
+from latdoctor.conditions.evaluator import show
+from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.diff import Difference
+from latdoctor.evidence.model import Value
+from latdoctor.sanitize import clean, counted
 
 if TYPE_CHECKING:
     from latdoctor.evidence.bundle import Bundle
+
+
+SHOWN = 30
+_NAMES = 8
+
+
+def print_differences(found: Sequence[Difference], titles: tuple[str, str], *, every: bool) -> None:
+    """What differs, the largest change first; all values where `every`."""
+    console = result_console()
+    both = [one for one in found if one.before is not None and one.after is not None]
+    changed = both if every else [one for one in both if one.is_one]
+    table = Table("subject", "signal", *titles, "times", box=None, pad_edge=False)
+    for one in changed if every else changed[:SHOWN]:
+        times = "" if one.factor is None else f"{one.factor:.3g}"
+        row = (one.subject, one.signal, _shown(one.signal, one.before), _shown(one.signal, one.after), times)
+        table.add_row(*(clean(text) for text in row))
+    if changed:
+        console.print(table)
+    if len(changed) > SHOWN and not every:
+        console.print(f"({counted(len(changed) - SHOWN, 'more difference')}: -v)")
+    alike = sum(not one.is_one for one in both)
+    console.print(f"{counted(alike, 'value')} within 20 % of each other, {len(both) - alike} beyond")
+    unseen = ([one.signal for one in found if one.before is None], [one.signal for one in found if one.after is None])
+    for title, missing in zip(titles, unseen, strict=True):
+        names = list(dict.fromkeys(missing))
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES and not every else ""
+        if names:
+            console.print(clean(f"not seen {title}: {', '.join(names if every else names[:_NAMES])}{more}", 20_000))
+
+
+def _shown(signal: str, value: Value | None) -> str:
+    if value is None:
+        return ""
+    if signal in catalogue():
+        return show(signal, value)
+    return value if isinstance(value, str) else f"{value:g}"
+
 
 app = typer.Typer(help="Saved evidence.", no_args_is_help=True)
 
@@ -25,9 +71,9 @@ def inspect(path: _Bundle) -> None:
     """
     from rich.table import Table
 
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
     from latdoctor.evidence.bundle_files import opened
-    from latdoctor.text import clean
+    from latdoctor.sanitize import clean
     from latdoctor.units import format_value
 
     console = result_console()
@@ -46,7 +92,7 @@ def inspect(path: _Bundle) -> None:
 
 
 def _of_redaction(bundle: Bundle) -> list[str]:
-    from latdoctor.text import clean
+    from latdoctor.sanitize import clean
 
     if bundle.redaction is None:
         return ["not redacted: it may hold prompts, addresses and user ids (latdoctor bundle redact)"]
@@ -71,10 +117,10 @@ def redact(
     Exit codes: 0 written · 2 not a bundle, or one that was changed.
     """
     from latdoctor import __version__
-    from latdoctor.cli.interrupting import interruptible
+    from latdoctor.cli.interrupt import interruptible
     from latdoctor.evidence.bundle_files import must_be_new, opened, save
-    from latdoctor.evidence.redact import Redactor
-    from latdoctor.evidence.redacting import redacted
+    from latdoctor.evidence.redaction.bundle import redacted
+    from latdoctor.evidence.redaction.redactor import Redactor
 
     must_be_new(to)
     redactor = Redactor()
@@ -98,10 +144,11 @@ def diff(
 
     Exit codes: 0 shown · 2 not a bundle, or one that was changed.
     """
-    from latdoctor.cli.answering import seen
-    from latdoctor.cli.comparing import print_differences
+    from latdoctor.cli.session import seen
+
+    pass  # import of a merged module
     from latdoctor.evidence.bundle_files import opened
-    from latdoctor.evidence.differences import differences, values
+    from latdoctor.evidence.diff import differences, values
 
     found = []
     for path in (before, after):

@@ -12,9 +12,8 @@ import typer
 from latdoctor.cli import options
 
 if TYPE_CHECKING:
-    from latdoctor.cli.asking import Need
     from latdoctor.cli.options import Given
-    from latdoctor.cli.sources import Looked
+    from latdoctor.cli.request import Looked, Need
 
 
 def collect(
@@ -55,12 +54,11 @@ def collect(
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    from latdoctor.cli.asking import Need
-    from latdoctor.cli.interrupting import interruptible
-    from latdoctor.cli.saying import say
-    from latdoctor.cli.sources import tell
+    from latdoctor.cli.console import say
+    from latdoctor.cli.interrupt import interruptible
+    from latdoctor.cli.request import Need, tell
     from latdoctor.evidence.bundle_files import must_be_new
-    from latdoctor.text import clean, counted
+    from latdoctor.sanitize import clean, counted
 
     must_be_new(to)
     with interruptible(to), look_or_open(None, asked, Need.IF_THERE) as looked:
@@ -77,9 +75,8 @@ def look_or_open(path: Path | None, asked: Given, need: Need) -> Iterator[Looked
     """The saved bundle at `path`, or a fresh look."""
     from dataclasses import replace
 
-    from latdoctor.cli.answering import look_for
-    from latdoctor.cli.asking import must_not_say_how, must_stand_alone, with_given_slo
-    from latdoctor.cli.sources import Looked
+    from latdoctor.cli.request import Looked, must_not_say_how, must_stand_alone, with_given_slo
+    from latdoctor.cli.session import look_for
     from latdoctor.evidence.baseline import load
     from latdoctor.evidence.bundle_files import opened
 
@@ -101,10 +98,10 @@ def saved(looked: Looked, path: Path, *, redact: bool) -> Looked:
     from dataclasses import replace
 
     from latdoctor import __version__
-    from latdoctor.cli.sources import Looked, must_have_read, redacted
+    from latdoctor.cli.request import Looked, must_have_read, redacted
     from latdoctor.evidence.bundle_files import save
     from latdoctor.evidence.model import Evidence
-    from latdoctor.evidence.redact import Redactor
+    from latdoctor.evidence.redaction.redactor import Redactor
 
     raw = Evidence(gaps=looked.bundle.gaps)
     must_have_read(looked, raw, otherwise="and nothing was kept")

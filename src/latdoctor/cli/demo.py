@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from latdoctor.cli.options import Given
     from latdoctor.evidence.bundle import Bundle
-    from latdoctor.lab.deployment import Deployment
-    from latdoctor.lab.load.result import LoadResult
+    from latdoctor.lab.processes import Deployment
+    from latdoctor.load.summary import LoadResult
 
 SCENARIO = "promo-rush"
 SLO = "500ms"
@@ -43,8 +43,8 @@ def demo(
     laboratory's packages are missing · 3 no playbook was found, or it was not verified and taken back · 4 held for a
     human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
     """
-    from latdoctor.cli.interrupting import ended_by_sigterm
-    from latdoctor.cli.lab_extra import need_extra
+    from latdoctor.cli.interrupt import ended_by_sigterm
+    from latdoctor.cli.lab import need_extra
     from latdoctor.evidence.bundle_files import must_be_new
 
     need_extra()
@@ -67,12 +67,12 @@ def _played(seed: int, keep: Path | None) -> int:
     """The exit code."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from latdoctor.cli.screen import notice_console, result_console
-    from latdoctor.lab.deployment import Deployment
-    from latdoctor.lab.load.process import start_load
-    from latdoctor.lab.outcome import BEFORE
-    from latdoctor.lab.playing import Watcher, calibrated
-    from latdoctor.trials.mending.cells import sliced, standing
+    from latdoctor.cli.console import notice_console, result_console
+    from latdoctor.evaluation.remediation.cases import sliced, standing
+    from latdoctor.lab.processes import Deployment
+    from latdoctor.lab.run_report import BEFORE
+    from latdoctor.lab.runner import Watcher, calibrated
+    from latdoctor.load.process import start_load
 
     notices, screen = notice_console(), result_console()
     scenario = standing(SCENARIO)
@@ -98,9 +98,9 @@ def _played(seed: int, keep: Path | None) -> int:
 def _story(room: _Room, begun: float, incident: float, keep: Path | None) -> int:
     """Healthy, then the incident: its diagnosis, the playbook, and what the journal says of it."""
     from latdoctor import __version__
-    from latdoctor.cli.answering import rule_set, the_diagnosis
+    from latdoctor.cli.session import rule_set, the_diagnosis
     from latdoctor.evidence.bundle_files import save
-    from latdoctor.looking import remedy_of
+    from latdoctor.pipeline import remedy_of
     from latdoctor.report import console
 
     _until(begun + SETTLING)
@@ -120,11 +120,11 @@ def _story(room: _Room, begun: float, incident: float, keep: Path | None) -> int
 
 
 def _mended(room: _Room, playbook: str) -> int:
-    from latdoctor.cli.mending import Mending, mend, own_folder
-    from latdoctor.journal.state import JOURNAL
+    from latdoctor.cli.remediation_session import Mending, mend, own_folder
+    from latdoctor.journal.state_dir import JOURNAL
     from latdoctor.journal.store import Journal
-    from latdoctor.remedy import history
-    from latdoctor.report import mending
+    from latdoctor.remediation import run_history
+    from latdoctor.report import remediation
 
     command = f"$ latdoctor remediate --playbook {playbook} --server {room.url}/metrics --slo {SLO}"
     room.screen.print(f"\n{command}\n")
@@ -132,9 +132,9 @@ def _mended(room: _Room, playbook: str) -> int:
     room.screen.print(f"\n{command} --apply --yes\n")
     code = mend(room.given, Mending(playbook, apply=True, yes=True))
     entries = Journal.reading(own_folder() / JOURNAL).entries()
-    for run in history.runs(entries):
+    for run in run_history.runs(entries):
         room.screen.print(f"\n$ latdoctor runs show {run.id}\n")
-        mending.run(run, [entry for entry in entries if entry.run == run.id], room.screen, as_json=False)
+        remediation.run(run, [entry for entry in entries if entry.run == run.id], room.screen, as_json=False)
     return code
 
 
@@ -160,7 +160,7 @@ def _told_by_clients(screen: Console, result: LoadResult, before: str) -> None:
 
 def _look(room: _Room) -> Bundle:
     """What `latdoctor diagnose --server URL --pid N --slo 500ms` looks at now."""
-    from latdoctor.cli.answering import look_now
+    from latdoctor.cli.session import look_now
 
     return look_now(room.given)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +13,69 @@ import typer
 
 from latdoctor.cli import options
 from latdoctor.cli.collect import look_or_open, saved
+from latdoctor.cli.console import notice_console
+from latdoctor.cli.options import Given
+from latdoctor.cli.request import with_given_slo
+from latdoctor.cli.session import stamp, the_case
+from latdoctor.diagnosis.comparison import against
+from latdoctor.diagnosis.diagnose import Case, diagnose
+from latdoctor.diagnosis.result import Against, Diagnosis
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.errors import UsageError
+from latdoctor.evidence.bundle_files import opened
+from latdoctor.evidence.diff import differences, values
+from latdoctor.evidence.model import kind_of
+from latdoctor.evidence.subjects import branch, subjects
+from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
-    from latdoctor.cli.marking import Belongs
-    from latdoctor.cli.options import Given
-    from latdoctor.diagnosis.result import Diagnosis
+    from latdoctor.cli.incident_context import Belongs
+
+
+_SHOWN = 12
+
+
+def another_moment(case: Case, diagnosis: Diagnosis, path: Path, rules: RuleSet, given: Given) -> Against:
+    """The look against the bundle at `path`, judged by the same SLO where it was given. Raises BundleError."""
+    with opened(path) as saved:
+        if saved.context.target != case.context.target:
+            ours, theirs = (clean(one.target, 200) for one in (case.context, saved.context))
+            notice_console().print(f"{clean(str(path), 200)} is a look at {theirs}, and this is one at {ours}")
+        other = the_case(replace(saved, context=with_given_slo(saved.context, given)))
+    found = differences(values(other.evidence), values(case.evidence))
+    return against("now", clean(str(path), 200), diagnose(other, rules, stamp()), diagnosis, found)
+
+
+def two_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Against:
+    """The second of `pair` against the first: each diagnosed by what is known of it alone. Raises UsageError."""
+    known = subjects(case.evidence)
+    for name in pair:
+        if name not in known:
+            raise UsageError(
+                f"nothing was seen of {clean(name, 200)!r}", where="--between", next_step=_hint(name, known)
+            )
+    if pair[0] == pair[1]:
+        raise UsageError(f"{pair[0]!r} was given twice", where="--between", next_step="name two subjects")
+    kinds = [kind_of(name) for name in pair]
+    if kinds[0] != kinds[1]:
+        # What the one shows, the other cannot: each difference would be one of kind.
+        raise UsageError(
+            f"a {clean(kinds[0], 40)} and a {clean(kinds[1], 40)} show different things",
+            where="--between",
+            next_step="name two of one kind, such as two replicas or two GPUs",
+        )
+    first, second = (replace(case, evidence=branch(case.evidence, name)) for name in pair)
+    found = differences(values(first.evidence), values(second.evidence))
+    diagnoses = [diagnose(one, rules, stamp()) for one in (first, second)]
+    return against(clean(pair[1], 200), clean(pair[0], 200), diagnoses[0], diagnoses[1], found)
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    if not known:
+        return "the look has no subject at all: see latdoctor diagnose -v"
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    listed = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
+    return clean(f"did you mean {', '.join(near)}?" if near else f"name two of {listed}", 2000)
 
 
 class Output(StrEnum):
@@ -53,7 +113,7 @@ Between = Annotated[
 ]
 
 
-def diagnose(
+def diagnose_command(
     bundle: Annotated[
         Path | None, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle that `latdoctor collect` wrote.")
     ] = None,
@@ -105,7 +165,7 @@ def diagnose(
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    from latdoctor.cli.marking import Belongs, must_be_known
+    from latdoctor.cli.incident_context import Belongs, must_be_known
 
     belongs = Belongs(incident or "", no_incident)
     must_be_known(belongs)
@@ -135,14 +195,16 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     """One look and its answer; the exit code."""
     from msgspec import structs
 
-    from latdoctor.cli import new_file, pages
-    from latdoctor.cli.against import another_moment, two_subjects
-    from latdoctor.cli.answering import exit_code, rule_set, stamp, the_case
-    from latdoctor.cli.asking import Need
-    from latdoctor.cli.interrupting import interruptible
-    from latdoctor.cli.marking import looked as looked_in_incident
-    from latdoctor.cli.marking import unless_unseen
-    from latdoctor.cli.remembered import print_seen_before
+    from latdoctor import output_file
+    from latdoctor.cli import html_report
+
+    pass  # import of a merged module
+    from latdoctor.cli.incident_context import looked as looked_in_incident
+    from latdoctor.cli.incident_context import unless_unseen
+    from latdoctor.cli.incidents import print_seen_before
+    from latdoctor.cli.interrupt import interruptible
+    from latdoctor.cli.request import Need
+    from latdoctor.cli.session import exit_code, rule_set, stamp, the_case
     from latdoctor.diagnosis.diagnose import diagnose as judged
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
@@ -154,7 +216,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     if how.keep is not None:
         must_be_new(how.keep)
     if how.html is not None:
-        new_file.must_be_new(how.html)
+        output_file.must_be_new(how.html)
     chosen = rule_set(rules)
     with interruptible(how.keep), look_or_open(bundle, asked, Need.DUE) as looked:
         kept = looked if how.keep is None else saved(looked, how.keep, redact=how.redact)
@@ -171,17 +233,17 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
             print_seen_before(diagnosis, as_markdown=how.output is Output.MARKDOWN)
         looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
         if how.html is not None:  # last: an answer is not lost for a page that cannot be written
-            pages.written(pages.of_diagnosis(case, diagnosis, how.against), how.html)
+            html_report.written(html_report.of_diagnosis(case, diagnosis, how.against), how.html)
     return exit_code(diagnosis, how.fail_on.value)
 
 
 def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
     """Look after look; the exit code of the last. Raises UsageError for what goes with one look only."""
-    from latdoctor.cli.answering import rule_set
-    from latdoctor.cli.marking import Heard
-    from latdoctor.cli.watching import watch
+    from latdoctor.cli.diagnose_watch import watch
+    from latdoctor.cli.incident_context import Heard
+    from latdoctor.cli.session import rule_set
     from latdoctor.errors import UsageError
-    from latdoctor.report.watching import summary
+    from latdoctor.report.live import summary
 
     for_one_look = {
         "a bundle": bundle is not None,
@@ -202,11 +264,11 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
 
 
 def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:
-    from latdoctor.cli.screen import result_console
-    from latdoctor.report import console, document, markdown
+    from latdoctor.cli.console import result_console
+    from latdoctor.report import console, json_documents, markdown
 
     if output is Output.JSON:
-        typer.echo(document.render(diagnosis))
+        typer.echo(json_documents.render_diagnosis(diagnosis))
     elif output is Output.MARKDOWN:
         typer.echo(markdown.render(diagnosis), nl=False)
     else:

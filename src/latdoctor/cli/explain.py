@@ -13,8 +13,8 @@ from latdoctor.cli import options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from latdoctor.diagnosis.rules import Cause, Finding, RuleSet
-    from latdoctor.report.explaining import Section
+    from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
+    from latdoctor.report.explain import Section
 
 
 def explain(
@@ -28,8 +28,8 @@ def explain(
 
     Exit codes: 0 explained · 2 no such cause or finding, or an invalid rule.
     """
-    from latdoctor.cli.answering import rule_set
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
+    from latdoctor.cli.session import rule_set
     from latdoctor.errors import UsageError
 
     known = rule_set(rules or [])
@@ -45,8 +45,8 @@ def _instead(name: str, rules: RuleSet) -> str:
     """What to do with `name`, which is no cause and no finding: other things that an answer names have ids, too."""
     from difflib import get_close_matches
 
-    from latdoctor.evidence.signals import catalogue
-    from latdoctor.remedy.playbook_files import shipped
+    from latdoctor.evidence.catalogue import catalogue
+    from latdoctor.remediation.playbook_loader import shipped
 
     if name in shipped().by_id:
         return f"it is a playbook: latdoctor playbooks show {name}"
@@ -57,9 +57,9 @@ def _instead(name: str, rules: RuleSet) -> str:
 
 
 def _cause(cause: Cause, rules: RuleSet, console: Console) -> None:
-    from latdoctor.diagnosis.neighbours import neighbours
-    from latdoctor.report.explaining import of_cause
-    from latdoctor.trials.families import split
+    from latdoctor.diagnosis.confusable_causes import neighbours
+    from latdoctor.evaluation.ground_truth import split
+    from latdoctor.report.explain import of_cause
 
     console.print(cause.title, style="bold")
     console.print(f"{cause.id} · {cause.tier} · {cause.severity} · {cause.status}", style="dim")
@@ -69,7 +69,7 @@ def _cause(cause: Cause, rules: RuleSet, console: Console) -> None:
 
 
 def _finding(finding: Finding, rules: RuleSet, console: Console) -> None:
-    from latdoctor.report.explaining import expecting_it, of_finding, sentence
+    from latdoctor.report.explain import expecting_it, of_finding, sentence
 
     place = Path(finding.where)
     facts = (finding.id, finding.tier, finding.kind, finding.severity, f"{place.parent.name}/{place.name}")

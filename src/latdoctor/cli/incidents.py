@@ -2,17 +2,100 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from latdoctor.cli.console import say
 from latdoctor.cli.remediate import Form, OutputOption
+from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.incident import recorder
+from latdoctor.incident.state import Incident
+from latdoctor.journal import state_dir
+from latdoctor.journal.store import Journal
+from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
     from latdoctor.diagnosis.result import Diagnosis
     from latdoctor.incident.similar import Features, Past
-    from latdoctor.incident.state import Incident
+    from latdoctor.incident.sop.clock import StageState
+
+
+LARGEST = 64 << 20  # bytes of a journal that is read beside a diagnosis: a second or two
+
+
+def journal() -> Journal:
+    """For reading alone; one that is not there reads as empty. Raises UsageError."""
+    return Journal.reading(state_dir.folder() / state_dir.JOURNAL)
+
+
+def incidents() -> tuple[Incident, ...]:
+    """All of them, the oldest first. Raises JournalError, UsageError, OperationError."""
+    return recorder.known(journal())
+
+
+def readable() -> AbstractContextManager[None]:
+    """An entry that another version wrote otherwise is an OperationError with a next step."""
+    return recorder.readable(journal())
+
+
+def stages(incident: Incident) -> tuple[StageState, ...]:
+    """How its SOP stands, as of its last entry; none where that SOP is not here: that is told on stderr."""
+    from latdoctor.incident.sop.clock import clock
+    from latdoctor.incident.sop.loader import followed
+
+    if not incident.opened.sop:
+        return ()
+    try:
+        sop = followed(state_dir.folder(), incident)
+    except LatdoctorError as error:
+        say(f"how the stages of its SOP stood is not told: {clean(str(error), 400)}")
+        return ()
+    with readable():
+        return clock(sop, incident)
+
+
+def seen_before(diagnosis: Diagnosis) -> str:
+    """A line on the likest incident that has ended; empty where there is none.
+
+    A journal that cannot be read is told on stderr, and disturbs nothing.
+    """
+    from latdoctor.incident.similar import library, of_diagnosis, similar
+    from latdoctor.report.incidents import seen_before as told
+
+    try:
+        path = state_dir.folder() / state_dir.JOURNAL
+    except UsageError:  # no place to keep a journal, so that there is none
+        return ""
+    try:
+        if not path.exists():
+            return ""
+        if path.stat().st_size > LARGEST:
+            say(f"earlier incidents were not looked for, as the journal is larger than {LARGEST >> 20} MiB")
+            return ""
+        ended = [incident for incident in incidents() if not incident.open]
+        return told(similar(of_diagnosis(diagnosis), library(ended)))
+    except (LatdoctorError, OSError) as error:
+        say(f"earlier incidents were not looked for: {clean(str(error), 400)}")
+        return ""
+
+
+def print_seen_before(diagnosis: Diagnosis, *, as_markdown: bool) -> None:
+    """That line, where there is one, under the answer."""
+    line = seen_before(diagnosis)
+    if line and as_markdown:
+        from latdoctor.report.markdown import escape
+
+        typer.echo(f"\n{escape(line)}")
+    elif line:
+        from rich.text import Text
+
+        from latdoctor.cli.console import result_console
+
+        result_console().print(Text(line, style="bold"))
+
 
 app = typer.Typer(
     help="Past incidents: what they were, and what worked.",
@@ -32,14 +115,14 @@ def list_(output: OutputOption = Form.TEXT) -> None:
 
     Exit codes: 0 listed · 1 the journal cannot be read.
     """
-    from latdoctor.cli import remembered
-    from latdoctor.cli.screen import result_console
+    pass  # import of a merged module
+    from latdoctor.cli.console import result_console
     from latdoctor.incident.similar import library
     from latdoctor.incident.timeline import timeline
     from latdoctor.report import incidents as shown
 
-    found = remembered.incidents()
-    with remembered.readable():
+    found = incidents()
+    with readable():
         measures = [one for incident in found for one in timeline(incident).measures]
         shown.listing(library(found), measures, result_console(), as_json=output is Form.JSON)
 
@@ -53,16 +136,16 @@ def show(
 
     Exit codes: 0 shown · 1 the journal cannot be read · 2 there is no such incident.
     """
-    from latdoctor.cli import remembered
-    from latdoctor.cli.screen import result_console
-    from latdoctor.incident.joining import chosen
+    pass  # import of a merged module
+    from latdoctor.cli.console import result_console
+    from latdoctor.incident.lookup import chosen
     from latdoctor.incident.similar import past, similar
     from latdoctor.incident.timeline import timeline
     from latdoctor.report import incidents as shown
 
-    found = remembered.incidents()
+    found = incidents()
     one = chosen(found, incident or "", only_open=False)
-    with remembered.readable():
+    with readable():
         told = past(one)
         alike = similar(told.features, _others(found, one.id))
         shown.showing(told, timeline(one), alike, result_console(), as_json=output is Form.JSON)
@@ -86,25 +169,25 @@ def similar_(
     Exit codes: 0 told, also that nothing was like it · 1 the journal cannot be read · 2 there is no such incident, or
     the file is no diagnosis.
     """
-    from latdoctor.cli import remembered
-    from latdoctor.cli.screen import result_console
+    pass  # import of a merged module
+    from latdoctor.cli.console import result_console
     from latdoctor.errors import UsageError
-    from latdoctor.incident.joining import chosen
+    from latdoctor.incident.lookup import chosen
     from latdoctor.incident.similar import of_diagnosis, past, similar
     from latdoctor.report import incidents as shown
 
     if diagnosis is not None and incident:
         raise UsageError("a diagnosis and an incident were both given", next_step="give one of them")
-    found = remembered.incidents()
+    found = incidents()
     wanted: Features
     own = ""
     if diagnosis is not None:
         wanted = of_diagnosis(_diagnosis(diagnosis))
     else:
         one = chosen(found, incident or "", only_open=False)
-        with remembered.readable():
+        with readable():
             wanted, own = past(one).features, one.id
-    with remembered.readable():
+    with readable():
         shown.likes(similar(wanted, _others(found, own)), result_console(), as_json=output is Form.JSON)
 
 
@@ -116,13 +199,12 @@ def _others(found: tuple[Incident, ...], own: str) -> tuple[Past, ...]:
 
 def _diagnosis(path: Path) -> Diagnosis:
     """Raises UsageError."""
-    from latdoctor.cli.plan_files import bounded
-    from latdoctor.decoding import UNDECODABLE
-    from latdoctor.errors import UsageError
-    from latdoctor.report.document import parse
+    from latdoctor.cli.remediation_session import bounded
+    from latdoctor.errors import UNDECODABLE, UsageError
+    from latdoctor.report.json_documents import parse_diagnosis
 
     try:
-        return parse(bounded(path))
+        return parse_diagnosis(bounded(path))
     except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(path), next_step="latdoctor diagnose … -o json > FILE"

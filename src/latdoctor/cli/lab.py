@@ -2,24 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli import lab_bench, lab_inject, lab_load, lab_proxy, lab_run, lab_telemetry
-from latdoctor.cli.lab_extra import need_extra
+from latdoctor.cli import lab_bench, lab_inject, lab_load, lab_run
+from latdoctor.cli import lab_inject as lab_proxy
 
 if TYPE_CHECKING:
-    from latdoctor.lab.server import routing
-    from latdoctor.lab.server.lifecycle import Agent
+    from latdoctor.lab.server import serve_replicas
+    from latdoctor.lab.server.serve import Agent
+
+
+def telemetry(
+    cause: Annotated[str | None, typer.Argument(metavar="CAUSE", help="What is to be wrong; see --list.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="The folder to write, which must not exist.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same bytes.")] = 0,
+    severity: Annotated[
+        float, typer.Option("--severity", metavar="S", help="How bad it is: above 0, at most 1.")
+    ] = 0.7,
+    truth: Annotated[
+        Path | None, typer.Option("--truth", metavar="FILE", help="Where to write what is really wrong.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Show what can be made, and write nothing.")] = False,
+) -> None:
+    """Make telemetry of a GPU machine, without one.
+
+    NVML samples, metrics pages, logs, traces and TensorRT files with noise and healthy neighbours, marked as
+    generated. DIR/bundle is for `latdoctor diagnose`, DIR/raw holds the same as files. What is wrong stands in neither:
+    --truth writes it elsewhere.
+
+    Exit codes: 0 written · 2 usage, or the place cannot be written.
+    """
+    if list_:
+        _list()
+        return
+    from latdoctor.errors import UsageError
+    from latdoctor.lab.telemetry.generate import make, must_be_apart, write, write_truth
+
+    if cause is None or output is None:
+        what = "nothing to make is named" if cause is None else "no place to write to is named"
+        raise UsageError(what, next_step="latdoctor lab telemetry CAUSE --output DIR, or --list")
+    if truth is not None:
+        must_be_apart(truth, output)
+    made = make(cause, seed, severity)
+    write(made, output)
+    if truth is not None:
+        write_truth(made.truth, truth)
+    typer.echo(f"{made.mark}\nwrote {output}. Next: latdoctor diagnose {output / 'bundle'}")
+
+
+def _list() -> None:
+    from rich.table import Table
+
+    from latdoctor.cli.console import result_console
+    from latdoctor.lab.telemetry.generate import KINDS
+
+    table = Table("cause", "where it shows", "named today", box=None, pad_edge=False)
+    for kind in KINDS:
+        table.add_row(kind.id, kind.shows, "" if kind.healthy else "yes" if kind.named else "not yet")
+    console = result_console()
+    console.print(table)
+    console.print(f"{len(KINDS)} kinds. Next: latdoctor lab telemetry CAUSE --output DIR")
+
+
+FOR_LOAD = ("aiohttp", "hdrh", "uvloop")  # all that the generator needs: it may run where no server does
+_NEEDED = (*FOR_LOAD, "httptools", "starlette", "torch", "uvicorn")
+
+
+def need_extra(names: Sequence[str] = _NEEDED) -> None:
+    """Raises UsageError where one of these packages of the extra is missing."""
+    from importlib.util import find_spec
+
+    from latdoctor.errors import UsageError
+
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"the laboratory needs {', '.join(missing)}", next_step="pip install 'latdoctor[lab]'")
+
 
 app = typer.Typer(help="A server whose incidents are real, to try latdoctor on.", no_args_is_help=True)
 
 app.command("inject")(lab_inject.inject)
 app.command("load")(lab_load.load)
 app.command("run")(lab_run.run)
-app.command("telemetry")(lab_telemetry.telemetry)
+app.command("telemetry")(telemetry)
 app.command("proxy")(lab_proxy.proxy)
 app.add_typer(lab_bench.app, name="bench")
 
@@ -64,13 +135,13 @@ def serve(
     Exit codes: 0 stopped in order · 1 the port cannot be had · 2 usage or an invalid configuration.
     """
     need_extra()
-    from latdoctor.lab.server import replicated
-    from latdoctor.lab.server.configured import configured
-    from latdoctor.lab.server.guard import admin_token
-    from latdoctor.lab.server.lifecycle import ServeOptions
-    from latdoctor.lab.server.lifecycle import serve as run
+    from latdoctor.lab.server import serve_replicas
+    from latdoctor.lab.server.admin import admin_token
+    from latdoctor.lab.server.config import configured
+    from latdoctor.lab.server.serve import ServeOptions
+    from latdoctor.lab.server.serve import serve as run
 
-    router, settings = replicated.router_config(set_ or ()) if replicas else (None, set_ or ())
+    router, settings = serve_replicas.router_config(set_ or ()) if replicas else (None, set_ or ())
     options = ServeOptions(
         config=configured(config, settings),
         host=host,
@@ -82,7 +153,7 @@ def serve(
         agent=_agent() if fault_agent else None,
     )
     if replicas and router:
-        replicated.serve(options, replicas, router, _router_agent() if fault_agent else None)
+        serve_replicas.serve(options, replicas, router, _router_agent() if fault_agent else None)
     else:
         run(options)
 
@@ -94,7 +165,7 @@ def _agent() -> Agent:
     return attach
 
 
-def _router_agent() -> routing.Agent:
+def _router_agent() -> serve_replicas.Agent:
     from latdoctor.lab.faults.router_agent import attach
 
     return attach

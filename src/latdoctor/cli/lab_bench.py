@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli.benching import Folder, Only, Output, of_scenario, play_missing
-from latdoctor.cli.lab_bench_diagnosis import diagnosis
+from latdoctor.cli.lab_bench_diagnosis import Folder, Only, Output, diagnosis, of_scenario, play_missing
 
 if TYPE_CHECKING:
-    from latdoctor.trials.mending.scores import MendingScores
-    from latdoctor.trials.mending.store import MendingStore
+    from latdoctor.evaluation.remediation.scores import MendingScores, MendingStore
+
 
 app = typer.Typer(help="Measure latdoctor itself on incidents that are really played.", no_args_is_help=True)
 
@@ -39,13 +38,13 @@ def remediation(
 
     Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged run · 3 --once, and more is left.
     """
-    from latdoctor.cli.lab_extra import need_extra
+    from latdoctor.cli.lab import need_extra
 
     need_extra()
-    from latdoctor.evidence.places import must_be_a_folder, must_take_a_file
-    from latdoctor.remedy.playbook_files import shipped
-    from latdoctor.trials.mending.cells import cells as planned
-    from latdoctor.trials.mending.store import MendingStore
+    from latdoctor.evaluation.remediation.cases import cells as planned
+    from latdoctor.evaluation.remediation.scores import MendingStore
+    from latdoctor.output_file import must_be_a_folder, must_take_a_file
+    from latdoctor.remediation.playbook_loader import shipped
 
     must_be_a_folder(folder, "a folder of runs")
     if page is not None:
@@ -53,7 +52,7 @@ def remediation(
     cells = of_scenario(planned(shipped(), quick=quick), only)
     store = MendingStore(folder)
     if not no_play:
-        from latdoctor.trials.mending.play import attempt
+        from latdoctor.evaluation.remediation.runner import attempt
 
         play_missing(store, cells, attempt, once=once)
     _print_mended(_mended(store, tuple(cell.run for cell in cells)), output, page)
@@ -62,7 +61,7 @@ def remediation(
 def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:
     """Raises UsageError where none of these runs is there."""
     from latdoctor.errors import UsageError
-    from latdoctor.trials.mending.scores import score
+    from latdoctor.evaluation.remediation.scores import score
 
     there = set(store.runs())
     runs = [store.report(run) for run in wanted if run in there]
@@ -74,9 +73,9 @@ def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:
 def _print_mended(scores: MendingScores, output: Output, page: Path | None) -> None:
     import msgspec
 
-    from latdoctor.evidence.places import write_text
-    from latdoctor.trials.mending.page import page as whole
-    from latdoctor.trials.mending.page import summary
+    from latdoctor.evaluation.remediation.report import page as whole
+    from latdoctor.evaluation.remediation.report import summary
+    from latdoctor.output_file import write_text
 
     if page is not None:
         write_text(page, whole(scores), "the page")
@@ -98,17 +97,17 @@ def mapping(
 
     Exit codes: 0 written · 2 nothing to learn from, or the page cannot be written.
     """
-    from latdoctor.cli.lab_extra import need_extra
+    from latdoctor.cli.lab import need_extra
 
     need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.evidence.places import must_take_a_file, write_text
-    from latdoctor.trials.contest import comparable
-    from latdoctor.trials.families import split
-    from latdoctor.trials.peers import PEERS
-    from latdoctor.trials.peers.contestants import GIVEN, readings
-    from latdoctor.trials.peers.page import page
-    from latdoctor.trials.record import recordings
+    from latdoctor.evaluation.baselines import PEERS
+    from latdoctor.evaluation.baselines.adapter import GIVEN, readings
+    from latdoctor.evaluation.baselines.metric_to_cause import page
+    from latdoctor.evaluation.contest import comparable
+    from latdoctor.evaluation.ground_truth import split
+    from latdoctor.evaluation.store import recordings
+    from latdoctor.output_file import must_take_a_file, write_text
 
     must_take_a_file(to, "the page")
     known = split()
@@ -138,13 +137,12 @@ def promote(
 
     Exit codes: 0 written · 1 a name would remain · 2 no such run, or the bundle cannot be written.
     """
-    from latdoctor.cli.lab_extra import need_extra
+    from latdoctor.cli.lab import need_extra
 
     need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.trials.promoting import promote as written
-    from latdoctor.trials.record import recordings
-    from latdoctor.trials.store import Store
+    from latdoctor.evaluation.fixtures import promote as written
+    from latdoctor.evaluation.store import Store, recordings
 
     if not folder.is_dir():
         raise UsageError("there is no such folder", where=str(folder), next_step="name the folder: --folder DIR")

@@ -2,19 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 
-from latdoctor.cli.benching import Folder, Only, Output, of_scenario, play_missing, say
+if TYPE_CHECKING:
+    from latdoctor.evaluation.store import Due, Go, Keeping
 
 if TYPE_CHECKING:
-    from latdoctor.trials.calibration import Fit
-    from latdoctor.trials.cells import Cell
-    from latdoctor.trials.scores import Scores
-    from latdoctor.trials.store import Store
+    from latdoctor.evaluation.calibration import Fit
+    from latdoctor.evaluation.case import Cell
+    from latdoctor.evaluation.scoring import Scores
+    from latdoctor.evaluation.store import Store
+
+
+MORE_IS_LEFT = 3
+
+
+class Playing(Protocol):
+    """A run of a bench: the scenario it plays."""
+
+    @property
+    def scenario(self) -> str: ...
+
+
+Of = TypeVar("Of", bound=Playing)
+
+
+Only = Annotated[str | None, typer.Option("--only", metavar="SCENARIO", help="The runs of one scenario only.")]
+
+
+class Output(StrEnum):
+    """How the scores are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Folder = Annotated[
+    Path,
+    typer.Option("--folder", metavar="DIR", readable=False, help="Where the recordings are; none of them is repeated."),
+]
+
+
+def of_scenario(cells: Sequence[Of], only: str | None) -> tuple[Of, ...]:
+    """Those of `cells` that play the scenario `only`; None: all. Raises UsageError where none does."""
+    from latdoctor.errors import UsageError
+
+    if only is None:
+        return tuple(cells)
+    known = sorted({cell.scenario for cell in cells})
+    if only not in known:
+        raise UsageError(f"no run plays {only!r}", where="--only", next_step=f"one of {', '.join(known)}")
+    return tuple(cell for cell in cells if cell.scenario == only)
+
+
+def play_missing(
+    store: Keeping[Go], cells: Sequence[Due], attempt: Callable[[Due, Callable[[str], None]], Go], *, once: bool
+) -> None:
+    """Plays what is missing; with `once` one run of it, and then leaves."""
+    from latdoctor.cli.interrupt import ended_by_sigterm
+    from latdoctor.evaluation.store import record
+
+    with ended_by_sigterm():
+        left = record(store, cells, attempt, say(), most=1 if once else None)
+    if once:
+        raise typer.Exit(MORE_IS_LEFT if left else 0)
+
+
+def say() -> Callable[[str], None]:
+    from latdoctor.cli.console import notice_console
+
+    notices = notice_console()
+    return lambda text: notices.print(text, soft_wrap=True)
 
 
 Matrix = Annotated[
@@ -64,12 +127,12 @@ def diagnosis(
 
     Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged recording · 3 --once, and more is left.
     """
-    from latdoctor.cli.lab_extra import need_extra
+    from latdoctor.cli.lab import need_extra
 
     need_extra()
-    from latdoctor.evidence.places import must_be_a_folder, write_text
-    from latdoctor.trials.matrix import RECORDED
-    from latdoctor.trials.store import Store
+    from latdoctor.evaluation.matrix import RECORDED
+    from latdoctor.evaluation.store import Store
+    from latdoctor.output_file import must_be_a_folder, write_text
 
     _must_be_one_thing(matrix, only, quick=quick, once=once, no_play=no_play)
     chosen, cells = _chosen("quick" if quick else matrix or "hour", seed, only)
@@ -77,14 +140,14 @@ def diagnosis(
     _must_take_files(page, answers, folder)
     store = Store(folder)
     if cells and not no_play:
-        from latdoctor.trials.recording import Recorder
+        from latdoctor.evaluation.recording import Recorder
 
         play_missing(store, cells, Recorder().attempt, once=once)
     planned = store.tried() if matrix == RECORDED else tuple(cell.run for cell in cells)
     chosen += " --no-peers" if no_peers else ""
     scores, fit = _scored(store, planned, chosen, processes, answers, peers=not no_peers, calibrate=calibrate)
     if page is not None:
-        from latdoctor.trials.page import page as made
+        from latdoctor.evaluation.report import page as made
 
         write_text(page, made(scores, fit), "the page")
     _print(scores, fit, output)
@@ -93,7 +156,7 @@ def diagnosis(
 def _must_be_one_thing(matrix: str | None, only: str | None, *, quick: bool, once: bool, no_play: bool) -> None:
     """Raises UsageError for options that contradict each other."""
     from latdoctor.errors import UsageError
-    from latdoctor.trials.matrix import RECORDED
+    from latdoctor.evaluation.matrix import RECORDED
 
     if quick and matrix not in (None, "quick"):
         raise UsageError(f"--quick and --matrix {matrix} are two matrices", next_step="leave one of them out")
@@ -108,7 +171,7 @@ def _must_be_one_thing(matrix: str | None, only: str | None, *, quick: bool, onc
 def _must_take_files(page: Path | None, answers: Path | None, folder: Path) -> None:
     """Raises UsageError where what is written would not get there, or over a recording."""
     from latdoctor.errors import UsageError
-    from latdoctor.evidence.places import must_take_a_file
+    from latdoctor.output_file import must_take_a_file
 
     for path, what in ((page, "the page"), (answers, "the answers")):
         if path is not None:
@@ -121,7 +184,7 @@ def _must_take_files(page: Path | None, answers: Path | None, folder: Path) -> N
 def _chosen(matrix: str, seed: int | None, only: str | None) -> tuple[str, tuple[Cell, ...]]:
     """The options by which these runs are chosen, and the runs. Raises UsageError."""
     from latdoctor.errors import UsageError
-    from latdoctor.trials import matrix as matrices
+    from latdoctor.evaluation import matrix as matrices
 
     if seed is not None and matrix != matrices.FRESH:
         raise UsageError(f"the seeds of the matrix {matrix} are its own", next_step=f"--matrix {matrices.FRESH}")
@@ -144,7 +207,7 @@ def _must_be_no_recording(path: Path, what: str, folder: Path) -> None:
 def _there(store: Store, planned: Sequence[str], chosen: str) -> tuple[str, ...]:
     """Those of the `planned` runs that are recorded; says how many are not. Raises UsageError where none is."""
     from latdoctor.errors import UsageError
-    from latdoctor.trials.matrix import RECORDED
+    from latdoctor.evaluation.matrix import RECORDED
 
     recorded = frozenset(store.runs())
     there = tuple(sorted(run for run in planned if run in recorded))
@@ -167,31 +230,31 @@ def _scored(
     peers: bool,
     calibrate: bool,
 ) -> tuple[Scores, Fit | None]:
-    from latdoctor.diagnosis.rule_files import shipped
+    from latdoctor.diagnosis.rule_loader import shipped
+    from latdoctor.evaluation import runner
+    from latdoctor.evaluation.baselines.adapter import contestants as kept
+    from latdoctor.evaluation.calibration import calibrate as fitted
+    from latdoctor.evaluation.ground_truth import split
+    from latdoctor.evaluation.runner import ENTRANTS
+    from latdoctor.evaluation.store import recordings
     from latdoctor.evidence.model import to_json
-    from latdoctor.evidence.places import write_text
-    from latdoctor.trials import bench
-    from latdoctor.trials.calibration import calibrate as fitted
-    from latdoctor.trials.entrants import ENTRANTS
-    from latdoctor.trials.families import split
-    from latdoctor.trials.peers.kept import contestants as kept
-    from latdoctor.trials.record import recordings
+    from latdoctor.output_file import write_text
 
     recorded = tuple(recordings(store.folder, _there(store, planned, chosen)))
     contestants = (*ENTRANTS, *kept(store.folder)) if peers else ()
-    whole = bench.Bench(recorded, shipped(), split(), contestants)
-    found = bench.judged(whole, say(), processes)
+    whole = runner.Bench(recorded, shipped(), split(), contestants)
+    found = runner.judged(whole, say(), processes)
     if answers is not None:
         write_text(answers, "".join(to_json(one.answered).decode() + "\n" for one in found), "the answers")
     truths = {one.truth.run: one.truth for one in recorded}
     fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None
-    return bench.scores(whole, found, bench.Chosen(chosen, len(planned), *store.losses(planned)), say()), fit
+    return runner.scores(whole, found, runner.Chosen(chosen, len(planned), *store.losses(planned)), say()), fit
 
 
 def _print(scores: Scores, fit: Fit | None, output: Output) -> None:
     import msgspec
 
-    from latdoctor.trials import page as pages
+    from latdoctor.evaluation import report as pages
 
     if output is Output.JSON:
         whole = msgspec.to_builtins(scores) | ({"calibration": msgspec.to_builtins(fit)} if fit else {})

@@ -11,11 +11,60 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from latdoctor.errors import UsageError
+
 if TYPE_CHECKING:
-    from latdoctor.lab.faults.injecting import Site
-    from latdoctor.lab.faults.injection import Fault
+    from latdoctor.lab.faults.injection import Site
+    from latdoctor.lab.faults.types import Fault
+    from latdoctor.lab.run_report import State
     from latdoctor.lab.scenario import Scenario
-    from latdoctor.lab.steadiness import State
+
+
+def proxy(
+    to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Where everything is passed on to.")],
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="The port; 0: a free one.")] = 0,
+    control_port: Annotated[
+        int, typer.Option("--control-port", min=0, max=65535, metavar="N", help="Of the control; 0: a free one.")
+    ] = 0,
+    admin_token_file: Annotated[
+        Path | None,
+        typer.Option("--admin-token-file", metavar="FILE", help="The control's token; else LATDOCTOR_ADMIN_TOKEN."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Draws the jitter, and who is met.")] = 0,
+) -> None:
+    """Pass TCP connections on, and spoil them on request.
+
+    Listens on this machine only. The control adds and removes toxics: latency with jitter, bandwidth, reset, blackhole
+    and slow close. Each goes by itself after its lifetime. The addresses are written to standard output: HOST:PORT of
+    the proxy, then the control's URL.
+
+    Exit codes: 0 stopped in order · 1 a port cannot be had · 2 usage.
+    """
+    from latdoctor.cli.lab import need_extra
+
+    need_extra()
+    from latdoctor.lab.faults.tcp_proxy import ProxyOptions, run
+    from latdoctor.lab.server.admin import VARIABLE, admin_token
+
+    token = admin_token(admin_token_file)
+    if not token:
+        raise UsageError("the proxy's control needs a token", next_step=f"set {VARIABLE} or give --admin-token-file")
+    host, upstream = address(to)
+    run(ProxyOptions(host, upstream, token, port, control_port, seed), announce=_say)
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT` or `[::1]:PORT`, with or without `http://`. Raises UsageError."""
+    rest = text.removeprefix("http://").removesuffix("/")
+    host, _, port = rest.rpartition(":")
+    if not host or "/" in host or not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
+        raise UsageError(f"{text!r} is no address", next_step="write HOST:PORT, as 127.0.0.1:8080")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _say(line: str) -> None:
+    typer.echo(line)
+
 
 WATCHED = 2.0  # seconds of each look at the server's state
 RETURNS_WITHIN = 30.0
@@ -48,7 +97,7 @@ def inject(
 
     Exit codes: 0 in and out again · 1 it could not be had, or the server did not come back · 2 usage.
     """
-    from latdoctor.cli.lab_extra import need_extra
+    from latdoctor.cli.lab import need_extra
 
     need_extra()
     from latdoctor.errors import UsageError
@@ -72,9 +121,9 @@ def inject(
 
 def _in_and_out(name: str, faults: tuple[Fault, ...], site: Site, servers: tuple[str, ...], seconds: float) -> None:
     """Tells the servers' state, puts the faults in, takes them out, and waits until the state is back."""
-    from latdoctor.cli.screen import notice_console, result_console
-    from latdoctor.lab.faults.injecting import inject as put_in
-    from latdoctor.lab.steadiness import state_of
+    from latdoctor.cli.console import notice_console, result_console
+    from latdoctor.lab.faults.injection import inject as put_in
+    from latdoctor.lab.run_report import state_of
 
     def tell(when: str) -> State | None:
         if not servers:
@@ -96,7 +145,7 @@ def _in_and_out(name: str, faults: tuple[Fault, ...], site: Site, servers: tuple
 
 def _wait_back(before: State, servers: tuple[str, ...], tell: Callable[[str], State | None]) -> None:
     from latdoctor.errors import OperationError
-    from latdoctor.lab.steadiness import is_back
+    from latdoctor.lab.run_report import is_back
 
     deadline = time.monotonic() + RETURNS_WITHIN
     while (after := tell("after")) is not None and not is_back(before, after):
@@ -110,7 +159,7 @@ def _wait_back(before: State, servers: tuple[str, ...], tell: Callable[[str], St
 def _list() -> None:
     from rich.table import Table
 
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
     from latdoctor.lab.scenario import find, names
 
     table = Table("fault", "acts by", "what it is", box=None)
@@ -136,7 +185,7 @@ def _faults(scenario: Scenario, seconds: float, strength: float) -> tuple[Fault,
 def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:
     from msgspec.structs import replace
 
-    from latdoctor.lab.faults.injection import Agent, Kill, Network, Restart
+    from latdoctor.lab.faults.types import Agent, Kill, Network, Restart
 
     match fault:
         case Network(_, toxic):
@@ -150,10 +199,10 @@ def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:
 
 
 def _site(servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None) -> Site:
-    from latdoctor.lab.admin import Admin
-    from latdoctor.lab.faults.injecting import Site
-    from latdoctor.lab.load.address import check_address
-    from latdoctor.lab.server.guard import admin_token
+    from latdoctor.lab.clients import Admin
+    from latdoctor.lab.faults.injection import Site
+    from latdoctor.lab.server.admin import admin_token
+    from latdoctor.load.plan import check_address
 
     token = admin_token(token_file)
     for address in filter(None, (*servers, router, proxy)):

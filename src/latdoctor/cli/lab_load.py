@@ -14,9 +14,9 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from latdoctor.lab.load.openloop import Progress
-    from latdoctor.lab.load.plan import LoadPlan
-    from latdoctor.lab.load.result import LoadResult, Summary
+    from latdoctor.load.openloop import Progress
+    from latdoctor.load.plan import LoadPlan
+    from latdoctor.load.summary import LoadResult, Summary
 
 SPOILED = 4
 # Without a terminal, a line of progress every so many seconds.
@@ -87,8 +87,8 @@ def load(
     Exit codes: 0 measured · 1 no server, or the generator broke · 2 usage or an invalid plan · 4 measured, but the run
     was spoiled.
     """
-    from latdoctor.cli.lab_extra import FOR_LOAD, need_extra
-    from latdoctor.cli.screen import notice_console
+    from latdoctor.cli.console import notice_console
+    from latdoctor.cli.lab import FOR_LOAD, need_extra
 
     need_extra(FOR_LOAD)
     if plan is not None:
@@ -108,7 +108,7 @@ def load(
 def _from_file(path: Path, seed: int | None) -> LoadPlan:
     import msgspec
 
-    from latdoctor.lab.load import plan as plans
+    from latdoctor.load import plan as plans
 
     read = plans.read(path)
     return read if seed is None else msgspec.structs.replace(read, seed=seed)
@@ -121,7 +121,7 @@ def _from_options(
     import msgspec
 
     from latdoctor.errors import UsageError
-    from latdoctor.lab.load.plan import LoadPlan
+    from latdoctor.load.plan import LoadPlan
     from latdoctor.units import parse_duration, parse_share
 
     try:
@@ -140,8 +140,8 @@ def _from_options(
 
 def _run(plan: LoadPlan, server: str, *, remote: bool, metrics_port: int | None) -> LoadResult:
     """The result; Ctrl-C stops the sending, and a second one leaves at once."""
-    from latdoctor.cli.screen import notice_console
-    from latdoctor.lab.load.process import start_load
+    from latdoctor.cli.console import notice_console
+    from latdoctor.load.process import start_load
 
     console = notice_console()
     with start_load(plan, server, remote=remote, metrics_port=metrics_port) as process:
@@ -193,8 +193,8 @@ def _line(progress: Progress) -> str:
 def _print(result: LoadResult, output: Output) -> None:
     import msgspec
 
-    from latdoctor.cli.screen import result_console
-    from latdoctor.lab.load.result import series_csv
+    from latdoctor.cli.console import result_console
+    from latdoctor.load.summary import series_csv
 
     if output is Output.JSON:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")

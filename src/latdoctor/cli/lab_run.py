@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from latdoctor.lab.outcome import Confirmed, PlayReport
-    from latdoctor.lab.playing import Stage
+    from latdoctor.lab.run_report import Confirmed, PlayReport
+    from latdoctor.lab.runner import Stage
 
 
 def run(
@@ -37,16 +37,16 @@ def run(
 
     Exit codes: 0 played · 1 server or generator broke · 2 usage or an invalid scenario · 3 the run was spoiled.
     """
-    from latdoctor.cli.lab_extra import need_extra
+    from latdoctor.cli.lab import need_extra
 
     need_extra()
     import msgspec
 
-    from latdoctor.cli.interrupting import ended_by_sigterm
-    from latdoctor.cli.screen import notice_console
+    from latdoctor.cli.console import notice_console
+    from latdoctor.cli.interrupt import ended_by_sigterm
     from latdoctor.errors import UsageError
-    from latdoctor.lab import playing
-    from latdoctor.lab.outcome import truth_file
+    from latdoctor.lab import runner
+    from latdoctor.lab.run_report import truth_file
     from latdoctor.lab.scenario import find, graded, overridden
 
     if output not in ("text", "json"):
@@ -58,11 +58,11 @@ def run(
         raise UsageError(f"there is no folder {truth.parent}", where="--truth", next_step="make it first")
     chosen = overridden(graded(find(scenario), severity), iter([(key, value) for key, _, value in pairs]))
     notices = notice_console()
-    watcher = playing.Watcher(on_stage=lambda stage: _tell(stage, notices), say=notices.print)
+    watcher = runner.Watcher(on_stage=lambda stage: _tell(stage, notices), say=notices.print)
     with ended_by_sigterm():
-        report = playing.play(chosen, seed, watcher)
+        report = runner.play(chosen, seed, watcher)
         if confirm:
-            report = playing.confirm(chosen, report, watcher)
+            report = runner.confirm(chosen, report, watcher)
     if truth is not None:
         truth.write_bytes(msgspec.json.encode(truth_file(report)))
     if output == "json":
@@ -79,7 +79,7 @@ def _tell(stage: Stage, notices: Console) -> None:
 def print_report(report: PlayReport) -> None:
     from rich.table import Table
 
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
 
     console = result_console()
     console.print(f"{report.scenario}, seed {report.seed}, {report.rate:.1f} requests/s")

@@ -23,16 +23,15 @@ from latdoctor.cli import (
     remediate,
     rules,
     runs,
-    sight,
     sop,
     timeline,
 )
-from latdoctor.cli.addresses import masked
-from latdoctor.cli.interrupting import INTERRUPTED
-from latdoctor.cli.saying import say
-from latdoctor.cli.streams import prepare
+from latdoctor.cli import preflight as sight
+from latdoctor.cli.console import prepare, say
+from latdoctor.cli.interrupt import INTERRUPTED
 from latdoctor.errors import DefinitionError, LatdoctorError, OperationError
-from latdoctor.text import clean
+from latdoctor.http.address import masked
+from latdoctor.sanitize import clean
 
 app = typer.Typer(
     name="latdoctor",
@@ -47,7 +46,7 @@ app = typer.Typer(
 app.command("preflight")(sight.preflight)
 app.command("targets")(sight.targets)
 app.command("collect")(collect.collect)
-app.command("diagnose")(diagnose.diagnose)
+app.command("diagnose")(diagnose.diagnose_command)
 app.command("explain")(explain.explain)
 app.command("remediate")(remediate.remediate)
 app.command("rollback")(remediate.rollback)

@@ -2,15 +2,68 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from latdoctor.cli.console import result_console, say
 from latdoctor.cli.remediate import Form, OutputOption
+from latdoctor.http.address import resolved
+from latdoctor.incident import events
+from latdoctor.incident.state import Incident
+from latdoctor.journal.entry import Moment, now, unix_seconds
+from latdoctor.notify import pagerduty
+from latdoctor.notify.dispatcher import Result
+from latdoctor.notify.messages import Telling, pairs
+from latdoctor.notify.outbox import MAKERS
+from latdoctor.notify.receiver import PAGERDUTY, TEST, Message, Receiver
+from latdoctor.notify.transport import attempt, keys
+from latdoctor.report import notifications as shown
 
 if TYPE_CHECKING:
-    from latdoctor.incident.notify.receiver import Receiver
     from latdoctor.journal.store import Journal
+
+
+SAYS = "a test of latdoctor: nothing is wrong"
+
+
+def tested(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
+    """The exit code. Raises UsageError where a secret is missing."""
+    secret = keys(receiver)
+    at = now()
+    messages = messages_of_test(receiver, at, secrets.token_hex(4))
+    if dry_run:
+        shown.messages([(receiver, message) for message in messages], result_console(), as_json=as_json)
+        return 0
+    results: list[Result] = []
+    for message in messages:
+        results.append(Result(message, attempt(message, receiver, secret, unix_seconds(at.at), resolved)))
+        if not as_json:
+            say(shown.line_of(results[-1]))
+        if not results[-1].outcome.sent:
+            break
+    well = all(one.outcome.sent for one in results)
+    mended = f"mend what it says, then latdoctor notify test {receiver.name}"
+    step = "latdoctor notify send --dry-run" if well else mended
+    shown.results(results, [], result_console(), step=step, as_json=as_json)
+    return 0 if well else 1
+
+
+def messages_of_test(receiver: Receiver, at: Moment, name: str) -> tuple[Message, ...]:
+    """PagerDuty's alert and its end; of the others one message."""
+    states = (pagerduty.TRIGGER, pagerduty.RESOLVE) if receiver.kind == PAGERDUTY else ("",)
+    incident = Incident(f"test-{name}", events.Opened("latdoctor", (), events.BY_HAND, "", ""))
+    made = [
+        MAKERS[receiver.kind](
+            incident,
+            Telling(TEST, state or "once", at.at, SAYS, pairs(Receiver=receiver.name), "info", state),
+            receiver,
+        )
+        for state in states
+    ]
+    return tuple(message for message in made if message is not None)
+
 
 app = typer.Typer(
     help="Who is told of incidents: PagerDuty, Slack, webhooks.", no_args_is_help=True, rich_markup_mode=None
@@ -33,7 +86,7 @@ def send_test(
 
     Exit codes: 0 it was taken · 1 it was not · 2 usage, or there is no such receiver.
     """
-    from latdoctor.cli.trying_receivers import tested
+    pass  # import of a merged module
 
     raise typer.Exit(tested(_named(name), dry_run=dry_run, as_json=output is Form.JSON))
 
@@ -54,12 +107,12 @@ def send(
 
     Exit codes: 0 nothing is left to send · 1 something could not be sent · 2 usage.
     """
-    from latdoctor.cli import notifying
-    from latdoctor.cli.screen import result_console
-    from latdoctor.incident.joining import chosen
-    from latdoctor.incident.marking import known
-    from latdoctor.incident.notify.sealing import keys
-    from latdoctor.report import notifying as shown
+    from latdoctor.cli import notifier
+    from latdoctor.cli.console import result_console
+    from latdoctor.incident.lookup import chosen
+    from latdoctor.incident.recorder import known
+    from latdoctor.notify.transport import keys
+    from latdoctor.report import notifications as shown
 
     receivers = _receivers(to)
     journal = _journal(reading=dry_run)
@@ -67,12 +120,12 @@ def send(
     if dry_run:
         for receiver in receivers:
             keys(receiver)  # what is missing is told now, and not when it burns
-        due = [(receiver, notifying.look(journal, receiver, one, again=again)) for receiver in receivers]
+        due = [(receiver, notifier.look(journal, receiver, one, again=again)) for receiver in receivers]
         messages = [(receiver, message) for receiver, found in due for message in found.messages]
         waiting = [shown.Waiting(to.name, found.waiting, found.wait) for to, found in due if found.wait is not None]
         shown.messages(messages, result_console(), waiting, as_json=output is Form.JSON)
         return
-    told = notifying.send_all(receivers, journal, one, again=again, as_json=output is Form.JSON)
+    told = notifier.send_all(receivers, journal, one, again=again, as_json=output is Form.JSON)
     results = [result for each in told for result in each.done.results]
     waiting = [
         shown.Waiting(each.receiver.name, each.done.waiting, each.done.wait)
@@ -87,7 +140,7 @@ def send(
 
 def _receivers(to: str) -> tuple[Receiver, ...]:
     """Raises UsageError where there is nobody to be told."""
-    from latdoctor.cli.configuration import configuration
+    from latdoctor.cli.config import configuration
     from latdoctor.errors import UsageError
 
     if to:
@@ -100,9 +153,9 @@ def _receivers(to: str) -> tuple[Receiver, ...]:
 
 def _named(name: str) -> Receiver:
     """Raises UsageError."""
-    from latdoctor.cli.configuration import configuration
+    from latdoctor.cli.config import configuration
     from latdoctor.errors import UsageError
-    from latdoctor.text import clean
+    from latdoctor.sanitize import clean
 
     known = configuration().receivers
     if name not in known:
@@ -114,10 +167,10 @@ def _named(name: str) -> Receiver:
 
 
 def _journal(*, reading: bool) -> Journal:
-    from latdoctor.cli.mending import own_folder
-    from latdoctor.journal import state
+    from latdoctor.cli.remediation_session import own_folder
+    from latdoctor.journal import state_dir
     from latdoctor.journal.store import Journal
 
     if reading:
-        return Journal.reading(state.folder() / state.JOURNAL)
-    return Journal.opened(own_folder() / state.JOURNAL)
+        return Journal.reading(state_dir.folder() / state_dir.JOURNAL)
+    return Journal.opened(own_folder() / state_dir.JOURNAL)

@@ -8,8 +8,27 @@ from typing import Annotated
 
 import typer
 
-from latdoctor.cli.files import NamedFiles
 from latdoctor.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """By the option that names them."""
+
+    metrics: tuple[Path, ...] = ()
+    trace: tuple[Path, ...] = ()
+    nsys: tuple[Path, ...] = ()
+    tensorrt: tuple[Path, ...] = ()
+    torch_memory: tuple[Path, ...] = ()
+    log: tuple[Path, ...] = ()
+    changes: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that was named, pages first."""
+        captures = (*self.trace, *self.nsys, *self.tensorrt, *self.torch_memory)
+        return (*self.metrics, *captures, *self.log, *self.changes)
+
 
 # Whether a file can be read is found out by whoever reads it (`readable=False`): one bad source stops no other.
 _SOURCES = "Sources (each may be repeated)"

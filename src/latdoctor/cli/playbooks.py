@@ -12,7 +12,7 @@ import typer
 from latdoctor.cli import options
 
 if TYPE_CHECKING:
-    from latdoctor.remedy.playbook_files import Library
+    from latdoctor.remediation.playbook_loader import Library
     from latdoctor.report.playbook import Words
 
 app = typer.Typer(help="The playbooks: what mends what, and how it proves itself.", no_args_is_help=True)
@@ -30,10 +30,10 @@ Output = Annotated[Shape, typer.Option("--output", "-o", help="How it is printed
 
 def library(extra: Sequence[Path]) -> Library:
     """The shipped playbooks, with the user's own folders beside them. Raises DefinitionError."""
-    from latdoctor.packaged import folder
-    from latdoctor.remedy import playbook_files
+    from latdoctor.remediation import playbook_loader
+    from latdoctor.resources import folder
 
-    return playbook_files.read([folder("playbooks"), *extra]) if extra else playbook_files.shipped()
+    return playbook_loader.read_library([folder("playbooks"), *extra]) if extra else playbook_loader.shipped()
 
 
 @app.command("list")
@@ -56,7 +56,7 @@ def _print_list(known: Library) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
     from latdoctor.report.playbook import facts, mended
 
     console = result_console()
@@ -79,9 +79,9 @@ def lint(playbooks: options.Playbooks = None, rules: options.Rules = None) -> No
 
     Exit codes: 0 sound · 2 problems, each with its file and line.
     """
-    from latdoctor.cli.answering import rule_set
+    from latdoctor.cli.session import rule_set
     from latdoctor.errors import DefinitionError
-    from latdoctor.remedy.lint import lint as lint_playbooks
+    from latdoctor.remediation.playbook_lint import lint as lint_playbooks
 
     known, told = library(playbooks or []), rule_set(rules or [])
     problems = lint_playbooks(known, {cause.id: frozenset(cause.expects) for cause in told.causes}, told.finding)
@@ -114,8 +114,8 @@ def show(
 
 
 def _words(rules: Sequence[Path]) -> Words:
-    from latdoctor.cli.answering import rule_set
-    from latdoctor.report.explaining import sentence
+    from latdoctor.cli.session import rule_set
+    from latdoctor.report.explain import sentence
     from latdoctor.report.playbook import Words
 
     known = rule_set(rules)
@@ -129,7 +129,7 @@ def _print_one(name: str, known: Library, words: Words) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
     from latdoctor.report.playbook import facts, next_step, sections
 
     playbook, console = known.find(name), result_console()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,75 @@ from typing import Annotated
 import typer
 
 from latdoctor.cli import options
+from latdoctor.cli.console import notice_console
+from latdoctor.cli.interrupt import stoppable
+from latdoctor.cli.notifier import notifying
+from latdoctor.cli.options import Given
+from latdoctor.cli.remediate_targets import again, settings_for
+from latdoctor.cli.remediation_session import about, both, tell_results
+from latdoctor.cli.request import settings_of
+from latdoctor.errors import UsageError
+from latdoctor.journal import state_dir
+from latdoctor.journal.store import Journal
+from latdoctor.pipeline import kept
+from latdoctor.remediation import recovery, run_history
+from latdoctor.remediation.observation import Observation
+from latdoctor.remediation.run_context import Tell, World, aside
+from latdoctor.remediation.run_history import RunState
+from latdoctor.remediation.run_result import Outcome, Result
+from latdoctor.remediation.target import Target
+from latdoctor.report import remediation as shown
+
+
+def rolled_back(run: str, target: str, *, as_json: bool) -> int:
+    """The exit code; a run that was taken back as asked is a success."""
+    journal, place = _journal()
+    known = next((one for one in run_history.runs(journal.entries()) if one.id == run), None)
+    screen = shown.told(notice_console(), known.plan if known else None)
+    with notifying() as poke, stoppable(), aside(screen) as tell:
+        enter = _enter(journal, place, target, both(tell, poke))
+        result = recovery.roll_back(run, enter, lambda: run_history.runs(journal.entries()))
+    tell_results([about(result, known.plan) if known else result], as_json=as_json)
+    return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
+
+
+def recovered(target: str, *, as_json: bool) -> int:
+    """The exit code: the worst of all."""
+    journal, place = _journal()
+    with notifying() as poke, stoppable():
+        unfinished = [run for run in run_history.runs(journal.entries()) if run.open]
+        results = [_recovered(run, journal, place, target, poke) for run in unfinished]
+    tell_results(results, as_json=as_json, nothing="no run is unfinished", at_work=True)
+    codes = {result.outcome for result in results}
+    return next((outcome.exit_code for outcome in (Outcome.INCOMPLETE, Outcome.HELD) if outcome in codes), 0)
+
+
+def _recovered(run: RunState, journal: Journal, place: Path, target: str, poke: Callable[..., None]) -> Result:
+    with aside(shown.told(notice_console(), run.plan)) as tell:
+        return about(recovery.recover(run, _enter(journal, place, target, both(tell, poke))), run.plan)
+
+
+def _journal() -> tuple[Journal, Path]:
+    """The journal of what was done, and its folder; nothing is made where nothing was done. Raises UsageError."""
+    place = state_dir.folder()
+    state_dir.must_be_own(place)
+    reading = Journal.reading(place / state_dir.JOURNAL)
+    return (Journal.opened(reading.path) if reading.entries() else reading), place
+
+
+def _enter(journal: Journal, place: Path, target: str, tell: Tell) -> recovery.Enter:
+    """A way back in: nothing is observed then, so the look is one that fails."""
+
+    def enter(to: Target) -> World:
+        settings = settings_of(Given(target=target)) if target else settings_for(to)
+        return World(journal, place, again(to, settings), _blind, kept, tell)
+
+    return enter
+
+
+def _blind(seconds: float) -> Observation:
+    raise UsageError("nothing is watched here")
+
 
 _HOW = "How it is done"
 
@@ -98,8 +168,8 @@ def remediate(
     Exit codes: 0 verified, or planned · 1 nothing was changed · 2 usage or an invalid file · 3 not verified, and taken
     back · 4 held for a human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
     """
-    from latdoctor.cli.marking import Belongs, must_be_known
-    from latdoctor.cli.mending import Mending, mend
+    from latdoctor.cli.incident_context import Belongs, must_be_known
+    from latdoctor.cli.remediation_session import Mending, mend
 
     asked = options.given(
         server, None, None, None, pid=pid, nvml=nvml, target=target, slo=slo, slo_errors=slo_errors, baseline=baseline
@@ -133,7 +203,7 @@ def rollback(
     Exit codes: 0 taken back · 1 operational error · 2 usage · 5 nothing of it stands, or it is at work ·
     6 NOT taken back: see the commands it prints.
     """
-    from latdoctor.cli.undoing import rolled_back
+    pass  # import of a merged module
 
     raise typer.Exit(rolled_back(run, target or "", as_json=output is Form.JSON))
 
@@ -149,6 +219,6 @@ def recover(
     Exit codes: 0 all have ended · 1 operational error · 4 one is still at work · 6 NOT taken back: see the commands it
     prints.
     """
-    from latdoctor.cli.undoing import recovered
+    pass  # import of a merged module
 
     raise typer.Exit(recovered(target or "", as_json=output is Form.JSON))

@@ -20,11 +20,11 @@ def list_(output: OutputOption = Form.TEXT) -> None:
 
     Exit codes: 0 listed · 1 the journal cannot be read.
     """
-    from latdoctor.cli.screen import result_console
-    from latdoctor.remedy import history
-    from latdoctor.report import mending
+    from latdoctor.cli.console import result_console
+    from latdoctor.remediation import run_history
+    from latdoctor.report import remediation
 
-    mending.runs(history.runs(_journal().entries()), result_console(), as_json=output is Form.JSON)
+    remediation.runs(run_history.runs(_journal().entries()), result_console(), as_json=output is Form.JSON)
 
 
 @app.command("show")
@@ -36,21 +36,21 @@ def show(
 
     Exit codes: 0 shown · 1 the journal cannot be read · 2 there is no such run.
     """
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
     from latdoctor.errors import UsageError
-    from latdoctor.remedy import history
-    from latdoctor.remedy.telling import line_of
-    from latdoctor.report import mending
+    from latdoctor.remediation import run_history
+    from latdoctor.remediation.run_history import line_of
+    from latdoctor.report import remediation
 
     entries = _journal().entries(run)
-    found = next(iter(history.runs(entries)), None)
+    found = next(iter(run_history.runs(entries)), None)
     if found is None:
         refused = [entry for entry in entries if entry.kind == "run.refused"]
         if refused:
             typer.echo(f"run {run}: {line_of(refused[0])}")
             return
         raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
-    mending.run(found, entries, result_console(), as_json=output is Form.JSON)
+    remediation.run(found, entries, result_console(), as_json=output is Form.JSON)
 
 
 @app.command("verify")
@@ -77,17 +77,17 @@ def reset() -> None:
 
     Exit codes: 0 done · 1 the journal cannot be written.
     """
-    from latdoctor.cli.mending import own_folder
-    from latdoctor.journal import state
+    from latdoctor.cli.remediation_session import own_folder
+    from latdoctor.journal import state_dir
     from latdoctor.journal.store import Journal
 
-    Journal.opened(own_folder() / state.JOURNAL).append("", "breaker.reset", {})
+    Journal.opened(own_folder() / state_dir.JOURNAL).append("", "breaker.reset", {})
     typer.echo("The circuit breaker is closed. Next: latdoctor runs list")
 
 
 def _journal() -> Journal:
     """For reading alone."""
-    from latdoctor.journal import state
+    from latdoctor.journal import state_dir
     from latdoctor.journal.store import Journal
 
-    return Journal.reading(state.folder() / state.JOURNAL)
+    return Journal.reading(state_dir.folder() / state_dir.JOURNAL)

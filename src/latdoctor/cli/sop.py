@@ -11,7 +11,7 @@ import typer
 from latdoctor.cli.remediate import Form, OutputOption
 
 if TYPE_CHECKING:
-    from latdoctor.incident.standing import Standing
+    from latdoctor.incident.status import Standing
 
 app = typer.Typer(
     help="The procedure of an incident, and its clock.",
@@ -79,7 +79,7 @@ def start(
 
     Exit codes: 0 it is open · 1 the journal cannot be written · 2 usage, or an invalid SOP or alert.
     """
-    from latdoctor.cli.sop_starting import Wanted, begin
+    from latdoctor.cli.sop_actions import Wanted, begin
 
     wanted = Wanted(
         alert=alert,
@@ -106,7 +106,7 @@ def status(incident: LastIncident = None, output: OutputOption = Form.TEXT) -> N
     it is shown) · 2 there is no such incident · 3 a stage is overdue: late, and not met yet · 4 none is overdue, and of
     one it cannot be told.
     """
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
     from latdoctor.report import sop as shown
 
     found = _standing(incident)
@@ -123,7 +123,7 @@ def watch(incident: Incident = None) -> None:
     Exit codes: 0 nothing is overdue in the end, or it was closed · 1 the journal or its SOP cannot be read · 2 there is
     no such incident · 3 a stage is overdue · 4 none is overdue, and of one it cannot be told.
     """
-    from latdoctor.cli.sop_watching import watch as watched
+    from latdoctor.cli.sop_watch import watch as watched
 
     raise typer.Exit(watched(incident or ""))
 
@@ -141,9 +141,9 @@ def note(
 
     Exit codes: 0 written · 1 the journal cannot be written · 2 usage.
     """
-    from latdoctor.cli import sop_acting
+    from latdoctor.cli import sop_actions
 
-    sop_acting.note(text, stage or "", by or "", incident or "")
+    sop_actions.note(text, stage or "", by or "", incident or "")
     _tell()
 
 
@@ -161,9 +161,9 @@ def close(
 
     Exit codes: 0 closed · 1 the journal cannot be written · 2 there is no such incident, or it is closed.
     """
-    from latdoctor.cli import sop_acting
+    from latdoctor.cli import sop_actions
 
-    sop_acting.close(outcome.value, text or "", by or "", incident or "")
+    sop_actions.close(outcome.value, text or "", by or "", incident or "")
     _tell()
 
 
@@ -181,7 +181,7 @@ def export(
     Exit codes: 0 printed · 1 the journal, or its SOP, cannot be read (what is known without it is printed) · 2 there is
     no such incident.
     """
-    from latdoctor.cli.screen import result_console
+    from latdoctor.cli.console import result_console
     from latdoctor.report import handover as pages
     from latdoctor.report import sop as shown
 
@@ -201,7 +201,7 @@ def lint(sops: Sops = None) -> None:
 
     Exit codes: 0 sound · 2 problems, each with its file and line.
     """
-    from latdoctor.cli.sop_starting import procedures
+    from latdoctor.cli.sop_actions import procedures
 
     known = procedures(sops or [])
     for one in known.values():
@@ -210,12 +210,12 @@ def lint(sops: Sops = None) -> None:
 
 
 def _tell() -> None:
-    from latdoctor.cli.notifying import tell_now
+    from latdoctor.cli.notifier import tell_now
 
     tell_now()
 
 
 def _standing(incident: str | None) -> Standing:
-    from latdoctor.cli.sop_acting import standing_of
+    from latdoctor.cli.sop_actions import standing_of
 
     return standing_of(incident or "", only_open=False)

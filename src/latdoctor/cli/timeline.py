@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from latdoctor.incident.document import Timeline
+    from latdoctor.incident.timeline_model import Timeline
 
 
 _BEGUN = ("run.opened", "run.refused")  # the first entry of a run
@@ -44,7 +44,7 @@ def timeline(
     Exit codes: 0 written · 1 the journal cannot be read · 2 there is no such incident or run.
     """
     if to is not None:
-        from latdoctor.cli.new_file import must_be_new
+        from latdoctor.output_file import must_be_new
 
         must_be_new(to)
     text = _rendered(_chosen(incident or "", run or ""), format_)
@@ -57,9 +57,9 @@ def timeline(
 
 def _chosen(incident: str, run: str) -> Timeline:
     """Raises UsageError, OperationError."""
-    from latdoctor.cli import remembered
+    from latdoctor.cli import incidents as remembered
     from latdoctor.errors import UsageError
-    from latdoctor.incident.joining import chosen
+    from latdoctor.incident.lookup import chosen
     from latdoctor.incident.timeline import of_run
     from latdoctor.incident.timeline import timeline as told
 
@@ -77,15 +77,16 @@ def _chosen(incident: str, run: str) -> Timeline:
 
 
 def _rendered(told: Timeline, form: Format) -> str:
-    from latdoctor.report import cloudevents, timeline_json, timeline_markdown, timeline_text
+    from latdoctor.report import cloudevents, json_documents
+    from latdoctor.report import timeline as reports
 
     match form:
         case Format.TEXT:
-            return timeline_text.render(told)
+            return reports.render_text(told)
         case Format.MARKDOWN:
-            return timeline_markdown.render(told)
+            return reports.render_markdown(told)
         case Format.JSON:
-            return timeline_json.render(told)
+            return json_documents.render_timeline(told)
         case Format.CLOUDEVENTS:
             return cloudevents.render(told)
         case Format.HTML:
@@ -93,17 +94,17 @@ def _rendered(told: Timeline, form: Format) -> str:
 
 
 def _page(told: Timeline) -> str:
-    from latdoctor.cli import pages
-    from latdoctor.journal import state
-    from latdoctor.report.page import html
+    from latdoctor.cli import html_report
+    from latdoctor.journal import state_dir
+    from latdoctor.report.html import render as html
 
-    return html.render(pages.of_incident(told, state.folder()))
+    return html.render(html_report.of_incident(told, state_dir.folder()))
 
 
 def _write(text: str, to: Path) -> None:
     """Raises UsageError where it cannot be written."""
-    from latdoctor.cli.new_file import write_new
     from latdoctor.errors import UsageError
+    from latdoctor.output_file import write_new
 
     try:
         write_new(text, to)

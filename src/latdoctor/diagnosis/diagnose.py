@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from latdoctor import __version__
-from latdoctor.diagnosis import timeline
-from latdoctor.diagnosis.answer import answer, rank, verdict, walk
-from latdoctor.diagnosis.impact import tail_shares
-from latdoctor.diagnosis.judge import Baseline, Provider, judge
-from latdoctor.diagnosis.network import Network
-from latdoctor.diagnosis.next_look import next_looks
+from latdoctor.conditions.evaluator import Facts
+from latdoctor.diagnosis import onset as timeline
+from latdoctor.diagnosis.evaluate import Baseline, Provider, judge
+from latdoctor.diagnosis.noisy_or import Network
+from latdoctor.diagnosis.onset import tail_shares
+from latdoctor.diagnosis.recommend import next_looks
 from latdoctor.diagnosis.result import SCHEMA_VERSION, Diagnosis, Tool
-from latdoctor.diagnosis.rules import RuleSet
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.diagnosis.verdict import answer, rank, verdict, walk
 from latdoctor.evidence.bundle import Context
-from latdoctor.evidence.judging import Facts
+from latdoctor.evidence.catalogue import TIERS
 from latdoctor.evidence.model import Coverage, Evidence, Window
-from latdoctor.evidence.signals import TIERS
 
 
 @dataclass(frozen=True, slots=True)

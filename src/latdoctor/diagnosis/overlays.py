@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from latdoctor.diagnosis.rules import Cause, Finding, SiteLimit
+from latdoctor.conditions.ast import Comparison, SignalTerm, comparisons, mapped
+from latdoctor.conditions.parser import right_of, with_limit
+from latdoctor.diagnosis.rule_schema import Cause, Finding, SiteLimit
 from latdoctor.errors import DefinitionError, Problem
-from latdoctor.evidence.condition_text import right_of, with_limit
-from latdoctor.evidence.conditions import Comparison, SignalTerm, comparisons, mapped
+from latdoctor.strict_yaml import Fields, Node, load
 from latdoctor.units import spaced
-from latdoctor.yamlfile import Fields, Node, load
 
 T = TypeVar("T")
 Findings = dict[str, Finding]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from latdoctor.evidence.differences import Difference
-from latdoctor.evidence.judging import Atom
+from latdoctor.conditions.evaluator import Atom
+from latdoctor.evidence.diff import Difference
 from latdoctor.evidence.model import Coverage, Gap, Origin, Window
 
 SCHEMA_VERSION = "1"

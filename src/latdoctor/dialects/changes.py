@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from latdoctor.dialects.metrics_page import Sample
 from latdoctor.dialects.model import Dialect, Rule
-from latdoctor.dialects.page import Sample
-from latdoctor.dialects.view import View
+from latdoctor.dialects.page_series import View
 from latdoctor.evidence.model import Event, Origin
-from latdoctor.text import clean
+from latdoctor.sanitize import clean
 
 # Texts in labels whose change is an event of its own, and what it is called.
 _LABELS = {

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from latdoctor.dialects.model import Rule, Selector, Term
-from latdoctor.dialects.outcome import Histogram, Trouble
-from latdoctor.dialects.page import BadLine
-from latdoctor.dialects.view import Series, View
+from latdoctor.dialects.metrics_page import BadLine
+from latdoctor.dialects.model import Histogram, Rule, Selector, Term, Trouble
+from latdoctor.dialects.page_series import Series, View
 from latdoctor.evidence.model import Bucket, Labels
-from latdoctor.text import clean
+from latdoctor.sanitize import clean
 
 _AGAIN = "look again now that it is up"
 RESTART_FAMILY = "process_start_time_seconds"

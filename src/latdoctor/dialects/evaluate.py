@@ -7,12 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from latdoctor.dialects import counters, gauges, spoken
-from latdoctor.dialects.model import Rule, Selector, Term
-from latdoctor.dialects.outcome import NOTHING_COUNTED, Found, Histogram, Missing, Outcome, Trouble, notes
-from latdoctor.dialects.view import View
+from latdoctor.dialects import counters, gauges
+from latdoctor.dialects import gauges as spoken
+from latdoctor.dialects.model import (
+    NOTHING_COUNTED,
+    Found,
+    Histogram,
+    Missing,
+    Outcome,
+    Rule,
+    Selector,
+    Term,
+    Trouble,
+    notes,
+)
+from latdoctor.dialects.page_series import View
+from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Labels, Origin, Series
-from latdoctor.evidence.signals import catalogue
 
 LIFETIME = "lifetime average"
 _TWO_PAGES = "watch it live (--server URL), or give a first and a last page (--metrics FIRST --metrics LAST)"

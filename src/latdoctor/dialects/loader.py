@@ -8,12 +8,23 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from latdoctor.dialects.model import KINDS, PLACEHOLDER, SERVER, TAKES, Bits, Blank, Dialect, Rule, SubjectRule, Term
-from latdoctor.dialects.selector import parse_term
+from latdoctor.dialects.model import (
+    KINDS,
+    PLACEHOLDER,
+    SERVER,
+    TAKES,
+    Bits,
+    Blank,
+    Dialect,
+    Rule,
+    SubjectRule,
+    Term,
+    parse_term,
+)
 from latdoctor.errors import DefinitionError, Problem
-from latdoctor.evidence.signals import Signal, catalogue
+from latdoctor.evidence.catalogue import Signal, catalogue
+from latdoctor.strict_yaml import Fields, Node, load
 from latdoctor.units import unit
-from latdoctor.yamlfile import Fields, Node, load
 
 _FOLDER = Path(__file__).parent
 _FAMILY = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

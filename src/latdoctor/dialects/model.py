@@ -2,12 +2,72 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 
 from msgspec import Struct
 
-from latdoctor.dialects.page import Page, Sample
-from latdoctor.text import clean
+from latdoctor.dialects.metrics_page import Page, Sample
+from latdoctor.evidence.model import Bucket
+from latdoctor.sanitize import clean
+
+NOTHING_COUNTED = "counted nothing"  # in the reason of a Trouble and of its Gap: there was nothing to measure
+
+
+class Trouble(Struct, frozen=True):
+    """Why a value that the page should give cannot be used. `unused` means that there was nothing to measure."""
+
+    reason: str
+    unused: bool = False
+    next_step: str = ""
+
+
+class Histogram(Struct, frozen=True):
+    """Observations per bucket within the window, in the page's own unit, and their sum where it is known."""
+
+    buckets: tuple[Bucket, ...]
+    total: float | None
+
+    @property
+    def count(self) -> float:
+        return sum(bucket.count for bucket in self.buckets)
+
+
+class Found(Struct, frozen=True):
+    """A value in base units, or a text, or a histogram; `place` names the samples that it came from.
+
+    `first` and `last` are the pages that had it; negative numbers count from the end.
+    """
+
+    value: float | str | Histogram
+    place: str
+    note: str = ""
+    first: int = 0
+    last: int = -1
+
+    @property
+    def is_finite(self) -> bool:
+        """Sums of huge numbers may overflow, which is no value either."""
+        if isinstance(self.value, Histogram):
+            return math.isfinite(self.value.count)
+        return isinstance(self.value, str) or math.isfinite(self.value)
+
+
+class Missing(Struct, frozen=True):
+    """The pages have none of the samples that the rule reads."""
+
+    names: tuple[str, ...]
+
+
+# By subject; None stands for all of them.
+Outcome = Mapping[str | None, Found | Trouble]
+
+
+def notes(*parts: str) -> str:
+    """The parts that say something, as one note."""
+    return "; ".join(part for part in parts if part)
+
 
 KINDS = ("gauge", "slope", "rate", "ratio", "histogram", "summary", "label")
 TAKES = ("mean", "first", "last", "max")
@@ -141,3 +201,43 @@ class Dialect(Struct, frozen=True):
     def speaks(self, page: Page) -> bool:
         """Is `page` one of this dialect's? A family that is declared without a sample counts."""
         return any(name in page.samples or name in page.kinds for name in self.recognise)
+
+
+_NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*")
+_MATCH = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(!?=)\s*"([^"]*)"\s*')
+
+
+def parse_term(text: str) -> Term:
+    """`a | b{c="d"}` → the alternatives in their order. Raises ValueError."""
+    options: list[Selector] = []
+    rest = text
+    while True:
+        name = _NAME.match(rest)
+        if not name:
+            raise ValueError(f"{text!r} is not a sample name with an optional label filter")
+        rest = rest[name.end() :]
+        matches: tuple[LabelMatch, ...] = ()
+        if rest.startswith("{"):
+            matches, rest = _filter(text, rest[1:])
+        options.append(Selector(name[1], matches))
+        rest = rest.strip()
+        if not rest:
+            return Term(tuple(options))
+        if not rest.startswith("|"):
+            raise ValueError(f"{text!r}: expected '|' before {rest!r}")
+        rest = rest[1:]
+
+
+def _filter(text: str, rest: str) -> tuple[tuple[LabelMatch, ...], str]:
+    matches: list[LabelMatch] = []
+    while True:
+        found = _MATCH.match(rest)
+        if not found:
+            raise ValueError(f'{text!r}: a label filter is written {{label="a|b",other!="c"}}')
+        matches.append(LabelMatch(found[1], tuple(found[3].split("|")), found[2] == "!="))
+        rest = rest[found.end() :]
+        if rest.startswith("}"):
+            return tuple(matches), rest[1:]
+        if not rest.startswith(","):
+            raise ValueError(f"{text!r}: the label filter is not closed")
+        rest = rest[1:]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from latdoctor.dialects.model import Dialect, Rule, Selector, Term
-from latdoctor.evidence.signals import catalogue
+from latdoctor.evidence.catalogue import catalogue
 
 # The label by which the answers of several names in one question are told apart: functions drop `__name__`.
 SAMPLE = "latdoctor_sample"

@@ -10,10 +10,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.decoding import UNDECODABLE
-from latdoctor.errors import BundleError
+from latdoctor.errors import UNDECODABLE, BundleError
 from latdoctor.evidence.model import Evidence, Gap, is_unknown
-from latdoctor.evidence.places import cannot_write, must_be_writable, stands
+from latdoctor.output_file import cannot_write, must_be_writable, stands
 
 SCHEMA_VERSION = "1"
 MAX_BYTES = 16 << 20

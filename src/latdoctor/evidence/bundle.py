@@ -1,6 +1,7 @@
-"""Bundles: the raw artifacts of one look, in memory, as a folder, or as a .tar.zst.
+"""Bundles on disk: a folder with `manifest.json` and `artifacts/`, or the same as a .tar.zst.
 
-A live look and a replayed one are the same Bundle, and everything after it is pure; so they give the same diagnosis.
+Nothing in a bundle is trusted: names that leave the folder, links, too many or too large members are refused, and
+every artifact must have the digest that the manifest states.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Gap, Window
+from latdoctor.evidence.redaction.redactor import Redaction
 
-if TYPE_CHECKING:  # every reader of an artifact would load them
+if TYPE_CHECKING:
     from latdoctor.evidence.baseline import Baseline
-    from latdoctor.evidence.redact import Redaction
+
 
 # Nothing that is read whole may be larger than this; a trace has a limit of its own.
 MAX_ARTIFACT = 256 << 20

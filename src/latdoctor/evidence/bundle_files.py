@@ -1,8 +1,7 @@
 """Bundles on disk: a folder with `manifest.json` and `artifacts/`, or the same as a .tar.zst.
 
 Nothing in a bundle is trusted: names that leave the folder, links, too many or too large members are refused, and
-every artifact must have the digest that the manifest states.
-"""
+every artifact must have the digest that the manifest states."""
 
 from __future__ import annotations
 
@@ -13,28 +12,44 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from latdoctor.decoding import UNDECODABLE
-from latdoctor.errors import BundleError
+from latdoctor.errors import UNDECODABLE, BundleError
 from latdoctor.evidence import baseline as baselines
-from latdoctor.evidence import redact_database
 from latdoctor.evidence.archive import FOREIGN, RIGHTS, is_cut_off, pack, safe_name, unpack
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Gap, Origin, Window
-from latdoctor.evidence.places import cannot_write, must_be_writable, stands
-from latdoctor.evidence.redact import Redaction, Redactor
-from latdoctor.evidence.redacting import copied
-from latdoctor.text import clean
+from latdoctor.evidence.redaction import sqlite
+from latdoctor.evidence.redaction.bundle import copied
+from latdoctor.evidence.redaction.redactor import Redaction, Redactor
+from latdoctor.output_file import cannot_write, must_be_writable, stands
+from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    pass
+
 
 SCHEMA_VERSION = "1"
+
+
 MAX_MANIFEST = 16 << 20
+
+
 _CHUNK = 1 << 20
+
+
 _LONGEST = 10_000  # characters of a gap's texts
+
+
 _ZSTD = b"\x28\xb5\x2f\xfd"  # how a zstandard frame begins (RFC 8878, 3.1.1)
+
+
 _AGAIN = "copy it again from where it was collected, or collect it anew"
+
+
 _OTHER_FILES = {  # what is given in a bundle's place, by the ends of the name
     "a trace": ("--trace", (".json", ".json.gz")),
     "a metrics page": ("--metrics", (".prom", ".metrics", ".txt")),
@@ -123,8 +138,8 @@ def _copy(artifact: Artifact, file: Path, target: Path, redactor: Redactor | Non
     Raises BundleError where it is the file, and not the bundle, that refuses.
     """
     try:
-        is_database = redactor is not None and redact_database.is_database(file)
-        if redactor is not None and is_database and redact_database.copied(file, target, redactor):
+        is_database = redactor is not None and sqlite.is_database(file)
+        if redactor is not None and is_database and sqlite.copied(file, target, redactor):
             return True
         source = file.open("rb")
     except OSError as error:

@@ -1,4 +1,8 @@
-"""When entries were made, counted from the start of what they tell of."""
+"""How long after an incident's start something happened.
+
+Within one boot of this machine by its monotonic clock, which nobody sets; across boots by the wall clock, and said so.
+Where the wall clock went back meanwhile nothing is told: an order of entries is sure, a time between them is not.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,113 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from latdoctor.incident import events
 from latdoctor.incident.state import Incident
-from latdoctor.incident.stopwatch import GIVEN, MONOTONIC, NOT_TOLD, WALL, Passed, passed, start_of
-from latdoctor.journal.entry import Entry, unix_seconds
+from latdoctor.journal.entry import Entry, Moment, unix_seconds
+
+MONOTONIC, WALL = "monotonic", "wall"
+GIVEN = "given by hand"  # whose clock a beginning is by that nobody measured
+NOT_TOLD = "not told"  # whose clock it is by where nobody says so
+WENT_BACK = "this machine's clock went back meanwhile, so that the time is not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """T0. `at` is unix seconds by `clock`, whose skew is not known; empty: this machine's own, when it was opened.
+
+    `note`: why a time that was told is not taken.
+    """
+
+    at: float
+    clock: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Seconds from the start, and by which clock of this machine; None where it cannot be told, and `why`."""
+
+    seconds: float | None
+    by: str = MONOTONIC
+    why: str = ""
+
+
+def opening_of(incident: Incident) -> Entry:
+    """The entry that opened it."""
+    return next(entry for entry in incident.entries if entry.kind == events.OPENED)
+
+
+def start_of(incident: Incident) -> Start:
+    """When the trouble began, where that was told and can be; else when the incident was opened."""
+    at, told, clock = unix_seconds(opening_of(incident).at), incident.opened.began, incident.opened.clock
+    if told is None:
+        return Start(at)
+    if not is_time(told):
+        return Start(at, note=f"it was told to begin at {_shown(told)}, which is not believed")
+    if told > at:
+        ahead = f"{told - at:.0f} s" if told - at < 7200 else f"{(told - at) / 3600:.0f} h"
+        return Start(at, note=f"it was told to begin {ahead} after it was opened here (clock: {clock or NOT_TOLD})")
+    return Start(told, clock or NOT_TOLD)
+
+
+def is_time(value: float) -> bool:
+    """Whether it can be a moment of an incident: between 1971 and 2100."""
+    return 3.15e7 < value < 4.1e9
+
+
+def _shown(told: float) -> str:
+    """What is no moment of an incident, as it was told."""
+    try:
+        return f"{datetime.datetime.fromtimestamp(told, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):  # whoever sent it may send any number
+        return "a time that makes no sense"
+
+
+class Stopwatch:
+    """Reads entries of one incident in their order, and then what it is now."""
+
+    def __init__(self, incident: Incident) -> None:
+        opening = opening_of(incident)
+        self.start = start_of(incident)
+        before = unix_seconds(opening.at) - self.start.at
+        self._reached = before
+        # By boot: seconds from the start, the monotonic clock then, and by which clock the seconds are known.
+        self._anchors = {opening.boot: (before, opening.monotonic, MONOTONIC)} if opening.boot else {}
+
+    def read(self, at: Entry | Moment) -> Passed:
+        """Seconds from the start to `at`, which is not before what was read last."""
+        found = self._by_anchor(at) if at.boot in self._anchors else self._by_wall(at)
+        if found.seconds is not None:
+            self._reached = max(self._reached, found.seconds)
+        return found
+
+    def _by_anchor(self, at: Entry | Moment) -> Passed:
+        seconds, monotonic, by = self._anchors[at.boot]
+        seconds += at.monotonic - monotonic
+        return Passed(seconds, by) if seconds >= self._reached else Passed(None, by, WENT_BACK)
+
+    def _by_wall(self, at: Entry | Moment) -> Passed:
+        seconds = unix_seconds(at.at) - self.start.at
+        if seconds < self._reached:
+            return Passed(None, WALL, WENT_BACK)
+        if at.boot:
+            self._anchors[at.boot] = (seconds, at.monotonic, WALL)
+        return Passed(seconds, WALL)
+
+
+def passed(incident: Incident) -> dict[str, Passed]:
+    """How long after the start each entry was journaled, by its digest."""
+    watch = Stopwatch(incident)
+    return {entry.digest: watch.read(entry) for entry in incident.entries}
+
+
+def passed_until(incident: Incident, now: Moment) -> Passed:
+    """How long it has lasted now."""
+    watch = Stopwatch(incident)
+    for entry in incident.entries:
+        watch.read(entry)
+    return watch.read(now)
+
 
 _NOT_KNOWN = Passed(None)
 
@@ -69,6 +177,6 @@ def by_clock(name: str) -> str:
     return f"by the clock of {name}" if name and name != NOT_TOLD else "by a clock that was not named"
 
 
-def clock(at: str | None) -> str:
+def clock_of(at: str | None) -> str:
     """`2026-11-22 02:49:10`, UTC: an entry's time for people."""
     return "–" if at is None else f"{at[:10]} {at[11:19]}"

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from latdoctor.decoding import UNDECODABLE
-from latdoctor.evidence.judging import FAILS, HOLDS
-from latdoctor.incident import samples
-from latdoctor.incident.document import Impact, Sample
+from latdoctor.conditions.evaluator import FAILS, HOLDS
+from latdoctor.errors import UNDECODABLE
+from latdoctor.incident import slo_samples
 from latdoctor.incident.elapsed import Count
-from latdoctor.incident.samples import OVER, UNJUDGED, WITHIN
+from latdoctor.incident.slo_samples import OVER, UNJUDGED, WITHIN
+from latdoctor.incident.timeline_model import Impact, Sample
 from latdoctor.journal.entry import Entry, unix_seconds
-from latdoctor.remedy.verifying import WindowSeen
+from latdoctor.remediation.verification import WindowSeen
+from latdoctor.units import format_value
 
 DEFINITION = (
     "Seconds from the start to the end in which P99 of any subject was over its SLO (of samples without a P99: in which"
@@ -49,7 +50,7 @@ def impact(entries: Iterable[Entry], seen: Sequence[Sample], count: Count, span:
     """Of the `span` seconds from the start on."""
     span = max(0.0, span)
     sampled = [
-        _Seen(one.seconds - one.length, one.seconds, samples.standing(one), one.requests, samples.late_of(one))
+        _Seen(one.seconds - one.length, one.seconds, slo_samples.standing(one), one.requests, slo_samples.late_of(one))
         for one in seen
         if one.seconds is not None
     ]
@@ -57,7 +58,7 @@ def impact(entries: Iterable[Entry], seen: Sequence[Sample], count: Count, span:
     covered = _once(sampled, span, tally)
     windows = list(_windows(entries, count))
     _fill(windows, covered, span, tally)
-    peaks = [p99 for p99 in map(samples.p99_of, seen) if p99 is not None]
+    peaks = [p99 for p99 in map(slo_samples.p99_of, seen) if p99 is not None]
     judged = bool(tally.seconds[OVER] or tally.seconds[WITHIN])
     return Impact(
         definition=DEFINITION,
@@ -151,3 +152,31 @@ def _sources(sampled: int, windows: int) -> Iterator[str]:
         yield f"{sampled} sample{'s' if sampled > 1 else ''} of the service"
     if windows:
         yield f"{windows} verification window{'s' if windows > 1 else ''}"
+
+
+def impact_lines(impact: Impact) -> Iterator[str]:
+    """Seconds, requests, and how far all that was seen."""
+    if not impact.span:
+        yield "It has just begun: there is no time yet of which anything could be told."
+        return
+    span, seen = format_value(impact.span, "time"), format_value(impact.seen, "time")
+    if impact.over is None:
+        yield f"How long it was over its SLO is not known: of its {span} none could be judged."
+    else:
+        judged = impact.over + (impact.within or 0.0)
+        over, of = format_value(impact.over, "time"), format_value(judged, "time")
+        yield f"Over its SLO for {over} of the {of} in which that could be told, of {span} in all."
+    if impact.requests is None or impact.requests_over is None:
+        yield "How many requests were late is not known: nothing that was seen counts them."
+    else:
+        late, of = format_value(impact.requests_over, "count"), format_value(impact.requests, "count")
+        if impact.requests_over_most is not None and impact.requests_over_most > impact.requests_over:
+            late = f"{late} to {format_value(impact.requests_over_most, 'count')}"
+        counted = format_value(impact.counted, "time")
+        yield f"{late} of {of} requests were answered later than the SLO, in the {counted} in which they were counted."
+    if impact.worst_p99 is not None:
+        slos = ", ".join(format_value(one, "time") for one in impact.slo_p99)
+        slo = f" (SLO {slos})" if slos else ""
+        yield f"The highest P99 of any sample was {format_value(impact.worst_p99, 'time')}{slo}."
+    share = f"{impact.unseen / impact.span:.0%}".replace("%", " %")
+    yield f"The service was watched for {seen} of {span}; nobody saw the other {share}, which may have been as bad."

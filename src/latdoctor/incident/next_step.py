@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from latdoctor.incident import events
-from latdoctor.incident.clock import StageState, permitted, standstill
-from latdoctor.incident.elapsed import clock as clock_of
-from latdoctor.incident.sop import REMEDIES, Sop, Stage
+from latdoctor.incident.elapsed import clock_of
+from latdoctor.incident.sop.clock import StageState, permitted, standstill
+from latdoctor.incident.sop.model import REMEDIES, Sop, Stage
 from latdoctor.incident.state import Incident, body
-from latdoctor.remedy import history
-from latdoctor.remedy.history import RunState
-from latdoctor.remedy.result import Outcome
-from latdoctor.text import clean
+from latdoctor.remediation import run_history
+from latdoctor.remediation.run_history import RunState
+from latdoctor.remediation.run_result import Outcome
+from latdoctor.sanitize import clean
 
 _OF_AN_INCIDENT = ("latdoctor sop ", "latdoctor diagnose", "latdoctor remediate")  # what takes --incident
 _FAILED = (Outcome.ROLLED_BACK, Outcome.INCOMPLETE)
@@ -34,7 +34,7 @@ def after(incident: Incident, sop: Sop | None, states: Sequence[StageState], oth
     `others` are the runs on its target that are not its own (`inherited`). What a run left unfinished comes first, also
     where the incident is closed.
     """
-    unfinished = [*_unfinished(history.runs(incident.entries), ""), *_unfinished(others, ", not of this incident,")]
+    unfinished = [*_unfinished(run_history.runs(incident.entries), ""), *_unfinished(others, ", not of this incident,")]
     if unfinished:
         return Step("latdoctor recover", f"{unfinished[0]} has not come to its end; if it is at work, wait for it")
     if incident.closed:
@@ -98,7 +98,7 @@ def _remedies(stage: Stage, incident: Incident, sop: Sop, states: Sequence[Stage
     if not named:
         yield Step(look, f"{_toward(stage)}; {_named_before(incident) or 'no cause is named yet'}")
         return
-    tried = {run.plan.playbook for run in history.runs(incident.entries) if run.outcome in _FAILED}
+    tried = {run.plan.playbook for run in run_history.runs(incident.entries) if run.outcome in _FAILED}
     offered = _offered(named)
     left = [name for name in offered if name not in tried]
     if not left:

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from latdoctor.evidence.judging import show
-from latdoctor.evidence.signals import catalogue
-from latdoctor.incident import events, wording
-from latdoctor.incident.document import (
+from latdoctor.conditions.evaluator import show
+from latdoctor.evidence.catalogue import catalogue
+from latdoctor.incident import events, timeline_entries
+from latdoctor.incident.elapsed import by_clock, clock_of
+from latdoctor.incident.impact import impact_lines
+from latdoctor.incident.timeline_model import (
     FACT,
     INCIDENT,
     INFERENCE,
@@ -26,8 +28,6 @@ from latdoctor.incident.document import (
     TimeTo,
     Told,
 )
-from latdoctor.incident.elapsed import by_clock, clock
-from latdoctor.incident.impact_words import impact_lines
 from latdoctor.units import format_value
 
 TODO = "TODO(human)"
@@ -76,10 +76,10 @@ def postmortem(timeline: Timeline) -> Postmortem:
 
 
 def _status(timeline: Timeline) -> str:
-    ended = f"ended {clock(timeline.closed_at)} as {timeline.outcome}" if timeline.closed_at else "goes on"
+    ended = f"ended {clock_of(timeline.closed_at)} as {timeline.outcome}" if timeline.closed_at else "goes on"
     sop = f" · SOP {timeline.sop}" if timeline.sop else ""
-    whole = f"whole up to entry {timeline.last.seq} ({timeline.last.digest[:SHORT]}) of {clock(timeline.last.at)}"
-    return f"{timeline.id} · opened {clock(timeline.opened_at)} · {ended}{sop} · {whole}"
+    whole = f"whole up to entry {timeline.last.seq} ({timeline.last.digest[:SHORT]}) of {clock_of(timeline.last.at)}"
+    return f"{timeline.id} · opened {clock_of(timeline.opened_at)} · {ended}{sop} · {whole}"
 
 
 def _sections(told: Timeline) -> Iterator[Section]:
@@ -113,7 +113,7 @@ def _sections(told: Timeline) -> Iterator[Section]:
 
 
 def _overview(told: Timeline) -> Iterator[Line]:
-    yield Line(f"It began {clock(told.start.at)} ({told.start.says}, {by_clock(told.start.clock)}).")
+    yield Line(f"It began {clock_of(told.start.at)} ({told.start.says}, {by_clock(told.start.clock)}).")
     if told.targets:
         yield Line(f"What was looked at: {', '.join(told.targets)}.")
     for line in _causes(told.looks):
@@ -133,7 +133,7 @@ def _is_key(told: Told) -> bool:
 def _moment(told: Told) -> Line:
     """Why a cause was named stands with the contributing factors."""
     says = told.says.partition(BECAUSE)[0] if told.basis == INFERENCE else told.says
-    return Line(f"{clock(told.at)}{whose(told)} {says}", told.basis, told.by, _digest(told.digest))
+    return Line(f"{clock_of(told.at)}{whose(told)} {says}", told.basis, told.by, _digest(told.digest))
 
 
 def whose(told: Told) -> str:
@@ -151,7 +151,7 @@ def _causes(looks: Iterable[Look]) -> Iterator[Line]:
                 surest[cause.id] = cause, look
     for cause, look in surest.values():
         source = look.document or look.bundle or _digest(look.digest)
-        yield Line(wording.named_in_words(cause), INFERENCE, f"diagnosis {look.run_id}", source)
+        yield Line(timeline_entries.named_in_words(cause), INFERENCE, f"diagnosis {look.run_id}", source)
 
 
 def _run(run: RunTold) -> Line:
@@ -211,7 +211,7 @@ def _measure(one: TimeTo) -> tuple[str, ...]:
 
 def _stage(one: Stage) -> tuple[str, ...]:
     margin = "" if one.margin is None else format_value(one.margin, "time")
-    met = clock(one.met_at)
+    met = clock_of(one.met_at)
     told = one.how or one.why
     status = f"{one.status}: {told}" if told else one.status
     return one.title, format_value(one.due, "time"), met, margin, status, _digest(one.digest) if one.digest else ""
@@ -228,7 +228,7 @@ def _not_so_well(told: Timeline) -> Iterator[Line]:
             yield Line(f"Run {run.id}{f' of {run.playbook}' if run.playbook else ''} ended {run.outcome}.")
     for one in told.moments:
         if one.kind == events.NOTIFIED and one.level:
-            yield Line(f"{clock(one.at)} {one.says}", source=_digest(one.digest))
+            yield Line(f"{clock_of(one.at)} {one.says}", source=_digest(one.digest))
 
 
 def _unseen(told: Timeline) -> Iterator[Line]:

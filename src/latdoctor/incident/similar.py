@@ -18,16 +18,15 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
-from latdoctor.decoding import UNDECODABLE
 from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.errors import UNDECODABLE
 from latdoctor.evidence.model import kind_of
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import of_incident
-from latdoctor.incident.looks import looks
-from latdoctor.incident.mended import mended
 from latdoctor.incident.state import Incident
-from latdoctor.remedy import history
-from latdoctor.text import clean
+from latdoctor.incident.timeline import looks, mended
+from latdoctor.remediation import run_history
+from latdoctor.sanitize import clean
 
 CAUSES, FINDINGS, SUBJECTS, TIERS = 0.5, 0.3, 0.1, 0.1
 CANDIDATE = 0.2  # from here on a cause that was not named counts
@@ -82,7 +81,7 @@ class Similar(Struct, frozen=True):
 def past(incident: Incident) -> Past:
     """Raises msgspec.ValidationError for a run that another version wrote otherwise."""
     found = looks(incident.entries, of_incident(incident))
-    runs = {run.id: run for run in history.runs(incident.entries)}
+    runs = {run.id: run for run in run_history.runs(incident.entries)}
     told = mended(incident.runs, runs, incident.entries)
     ended = next(iter(reversed(incident.of(events.CLOSED))), None)
     causes = [cause for look in found for cause in look.causes]

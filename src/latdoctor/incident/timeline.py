@@ -5,36 +5,204 @@ A function of those entries alone: killed at any moment it tells all that was jo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
+from latdoctor.errors import UNDECODABLE
+from latdoctor.evidence.catalogue import catalogue
 from latdoctor.incident import events
-from latdoctor.incident.clock import StageState
-from latdoctor.incident.document import (
+from latdoctor.incident.elapsed import Count, between, is_time, of_entries, of_incident, rfc3339, start_of
+from latdoctor.incident.impact import impact
+from latdoctor.incident.response_times import measures
+from latdoctor.incident.slo_samples import read_sample
+from latdoctor.incident.sop.clock import StageState
+from latdoctor.incident.state import Incident, body
+from latdoctor.incident.timeline_entries import moments, value
+from latdoctor.incident.timeline_model import (
     INCIDENT,
     OWN,
     RUN,
     SCHEMA_VERSION,
+    Changed,
+    Figure,
     Last,
+    Look,
+    RunTold,
     Sample,
     Stage,
     Start,
     Timeline,
     Told,
 )
-from latdoctor.incident.elapsed import Count, of_entries, of_incident, rfc3339
-from latdoctor.incident.impact import impact
-from latdoctor.incident.looks import looks, unseen
-from latdoctor.incident.measures import measures
-from latdoctor.incident.mended import mended
-from latdoctor.incident.moments import moments
-from latdoctor.incident.samples import sample
-from latdoctor.incident.state import Incident
-from latdoctor.incident.stopwatch import start_of
 from latdoctor.journal.entry import Entry
-from latdoctor.remedy import history
-from latdoctor.text import clean
+from latdoctor.remediation import run_history
+from latdoctor.remediation.run_history import RunState, Touched
+from latdoctor.remediation.run_result import Measure
+from latdoctor.sanitize import clean
+
+
+def looks(entries: Iterable[Entry], count: Count) -> tuple[Look, ...]:
+    """Every diagnosis, in the order of the journal; one that another version wrote otherwise is left out here, and
+    told among the moments.
+    """
+    found = []
+    for entry in entries:
+        if entry.kind == events.DIAGNOSED:
+            try:
+                said = body(entry, events.Diagnosed)
+            except UNDECODABLE:
+                continue
+            found.append(_look(entry, said, count))
+    return tuple(found)
+
+
+def _look(entry: Entry, said: events.Diagnosed, count: Count) -> Look:
+    return Look(
+        at=entry.at,
+        seconds=count.of(entry).seconds,
+        digest=entry.digest,
+        run_id=clean(said.run_id, 100),
+        target=clean(said.target, 200),
+        level=clean(said.level, 20),
+        says=clean(said.says, 400),
+        answer=clean(said.answer, 40),
+        causes=tuple(_cause(cause) for cause in said.causes),
+        fired=_cleaned_diagnosis(said.fired),
+        unseen=_cleaned_diagnosis(said.unseen),
+        since=rfc3339(said.since) if said.since is not None and is_time(said.since) else None,
+        document=clean(said.document, 300),
+        bundle=clean(said.bundle, 300),
+    )
+
+
+def _cause(cause: events.Named) -> events.Named:
+    return events.Named(
+        id=clean(cause.id, 100),
+        title=clean(cause.title, 200),
+        tier=clean(cause.tier, 40),
+        probability=min(1.0, max(0.0, cause.probability)),
+        named=cause.named,
+        subjects=_cleaned_diagnosis(cause.subjects),
+        because=_cleaned_diagnosis(cause.because),
+        against=_cleaned_diagnosis(cause.against),
+        playbooks=_cleaned_diagnosis(cause.playbooks),
+    )
+
+
+def _cleaned_diagnosis(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(clean(text, 400) for text in texts)
+
+
+def unseen(found: Sequence[Look]) -> tuple[str, ...]:
+    """What the last look could not see, and what no earlier one did: each once."""
+    if not found:
+        return ("nothing was diagnosed",)
+    ever = dict.fromkeys(reason for look in found for reason in look.unseen)
+    last = set(found[-1].unseen)
+    return tuple(reason if reason in last else f"{reason} (not so in the last look)" for reason in ever)
+
+
+REFUSED = "refused"
+_MEASURED = ("before.measured", "verify.passed", "verify.failed")  # the later one has what was seen after
+
+
+class _Refused(Struct, frozen=True):
+    guard: str
+    reason: str
+
+
+class _Measured(Struct, frozen=True):
+    measures: tuple[Measure, ...] = ()
+
+
+def mended(joined: Iterable[str], runs: Mapping[str, RunState], entries: Sequence[Entry]) -> tuple[RunTold, ...]:
+    """The runs that `joined` names, in that order; each once."""
+    by_run: dict[str, list[Entry]] = {name: [] for name in joined}
+    for entry in entries:
+        if entry.run in by_run:
+            by_run[entry.run].append(entry)
+    told = (_run(runs[name], own) if name in runs else _never_begun(name, own) for name, own in by_run.items() if own)
+    return tuple(told)
+
+
+def _run(run: RunState, entries: Sequence[Entry]) -> RunTold:
+    plan = run.plan
+    opened = next(entry for entry in entries if entry.kind == "run.opened")
+    closed = next((entry for entry in reversed(entries) if entry.kind == "run.closed"), None)
+    return RunTold(
+        id=run.id,
+        playbook=clean(plan.playbook, 100),
+        title=clean(plan.title, 200),
+        target=clean(plan.target.name, 200),
+        risk=clean(plan.risk, 20),
+        cause=clean(plan.because.cause, 100) if plan.because else "",
+        outcome=run.outcome or "",
+        reason=clean(run.reason, 600),
+        opened_at=rfc3339(run.opened_at),
+        ended_at=closed.at if closed else None,
+        seconds=between(opened, closed).seconds if closed else None,
+        changes=tuple(_changes(run)),
+        figures=_figures(entries),
+    )
+
+
+def _never_begun(name: str, entries: Sequence[Entry]) -> RunTold:
+    """A run that a guard refused leaves that one entry: not even which playbook it was."""
+    refused = next((entry for entry in entries if entry.kind == "run.refused"), None)
+    said = msgspec.json.decode(refused.body, type=_Refused) if refused else None
+    reason = clean(f"{said.guard}: {said.reason}", 600) if said else ""
+    return RunTold(
+        id=name,
+        playbook="",
+        title="",
+        target="",
+        risk="",
+        cause="",
+        outcome=REFUSED if said else "",
+        reason=reason,
+        opened_at=entries[0].at,
+        ended_at=entries[-1].at if said else None,
+        seconds=None,
+        changes=(),
+        figures=(),
+    )
+
+
+def _changes(run: RunState) -> Iterable[Changed]:
+    standing = set(run.standing)
+    for touched in dict.fromkeys([*run.intended, *sorted(run.undone, key=_place)]):
+        change = run.change(touched)
+        for field in change.fields:
+            yield Changed(
+                step=clean(change.step, 100),
+                resource=clean(change.resource, 200),
+                name=clean(field.name, 100),
+                before=value(field.before),
+                after=value(field.after),
+                stands=touched in standing,
+            )
+
+
+def _place(touched: Touched) -> tuple[int, int]:
+    return touched.stage, touched.index
+
+
+def _figures(entries: Sequence[Entry]) -> tuple[Figure, ...]:
+    """From the latest entry that has them: one from before, where a run did not come further."""
+    for entry in reversed(entries):
+        if entry.kind in _MEASURED:
+            found = msgspec.json.decode(entry.body, type=_Measured).measures
+            if found:
+                return tuple(_figure(one) for one in found)
+    return ()
+
+
+def _figure(one: Measure) -> Figure:
+    known = catalogue().get(one.signal)
+    return Figure(clean(one.signal, 100), known.says if known else "", clean(one.subject, 200), one.before, one.after)
+
 
 __all__ = ["Timeline", "of_run", "timeline"]
 
@@ -49,7 +217,7 @@ def timeline(incident: Incident, stages: Sequence[StageState] = ()) -> Timeline:
     opened = incident.opened
     entries = incident.entries
     start, count = _start(incident), of_incident(incident)
-    runs = {run.id: run for run in history.runs(entries)}
+    runs = {run.id: run for run in run_history.runs(entries)}
     told = mended(incident.runs, runs, entries)
     seen, found = _samples(entries, count), looks(entries, count)
     ended = next(iter(reversed(incident.of(events.CLOSED))), None)
@@ -86,7 +254,7 @@ def of_run(run: str, entries: Sequence[Entry]) -> Timeline:
     Raises msgspec.ValidationError.
     """
     count = of_entries(entries)
-    runs = {state.id: state for state in history.runs(entries)}
+    runs = {state.id: state for state in run_history.runs(entries)}
     told = mended([run], runs, entries)
     ended = next((entry for entry in reversed(entries) if entry.kind in ("run.closed", "run.refused")), None)
     last = told[0] if told else None
@@ -138,7 +306,7 @@ def _last(entries: Sequence[Entry]) -> Last:
 
 
 def _samples(entries: Sequence[Entry], count: Count) -> tuple[Sample, ...]:
-    found = (sample(entry, count) for entry in entries if entry.kind == events.SAMPLED)
+    found = (read_sample(entry, count) for entry in entries if entry.kind == events.SAMPLED)
     return tuple(one for one in found if one is not None)
 
 

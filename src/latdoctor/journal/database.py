@@ -16,10 +16,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from latdoctor.journal import unfinished
+from latdoctor.journal import sqlite_recovery
 from latdoctor.journal.entry import LARGEST_BODY, JournalError
-from latdoctor.journal.state import synced
-from latdoctor.text import clean
+from latdoctor.journal.state_dir import synced
+from latdoctor.sanitize import clean
 
 PATIENCE = 5.0  # seconds for which another process may hold the database
 APPLICATION = 0x4C617444  # "LatD", by which the file is known
@@ -106,8 +106,8 @@ def read(path: Path, ask: Callable[[sqlite3.Connection], T], nothing: T) -> T:
             if not _has_content(path):
                 return nothing
             # SQLite would open a rollback journal that it finds, and as root give it to the database's owner anew.
-            if unfinished.exists(path):
-                image = unfinished.image(path)
+            if sqlite_recovery.exists(path):
+                image = sqlite_recovery.image(path)
                 if image is not None:
                     return _read_image(image, path, ask, nothing)
                 continue

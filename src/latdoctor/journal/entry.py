@@ -12,11 +12,16 @@ import msgspec
 from msgspec import Raw, Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.text import clean
+from latdoctor.sanitize import clean
 
 BEGINNING = "0" * 64  # what the first entry has as the digest of the one before
+
+
 LARGEST_BODY = 1 << 20  # bytes of JSON: what is larger is a file, and the entry names it
+
+
 _LONGEST_NAME = 200  # characters of a run's name or a kind
+
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.journal.state import must_be
-from latdoctor.text import clean
+from latdoctor.journal.state_dir import must_be
+from latdoctor.sanitize import clean
 
 _SAYING = 0.2  # seconds in which a holder says who it is
 _LOOK = 0.01  # seconds between two looks at that

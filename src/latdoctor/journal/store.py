@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from latdoctor.journal import database
 from latdoctor.journal.entry import Entry, JournalError, Moment, digest_of, following, misfit, now, written
-from latdoctor.journal.state import must_be
+from latdoctor.journal.state_dir import must_be
 
 __all__ = ["Journal", "JournalError"]
 

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.lab.listening import Listening
+from latdoctor.lab.http_server import Listening
 
 FEATURES = 8
 LONGEST_KEY = 200

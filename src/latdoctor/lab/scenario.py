@@ -25,13 +25,13 @@ from msgspec import Meta, Struct
 
 from latdoctor.errors import DefinitionError, Problem, UsageError
 from latdoctor.lab.dependency_service import StoreSettings
-from latdoctor.lab.faults.injection import Fault, Knobs
-from latdoctor.lab.load.arrivals import Arrivals, OnOff, Poisson
-from latdoctor.lab.load.mix import Mix
-from latdoctor.lab.load.plan import LoadPlan, RetryPolicy
-from latdoctor.lab.load.plan import Phase as LoadPhase
+from latdoctor.lab.faults.types import Fault, Knobs
 from latdoctor.lab.server.config import ServerConfig, patched
-from latdoctor.yamlfile import Node, load
+from latdoctor.load.arrivals import Arrivals, OnOff, Poisson
+from latdoctor.load.mix import Mix
+from latdoctor.load.plan import LoadPlan, RetryPolicy
+from latdoctor.load.plan import Phase as LoadPhase
+from latdoctor.strict_yaml import Node, load
 
 FOLDER = Path(__file__).parent / "scenarios"
 INCIDENT = "incident"

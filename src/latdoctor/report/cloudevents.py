@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.incident import events
-from latdoctor.incident.document import Sample, Stage, Timeline, Told
+from latdoctor.incident.timeline_model import Sample, Stage, Timeline, Told
 
 PREFIX, VERSION = "io.latdoctor", "v1"
 _TYPES = {

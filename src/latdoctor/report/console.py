@@ -14,9 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import contrast, times, unlooked, view
-from latdoctor.report.gaps import gap_lines
-from latdoctor.report.unexplained import unexplained
+from latdoctor.report import comparison, presenter
+from latdoctor.report.presenter import gap_lines, unexplained
 from latdoctor.units import percent
 
 LEVEL_STYLE = {
@@ -26,8 +25,8 @@ LEVEL_STYLE = {
     "healthy": "bold green",
     "inconclusive": "bold magenta",
 }
-_MARK = {view.FOR: ("+", "green"), view.AGAINST: ("-", "red"), view.UNSEEN: ("?", "magenta")}
-_COMPACT = {view.FOR: 5, view.AGAINST: 2, view.UNSEEN: 2}
+_MARK = {presenter.FOR: ("+", "green"), presenter.AGAINST: ("-", "red"), presenter.UNSEEN: ("?", "magenta")}
+_COMPACT = {presenter.FOR: 5, presenter.AGAINST: 2, presenter.UNSEEN: 2}
 _MAX_GAPS = 3
 
 
@@ -39,11 +38,11 @@ def render(diagnosis: Diagnosis, console: Console, *, verbose: bool = False) -> 
 
 def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[RenderableType]:
     """The same, piece by piece."""
-    yield Text(view.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
-    yield Text(times.scope(diagnosis), style="dim")
-    if line := view.site_line(diagnosis):
+    yield Text(presenter.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
+    yield Text(presenter.scope(diagnosis), style="dim")
+    if line := presenter.site_line(diagnosis):
         yield Text(line, style="dim")
-    for line in times.since_lines(diagnosis):
+    for line in presenter.since_lines(diagnosis):
         yield Text(line, style="bold")
     for part in _body(diagnosis, verbose=verbose):
         yield Text()
@@ -51,15 +50,17 @@ def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Renderable
 
 
 def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
-    line = view.answer_line(diagnosis)
+    line = presenter.answer_line(diagnosis)
     if line:
         yield Text(line, style="bold")
-    for cause in view.shown_causes(diagnosis, every=verbose):
+    for cause in presenter.shown_causes(diagnosis, every=verbose):
         yield _cause(cause, diagnosis, verbose=verbose)
     if diagnosis.verdict.level == "inconclusive":
-        yield _listing("Why not healthy", diagnosis.verdict.reasons if verbose else unlooked.verdict_reasons(diagnosis))
-    pain = view.symptoms(diagnosis)
-    if any(line.kind == view.FOR for line in pain) or (pain and verbose):
+        yield _listing(
+            "Why not healthy", diagnosis.verdict.reasons if verbose else presenter.verdict_reasons(diagnosis)
+        )
+    pain = presenter.symptoms(diagnosis)
+    if any(line.kind == presenter.FOR for line in pain) or (pain and verbose):
         yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
     if left := unexplained(diagnosis):
         yield _listing("Found, and not explained by what is named", left)
@@ -67,9 +68,9 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     if diagnosis.gaps:
         yield _gaps(diagnosis, verbose=verbose)
     if diagnosis.against:
-        told = contrast.of_against(diagnosis.against, every=verbose)
+        told = comparison.of_against(diagnosis.against, every=verbose)
         yield _listing(f"{diagnosis.against.name}, against {diagnosis.against.than}", told)
-    yield _listing("Next", view.next_steps(diagnosis))
+    yield _listing("Next", presenter.next_steps(diagnosis))
 
 
 def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
@@ -78,14 +79,14 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
     head.add_column(justify="right", no_wrap=True)
     style = LEVEL_STYLE.get(cause.severity, "bold")
     head.add_row(Text(cause.title, style=style), Text(f"{percent(cause.probability)} {cause.confidence}", style="bold"))
-    rows: list[RenderableType] = [head, _indented(Text(view.facts_of(cause), style="dim"), 2), _advice(cause)]
-    rows += _evidence(view.evidence_lines(cause, diagnosis), verbose=verbose)
+    rows: list[RenderableType] = [head, _indented(Text(presenter.facts_of(cause), style="dim"), 2), _advice(cause)]
+    rows += _evidence(presenter.evidence_lines(cause, diagnosis), verbose=verbose)
     if verbose:
         rows.append(_account(cause))
     return Group(*rows)
 
 
-def _evidence(lines: Iterable[view.EvidenceLine], *, verbose: bool) -> list[RenderableType]:
+def _evidence(lines: Iterable[presenter.EvidenceLine], *, verbose: bool) -> list[RenderableType]:
     shown: list[RenderableType] = []
     counts: Counter[str] = Counter()
     shown_of: Counter[str] = Counter()
@@ -116,7 +117,7 @@ def _account(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", width=8)
     table.add_column()
-    for points, says in view.account_rows(cause):
+    for points, says in presenter.account_rows(cause):
         table.add_row(Text(points), Text(says))
     title = Text(f"why {percent(cause.probability)}, against its best rival: {cause.rival}", style="italic")
     return Group(_indented(title, 2), table)
@@ -126,20 +127,20 @@ def _advice(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=6, justify="right", style="bold")
     table.add_column()
-    for title, says in view.advice(cause):
+    for title, says in presenter.advice(cause):
         table.add_row(title, Text(says))
     return table
 
 
 def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     rows: list[RenderableType] = [Text("Tiers", style="bold")]
-    for tier in view.tier_lines(diagnosis):
+    for tier in presenter.tier_lines(diagnosis):
         rows.append(_indented(Text.assemble((tier.heading, "bold"), "  ", (tier.counts, "dim")), 2))
         rows += [_indented(part, 2) for part in _evidence(tier.fired, verbose=verbose)] if verbose else []
         rows += [_indented(part, 2) for part in _evidence(tier.clear, verbose=True)] if verbose else []
         reasons = tier.not_evaluated if verbose else tier.not_evaluated_otherwise[:1]
         rows += [_marked("?", "magenta", Text(reason, style="dim")) for reason in reasons]
-    if not verbose and (line := unlooked.summary(diagnosis)):
+    if not verbose and (line := presenter.summary(diagnosis)):
         rows.append(_indented(Text(line, style="dim"), 2))
     return Group(*rows)
 

@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from latdoctor.incident.clock import NOT_TOLD, StageState
-from latdoctor.incident.standing import Standing, Tried
-from latdoctor.incident.stopwatch import GIVEN
+from latdoctor.incident.elapsed import GIVEN
+from latdoctor.incident.sop.clock import NOT_TOLD, StageState
+from latdoctor.incident.status import Standing, Tried
 from latdoctor.report.markdown import escape
-from latdoctor.report.mending import clock as clock_of
+from latdoctor.report.remediation import clock as clock_of
 from latdoctor.report.sop import moment, permitted, refused_line, seen_line, since, span, tried_line, value
-from latdoctor.report.wrapping import wrapped
-from latdoctor.text import TITLE, clean, fitted
+from latdoctor.report.text_utils import wrapped
+from latdoctor.sanitize import TITLE, clean, fitted
 
 _LONGEST = 800  # characters of a line
 _DEFINITIONS = (

@@ -9,13 +9,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from latdoctor.incident.document import Timeline, TimeTo
-from latdoctor.incident.elapsed import clock
-from latdoctor.incident.impact_words import impact_lines
-from latdoctor.incident.measures import mean
+from latdoctor.incident.elapsed import clock_of
+from latdoctor.incident.impact import impact_lines
+from latdoctor.incident.response_times import mean
 from latdoctor.incident.similar import Past, Similar
-from latdoctor.report.printing import print_json
-from latdoctor.text import TITLE, fitted
+from latdoctor.incident.timeline_model import Timeline, TimeTo
+from latdoctor.report.text_utils import print_json
+from latdoctor.sanitize import TITLE, fitted
 from latdoctor.units import format_value
 
 MEASURES = ("MTTD", "MTTA", "MTTM", "MTTR")
@@ -65,9 +65,9 @@ def showing(one: Past, timeline: Timeline, alike: Sequence[Similar], console: Co
         print_json({**_summary(one), "measures": timeline.measures, "impact": timeline.impact}, console)
         return
     console.print(Text(f"{one.id}: {fitted(one.title, TITLE)}", style="bold"))
-    ended = f"{one.outcome} {clock(one.closed_at)}" if one.closed_at else "it goes on"
+    ended = f"{one.outcome} {clock_of(one.closed_at)}" if one.closed_at else "it goes on"
     console.print(
-        Text(f"opened {clock(one.opened_at)} UTC · {ended} · worst: {one.level or 'not looked at'}", style="dim")
+        Text(f"opened {clock_of(one.opened_at)} UTC · {ended} · worst: {one.level or 'not looked at'}", style="dim")
     )
     rows = [("cause", name) for name in one.named] or [("cause", "none was named")]
     rows += [("worked", name) for name in one.worked]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from latdoctor.diagnosis.cases import Outcome
-from latdoctor.text import clean
+from latdoctor.diagnosis.rule_tests import Outcome
+from latdoctor.sanitize import clean
 
 _LONGEST = 4000  # characters of one text
 

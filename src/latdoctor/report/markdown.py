@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import contrast, times, view
-from latdoctor.report.gaps import gap_lines
-from latdoctor.report.unexplained import unexplained
+from latdoctor.report import comparison, presenter
+from latdoctor.report.presenter import gap_lines, unexplained
 from latdoctor.units import percent
 
 # The last: `:fire:`, but no time of day. Its colon is not escaped: GitHub and GitLab make their emoji of the text once
@@ -19,7 +18,7 @@ _SPECIAL = re.compile(
     re.IGNORECASE,
 )
 _PARTED = ":<!-- -->"
-_MARK = {view.FOR: "for", view.AGAINST: "against", view.UNSEEN: "not seen"}
+_MARK = {presenter.FOR: "for", presenter.AGAINST: "against", presenter.UNSEEN: "not seen"}
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -33,32 +32,32 @@ def escape(text: str) -> str:
 
 
 def _lines(diagnosis: Diagnosis) -> Iterable[str]:
-    yield f"## {escape(view.headline(diagnosis))}"
+    yield f"## {escape(presenter.headline(diagnosis))}"
     yield ""
-    yield escape(times.scope(diagnosis))
-    if line := view.site_line(diagnosis):
+    yield escape(presenter.scope(diagnosis))
+    if line := presenter.site_line(diagnosis):
         yield ""
         yield escape(line)
-    for line in times.since_lines(diagnosis):
+    for line in presenter.since_lines(diagnosis):
         yield ""
         yield f"**{escape(line)}**"
-    line = view.answer_line(diagnosis)
+    line = presenter.answer_line(diagnosis)
     if line:
         yield ""
         yield f"**{escape(line)}**"
-    for cause in view.shown_causes(diagnosis, every=False):
+    for cause in presenter.shown_causes(diagnosis, every=False):
         yield from _cause(cause, diagnosis)
     yield from _section("Why not healthy", diagnosis.verdict.reasons if _doubtful(diagnosis) else ())
-    yield from _section("Symptoms", [f"{_MARK[line.kind]}: {line.says}" for line in view.symptoms(diagnosis)])
+    yield from _section("Symptoms", [f"{_MARK[line.kind]}: {line.says}" for line in presenter.symptoms(diagnosis)])
     yield from _section("Found, and not explained by what is named", unexplained(diagnosis))
     yield from ("", "### Tiers", "", "| tier | checks | not evaluated |", "|---|---|---|")
-    for tier in view.tier_lines(diagnosis):
+    for tier in presenter.tier_lines(diagnosis):
         yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated[:1]))} |"
     yield from _section("Could not be seen", gap_lines(diagnosis, every=False))
     if diagnosis.against:
         title = escape(f"{diagnosis.against.name}, against {diagnosis.against.than}")
-        yield from _section(title, contrast.of_against(diagnosis.against))
-    yield from _section("Next", view.next_steps(diagnosis))
+        yield from _section(title, comparison.of_against(diagnosis.against))
+    yield from _section("Next", presenter.next_steps(diagnosis))
 
 
 def _doubtful(diagnosis: Diagnosis) -> bool:
@@ -69,16 +68,16 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
     yield ""
     yield f"### {escape(cause.title)} ({percent(cause.probability)}, {cause.confidence})"
     yield ""
-    yield escape(view.facts_of(cause))
+    yield escape(presenter.facts_of(cause))
     yield ""
-    for title, says in view.advice(cause):
+    for title, says in presenter.advice(cause):
         yield f"* **{title}** {escape(says)}"
-    for line in view.evidence_lines(cause, diagnosis):
+    for line in presenter.evidence_lines(cause, diagnosis):
         yield f"* **{_MARK[line.kind]}** {escape(line.says)}"
         for detail in line.details:
             yield f"  * {escape(detail)}"
     yield from ("", "| points | why |", "|---:|---|")
-    for points, says in view.account_rows(cause):
+    for points, says in presenter.account_rows(cause):
         yield f"| {points} | {escape(says)} |"
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from latdoctor.evidence.condition_words import in_words
-from latdoctor.remedy.parameters import allowed, shown
-from latdoctor.remedy.playbook import Parameter, Playbook, Step
-from latdoctor.remedy.playbook_files import Library, shipped
+from latdoctor.conditions.ast import in_words
+from latdoctor.remediation.parameters import allowed, shown
+from latdoctor.remediation.playbook import Parameter, Playbook, Step
+from latdoctor.remediation.playbook_loader import Library, shipped
 from latdoctor.units import format_value
 
 SCHEMA_VERSION = "1"

@@ -12,11 +12,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latdoctor.incident.clock import LATE, MET, NOT_TOLD, UNMET, StageState
-from latdoctor.incident.standing import Seen, Standing, Tried
-from latdoctor.incident.stopwatch import GIVEN
-from latdoctor.report.mending import clock as clock_of
-from latdoctor.text import TITLE, clean, fitted
+from latdoctor.incident.elapsed import GIVEN
+from latdoctor.incident.sop.clock import LATE, MET, NOT_TOLD, UNMET, StageState
+from latdoctor.incident.status import Seen, Standing, Tried
+from latdoctor.report.remediation import clock as clock_of
+from latdoctor.sanitize import TITLE, clean, fitted
 from latdoctor.units import percent
 
 _MARK = {MET: "+", LATE: "!", UNMET: ".", NOT_TOLD: "?"}
@@ -170,10 +170,10 @@ def since(found: Standing) -> str:
 
 def moment(at: float) -> str:
     """`2026-09-21 14:12:50`, in UTC."""
-    from latdoctor.report import watching
+    from latdoctor.report import live
 
     try:
-        return watching.moment(at).removesuffix(" UTC")
+        return live.moment(at).removesuffix(" UTC")
     except (OverflowError, ValueError, OSError):  # another clock may tell any number
         return "at a time that makes no sense"
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.faults.cgroups import cpu_quota, memory_squeeze
-from latdoctor.lab.faults.quota_group import quota_group
+from latdoctor.lab.faults.cgroup_limits import cpu_quota, memory_squeeze, quota_group
 
 THREADS = """
 import threading
@@ -86,7 +85,7 @@ def test_whoever_injects_may_be_killed_and_the_quota_ends(quota: subprocess.Pope
     before = cgroup_of(quota.pid)
     code = (
         "import time\n"
-        "from latdoctor.lab.faults.cgroups import cpu_quota\n"
+        "from latdoctor.lab.faults.cgroup_limits import cpu_quota\n"
         f"with cpu_quota({quota.pid}, 0.5, 600):\n"
         "    print('in', flush=True)\n"
         "    time.sleep(600)\n"
@@ -216,7 +215,7 @@ def test_what_is_missing_is_said_to_who_may_not(victim: subprocess.Popen[str]) -
         return
     code = (
         "import os, sys\n"
-        "from latdoctor.lab.faults.keeper import main\n"
+        "from latdoctor.lab.faults.limit_holder import main\n"
         "os.setuid(65534)\n"  # nobody
         f"sys.exit(main([sys.argv[1], '{victim.pid}', '0.5', '5']))\n"
     )

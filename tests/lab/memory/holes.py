@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 
-from latdoctor.lab.server.memory.libc import KIB, MIB, Glibc, HeapInfo
+from latdoctor.lab.server.memory.glibc import KIB, MIB, Glibc, HeapInfo
 
 HOLES = 1000
 

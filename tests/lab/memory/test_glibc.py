@@ -16,7 +16,7 @@ import torch
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import Memory
 from latdoctor.lab.server.memory import build, glibc
-from latdoctor.lab.server.memory.libc import glibc as c_library
+from latdoctor.lab.server.memory.glibc import glibc as c_library
 
 ON_GLIBC = pytest.mark.skipif(c_library() is None, reason="the C library here is not glibc: mallopt is not available")
 

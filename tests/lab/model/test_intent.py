@@ -15,7 +15,7 @@ from latdoctor.lab.server.config import Memory, ModelSettings
 from latdoctor.lab.server.memory import OutOfMemory
 from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, POSITIONS, VOCABULARY, Answers, Input, IntentModel
 from latdoctor.lab.server.model.compiled import BATCHES, LENGTHS, bucket
-from latdoctor.lab.server.model.precision import resolved
+from latdoctor.lab.server.model.encoder import resolved
 
 ARENA = Memory(backend="arena", pool_mib=8, segment_mib=2)
 FULL = ModelSettings(precision="fp32")

@@ -12,7 +12,7 @@ from threading import Thread
 import httpx
 import pytest
 
-from latdoctor.cli.lab_proxy import address
+from latdoctor.cli.lab_inject import address
 from latdoctor.errors import UsageError
 
 TOKEN = "a-token-of-a-test"  # noqa: S105

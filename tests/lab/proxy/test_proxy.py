@@ -13,10 +13,9 @@ import aiohttp
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.faults.control import app
-from latdoctor.lab.faults.proxy import HELD_BYTES, READ_BYTES, FaultProxy
+from latdoctor.lab.faults.tcp_proxy import HELD_BYTES, READ_BYTES, FaultProxy, app
 from latdoctor.lab.faults.toxics import Bandwidth, Blackhole, Latency, Reset, SlowClose, Toxic
-from latdoctor.lab.listening import Listening
+from latdoctor.lab.http_server import Listening
 
 DEADLINE = 20.0  # for a test that hangs; nothing is measured by it
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import aiohttp
 
-from latdoctor.lab.listening import Listening
+from latdoctor.lab.http_server import Listening
 from latdoctor.lab.server import router_admin
-from latdoctor.lab.server.fleet import Fleet, RouterConfig
-from latdoctor.lab.server.replicas import Command, Patience, Supervisor, free_ports
+from latdoctor.lab.server.replica_pool import Fleet, RouterConfig
 from latdoctor.lab.server.router import Router
-from latdoctor.lab.server.routing import Agent
+from latdoctor.lab.server.serve_replicas import Agent
+from latdoctor.lab.server.supervisor import Command, Patience, Supervisor, free_ports
 
 DEADLINE = 30.0  # for a test that hangs; nothing is measured by it
 STUB = str(Path(__file__).with_name("stub_replica.py"))

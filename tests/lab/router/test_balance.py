@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.balance import LEAST_SHARE, POLICIES, Candidate, build, eased, home
+from latdoctor.lab.server.replica_pool import LEAST_SHARE, POLICIES, Candidate, build, eased, home
 
 
 def candidates(*weights: float, ready_for: float = 1e9) -> list[Candidate]:

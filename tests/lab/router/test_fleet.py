@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.server.fleet import Fleet, RouterConfig
+from latdoctor.lab.server.replica_pool import Fleet, RouterConfig
 
 URLS = {"a": "http://127.0.0.1:1/", "b": "http://127.0.0.1:2"}
 

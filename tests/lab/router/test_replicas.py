@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.server import tether
-from latdoctor.lab.server.fleet import Fleet
-from latdoctor.lab.server.replicas import Command, Patience, Supervisor, free_ports
-from latdoctor.lab.server.routing import RouterOptions, serve
+from latdoctor.lab.server import parent_watch
+from latdoctor.lab.server.replica_pool import Fleet
+from latdoctor.lab.server.serve_replicas import RouterOptions, serve_router
+from latdoctor.lab.server.supervisor import Command, Patience, Supervisor, free_ports
 from tests.lab.router.cluster import DEADLINE, QUICK, TOKEN, commands, run
 
 
@@ -97,7 +97,8 @@ def test_a_tethered_program_ends_when_its_parent_is_killed() -> None:
     child = "import sys, time\nprint('up', flush=True)\ntime.sleep(600)"
     code = (
         "import os, subprocess, sys\n"
-        f"subprocess.run([sys.executable, {tether.__file__!r}, str(os.getpid()), sys.executable, '-c', {child!r}])"
+        f"subprocess.run([sys.executable, {parent_watch.__file__!r}, str(os.getpid()),"
+        f" sys.executable, '-c', {child!r}])"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert parent.stdout is not None
@@ -109,7 +110,7 @@ def test_a_tethered_program_ends_when_its_parent_is_killed() -> None:
 
 
 def test_a_tethered_program_is_not_started_for_a_parent_that_has_gone() -> None:
-    done = subprocess.run([sys.executable, tether.__file__, "1", "echo", "up"], capture_output=True, check=False)
+    done = subprocess.run([sys.executable, parent_watch.__file__, "1", "echo", "up"], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
 
 
@@ -118,7 +119,7 @@ def test_serving_announces_when_all_are_ready_and_ends_in_order() -> None:
         started, end = commands("a", "b"), asyncio.Event()
         announced: asyncio.Queue[str] = asyncio.Queue()
         options = RouterOptions(started, patience=QUICK, token=TOKEN, grace_seconds=0)
-        serving = asyncio.create_task(serve(options, announce=announced.put_nowait, end=end, signals=()))
+        serving = asyncio.create_task(serve_router(options, announce=announced.put_nowait, end=end, signals=()))
         url = await announced.get()
         assert [await announced.get() for _ in started] == [one.url for one in started]
         async with aiohttp.ClientSession(url) as session:
@@ -142,7 +143,7 @@ def test_serving_that_never_gets_ready_says_so_and_leaves_nothing_behind() -> No
         patience = msgspec.structs.replace(QUICK, start=0.3)
         options = RouterOptions(commands("a", mode="never-ready"), patience=patience)
         with pytest.raises(OperationError, match="did not get there"):
-            await serve(options, announce=lambda _: pytest.fail("nothing is ready"), signals=())
+            await serve_router(options, announce=lambda _: pytest.fail("nothing is ready"), signals=())
 
     run(test)
 
@@ -151,6 +152,8 @@ def test_a_replica_that_never_starts_is_given_up_soon() -> None:
     async def test() -> None:
         command = Command("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}", log=os.devnull)
         with pytest.raises(OperationError, match="replica a ended 3 times"):
-            await serve(RouterOptions((command,), patience=QUICK), announce=lambda _: pytest.fail("ready"), signals=())
+            await serve_router(
+                RouterOptions((command,), patience=QUICK), announce=lambda _: pytest.fail("ready"), signals=()
+            )
 
     run(test)

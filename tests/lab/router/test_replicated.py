@@ -16,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import ServerConfig, patched
-from latdoctor.lab.server.configured import configured
-from latdoctor.lab.server.fleet import RouterConfig
-from latdoctor.lab.server.lifecycle import ServeOptions
-from latdoctor.lab.server.replicated import commands, router_config, settings
+from latdoctor.lab.server.config import ServerConfig, configured, patched
+from latdoctor.lab.server.replica_pool import RouterConfig
+from latdoctor.lab.server.serve import ServeOptions
+from latdoctor.lab.server.serve_replicas import commands, router_config, settings
 
 TOKEN = "a-token-of-a-test"  # noqa: S105
 WITHIN = 60.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latdoctor.lab.server.fleet import RouterConfig
+from latdoctor.lab.server.replica_pool import RouterConfig
 from latdoctor.lab.server.router_admin import etag, patched
 from tests.lab.router.cluster import TOKEN, Cluster, cluster, run
 

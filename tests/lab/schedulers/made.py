@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from latdoctor.lab.server.config import Batching
 from latdoctor.lab.server.schedulers import SCHEDULERS
-from latdoctor.lab.server.schedulers.virtual_time import MEASURED_FP32
+from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32
 from latdoctor.lab.server.work import Batch, Work
 
 LENGTHS = st.one_of(st.integers(1, 8), st.integers(1, 600))

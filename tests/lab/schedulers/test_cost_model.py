@@ -13,7 +13,7 @@ from latdoctor.lab.server.config import Batching
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.admission import admission
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
-from latdoctor.lab.server.schedulers.virtual_time import MEASURED_FP32, quantile, traffic
+from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32, quantile, traffic
 from latdoctor.lab.server.work import Batch, Work
 from tests.lab.schedulers.made import batch, seconds, works
 

@@ -10,7 +10,7 @@ import pytest
 from latdoctor.lab.server.config import Batching
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.schedulers.virtual_time import Outcome, quantile, simulate, traffic
+from latdoctor.lab.server.schedulers.simulation import Outcome, quantile, simulate, traffic
 from latdoctor.lab.server.work import Batch, Work
 from tests.lab.schedulers.made import seconds
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from latdoctor.lab.server.config import Batching
 from latdoctor.lab.server.schedulers import build, carry_over
+from latdoctor.lab.server.schedulers.base import count_cap
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
-from latdoctor.lab.server.schedulers.rule import count_cap
 from latdoctor.lab.server.work import Batch, Scheduler, Work
 from tests.lab.schedulers.made import BATCHINGS, LENGTHS, batch
 

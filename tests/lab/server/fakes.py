@@ -10,10 +10,10 @@ import msgspec
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import Memory, ModelSettings
-from latdoctor.lab.server.exchange import Input
 from latdoctor.lab.server.memory.pool import MemoryStats, Pool
-from latdoctor.lab.server.parts import Brain
-from latdoctor.lab.server.profile import Depth
+from latdoctor.lab.server.profiler import Depth
+from latdoctor.lab.server.request_parser import Input
+from latdoctor.lab.server.server import Brain
 from latdoctor.lab.server.work import Batch, Work
 
 PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it

@@ -12,12 +12,11 @@ from typing import Any, Self
 
 import httpx
 
-from latdoctor.lab.listening import Listening
-from latdoctor.lab.server.app import build
+from latdoctor.lab.http_server import Listening
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.lifecycle import Agent
 from latdoctor.lab.server.memory.pool import Pool
-from latdoctor.lab.server.parts import Identity, Parts
+from latdoctor.lab.server.serve import Agent, build
+from latdoctor.lab.server.server import Identity, Parts
 from tests.lab.server.fakes import PATIENCE, FakeModel, FakePool, brain
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - guards nothing

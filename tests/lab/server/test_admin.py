@@ -12,9 +12,9 @@ import httpx
 import msgspec
 import pytest
 
-from latdoctor.lab.server.app import build
 from latdoctor.lab.server.config import ModelSettings, ServerConfig, knobs
-from latdoctor.lab.server.parts import Identity, Parts
+from latdoctor.lab.server.serve import build
+from latdoctor.lab.server.server import Identity, Parts
 from tests.lab.server.fakes import PATIENCE, FakeModel, brain
 from tests.lab.server.running import ADMIN, Running
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.asked import MAX_BODY_BYTES, Asked, parse
 from latdoctor.lab.server.config import Batching, Queue, ServerConfig
-from latdoctor.lab.server.parts import Identity
-from latdoctor.lab.server.refusal import BadRequest
+from latdoctor.lab.server.errors import BadRequest
+from latdoctor.lab.server.request_parser import MAX_BODY_BYTES, Asked, parse
+from latdoctor.lab.server.server import Identity
 from tests.lab.server.running import Running
 
 BAD = {

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from latdoctor.errors import DefinitionError, UsageError
-from latdoctor.lab.server.config import Batching, Governance, ModelSettings, ServerConfig
-from latdoctor.lab.server.configured import configured
+from latdoctor.lab.server.config import Batching, Governance, ModelSettings, ServerConfig, configured
 
 
 def test_settings_win_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:

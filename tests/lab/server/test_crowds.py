@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from latdoctor.lab.server.config import Queue, ServerConfig
-from latdoctor.lab.server.waiting import Ticket
+from latdoctor.lab.server.pending import Ticket
 from tests.lab.server.running import TOKEN, Running
 
 MANY = 300

@@ -11,10 +11,10 @@ import pytest
 
 from latdoctor.lab.server.config import Batching, ServerConfig
 from latdoctor.lab.server.engine import Engine
-from latdoctor.lab.server.exchange import Input
+from latdoctor.lab.server.errors import Unavailable
 from latdoctor.lab.server.memory.pool import OutOfMemory
-from latdoctor.lab.server.refusal import Unavailable
-from latdoctor.lab.server.waiting import Ticket
+from latdoctor.lab.server.pending import Ticket
+from latdoctor.lab.server.request_parser import Input
 from latdoctor.lab.server.work import Batch
 from latdoctor.lab.server.worker import Outcome
 from tests.lab.server.fakes import PATIENCE, FakeModel, Fifo

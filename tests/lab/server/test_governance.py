@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.asked import Asked
-from latdoctor.lab.server.breaker import FEWEST, WINDOW, Breaker, RetryBudget
 from latdoctor.lab.server.config import Governance as Settings
 from latdoctor.lab.server.config import Queue, ServerConfig
-from latdoctor.lab.server.governance import Governance
-from latdoctor.lab.server.prediction import Prediction
-from latdoctor.lab.server.refusal import Shed
-from latdoctor.lab.server.waiting import Ticket, WaitingBook
+from latdoctor.lab.server.errors import Shed
+from latdoctor.lab.server.governance import FEWEST, WINDOW, Breaker, Governance, RetryBudget
+from latdoctor.lab.server.pending import Ticket, WaitingBook
+from latdoctor.lab.server.request_parser import Asked
+from latdoctor.lab.server.schedulers.admission import Prediction
 from latdoctor.lab.server.work import Batch, Work
 from tests.lab.server.running import Running
 

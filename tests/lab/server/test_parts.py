@@ -17,18 +17,16 @@ from hypothesis import strategies as st
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.dependency_service import build as build_store
-from latdoctor.lab.listening import Listening
-from latdoctor.lab.server.asked import Asked
+from latdoctor.lab.http_server import Listening
 from latdoctor.lab.server.config import Dependency, ServerConfig, Sessions
 from latdoctor.lab.server.dependency import DependencyClient
-from latdoctor.lab.server.exchange import Exchange
-from latdoctor.lab.server.locks import TimedLock
 from latdoctor.lab.server.metrics import Metrics
 from latdoctor.lab.server.model import VOCABULARY as MODEL_VOCABULARY
-from latdoctor.lab.server.parts import Identity
+from latdoctor.lab.server.request_parser import Asked, Exchange
+from latdoctor.lab.server.server import Identity
 from latdoctor.lab.server.sessions import InProcessSessions
-from latdoctor.lab.server.stages import Call, Stages
-from latdoctor.lab.server.tokens import VOCABULARY, audio_frames, text_tokens
+from latdoctor.lab.server.stages import Call, Stages, TimedLock
+from latdoctor.lab.server.work import VOCABULARY, audio_frames, text_tokens
 from tests.lab.server.fakes import PATIENCE
 from tests.lab.server.running import Running
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.lab.telemetry.kinds import KINDS, Kind
-from latdoctor.lab.telemetry.making import make
-from latdoctor.lab.telemetry.writing import write
+from latdoctor.lab.telemetry.generate import KINDS, Kind, make, write
 from tests.cli.running import checks, diagnosed, named
 
 SEEDS, SEVERITIES = (0, 1, 2), (0.3, 1.0)

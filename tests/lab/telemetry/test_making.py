@@ -18,8 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.lab.telemetry.kinds import KINDS, Kind
-from latdoctor.lab.telemetry.making import Telemetry, make
+from latdoctor.lab.telemetry.generate import KINDS, Kind, Telemetry, make
 
 every = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
 
@@ -46,8 +45,8 @@ def test_a_seed_gives_the_same_bytes_and_another_gives_others(kind: Kind) -> Non
 def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
     """The order of sets and the hash of texts differ from process to process."""
     code = (
-        "from latdoctor.lab.telemetry.kinds import KINDS\n"
-        "from latdoctor.lab.telemetry.making import make\n"
+        "from latdoctor.lab.telemetry.generate import KINDS\n"
+        "from latdoctor.lab.telemetry.generate import make\n"
         "import hashlib\n"
         "for kind in KINDS:\n"
         "    made = make(kind.id, 3)\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from latdoctor.lab.telemetry.making import make
+from latdoctor.lab.telemetry.generate import make
 
 FOLDER = "tensorrt/resnet.plan"
 

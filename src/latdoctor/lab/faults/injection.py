@@ -1,90 +1,95 @@
-"""What can be made to go wrong, as values: each names where it acts; all act for real, and all end by themselves.
-
-`configure` turns knobs of the server, `agent` disturbs a stage inside it, `neighbour` starts processes that take the
-machine's processors or its disk, `network` spoils a connection, `limit` keeps the server short of something, `weights`
-sends one replica too much, `kill` ends a replica, `restart` starts the server anew.
-"""
+"""Puts faults in and takes them out again, wherever they act."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 
-from msgspec import Meta, Struct
+import msgspec
 
+from latdoctor.errors import UsageError
+from latdoctor.lab.clients import Admin, RefusedError, typed
+from latdoctor.lab.faults.cgroup_limits import cpu_quota, memory_squeeze
+from latdoctor.lab.faults.noisy_neighbor import neighbours
 from latdoctor.lab.faults.toxics import Toxic
+from latdoctor.lab.faults.types import Agent, Configure, Fault, Kill, Knobs, Limit, Neighbour, Network, Restart, Weights
 
-Lifetime = Annotated[float, Meta(gt=0, le=3600)]  # seconds; what was injected removes itself after that
-Knobs = dict[str, dict[str, Any]]
+GONE = 404
 
 
-class Configure(Struct, frozen=True, forbid_unknown_fields=True, tag="configure", tag_field="kind"):
-    """Live knobs turned, and turned back in the end unless somebody else has turned them since.
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What can be reached: the servers (one, or the replicas), and what else there is."""
 
-    `only`: of this one of several replicas, counted from 0.
+    servers: tuple[Admin, ...] = ()
+    pids: tuple[int, ...] = ()
+    router: Admin | None = None
+    clients_proxy: Admin | None = None
+    dependency_proxy: Admin | None = None
+    restart: Callable[[Knobs], None] | None = None
+
+
+def inject(fault: Fault, site: Site, undo: ExitStack) -> None:
+    """Puts `fault` in; what takes it out is left with `undo`.
+
+    Raises UsageError where the site lacks what the fault needs, OperationError where it is refused or cannot be had.
     """
-
-    knobs: Knobs
-    lifetime: Lifetime = 60.0
-    only: Annotated[int, Meta(ge=0, le=31)] | None = None
-
-
-class Agent(Struct, frozen=True, forbid_unknown_fields=True, tag="agent", tag_field="kind"):
-    """A disturbance inside the server's process, by its name in the fault agent; `strength` in that one's unit."""
-
-    name: Literal[
-        "loop-block",
-        "gc-pauses",
-        "lock-convoy",
-        "slow-preprocess",
-        "fsync",
-        "leak",
-        "fragment",
-        "hoard",
-    ]
-    strength: Annotated[float, Meta(gt=0, le=10_000)] = 1.0
-    lifetime: Lifetime = 60.0
-
-
-class Neighbour(Struct, frozen=True, forbid_unknown_fields=True, tag="neighbour", tag_field="kind"):
-    """Other processes on the machine: `cpu` burns, `io` writes and syncs."""
-
-    takes: Literal["cpu", "io"]
-    processes: Annotated[int, Meta(ge=1, le=16)] = 2
-    lifetime: Lifetime = 60.0
+    match fault:
+        case Configure(knobs, lifetime, only):
+            slot = f"knobs-{secrets.token_hex(4)}"
+            servers = site.servers if only is None else site.servers[only : only + 1]
+            _at_each(servers, slot, {"knobs": typed(knobs), "lifetime": lifetime}, undo)
+        case Agent(name, strength, lifetime):
+            _at_each(site.servers, name, {"strength": strength, "lifetime": lifetime}, undo)
+        case Neighbour():
+            undo.enter_context(neighbours(fault))
+        case Limit():
+            _limit(fault, site, undo)
+        case Network(between, toxic):
+            _spoil(_needed(site.clients_proxy if between == "clients" else site.dependency_proxy, "proxy"), toxic, undo)
+        case Weights(weights, lifetime):
+            router = _needed(site.router, "router")
+            _at_each((router,), "weights", {"weights": weights, "lifetime": lifetime}, undo)
+        case Kill(replica):
+            _needed(site.router, "router").put("/faults/kill", {"replica": replica})
+        case Restart(knobs):
+            if site.restart is None:
+                raise UsageError("only a server that the laboratory started itself can be restarted")
+            site.restart(knobs)
 
 
-class Network(Struct, frozen=True, forbid_unknown_fields=True, tag="network", tag_field="kind"):
-    """A toxic on the way from the clients to the server, or from the server to its dependency."""
-
-    between: Literal["clients", "dependency"]
-    toxic: Toxic
-
-
-class Limit(Struct, frozen=True, forbid_unknown_fields=True, tag="limit", tag_field="kind"):
-    """What the server's process may use: `cpu`: so many processors; `memory`: this share of its mapped file pages."""
-
-    of: Literal["cpu", "memory"]
-    share: Annotated[float, Meta(gt=0, le=16)]
-    lifetime: Lifetime = 60.0
+def _limit(fault: Limit, site: Site, undo: ExitStack) -> None:
+    if not site.pids:
+        raise UsageError("this fault acts on a process", next_step="--pid N of the server")
+    limited = {"cpu": cpu_quota, "memory": memory_squeeze}[fault.of]
+    for pid in site.pids:
+        undo.enter_context(limited(pid, fault.share, fault.lifetime))
 
 
-class Weights(Struct, frozen=True, forbid_unknown_fields=True, tag="weights", tag_field="kind"):
-    """What the router sends to each replica."""
-
-    weights: dict[str, Annotated[float, Meta(ge=0, le=1000)]]
-    lifetime: Lifetime = 60.0
-
-
-class Kill(Struct, frozen=True, forbid_unknown_fields=True, tag="kill", tag_field="kind"):
-    """SIGKILL for a replica, as when the machine's memory ran out; its supervisor starts another."""
-
-    replica: str = "0"
+def _at_each(servers: Sequence[Admin], name: str, asked: object, undo: ExitStack) -> None:
+    if not servers:
+        raise UsageError("this fault acts inside a server", next_step="--server URL of one started with --fault-agent")
+    for server in servers:
+        server.put(f"/faults/{name}", asked)
+        undo.callback(server.delete, f"/faults/{name}")
 
 
-class Restart(Struct, frozen=True, forbid_unknown_fields=True, tag="restart", tag_field="kind"):
-    """The server's process ended and started anew, with these knobs put in."""
+def _spoil(proxy: Admin, toxic: Toxic, undo: ExitStack) -> None:
+    proxy.ask("POST", "/toxics", msgspec.to_builtins(toxic))
 
-    knobs: Knobs = {}
+    def remove() -> None:
+        try:
+            proxy.delete(f"/toxics/{toxic.name}")
+        except RefusedError as refused:
+            if refused.status != GONE:  # its lifetime has ended before
+                raise
+
+    undo.callback(remove)
 
 
-Fault = Configure | Agent | Neighbour | Network | Limit | Weights | Kill | Restart
+def _needed(found: Admin | None, what: str) -> Admin:
+    if found is None:
+        raise UsageError(f"this fault needs a {what}", next_step=f"--{what} URL of its admin interface")
+    return found

@@ -21,11 +21,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.server.fleet import Fleet, RouterConfig, Weight
-from latdoctor.lab.server.refusal import BadRequest
-from latdoctor.lab.server.replicas import Supervisor
+from latdoctor.lab.server.errors import BadRequest
+from latdoctor.lab.server.replica_pool import Fleet, RouterConfig, Weight
 from latdoctor.lab.server.router_admin import guarded, json_of
-from latdoctor.text import clean
+from latdoctor.lab.server.supervisor import Supervisor
+from latdoctor.sanitize import clean
 
 
 class _Weights(Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import os
 import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,18 +18,59 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from latdoctor.decoding import UNDECODABLE
-from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.lab.server import body
+from latdoctor.errors import UNDECODABLE, LatdoctorError, UsageError
+from latdoctor.http.address import is_loopback
+from latdoctor.lab.server import request_parser
 from latdoctor.lab.server.config import ServerConfig, knobs
-from latdoctor.lab.server.desk import CLIENT_GONE, refusal
 from latdoctor.lab.server.engine import Engine
-from latdoctor.lab.server.guard import Guard
+from latdoctor.lab.server.errors import BadRequest, Refused
+from latdoctor.lab.server.handler import CLIENT_GONE, refusal
+from latdoctor.lab.server.live_config import NeedsRestart, Stale, Tuning
 from latdoctor.lab.server.memory.pool import MemoryStats
-from latdoctor.lab.server.profile import LONGEST, Busy, Depth, Profiling
-from latdoctor.lab.server.refusal import BadRequest, Refused
-from latdoctor.lab.server.tuning import NeedsRestart, Stale, Tuning
+from latdoctor.lab.server.profiler import LONGEST, Busy, Depth, Profiling
 from latdoctor.lab.server.work import Work
+
+VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
+FEWEST_CHARACTERS = 8
+
+
+def admin_token(file: Path | None) -> str:
+    """The token in `file`, else in the environment; empty where none is given: then nobody is let in.
+
+    Raises UsageError for a file that cannot be read, or a token of less than eight characters.
+    """
+    token = os.environ.get(VARIABLE, "").strip()
+    if file is not None:
+        try:
+            token = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError("the admin token cannot be read", where=str(file)) from error
+        if not token:
+            raise UsageError("the file of the admin token is empty", where=str(file))
+    if token and (len(token) < FEWEST_CHARACTERS or not token.isascii() or not token.isprintable()):
+        raise UsageError(
+            f"the admin token is shorter than {FEWEST_CHARACTERS} characters or not plain text",
+            where=str(file or VARIABLE),
+            next_step="openssl rand -hex 16",
+        )
+    return token
+
+
+class Guard:
+    """Lets a request in, or raises Refused: 403 from elsewhere or without a token set, 401 for a wrong one."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    def check(self, request: Request) -> None:
+        if request.client is None or not is_loopback(request.client.host):
+            raise Refused(403, "not-local", "the admin interface answers this machine only")
+        if not self._token:
+            raise Refused(403, "no-token", f"the server was started without an admin token ({VARIABLE})")
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+            raise Refused(401, "wrong-token", "send the admin token as `Authorization: Bearer TOKEN`")
+
 
 Handler = Callable[[Request], Awaitable[Response]]
 SHOWN = 1000  # works of the queue that are listed
@@ -90,7 +134,7 @@ class Admin:
     async def change(self, request: Request) -> Response:
         """A merge patch of groups and knobs (as RFC 7396 has it, without deleting); If-Match is required."""
         etags = if_match(request)
-        patch = mapping(await body.read(request))
+        patch = mapping(await request_parser.read(request))
         return self._shown(await self._tuning.change(patch, etags))
 
     def _shown(self, config: ServerConfig) -> Response:

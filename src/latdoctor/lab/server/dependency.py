@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from latdoctor.decoding import UNDECODABLE
+from latdoctor.errors import UNDECODABLE
 from latdoctor.lab.server.config import Dependency
-from latdoctor.lab.server.exchange import Exchange
 from latdoctor.lab.server.metrics import Metrics
+from latdoctor.lab.server.request_parser import Exchange
 
 if TYPE_CHECKING:
     import aiohttp

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.exchange import Computed, Input
-from latdoctor.lab.server.refusal import Unavailable
-from latdoctor.lab.server.waiting import Ticket, WaitingBook
+from latdoctor.lab.server.errors import Unavailable
+from latdoctor.lab.server.pending import Ticket, WaitingBook
+from latdoctor.lab.server.request_parser import Computed, Input
 from latdoctor.lab.server.work import Scheduler, Work
 from latdoctor.lab.server.worker import (
     Computing,

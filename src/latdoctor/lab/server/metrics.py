@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import gc
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from latdoctor.lab.server.work import BODY_SIZES, body_size
+from latdoctor.lab.server.schedulers.admission import Prediction
+from latdoctor.lab.server.work import Batch
+from latdoctor.load.wire import BODY_SIZES, SECONDS, body_size
 
-# 0.0005·1.5ⁿ up to 60 s: a quantile read from them is at most 22 % off.
-SECONDS = tuple(float(f"{0.0005 * 1.5**n:.6g}") for n in range(29))
 SIZES = (*map(float, range(1, 33)), 48.0, 64.0, 128.0)
 TOKENS = tuple(float(bound) for n in range(4, 17) for bound in (2**n, 3 * 2 ** (n - 1)))
 LENGTHS = tuple(float(bound) for n in range(2, 13) for bound in (2**n, 3 * 2 ** (n - 1)))
@@ -138,3 +144,94 @@ class Split:
     def of(self, value: str) -> Counter:
         child: Counter = self._family.labels(*self._fixed, value)
         return child
+
+
+class BatchCounts:
+    """The worker's Watcher: histograms of batches, the cost model's lessons, and how many threads torch may use."""
+
+    def __init__(self, metrics: Metrics, prediction: Prediction, torch_threads: Callable[[], int]) -> None:
+        self.torch_threads = 0
+        self._metrics = metrics
+        self._prediction = prediction
+        self._read_threads = torch_threads
+
+    def started(self, batch: Batch, now: float) -> None:
+        self._prediction.started(batch, now)
+        for work in batch.works:
+            self._metrics.queue_wait[work.lane].observe(now - work.arrived)
+
+    def cut(self) -> None:
+        self._prediction.abandoned()  # what one part takes says nothing about the whole
+
+    def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None:
+        self._prediction.finished(now)
+        seen = self._metrics
+        seen.forward_seconds.observe(now - started)
+        seen.worker_busy.inc(now - started)
+        seen.batch_size.observe(batch.size)
+        seen.batch_tokens.observe(batch.tokens)
+        seen.batch_padded.observe(padded_tokens)
+        seen.released.of(batch.reason).inc()
+        seen.forward_calls.inc()
+        seen.tokens.inc(batch.tokens)
+        seen.padded_tokens.inc(padded_tokens)
+        if batch.size == 1:
+            seen.alone_batches.inc()
+            seen.alone_tokens.inc(batch.tokens)
+        else:
+            seen.shared_longest.observe(max(work.tokens for work in batch.works))
+
+    def sampled(self) -> None:
+        self.torch_threads = self._read_threads()  # it is a thread's own number: asked where the work is done
+
+
+BEAT = 0.05  # seconds between two heartbeats
+_STATM = Path("/proc/self/statm")
+_TASKS = Path("/proc/self/task")
+
+
+class GcPauses:
+    """Reports each pause of the collector in seconds; it stops every thread that runs Python."""
+
+    def __init__(self, observe: Callable[[float], None]) -> None:
+        self._observe = observe
+        self._began: float | None = None
+
+    def start(self) -> None:
+        gc.callbacks.append(self._seen)
+
+    def stop(self) -> None:
+        if self._seen in gc.callbacks:
+            gc.callbacks.remove(self._seen)
+
+    def _seen(self, phase: str, _: dict[str, Any]) -> None:
+        if phase == "start":
+            self._began = perf_counter()
+        elif self._began is not None:
+            self._observe(perf_counter() - self._began)
+            self._began = None
+
+
+async def heartbeat(observe_lag: Callable[[float], None], beat: Callable[[], None]) -> None:
+    """Beats for ever, and reports how late the event loop woke it. `beat` must not block."""
+    while True:
+        began = perf_counter()  # not the loop's own clock: uvloop's has whole milliseconds
+        await asyncio.sleep(BEAT)
+        observe_lag(max(0.0, perf_counter() - began - BEAT))
+        beat()
+
+
+def resident_bytes() -> float | None:
+    """Resident memory of this process (proc(5), statm); None where there is no /proc."""
+    try:
+        return float(int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def threads() -> float | None:
+    """Threads of this process, those of C libraries included; None where there is no /proc."""
+    try:
+        return float(len(list(_TASKS.iterdir())))
+    except OSError:
+        return None

@@ -1,11 +1,11 @@
-"""Whether the server takes requests: starting, ready, draining; and how many it has accepted and not yet answered."""
+"""The state of one server as its metrics page shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from latdoctor.lab.server.refusal import Shed, Unavailable
+from latdoctor.lab.server.errors import Shed, Unavailable
 
 
 class Readiness:

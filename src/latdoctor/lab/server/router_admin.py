@@ -19,13 +19,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from latdoctor.decoding import UNDECODABLE
-from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.server.fleet import Fleet, RouterConfig
-from latdoctor.lab.server.guard import Guard
-from latdoctor.lab.server.refusal import BadRequest, Refused
-from latdoctor.lab.server.replicas import Supervisor
-from latdoctor.text import clean
+from latdoctor.errors import UNDECODABLE, OperationError, UsageError
+from latdoctor.lab.server.admin import Guard
+from latdoctor.lab.server.errors import BadRequest, Refused
+from latdoctor.lab.server.replica_pool import Fleet, RouterConfig
+from latdoctor.lab.server.supervisor import Supervisor
+from latdoctor.sanitize import clean
 
 Handler = Callable[[Request], Awaitable[Response]]
 Kind = TypeVar("Kind")

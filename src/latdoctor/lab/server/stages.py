@@ -9,13 +9,37 @@ its time a sample of the stage.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from time import perf_counter
+from types import TracebackType
 from typing import TypeAlias
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.exchange import Exchange
+from latdoctor.lab.server.request_parser import Exchange
+
+
+class TimedLock:
+    """A mutual exclusion lock that reports every wait in seconds, zero where it was free."""
+
+    def __init__(self, observe: Callable[[float], None]) -> None:
+        self._lock = threading.Lock()
+        self._observe = observe
+
+    def __enter__(self) -> None:
+        if self._lock.acquire(blocking=False):
+            self._observe(0.0)
+            return
+        started = perf_counter()
+        self._lock.acquire()
+        self._observe(perf_counter() - started)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
 
 Call: TypeAlias = Callable[[Exchange], bool]  # runs on a request thread
 AsyncCall: TypeAlias = Callable[[Exchange], Awaitable[bool]]  # runs on the event loop: it only waits

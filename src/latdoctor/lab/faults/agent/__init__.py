@@ -10,6 +10,6 @@ Each ends by itself after its lifetime. None of them shows on the metrics page, 
 
 from __future__ import annotations
 
-from latdoctor.lab.faults.agent.register import DISTURBANCES, attach
+from latdoctor.lab.faults.agent.registry import DISTURBANCES, attach
 
 __all__ = ["DISTURBANCES", "attach"]

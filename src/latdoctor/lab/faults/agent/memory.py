@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.memory.pool import MIB, Lease, OutOfMemory, Pool
-from latdoctor.lab.server.parts import Parts
+from latdoctor.lab.server.server import Parts
 
 if TYPE_CHECKING:
     from latdoctor.lab.server.memory.arena import ArenaPool

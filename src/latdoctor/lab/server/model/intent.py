@@ -26,11 +26,32 @@ from latdoctor.lab.server.model.encoder import (
     POSITIONS,
     VOCABULARY,
     Encoder,
+    Precision,
+    converted,
     draw,
     layers_of,
+    resolved,
 )
-from latdoctor.lab.server.model.intents import INTENTS
-from latdoctor.lab.server.model.precision import Precision, converted, resolved
+
+INTENTS = (
+    "order-status",
+    "cancel-order",
+    "change-address",
+    "delivery-late",
+    "return-item",
+    "refund-status",
+    "exchange-item",
+    "invoice",
+    "payment-failed",
+    "promotion",
+    "price-question",
+    "stock-question",
+    "account-locked",
+    "warranty",
+    "complaint",
+    "talk-to-a-person",
+)
+
 
 LONG_TOKENS = 200  # from here on an input is long, and may use the memory kept for long ones
 STANDBY_LAYERS, STANDBY_WIDTH = 2, 128

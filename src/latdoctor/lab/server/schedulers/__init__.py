@@ -6,15 +6,10 @@ A scheduler is asked by an idle worker (`take`) and says when to ask again (`wak
 from __future__ import annotations
 
 from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.schedulers.base import Rule
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.schedulers.count_only import CountOnly
-from latdoctor.lab.server.schedulers.duration_bounded import DurationBounded
-from latdoctor.lab.server.schedulers.lanes import Lanes
-from latdoctor.lab.server.schedulers.length_buckets import LengthBuckets
-from latdoctor.lab.server.schedulers.long_alone import LongAlone
-from latdoctor.lab.server.schedulers.no_timer import NoTimer
-from latdoctor.lab.server.schedulers.rule import Rule
-from latdoctor.lab.server.schedulers.single import Single
+from latdoctor.lab.server.schedulers.fifo import CountOnly, LongAlone, NoTimer, Single
+from latdoctor.lab.server.schedulers.length_aware import DurationBounded, Lanes, LengthBuckets
 from latdoctor.lab.server.schedulers.token_budget import TokenBudget
 from latdoctor.lab.server.work import Scheduler
 

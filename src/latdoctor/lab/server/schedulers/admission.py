@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable
 
 from msgspec import Struct
 
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.work import Work
+from latdoctor.lab.server.work import Batch, Work
 
 
 class Admission(Struct, frozen=True):
@@ -34,3 +35,27 @@ def admission(work: Work, now: float, pending: Iterable[Work], model: CostModel)
     if late <= 0 or not (waiting or model.is_busy):
         return Admission(admitted=True, predicted=predicted, retry_after=None)
     return Admission(admitted=False, predicted=predicted, retry_after=max(1, math.ceil(late)))
+
+
+class Prediction:
+    """A cost model behind a lock that is held for microseconds. `model` itself is for the scheduler, on the worker."""
+
+    def __init__(self) -> None:
+        self.model = CostModel()
+        self._lock = threading.Lock()
+
+    def started(self, batch: Batch, now: float) -> None:
+        with self._lock:
+            self.model.started(batch, now)
+
+    def finished(self, now: float) -> None:
+        with self._lock:
+            self.model.finished(now)
+
+    def abandoned(self) -> None:
+        with self._lock:
+            self.model.abandoned()
+
+    def admission(self, work: Work, now: float, pending: Iterable[Work]) -> Admission:
+        with self._lock:
+            return admission(work, now, pending, self.model)

@@ -1,13 +1,97 @@
-"""Batches bounded by padded tokens and by waste, from the shortest up, with a guard for the old."""
+"""A window in the order of length: it grows from an anchor to both sides, towards the smaller padding waste."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 from msgspec import Struct
 
 from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.schedulers.base import Choice, Rule, Waiting, count_cap
 from latdoctor.lab.server.schedulers.cost_model import Cost
-from latdoctor.lab.server.schedulers.rule import Choice, Rule, count_cap
-from latdoctor.lab.server.schedulers.window import Grown, waste, window
+from latdoctor.lab.server.work import Work
+
+
+class Grown(Struct, frozen=True):
+    """A batch of two or more as it would be once one more has joined.
+
+    `asked` is the sum of its requests' tokens, before padding; `joining` are those of the new one. `before` is what
+    the others were padded to without it.
+    """
+
+    size: int
+    longest: int
+    asked: int
+    before: int
+    joining: int
+
+
+class Bounds(Protocol):
+    """What a batch may be."""
+
+    def refuses(self, grown: Grown) -> str | None:
+        """Why such a batch is not allowed (a release reason), or None."""
+
+    def closed(self, size: int, longest: int, asked: int) -> str | None:
+        """Why nothing more can join this one, whatever arrives, or None."""
+
+
+def waste(size: int, longest: int, asked: int) -> float:
+    """The share of the computed tokens that is padding."""
+    return 1 - asked / (size * longest) if size * longest else 0.0
+
+
+def window(waiting: Waiting, bounds: Bounds, *, aged: bool) -> Choice:
+    """The batch around the shortest request, or around the oldest where it is `aged`; sorted by length.
+
+    The anchor is always taken, even where it breaks the bounds by itself: else a request over the budget would
+    block the queue for ever.
+    """
+    anchor = waiting.place(waiting.oldest) if aged else 0
+    low, high, why = _grow(waiting, bounds, anchor)
+    chosen = _oldest_of_equals(waiting, low, high)
+    if why is None:
+        size, longest = len(chosen), chosen[-1].tokens
+        full = bounds.closed(size, longest, sum(work.tokens for work in chosen))
+        return Choice(chosen, full or "idle", closed=full is not None)
+    # The guard is the reason only where it changed the batch.
+    return Choice(chosen, "age" if anchor > 0 else why, closed=True)
+
+
+def _grow(waiting: Waiting, bounds: Bounds, anchor: int) -> tuple[int, int, str | None]:
+    """The places [low, high) of the window, and what stopped it; None: everything that waits is in it."""
+    low, high = anchor, anchor + 1
+    longest = asked = waiting.at(anchor).tokens
+    while low > 0 or high < len(waiting):
+        size = high - low + 1
+        sides = []
+        if low > 0:
+            tokens = waiting.at(low - 1).tokens
+            sides.append((Grown(size, longest, asked + tokens, longest, tokens), -1))
+        if high < len(waiting):
+            tokens = waiting.at(high).tokens
+            sides.append((Grown(size, tokens, asked + tokens, longest, tokens), 1))
+        # Stable: the shorter one where both waste the same.
+        sides.sort(key=lambda side: waste(size, side[0].longest, side[0].asked))
+        refusals = [bounds.refuses(grown) for grown, _ in sides]
+        if None not in refusals:
+            return low, high, refusals[0]
+        grown, direction = sides[refusals.index(None)]
+        longest, asked = grown.longest, grown.asked
+        low, high = (low - 1, high) if direction < 0 else (low, high + 1)
+    return low, high, None
+
+
+def _oldest_of_equals(waiting: Waiting, low: int, high: int) -> tuple[Work, ...]:
+    """The window, with the shortest length's oldest in place of its newest, where only some of that length fit in.
+
+    The anchor is never swapped out: it is the first of its length.
+    """
+    shortest = waiting.at(low).tokens
+    first = waiting.first_of_length(shortest)
+    same = min(high, waiting.first_of_length(shortest + 1)) - low
+    places = [*range(first, first + same), *range(low + same, high)]
+    return tuple(waiting.at(place) for place in places)
 
 
 class TokenBounds(Struct, frozen=True):

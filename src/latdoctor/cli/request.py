@@ -1,0 +1,321 @@
+"""From what was given on the command line and configured to a Request, a Context and a Baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from latdoctor.cli import time_args
+from latdoctor.cli.config import TargetSettings, targets
+from latdoctor.cli.console import say
+from latdoctor.cli.options import Given
+from latdoctor.cli.urls import server, servers_name
+from latdoctor.collectors import COLLECTORS
+from latdoctor.collectors.access_log.fields import compiled
+from latdoctor.collectors.base import Request
+from latdoctor.collectors.pipes import is_stream, shown_name
+from latdoctor.collectors.prometheus.discovery import discover
+from latdoctor.errors import OperationError, UsageError
+from latdoctor.evidence.baseline import Baseline
+from latdoctor.evidence.baseline import load as load_baseline
+from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.evidence.redaction import bundle as redacting
+from latdoctor.evidence.redaction.redactor import Redactor
+from latdoctor.http.address import masked
+from latdoctor.sanitize import clean
+from latdoctor.units import parse_duration, parse_share, parse_span
+
+_SHOWN = 20
+# Who makes something of what was given for a collector: an access log is a log too.
+_SHARED = {"logs": ("logs", "access_log")}
+LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source that the user named. `place` is how its artifacts call it; empty: all of the collector's are its."""
+
+    collector: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A look, and the sources that were named for it (none where this machine was looked at by itself)."""
+
+    bundle: Bundle
+    asked: tuple[Source, ...] = ()
+
+
+def named(request: Request, *, nvml: bool) -> tuple[Source, ...]:
+    """The sources that `request` names; `nvml`: the GPU driver was asked for, not only taken along."""
+    return (
+        *(Source("prometheus", server(url).shown) for url in request.servers),
+        *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
+        *([Source("promql", request.prometheus.access.url)] if request.prometheus else []),
+        *(Source("torch_trace", clean(str(path))) for path in request.traces),
+        *(Source("nsight", clean(str(path))) for path in request.nsight),
+        *(Source("tensorrt", clean(str(path))) for path in request.tensorrt),
+        *(Source("torch_memory", clean(str(path))) for path in request.torch_memory),
+        *(Source("logs", clean(_called(path, str(path)))) for path in request.logs),
+        *(Source("changes", clean(_called(path, str(path)))) for path in request.changes),
+        *([Source("host")] if request.pid is not None else []),
+        *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` is a look at this machine
+    )
+
+
+def redacted(looked: Looked, redactor: Redactor) -> Looked:
+    """The look with its bundle redacted; what was asked for is called as its artifacts are then."""
+    asked = tuple(Source(one.collector, redactor.text(one.place)) for one in looked.asked)
+    return Looked(redacting.redacted(looked.bundle, redactor), asked)
+
+
+def _called(path: Path, name: str) -> str:
+    """What a collector calls this file, which is `name`, or this pipe."""
+    return shown_name(path) if is_stream(path) else name
+
+
+def unread(looked: Looked, evidence: Evidence) -> tuple[Source, ...]:
+    """The named sources that brought nothing, or nothing that makes sense."""
+    return tuple(source for source in looked.asked if not _was_read(source, looked.bundle, evidence))
+
+
+def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, otherwise: str) -> None:
+    """Raises OperationError where none of the named sources could be read, or (`every`) one could not.
+
+    The reasons go to stderr first; `otherwise` is what was not done for that.
+    """
+    failed = unread(looked, evidence)
+    if not failed or (len(failed) < len(looked.asked) and not every):
+        return
+    gaps = [gap for source in failed for gap in _gaps_of(source, looked.bundle, evidence)]
+    tell(gaps)
+    next_step = next((gap.next_step for gap in gaps if gap.next_step), "latdoctor preflight")
+    if len(failed) == len(looked.asked):
+        raise OperationError(f"nothing that was asked for could be read, {otherwise}", next_step=next_step)
+    raise OperationError(
+        f"{len(failed)} of {len(looked.asked)} sources that were asked for could not be read, {otherwise}",
+        next_step=f"{next_step}; or leave that source out",
+    )
+
+
+def why_unread(looked: Looked) -> str:
+    """Why a look has seen nothing of what was named: the first reason."""
+    return looked.bundle.gaps[0].reason if looked.bundle.gaps else "what was read makes no sense"
+
+
+def tell(gaps: Iterable[Gap], what: str = "could not be read") -> None:
+    """Each gap on stderr, once; what is `left out` with the signals that go with it."""
+    reasons = list(
+        dict.fromkeys(f"{', '.join(gap.signals) if what == LEFT_OUT else gap.source}: {gap.reason}" for gap in gaps)
+    )
+    for reason in reasons[:_SHOWN]:
+        say(masked(clean(f"{what}: {reason}")))
+    if len(reasons) > _SHOWN:
+        say(f"{what}: {len(reasons) - _SHOWN} more")
+
+
+def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
+    """It brought an artifact, and not all of its artifacts are refused.
+
+    A gap that names a subject is no refusal: something was read, in which that subject does not show (a damaged rank
+    among others, a log that ends before the time that is asked for).
+    """
+    makers = _SHARED.get(source.collector, (source.collector,))
+    groups: dict[tuple[str, str], set[str]] = {}
+    for artifact in bundle.artifacts:
+        if artifact.collector in makers and _is_of(source, artifact.source):
+            groups.setdefault((artifact.collector, artifact.group), set()).add(artifact.name)
+    provided = {collector.name: collector.provides for collector in COLLECTORS}
+    refused = {
+        gap.origin.artifact
+        for gap in evidence.gaps
+        if gap.origin and gap.subject is None and provided.get(gap.source, {""}) <= set(gap.signals)
+    }
+    return any(not names & refused for names in groups.values())
+
+
+def _is_of(source: Source, place: str) -> bool:
+    return not source.place or place == source.place or place.startswith(f"{source.place}/")
+
+
+def _gaps_of(source: Source, bundle: Bundle, evidence: Evidence) -> Sequence[Gap]:
+    makers = _SHARED.get(source.collector, (source.collector,))
+    own = [gap for gap in evidence.gaps if gap.source in makers]
+    names = {artifact.name for artifact in bundle.artifacts if _is_of(source, artifact.source)}
+    said = [gap for gap in own if source.place in gap.reason or (gap.origin and gap.origin.artifact in names)]
+    return said or own or [Gap(source.collector, f"{source.place or source.collector} brought nothing")]
+
+
+WINDOW = "10s"
+LONGEST_WINDOW = 3600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What to look at, what is known of the target, and what was found instead where nothing was given."""
+
+    request: Request
+    context: Context
+    baseline: Baseline | None
+    named: tuple[Source, ...] = ()
+    notice: str = ""
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nobody named a source: the servers are whatever answers on this machine."""
+        return bool(self.notice)
+
+
+class Need(Enum):
+    """What a command does with the baseline that the configuration names."""
+
+    DUE = "it must be there"
+    IF_THERE = "it is taken along where it is there already"
+    NONE = "it is not read"
+
+
+def ask(given: Given, need: Need = Need.DUE) -> Ask:
+    """Given sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
+    settings = settings_of(given)
+    window = value(given.window or WINDOW, parse_duration, "--window", WINDOW)
+    if not 0 < window <= LONGEST_WINDOW:
+        raise UsageError(
+            f"{given.window!r} is not longer than nothing and at most an hour",
+            where="--window",
+            next_step=f"write it such as --window {WINDOW}",
+        )
+    context = Context(
+        target=clean(_name(given, settings), 200),
+        slo_p99=value(given.slo, parse_span, "--slo", "500ms") if given.slo else settings.slo_p99,
+        slo_error_ratio=(
+            value(given.slo_errors, parse_share, "--slo-errors", "1%") if given.slo_errors else settings.slo_error_ratio
+        ),
+    )
+    baseline = _baseline(given, settings, need)
+    request, notice = _request(given, settings, window)
+    if given.window and not (request.servers or request.nvml or request.host or request.prometheus or request.past):
+        step = "leave it out; what of a log is judged, say --since and --until"
+        raise UsageError("nothing is watched: what was given is read as it is", where="--window", next_step=step)
+    return Ask(request, context, baseline, () if notice else named(request, nvml=bool(given.nvml)), notice)
+
+
+def must_stand_alone(bundle: Path | None, given: Given) -> None:
+    """Raises UsageError for a bundle with sources beside it: it holds what its own showed."""
+    if bundle is not None and given.any_source:
+        raise UsageError("a bundle was given, and sources beside it", next_step="give one of them")
+
+
+def must_not_say_how(given: Given) -> None:
+    """Raises UsageError where a saved bundle was given and, beside it, how to look."""
+    how = {"--target": given.target, "--window": given.window, "--select": given.select}
+    how |= {"--since": given.since, "--until": given.until, "--log-pattern": given.log_pattern}
+    for option in (name for name, value in how.items() if value):
+        raise UsageError(f"{option} says how to look, and a bundle was looked at already", next_step="leave it out")
+
+
+def _baseline(given: Given, settings: TargetSettings, need: Need) -> Baseline | None:
+    if given.baseline is not None:
+        return load_baseline(given.baseline)
+    path = settings.baseline
+    if path is None or need is Need.NONE or (need is Need.IF_THERE and not path.exists()):
+        return None
+    return load_baseline(path)
+
+
+def with_given_slo(context: Context, given: Given) -> Context:
+    """The context of a saved bundle, with what the command line says in its place."""
+    if given.slo:
+        context = replace(context, slo_p99=value(given.slo, parse_span, "--slo", "500ms"))
+    if given.slo_errors:
+        context = replace(context, slo_error_ratio=value(given.slo_errors, parse_share, "--slo-errors", "1%"))
+    return context
+
+
+def settings_of(given: Given) -> TargetSettings:
+    """What is configured for the target that was meant. Raises UsageError."""
+    if given.any_source:
+        return TargetSettings(name=given.target)
+    configured = targets()
+    if given.target:
+        if given.target not in configured:
+            known = ", ".join(sorted(configured)) or "none"
+            raise UsageError(
+                f"no target {given.target!r} is configured (configured: {known})",
+                next_step="name one of them, or give a source such as --server URL",
+            )
+        return configured[given.target]
+    if len(configured) > 1:
+        raise UsageError(
+            f"several targets are configured: {', '.join(sorted(configured))}", next_step="choose one with --target"
+        )
+    return next(iter(configured.values()), TargetSettings())
+
+
+def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Request, str]:
+    servers = given.server or settings.server
+    for url in servers:
+        server(url, "--server" if given.server else f"target {settings.name}")
+    asked = time_args.past_of(given, settings)
+    request = Request(
+        prometheus=time_args.server_of(given, settings, asked),
+        past=asked if given.since or given.until else None,
+        servers=servers,
+        metrics=given.metrics or settings.metrics,
+        traces=given.trace or settings.trace,
+        nsight=given.nsys or settings.nsys,
+        tensorrt=given.tensorrt or settings.tensorrt,
+        torch_memory=given.torch_memory or settings.torch_memory,
+        logs=given.log or settings.log,
+        log_pattern=_pattern(given, settings),
+        changes=given.changes or settings.changes,
+        pid=given.pid,
+        window=window,
+    )
+    if not (given.any_source or settings.name):
+        return _this_machine(request, given)
+    here = any(server(url).loopback for url in servers) or given.pid is not None
+    wanted = given.nvml if given.nvml is not None else settings.nvml
+    return replace(request, nvml=here if wanted is None else wanted, host=here or bool(wanted)), ""
+
+
+def _pattern(given: Given, settings: TargetSettings) -> str:
+    """Raises UsageError where it is no pattern, or there is no log that it speaks of."""
+    text = given.log_pattern or settings.log_pattern
+    if given.log_pattern and not (given.log or settings.log):
+        raise UsageError(
+            "--log-pattern says how the lines of an access log are written, and no log was given",
+            next_step="give the log too: --log FILE",
+        )
+    if text:
+        compiled(text)
+    return text
+
+
+def _this_machine(request: Request, given: Given) -> tuple[Request, str]:
+    """Nothing was given: this machine's GPUs, its kernel, and the metrics pages on its ports."""
+    found = [page for page in discover() if page.dialects]
+    pages = ", ".join(page.url for page in found) or "no metrics page on a local port"
+    servers = tuple(page.url for page in found)
+    wanted = replace(request, servers=servers, nvml=given.nvml is not False, host=True)
+    return wanted, f"no source given: looking at this machine ({pages})"
+
+
+def _name(given: Given, settings: TargetSettings) -> str:
+    if given.target or settings.name:
+        return masked(given.target or settings.name)
+    if given.server:
+        return servers_name(given.server)
+    if given.prometheus:
+        return time_args.name_of(given)
+    return given.files[0].name if given.files else "this machine"
+
+
+def value(text: str, convert: Callable[[str], float], where: str, example: str) -> float:
+    try:
+        return convert(text)
+    except ValueError as error:
+        raise UsageError(str(error), where=where, next_step=f"write it such as {where} {example}") from error

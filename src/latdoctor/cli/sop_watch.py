@@ -1,0 +1,131 @@
+"""`sop watch`: the clock of an incident, live, until Ctrl-C or until the incident is closed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import typer
+from rich.live import Live
+
+from latdoctor.cli.console import notice_console, result_console
+from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
+from latdoctor.cli.sop_actions import opened_as, standing_now
+from latdoctor.errors import OperationError
+from latdoctor.incident.status import Standing
+from latdoctor.journal.state_dir import JOURNAL
+from latdoctor.report.live import Told, stamped
+from latdoctor.report.sop import changed, line, page, screen
+from latdoctor.sanitize import clean
+
+EVERY = 1.0  # seconds between two drawings
+
+
+class View(Protocol):
+    """Where it is shown."""
+
+    def show(self, found: Standing) -> None: ...
+    def failed(self, why: str) -> None: ...  # the journal could not be read just now
+
+
+def watch(asked: str) -> int:
+    """The exit code of how it stood last. Raises UsageError, StoppedError."""
+    with ended_by_sigterm():
+        looks = Looks(asked)
+        with _view() as view:
+            return follow(looks, view, time.sleep)
+
+
+class Looks:
+    """How the incident stands at each call. The journal is read anew only where it has changed.
+
+    Raises UsageError where there is no such incident open, and OperationError.
+    """
+
+    def __init__(self, asked: str) -> None:
+        self._meant, self._sop, self._place = opened_as(asked, only_open=True)
+        self._stamp = self._now()
+
+    def __call__(self) -> Standing:
+        stamp = self._now()
+        if stamp != self._stamp:
+            self._meant, _, _ = opened_as(self._meant.incident.id, only_open=False)
+            self._stamp = stamp
+        return standing_now(self._sop, self._meant, self._place)
+
+    def _now(self) -> tuple[int, int]:
+        try:
+            told = (self._place / JOURNAL).stat()
+        except OSError as error:
+            raise OperationError(f"the journal cannot be read: {error.strerror}", where=str(self._place)) from error
+        return told.st_mtime_ns, told.st_size
+
+
+def follow(look: Callable[[], Standing], view: View, sleep: Callable[[float], None]) -> int:
+    """Shows it again and again, until Ctrl-C, until it is closed, or until nobody reads any more."""
+    last: Standing | None = None
+    try:
+        while not getattr(sys.stdout, "gone", False):
+            try:
+                last = look()
+            except OperationError as error:  # somebody else is writing, or the disk fails: it may pass
+                if last is None:
+                    raise
+                view.failed(clean(error.what, 200))
+            else:
+                view.show(last)
+                if not last.open:
+                    break
+            sleep(EVERY)
+    except KeyboardInterrupt as stopped:
+        if last is None:
+            raise StoppedError("interrupted before anything was shown") from stopped
+    return 0 if last is None else last.exit_code
+
+
+@contextmanager
+def _view() -> Iterator[View]:
+    console = result_console()
+    if not console.is_terminal or console.is_dumb_terminal:
+        notice_console().print("a line for each change; Ctrl-C ends")
+        yield Lines(time.time)
+        return
+    with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
+        view = Screen(live)
+        yield view
+    if view.last is not None:
+        console.print(page(view.last))
+
+
+class Lines:
+    """A line for each change of what is said."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._last: Standing | None = None
+
+    def show(self, found: Standing) -> None:
+        if changed(self._last, found):
+            typer.echo(stamped(Told(self._now(), line(found))))
+        self._last = found
+
+    def failed(self, why: str) -> None:
+        notice_console().print(why, soft_wrap=True)
+
+
+class Screen:
+    """The whole screen, drawn anew."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self.last: Standing | None = None
+
+    def show(self, found: Standing) -> None:
+        self.last = found
+        self._live.update(screen(found), refresh=True)
+
+    def failed(self, why: str) -> None:
+        """What was shown last stays; it is drawn again in a second."""

@@ -1,0 +1,176 @@
+"""A time that has passed and the Prometheus server to ask for it, out of what was given: `--since 2h --until 03:10`."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import time
+from dataclasses import dataclass
+
+from latdoctor.cli.config import TargetSettings
+from latdoctor.cli.options import Given
+from latdoctor.collectors.base import PrometheusServer
+from latdoctor.collectors.promql.client import access
+from latdoctor.collectors.time_range import Past
+from latdoctor.dialects.promql import matchers
+from latdoctor.errors import UsageError
+from latdoctor.report.sop import span
+from latdoctor.sanitize import clean
+from latdoctor.units import parse_duration
+
+SINCE = 3600.0  # seconds before the end
+WINDOW = 300.0  # twenty samples, where one is taken every 15 s
+SHORTEST, LONGEST_RANGE = 10.0, 90 * 86400.0
+DAY = datetime.timedelta(days=1)
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+
+
+def past_of(given: Given, settings: TargetSettings) -> Past | None:
+    """The time that was asked for, the last hour where only a Prometheus server was named. Raises UsageError."""
+    named = given.prometheus or settings.prometheus
+    if given.select and not named:
+        raise UsageError("--select is for --prometheus URL", next_step="name the server, or leave it out")
+    for option, value in (("--since", given.since), ("--until", given.until)):
+        if value and not (named or given.log or settings.log):
+            step = "name one of them, or leave it out"
+            raise UsageError(f"{option} is for --prometheus URL and --log FILE", next_step=step)
+    if not (named or given.since or given.until):
+        return None
+    now = time.time()
+    until = moment(given.until, now, "--until") if given.until else now
+    since = moment(given.since, until if not given.until else now, "--since") if given.since else until - SINCE
+    wrong = _wrong(since, until, now)
+    if wrong:
+        raise UsageError(
+            f"from {_shown(since)} to {_shown(until)} {wrong}",
+            where="--since",
+            next_step="write it such as --since 2h (before now), or --since 02:30 --until 03:10",
+        )
+    window = parse_duration(given.window) if given.window else min(WINDOW, until - since)
+    return Past(since, until, min(window, until - since))
+
+
+def _wrong(since: float, until: float, now: float) -> str:
+    if until > now + 60:
+        return "is not past yet"
+    if until <= since:
+        return "is no time: --since is not before --until"
+    if until - since < SHORTEST:
+        return "is shorter than 10 s"
+    return "is longer than 90 days" if until - since > LONGEST_RANGE else ""
+
+
+def _shown(moment: float) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # the year 1 of one zone is the year 0 of another
+        return "a time that makes no sense"
+
+
+def server_of(given: Given, settings: TargetSettings, past: Past | None) -> PrometheusServer | None:
+    """The server that was named. Raises UsageError."""
+    url = given.prometheus or settings.prometheus
+    if not url or past is None:
+        return None
+    return PrometheusServer(
+        access=access(url, settings.prometheus_auth, settings.prometheus_ca),
+        since=past.since,
+        until=past.until,
+        window=past.window,
+        select=_select(given.select or settings.select),
+    )
+
+
+def moment(text: str, now: float, where: str) -> float:
+    """`2h` (ago), `02:30` (the last time it was that late) or `2026-11-22T02:30:00Z` → unix seconds.
+
+    A time without a zone is this machine's. Raises UsageError.
+    """
+    today = time_of_day(text, now)
+    if today is not None:
+        return (today if today.timestamp() <= now else today - DAY).timestamp()
+    wanted = text.strip()
+    try:
+        return now - parse_duration(wanted)
+    except ValueError:
+        pass
+    try:
+        return datetime.datetime.fromisoformat(wanted).timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"{clean(wanted, 60)!r} is no time", where=where, next_step=f"write it such as {where} 2h, {where} 02:30"
+        ) from error
+
+
+def time_of_day(text: str, now: float) -> datetime.datetime | None:
+    """`02:30` or `02:30:15` as that time of today, by this machine's clock; None for what is no time of day."""
+    clock = _CLOCK.fullmatch(text.strip())
+    if clock is None:
+        return None
+    hour, minute, second = (int(part or 0) for part in clock.groups())
+    return datetime.datetime.fromtimestamp(now).replace(hour=hour, minute=minute, second=second, microsecond=0)
+
+
+def name_of(given: Given) -> str:
+    """How the target is called where only a Prometheus server was named."""
+    return access(given.prometheus).name
+
+
+def _select(text: str) -> tuple[str, ...]:
+    try:
+        return matchers(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{clean(text, 80)!r}: {error}", where="--select", next_step="write it such as --select '{job=\"vllm\"}'"
+        ) from error
+
+
+# An SOP counts minutes; what lies further back than a week is a mistyped date rather than an incident of now.
+LONGEST_AGO = 7 * 86400.0  # seconds
+_WHERE = "--began"
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """`at` is unix seconds; `says` is for whoever gave it."""
+
+    at: float
+    says: str
+
+
+def began(text: str, now: float) -> Began:
+    """Raises UsageError for what is no time, is still to come, or is longer ago than LONGEST."""
+    today = time_of_day(text, now)
+    at = moment(text, now, _WHERE) if today is None else _last(today, now)
+    if at > now:
+        raise UsageError("what has not begun yet is no incident", where=_WHERE, next_step="give a time that is past")
+    if now - at > LONGEST_AGO:
+        raise UsageError(
+            f"{clean(text.strip(), 60)!r} is more than {LONGEST_AGO / 86400:g} days ago: the stages are due within"
+            " minutes of it, so it is rather a mistyped date",
+            where=_WHERE,
+            next_step="leave it out to count from now; latdoctor diagnose BUNDLE looks at what is long over",
+        )
+    return Began(at, _understood(at, now))
+
+
+def _last(today: datetime.datetime, now: float) -> float:
+    """A time of day that is still to come is that of yesterday where that is nearer. Raises UsageError where not."""
+    yesterday = today - DAY
+    if today.timestamp() <= now:
+        return today.timestamp()
+    if now - yesterday.timestamp() <= today.timestamp() - now:
+        return yesterday.timestamp()
+    raise UsageError(
+        f"{today.astimezone():%H:%M:%S %Z} is still to come today, and that of yesterday was"
+        f" {span(now - yesterday.timestamp())} ago",
+        where=_WHERE,
+        next_step=f"say the day too, such as {_WHERE} {yesterday:%Y-%m-%dT%H:%M:%S}",
+    )
+
+
+def _understood(at: float, now: float) -> str:
+    """`It began 2026-11-22 02:47:00 CET (local time), 0:12:10 ago.`"""
+    told, today = (datetime.datetime.fromtimestamp(one).astimezone() for one in (at, now))
+    day = ", yesterday" if told.date() == today.date() - DAY else ""
+    return f"It began {told:%Y-%m-%d %H:%M:%S %Z} (local time){day}, {span(now - at)} ago."

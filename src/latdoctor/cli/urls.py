@@ -1,0 +1,41 @@
+""""""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from latdoctor.errors import UsageError
+from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    from latdoctor.collectors.prometheus.scrape import Target
+
+
+def server(given: str, where: str = "--server") -> Target:
+    """The metrics page at `given`. Raises UsageError for what is no http address, without telling a secret in it."""
+    from latdoctor.collectors.prometheus.scrape import target
+
+    try:
+        return target(given.strip())
+    except ValueError as error:
+        shown = clean(re.split(r"[?#]", given.rsplit("@", 1)[-1])[0], 200)
+        raise UsageError(
+            f"{shown!r} is not an http or https address" if shown else "the address is empty",
+            where=where,
+            next_step=f"write it such as {where} http://HOST:PORT/metrics",
+        ) from error
+
+
+def shown_origin(given: str) -> str:
+    """Scheme, host and port of a server: where its admin interface is. Raises UsageError as `server` does."""
+    parts = urlsplit(server(given).url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def servers_name(servers: Sequence[str]) -> str:
+    """`a:8000`, or `a:8000 and 1 more`: how the target of a look at `servers` is called."""
+    first, *others = dict.fromkeys(server(given).name for given in servers)
+    return f"{first} and {len(others)} more" if others else first

@@ -1,0 +1,169 @@
+"""Times and durations as access logs write them.
+
+Times: `10/Oct/2000:13:55:36 -0700` (Apache, nginx; HAProxy with milliseconds), ISO 8601 with or without a zone, and
+unix time in seconds, milliseconds, microseconds or nanoseconds, which are told apart by their size. Durations: a number
+with its unit (`12ms`, `0.5 s`, `1m2.5s` as Go writes it), or a number whose unit its name tells.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+
+# What asks whether a server is alive, or for its metrics: answered without the model, so it is no request of a client.
+_PROBE = re.compile(
+    r"/(?:-/)?(?:healthz?|livez?|readyz?|ready|live|alive|ping|metrics|version|favicon\.ico"
+    r"|health_check|health[-_]generate|v2/health/(?:live|ready))/?(?:\?.*)?"
+)
+
+# Statuses of requests that the server or what is behind it failed: the same ones that the metrics pages count.
+_TOO_MANY = 429
+_TIMED_OUT = frozenset({408, 504})
+_CLIENT_LEFT = 499  # nginx's own
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A time as a line tells it. `fine`: to less than a second; `zoned`: with its zone, else UTC was assumed."""
+
+    time: float  # unix seconds UTC
+    fine: bool
+    zoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """How long a request took, seconds, and how finely that is told (1e-3: to the millisecond)."""
+
+    seconds: float
+    step: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A request. `came` and `went` are its entry and exit; None for what the line does not tell."""
+
+    came: Stamp | None = None
+    went: Stamp | None = None
+    took: Duration | None = None
+    status: int | None = None
+    path: str = ""
+    request_id: str = ""
+    replica: str = ""
+    stages: tuple[tuple[str, float], ...] = ()  # seconds of its time in each part of the way, where the line tells
+    unit_untold: bool = False  # a number that may be its duration stands there without a unit
+
+    @property
+    def is_probe(self) -> bool:
+        return bool(self.path) and _PROBE.fullmatch(self.path) is not None
+
+    @property
+    def failed(self) -> bool:
+        """The service did not answer it: shed, failed, timed out, or (status 0) never answered at all."""
+        return self.status is not None and (self.status in (0, _TOO_MANY) or self.status >= 500)
+
+    @property
+    def left(self) -> bool:
+        """Its client went away before the answer."""
+        return self.status == _CLIENT_LEFT
+
+    @property
+    def counts_as_latency(self) -> bool:
+        """Answered, or waited for in vain: how long a refusal took tells nothing of how long an answer takes."""
+        return self.status is None or 100 <= self.status < 400 or self.status in _TIMED_OUT
+
+
+_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: n for n, name in enumerate(_NAMES, 1)}
+_CLF = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?([+-]\d{4}|Z))?")
+_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? ?(Z|UTC|[+-]\d\d:?\d\d)?", re.ASCII)
+_NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
+_QUANTITY = re.compile(
+    r"(\d{1,15}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(h|msec|ms|min|m|seconds?|sec|s|us|µs|ns)?(?![a-z])", re.I
+)
+_UNITS = {
+    "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "msec": 1e-3,
+    "us": 1e-6, "µs": 1e-6, "ns": 1e-9,
+}  # fmt: skip
+_LONGEST = 30 * 86400.0  # seconds; no request takes longer, so that such a number is none
+
+
+def stamp(text: str) -> Stamp | None:
+    """The time that `text` as a whole is, or None."""
+    found = _CLF.fullmatch(text)
+    if found:
+        day, month, year, *rest = found.groups()
+        return _stamp((year, str(_MONTHS.get(month, 0)), day), *rest)
+    found = _ISO.fullmatch(text)
+    if found:
+        return _stamp(found.group(1, 2, 3), *found.groups()[3:])
+    return unix(float(text), fine="." in text) if _NUMBER.fullmatch(text) else None
+
+
+def unix(number: float, *, fine: bool) -> Stamp | None:
+    """Unix time in whatever unit: 10¹¹ seconds are the year 5138, as milliseconds 1973."""
+    for limit, factor in ((1e11, 1.0), (1e14, 1e-3), (1e17, 1e-6), (1e20, 1e-9)):
+        if 0 < number < limit:
+            return Stamp(number * factor, fine or factor < 1, True)
+    return None
+
+
+def _stamp(
+    date: tuple[str, ...], hour: str, minute: str, second: str, fraction: str | None, zone: str | None
+) -> Stamp | None:
+    whole = _whole(date, hour, minute, second, zone or "")
+    if whole is None:
+        return None
+    return Stamp(whole + float(f"0.{fraction}") if fraction else whole, bool(fraction), zone is not None)
+
+
+@lru_cache(maxsize=4096)
+def _whole(date: tuple[str, ...], hour: str, minute: str, second: str, zone: str) -> float | None:
+    """Unix seconds without their fraction. Many lines share a second."""
+    try:
+        year, month, day = (int(part) for part in date)
+        told = datetime(year, month, day, int(hour), int(minute), min(int(second), 59), tzinfo=UTC).timestamp()
+    except ValueError:  # 31 February and the like
+        return None
+    if zone in ("", "Z", "UTC"):
+        return told
+    digits = zone[1:].replace(":", "")
+    offset = int(digits[:2]) * 3600.0 + int(digits[2:]) * 60.0
+    return told + offset if zone[0] == "-" else told - offset
+
+
+def duration(text: str, unit: float | None = None) -> Duration | None:
+    """`text` as a duration; `unit` (seconds) is that of a number which names none. None where it is no duration."""
+    total, step, position = 0.0, math.inf, 0
+    text = text.strip().replace("\u03bc", "µ")  # the Greek letter that Go writes, for the sign
+    while position < len(text):
+        found = _QUANTITY.match(text, position)
+        factor = None if not found else _UNITS[found[2].lower()] if found[2] else unit
+        if found is None or factor is None or (position and not found[2]):
+            return None
+        total += float(found[1]) * factor
+        step = min(step, factor * 10.0 ** -_decimals(found[1]))
+        position = found.end()
+    return Duration(total, step) if position and 0 <= total <= _LONGEST else None
+
+
+def _decimals(number: str) -> int:
+    return 0 if "e" in number.lower() else len(number.partition(".")[2])
+
+
+def took(number: float, unit: float) -> Duration | None:
+    """A number of JSON as a duration. How finely it is told cannot be seen of a whole float, so its unit tells."""
+    seconds = number * unit
+    if not (math.isfinite(seconds) and 0 <= seconds <= _LONGEST):
+        return None
+    return Duration(seconds, unit if number == int(number) else unit * 1e-3)
+
+
+def between(came: Stamp | None, went: Stamp | None) -> Duration | None:
+    """The duration that entry and exit tell; None where the clock was set back in between."""
+    if came is None or went is None or not 0 <= went.time - came.time <= _LONGEST:
+        return None
+    return Duration(went.time - came.time, 1e-6 if came.fine and went.fine else 1.0)

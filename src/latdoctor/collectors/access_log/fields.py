@@ -1,0 +1,247 @@
+"""Requests out of named fields: JSON lines and `key=value` lines.
+
+Known are the reference server's own lines, what nginx and Envoy write as JSON, Caddy, Traefik, the Elastic Common
+Schema, Google's httpRequest, Heroku's router, and whatever calls things alike. A duration is taken only where its unit
+is told: by its name (`duration_ms`), by the value (`12ms`), by the program whose line it is, or by entry and exit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from latdoctor.collectors.access_log import entry as times
+from latdoctor.collectors.access_log.entry import Duration, Entry, Stamp
+from latdoctor.errors import UNDECODABLE, UsageError
+
+Fields = Mapping[str, object]
+
+_SECONDS = ("seconds", "request_time", *(f"{name}_{unit}" for name in ("duration", "latency", "elapsed", "took",
+            "response_time", "request_time", "request_duration") for unit in ("s", "sec", "seconds")))  # fmt: skip
+_MILLIS = tuple(
+    f"{name}{end}"
+    for name in ("duration", "latency", "elapsed", "took", "response_time", "responsetime", "request_time",
+                 "time_taken", "request_duration", "total_time")
+    for end in ("_ms", "ms", "_millis", "_milliseconds")
+)  # fmt: skip
+_UNITS: Mapping[str, float] = {
+    **dict.fromkeys(_SECONDS, 1.0),
+    **dict.fromkeys(_MILLIS, 1e-3),
+    **dict.fromkeys(("duration_us", "latency_us", "elapsed_us", "request_time_us", "took_us"), 1e-6),
+    **dict.fromkeys(("duration_ns", "latency_ns", "elapsed_ns", "event.duration"), 1e-9),  # ECS counts nanoseconds
+}
+# Durations whose unit the name does not tell.
+_UNITLESS = frozenset(
+    ["duration", "latency", "elapsed", "took", "rt", "response_time", "responsetime", "time_taken", "request_duration",
+     "httprequest.latency", "service"]
+)  # fmt: skip
+_STATUS = frozenset(
+    ["status", "status_code", "statuscode", "response_code", "http_status", "http.response.status_code",
+     "httprequest.status", "downstreamstatus", "response.status", "res.statuscode"]
+)  # fmt: skip
+_CAME = frozenset(["entry", "start", "start_time", "startutc", "started_at", "request_start", "event.start"])
+_WENT = frozenset(["exit", "end", "end_time", "finished_at", "event.end"])
+_LOGGED = frozenset(["time", "timestamp", "@timestamp", "ts", "time_local", "time_iso8601", "msec", "datetime"])
+_PATH = frozenset(
+    ["path", "uri", "request_uri", "url", "url.path", "request.uri", "httprequest.requesturl", "requestpath", "req.url"]
+)
+_ID = frozenset(["request_id", "requestid", "x_request_id", "x-request-id"])
+_REPLICA = frozenset({"replica", "pod"})
+_METHOD = frozenset(
+    ["method", "request_method", "request.method", "http.request.method", "httprequest.requestmethod", "requestmethod",
+     "req.method"]
+)  # fmt: skip
+_PAIR = re.compile(r'(?<![\w.@-])([A-Za-z_@][\w.@-]{0,60})=("(?:[^"\\]|\\.)*+"|[^\s"]*)')
+_NESTED = 3
+_STAGES, _MOST_STAGES = "stages.", 12
+_UPSTREAM: Mapping[str, str] = {"upstream_response_time": "upstream", "upstream_connect_time": "upstream connect"}
+
+
+def of_json(line: str) -> Entry | None:
+    """The request that a line of JSON tells, or None."""
+    try:
+        record = msgspec.json.decode(line, type=dict[str, object])
+    except UNDECODABLE:
+        return None
+    return of_fields({name.lower(): value for name, value in _flat(record, "", _NESTED)}, record)
+
+
+def of_pairs(line: str) -> Entry | None:
+    """The request that a line of `key=value` pairs tells, or None."""
+    found = {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
+    return of_fields(found, found) if found else None
+
+
+def _flat(record: Fields, before: str, depth: int) -> Iterator[tuple[str, object]]:
+    for name, value in record.items():
+        if isinstance(value, dict) and depth:
+            yield from _flat(value, f"{before}{name}.", depth - 1)
+        else:
+            yield f"{before}{name}", value
+
+
+def of_fields(fields: Fields, record: Fields) -> Entry | None:
+    """A request has a status or a path or a method, and something that tells of its time; else it is None."""
+    status = next(
+        (code for name, value in fields.items() if name in _STATUS and (code := _code(value)) is not None), None
+    )
+    request = fields.get("request")
+    words = request.split(" ") if isinstance(request, str) else []
+    path = words[1] if len(words) > 1 else _text(fields, _PATH)
+    if status is None and not path and not _text(fields, _METHOD):
+        return None
+    came, went = _time(fields, _CAME), _time(fields, _WENT)
+    took, untold = _took(fields, record, came, went)
+    if took is None and not untold and (status is None or not (came or went or _time(fields, _LOGGED))):
+        return None
+    if went is None:
+        # The end is the sum of both; the time of the line itself may be the beginning's.
+        went = Stamp(came.time + took.seconds, came.fine, came.zoned) if came and took else _time(fields, _LOGGED)
+    names = _text(fields, _ID), _text(fields, _REPLICA)
+    return Entry(came, went, took, status, path, *names, stages=_stages(fields), unit_untold=untold)
+
+
+def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
+    """The seconds in each stage: what the reference server tells as `stages`, and nginx of what stands behind it."""
+    named = ((name.removeprefix(_STAGES), value) for name, value in fields.items() if name.startswith(_STAGES))
+    behind = ((_UPSTREAM[name], value) for name, value in fields.items() if name in _UPSTREAM)
+    found = ((name, _duration(value, 1.0)) for name, value in (*named, *behind))
+    return tuple((name, took.seconds) for name, took in found if took is not None)[:_MOST_STAGES]
+
+
+def _took(fields: Fields, record: Fields, came: Stamp | None, went: Stamp | None) -> tuple[Duration | None, bool]:
+    """How long it took, and whether a number stands there of which nobody knows the unit."""
+    for name, value in fields.items():
+        if name in _UNITS and (found := _duration(value, _UNITS[name])) is not None:
+            return found, False
+    measured = times.between(came, went)
+    untold = False
+    for name, value in fields.items():
+        if name in _UNITLESS:
+            found = _duration(value, _unit_of(record))
+            if found is not None:
+                return found, False
+            untold = untold or isinstance(value, int | float)
+    return measured, untold and measured is None
+
+
+def _unit_of(record: Fields) -> float | None:
+    """The unit of a bare `duration`, by the program that writes such lines."""
+    logger = record.get("logger")
+    if isinstance(logger, str) and logger.startswith("http.log.access"):
+        return 1.0  # Caddy
+    if "StartUTC" in record and "Duration" in record:
+        return 1e-9  # Traefik
+    return 1e-3 if "response_flags" in record or "upstream_host" in record else None  # Envoy, Istio
+
+
+def _duration(value: object, unit: float | None) -> Duration | None:
+    if isinstance(value, str):
+        return times.duration(value, unit)
+    if unit is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return times.took(float(value), unit)
+
+
+def _time(fields: Fields, names: frozenset[str]) -> Stamp | None:
+    for name, value in fields.items():
+        if name not in names:
+            continue
+        if isinstance(value, str) and (found := times.stamp(value)) is not None:
+            return found
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return times.unix(float(value), fine=isinstance(value, float))
+    return None
+
+
+def _code(value: object) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 3:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1000 else None
+
+
+def _text(fields: Fields, names: frozenset[str]) -> str:
+    return next((str(value) for name, value in fields.items() if name in names and isinstance(value, str | int)), "")
+
+
+MAX_LENGTH = 1000
+
+# What each place means; nginx's own names beside ours.
+_ROLES = {
+    "time": "went", "exit": "went", "time_local": "went", "time_iso8601": "went", "msec": "went",
+    "entry": "came", "start": "came",
+    "seconds": "s", "request_time": "s", "duration": "named unit", "ms": "ms", "us": "us", "ns": "ns",
+    "status": "status", "request": "request", "path": "path", "request_uri": "path", "uri": "path",
+    "id": "id", "request_id": "id", "replica": "replica",
+}  # fmt: skip
+_PLACEHOLDER_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "named unit": None}
+_PLACE = re.compile(r"\{(\*|[a-z0-9_]{1,64})\}|\$([a-z0-9_]{1,64})")
+_NEXT = "write it such as --log-pattern '{*} [{time}] \"{request}\" {status} {*} {seconds}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The text before the first place, and each place with what it means and the text after it."""
+
+    head: str
+    places: tuple[tuple[str, str], ...]
+
+    def read(self, line: str) -> Entry | None:
+        """`line` taken apart, or None where it is not written so."""
+        if not line.startswith(self.head):
+            return None
+        position = len(self.head)
+        parts: dict[str, str] = {}
+        for role, after in self.places:
+            end = line.find(after, position) if after else len(line)
+            if end < 0:
+                return None
+            if role and role not in parts:
+                parts[role] = line[position:end].strip()
+            position = end + len(after)
+        return _entry(parts)
+
+
+def compiled(text: str) -> Pattern:
+    """Raises UsageError where `text` is no pattern, or one that tells neither a time nor a duration."""
+    found = list(_PLACE.finditer(text)) if len(text) <= MAX_LENGTH else []
+    if not found:
+        raise UsageError(f"{text[:80]!r} has no place in it", where="--log-pattern", next_step=_NEXT)
+    places = []
+    for number, place in enumerate(found):
+        name = place[1] or place[2]
+        if place[1] not in (None, "*") and name not in _ROLES:
+            known = ", ".join(f"{{{one}}}" for one in _ROLES)
+            raise UsageError(f"{{{name}}} is no place", where="--log-pattern", next_step=f"known are {known} and {{*}}")
+        end = found[number + 1].start() if number + 1 < len(found) else len(text)
+        after = text[place.end() : end]
+        if not after and number + 1 < len(found):
+            raise UsageError(f"nothing stands behind {place[0]}", where="--log-pattern", next_step=_NEXT)
+        places.append((_ROLES.get(name, ""), after))
+    roles = {role for role, _ in places}
+    if not roles & _PLACEHOLDER_UNITS.keys() and not {"came", "went"} <= roles:
+        raise UsageError("it has no place for how long a request took", where="--log-pattern", next_step=_NEXT)
+    return Pattern(text[: found[0].start()], tuple(places))
+
+
+def _entry(parts: dict[str, str]) -> Entry | None:
+    came, went = (times.stamp(parts[role]) if role in parts else None for role in ("came", "went"))
+    told = [_PLACEHOLDER_UNITS[role] for role in parts if role in _PLACEHOLDER_UNITS]
+    took: Duration | None = None
+    for role, unit in _PLACEHOLDER_UNITS.items():
+        if role in parts and took is None:
+            took = times.duration(parts[role], unit)
+    status = parts.get("status", "")
+    code = int(status) if status.isascii() and status.isdecimal() and len(status) <= 3 else None
+    if (told and took is None) or ("status" in parts and code is None):
+        return None
+    if not told:
+        took = times.between(came, went)
+    if any(role in parts and one is None for role, one in (("came", came), ("went", went))):
+        return None
+    request = parts.get("request", "").split(" ")
+    path = parts.get("path") or (request[1] if len(request) > 1 else "")
+    return Entry(came, went, took, code, path, parts.get("id", ""), parts.get("replica", ""))

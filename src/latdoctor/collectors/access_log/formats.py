@@ -1,0 +1,171 @@
+"""The forms in which servers and proxies write their access logs: line → Entry.
+
+Combined (nginx, Apache, gunicorn, ingress-nginx), Envoy and Istio, HAProxy, uvicorn, JSON lines and `key=value` lines.
+What a collector of logs put before each line (docker, the container runtime of Kubernetes, syslog) is taken off.
+
+In the combined form, the time that a request took is whatever an administrator wrote behind the rest. A number
+with a fraction is taken for nginx's `$request_time` (seconds), one with a unit for what it says, and `%T/%D` of
+Apache for its microseconds. A bare whole number may be anything (Apache's `%D` counts microseconds, others
+milliseconds): it is not guessed at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from latdoctor.collectors.access_log import entry as times
+from latdoctor.collectors.access_log import fields
+from latdoctor.collectors.access_log.entry import Duration, Entry, Stamp
+from latdoctor.errors import UNDECODABLE
+
+MAX_LINE = 64 << 10  # bytes; of a longer line nothing is read
+
+_QUOTED = r'"((?:[^"\\]|\\.)*+)"'
+_COMBINED = re.compile(rf"(?:\S{{1,300}} ){{2,4}}\[([^\]]{{1,40}})\] {_QUOTED} (\d{{3}}|-) (\d{{1,19}}|-)(.*)", re.S)
+_ENVOY = re.compile(
+    rf"\[(\d{{4}}-\d\d-\d\dT[\d:.]{{8,20}}Z)\] {_QUOTED} (\d{{1,3}}) \S+ "
+    r'(?:\S+ \S+ "(?:[^"\\]|\\.)*+" )?\d{1,19} \d{1,19} (\d{1,12}) '
+)
+_HAPROXY = re.compile(
+    r"\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d\.\d{3})\] \S{1,200} \S{1,200} "
+    r"-?\d{1,9}/-?\d{1,9}/-?\d{1,9}/-?\d{1,9}/\+?(\d{1,12}) (-1|\d{3}) "
+)
+_HAPROXY_REQUEST = re.compile(r'"([^"]*)"?$')
+_UVICORN = re.compile(r':\d{1,5} - "[A-Z]{3,10} (\S{1,8000}) HTTP/[\d.]{1,3}" (\d{3})\b')
+_LEADING_TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| ?[+-]\d\d:?\d\d)?)")
+
+_NAMED = re.compile(
+    r'\b(?:rt|request_time|req_time|duration|took|time)[=:]"?(\d{1,9}(?:\.\d{1,9})?\s?(?:ms|us|µs|s)?)\b'
+)
+_FRACTION = re.compile(r'"?(\d{1,9}\.\d{3,9})"?')
+_WITH_UNIT = re.compile(r'"?(\d{1,12}(?:\.\d{1,9})?(?:ms|us|µs|ns|s))"?')
+_BOTH = re.compile(r"(\d{1,9})/(\d{1,15})")  # %T/%D
+_WHOLE = re.compile(r'"?\d{1,15}"?')
+_NOT_A_NUMBER = re.compile(r'"(?![\d.]+"(?:\s|$))(?:[^"\\]|\\.)*+"')
+
+_CRI = re.compile(r"\d{4}-\d\d-\d\dT\S{10,30} std(?:out|err) [FP] ")
+_SYSLOG = re.compile(r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} [\w./-]{1,100}(?:\[\d{1,10}\])?: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`hint`: what to change where its lines tell no duration."""
+
+    title: str
+    read: Callable[[str], Entry | None]
+    hint: str = "let the server log how long each request took, or give --log-pattern"
+
+
+def text_of(raw: bytes) -> str | None:
+    """The line of the server itself; None for one that is too long or holds nothing."""
+    if len(raw) > MAX_LINE:
+        return None
+    line = raw.decode("utf-8", "replace").rstrip("\r\n")
+    if line.startswith('{"log":'):
+        line = _docker(line)
+    elif found := _CRI.match(line) or _SYSLOG.match(line):
+        line = line[found.end() :]
+    return line if line and not line.isspace() else None
+
+
+def _docker(line: str) -> str:
+    try:
+        return msgspec.json.decode(line, type=_Wrapped).log.rstrip("\r\n")
+    except UNDECODABLE:
+        return line
+
+
+class _Wrapped(msgspec.Struct):
+    log: str
+
+
+def _combined(line: str) -> Entry | None:
+    found = _COMBINED.match(line)
+    went = times.stamp(found[1]) if found else None
+    if found is None or went is None:
+        return None
+    took, untold = _of_tail(found[5])
+    words = found[2].split(" ")
+    status = int(found[3]) if found[3] != "-" else None
+    return Entry(None, went, took, status, words[1] if len(words) > 1 else "", unit_untold=untold)
+
+
+def _of_tail(tail: str) -> tuple[Duration | None, bool]:
+    """The duration behind the combined form, and whether only a number without a unit stands there."""
+    named = _NAMED.search(tail)
+    if named:
+        return times.duration(named[1], 1.0 if "." in named[1] else None), "." not in named[1]
+    tokens = _NOT_A_NUMBER.sub(" ", tail).split()
+    for form, unit in ((_WITH_UNIT, None), (_FRACTION, 1.0)):
+        for token in tokens:
+            if found := form.fullmatch(token):
+                return times.duration(found[1], unit), False
+    for token in tokens:
+        both = _BOTH.fullmatch(token)
+        if both and int(both[2]) // 1_000_000 == int(both[1]):
+            return times.duration(both[2], 1e-6), False
+    return None, any(_WHOLE.fullmatch(token) for token in tokens)
+
+
+def _envoy(line: str) -> Entry | None:
+    found = _ENVOY.match(line)
+    came = times.stamp(found[1]) if found else None
+    took = times.duration(found[4], 1e-3) if found else None
+    if found is None or came is None or took is None:
+        return None
+    words = found[2].split(" ")
+    went = Stamp(came.time + took.seconds, came.fine, came.zoned)
+    return Entry(came, went, took, int(found[3]), words[1] if len(words) > 1 else "")
+
+
+def _haproxy(line: str) -> Entry | None:
+    found = _HAPROXY.search(line[:2000])
+    came = times.stamp(found[1]) if found else None
+    took = times.duration(found[2], 1e-3) if found else None
+    if found is None or came is None or took is None:
+        return None
+    request = _HAPROXY_REQUEST.search(line[-MAX_LINE // 4 :])
+    words = request[1].split(" ") if request else []
+    went = Stamp(came.time + took.seconds, came.fine, came.zoned)
+    return Entry(came, went, took, max(0, int(found[3])), words[1] if len(words) > 1 else "")
+
+
+def _uvicorn(line: str) -> Entry | None:
+    found = _UVICORN.search(line)
+    if found is None:
+        return None
+    time = _LEADING_TIME.match(line)
+    return Entry(None, times.stamp(time[1]) if time else None, None, int(found[2]), found[1])
+
+
+def _json(line: str) -> Entry | None:
+    return fields.of_json(line) if line.startswith("{") else None
+
+
+def _pairs(line: str) -> Entry | None:
+    return fields.of_pairs(line) if "status" in line and "=" in line else None
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("JSON lines", _json, "write the duration with its unit in its name, such as duration_ms"),
+    Format("the combined form", _combined, "let it log the time too (nginx: $request_time), or tell the unit: "
+           "--log-pattern '{*} [{time}] \"{request}\" {status} {*} \"{*}\" \"{*}\" {us}'"),
+    Format("Envoy's form", _envoy),
+    Format("HAProxy's form", _haproxy),
+    Format("uvicorn's form", _uvicorn, "uvicorn tells none: take the log of the proxy before it"),
+    Format("key=value lines", _pairs, "write the duration with its unit, such as duration=12ms"),
+)  # fmt: skip
+
+
+def recognised(lines: Sequence[str]) -> tuple[Format, int] | None:
+    """The form of most of `lines`, and how many of them have it; None where it is no access log.
+
+    Three in five lines must have it, or ten: a server may write its access log among the rest of what it says.
+    """
+    counts = [(sum(form.read(line) is not None for line in lines), form) for form in FORMATS]
+    most, form = max(counts, key=lambda one: one[0])
+    return (form, most) if most and (most >= 0.6 * len(lines) or most >= 10) else None

@@ -1,0 +1,240 @@
+"""Quantiles, rates and ratios of the requests of one replica, of late and for each second.
+
+Latency is counted at the exit of a request and arrivals at its entry, which is the exit less the time it took. Of the
+requests that came last, the slow ones are not in the log yet: so the arrivals end one P99 before the log does. They
+begin where the log does, for what came before that is there only in part.
+
+Where a part of the log's time was asked for, series are of all of that, and single values of its judged end, and of no
+request before it, be they ever so few.
+
+Steps are one second, or as many whole ones as keep a series within MAX_STEPS. A quantile of a step is the sample of
+that rank (the smallest that q of the samples do not exceed); of a few samples the P99 is simply the slowest.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from latdoctor.collectors.access_log.requests import Requests, Stretch
+from latdoctor.collectors.time_range import Past
+from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Origin, Reading, Series, Window
+
+MAX_STEPS = 7200
+MAX_REQUESTS = 20_000  # of the last ones each is told by itself
+RECENT = 600.0  # seconds of the log's end that a single value tells of: a day's P99 would hide ten bad minutes
+ENOUGH = 100  # requests that a P99 takes
+QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))  # as of distributions: detect/quantiles.py
+SIGNALS = (
+    "latency", "latency.mean", "latency.p50", "latency.p95", "latency.p99", "arrival.rate", "completion.rate",
+    "error.ratio", "error.rate", "cancel.rate", "request.latency", "request.stage_time",
+)  # fmt: skip
+_BINS_PER_DECADE = 50  # a bucket is 4.7 % wide
+_WHOLE_SECONDS = 0.5  # a step of durations wider than this cannot tell a quantile, only bound it
+
+
+class Told:
+    """One replica's requests within the stretches that are read."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        read: Sequence[Stretch],
+        subject: str,
+        origin: Origin,
+        notes: str,
+        past: Past | None = None,
+    ) -> None:
+        self.subject, self.origin, self.notes, self._past = subject, origin, notes, past
+        self.requests = requests
+        spans = [range(one.first, one.last + 1) for one in read] or [range(len(requests))]
+        every = [index for span in spans for index in span]
+        # The requests whose time is known, in the order in which they went out.
+        self.timed = sorted((i for i in every if requests.went[i] >= 0), key=requests.went.__getitem__)
+        self.whole = self._span(self.timed)
+        self.step = max(1.0, math.ceil((self.whole.seconds or 0.0) / MAX_STEPS))
+        self.recent = self._recent() if self.timed else every
+        self.total = len(self.recent)
+        self.latencies = sorted(requests.took[i] for i in self.recent if self._is_latency(i))
+        self.statuses = [requests.status[i] for i in self.recent if requests.status[i] >= 0]
+        self.window = self._span(self.recent) if self.timed else Window()
+
+    def _span(self, rows: Sequence[int]) -> Window:
+        return Window(self.requests.went[rows[0]], self.requests.went[rows[-1]]) if rows else Window()
+
+    def _recent(self) -> Sequence[int]:
+        """The judged time; else the last RECENT seconds, and as much more as it takes to have ENOUGH requests."""
+        went = self.requests.went
+        if self._past is not None:
+            return self.timed[bisect_left(self.timed, self._past.judged, key=went.__getitem__) :]
+        first = bisect_left(self.timed, went[self.timed[-1]] - RECENT, key=went.__getitem__)
+        enough = [place for place, index in enumerate(self.timed) if self._is_latency(index)][-ENOUGH:]
+        return self.timed[min(first, enough[0] if len(enough) == ENOUGH else 0) :]
+
+    def _is_latency(self, index: int) -> bool:
+        return bool(self.requests.answered[index]) and self.requests.took[index] >= 0
+
+    def evidence(self, coarse: float) -> Evidence:
+        """`coarse`: the step in which durations are told, seconds."""
+        return Evidence(
+            readings=(*self._latency_readings(coarse), *self._ratio_readings(), *self._rate_readings()),
+            series=(
+                *self._latency_series(),
+                *self._ratio_series(),
+                *self._arrival_series(),
+                *(self._single_requests() if coarse <= _WHOLE_SECONDS else ()),
+            ),
+            distributions=self._distribution(coarse),
+        )
+
+    def _reading(self, signal: str, value: float, note: str = "", bound: str = "") -> Reading:
+        part_of = (self.window.seconds or 0.0) < (self.whole.seconds or 0.0)
+        what = "what was asked for" if self._past else "the log"
+        late = f"the last {self.window.seconds or 0.0:.0f} s of {what}" if part_of else ""
+        noted = "; ".join(part for part in (note, late, self.notes) if part)
+        return Reading(signal, self.subject, value, self.origin, self.window, note=noted, bound=bound)
+
+    def _latency_readings(self, coarse: float) -> Iterator[Reading]:
+        count = len(self.latencies)
+        if not count:
+            return
+        bound = AT_LEAST if coarse > _WHOLE_SECONDS else ""
+        told = f"of {count} requests" + ("; told in whole seconds, and cut off" if bound else "")
+        yield self._reading("latency.mean", math.fsum(self.latencies) / count, told, bound)
+        for suffix, q, least in QUANTILES:
+            if count >= least:
+                yield self._reading(f"latency{suffix}", ranked(self.latencies, q), told, bound)
+
+    def _distribution(self, coarse: float) -> tuple[Distribution, ...]:
+        if not self.latencies or coarse > _WHOLE_SECONDS:
+            return ()
+        counts: dict[int, int] = {}
+        for value in self.latencies:
+            place = _bin(value)
+            counts[place] = counts.get(place, 0) + 1
+        buckets = tuple(Bucket(_edge(place - 1), _edge(place), float(n)) for place, n in sorted(counts.items()))
+        total = math.fsum(self.latencies)
+        return (Distribution("latency", self.subject, buckets, self.origin, total, self.window, (), self.notes),)
+
+    def _ratio_readings(self) -> Iterator[Reading]:
+        if self.statuses:
+            failed = sum(map(is_failure, self.statuses))
+            note = "shed requests and failures of the server; input that makes no sense is the client's"
+            yield self._reading("error.ratio", failed / len(self.statuses), note)
+
+    def _rate_readings(self) -> Iterator[Reading]:
+        """Rates need two times that differ; of one moment nobody knows how long it was."""
+        seconds = self.window.seconds or 0.0
+        if seconds < 1:
+            return
+        arrivals = self._arrivals(self.window)
+        if len(arrivals) > 1 and arrivals[-1] > arrivals[0]:
+            yield self._reading("arrival.rate", (len(arrivals) - 1) / (arrivals[-1] - arrivals[0]))
+        if self.statuses:
+            done = [self.requests.status[i] for i in self.recent]
+            yield self._reading("completion.rate", sum(200 <= one < 400 for one in done) / seconds)
+            yield self._reading("error.rate", sum(one >= 0 and is_failure(one) for one in done) / seconds)
+            yield self._reading("cancel.rate", sum(one == 499 for one in done) / seconds)
+
+    def _steps(self) -> Iterator[tuple[float, list[int]]]:
+        """The end of each step with the requests that went out in it; only steps with one."""
+        start = math.floor(self.whole.start or 0.0)
+        rows: list[int] = []
+        current = -1
+        for index in self.timed:
+            step = int((self.requests.went[index] - start) // self.step)
+            if step != current and rows:
+                yield start + (current + 1) * self.step, rows
+                rows = []
+            current = step
+            rows.append(index)
+        if rows:
+            yield start + (current + 1) * self.step, rows
+
+    def _latency_series(self) -> Iterator[Series]:
+        """A step without an answer has no latency: it is left out, and no zero."""
+        times: list[float] = []
+        values: dict[str, list[float]] = {suffix: [] for suffix, _, _ in QUANTILES}
+        for end, rows in self._steps():
+            took = sorted(self.requests.took[i] for i in rows if self._is_latency(i))
+            if took:
+                times.append(end)
+                for suffix, q, _ in QUANTILES:
+                    values[suffix].append(ranked(took, q))
+        if len(times) > 1:
+            for suffix, found in values.items():
+                yield self._series(f"latency{suffix}", times, found)
+
+    def _single_requests(self) -> Iterator[Series]:
+        """The latency of each of the last requests at the time at which it came, and what each spent in its stages."""
+        went, took = self.requests.went, self.requests.took
+        last = [i for i in self.recent if self._is_latency(i) and went[i] >= 0][-MAX_REQUESTS:]
+        rows = sorted(last, key=lambda index: went[index] - took[index])
+        place = Origin(self.origin.artifact, f"{self.origin.place}, request by request".lstrip(", "))
+        times = tuple(went[i] - took[i] for i in rows)
+        if len(rows) > 1:
+            yield Series("request.latency", self.subject, times, tuple(took[i] for i in rows), place)
+            for name in self.requests.stages:
+                told = (self.requests.stage(name, i) for i in rows)
+                values = tuple(value if value >= 0 else math.nan for value in told)
+                yield Series("request.stage_time", self.subject, times, values, place, (("stage", name),))
+
+    def _ratio_series(self) -> Iterator[Series]:
+        status = self.requests.status
+        rows = [(end, [status[i] for i in step if status[i] >= 0]) for end, step in self._steps()]
+        told = [(end, sum(map(is_failure, found)) / len(found)) for end, found in rows if found]
+        if len(told) > 1:
+            yield self._series("error.ratio", [end for end, _ in told], [ratio for _, ratio in told])
+
+    def _arrivals(self, window: Window) -> list[float]:
+        """Entries from the window's beginning to one P99 before its end, ascending."""
+        start, end = window.start or 0.0, window.end or 0.0
+        late = ranked(self.latencies, 0.99) if self.latencies else 0.0
+        last = end - late if end - late > start else end
+        came = (self.requests.went[i] - max(0.0, self.requests.took[i]) for i in self.timed)
+        return sorted(moment for moment in came if start <= moment <= last)
+
+    def _arrival_series(self) -> Iterator[Series]:
+        arrivals = self._arrivals(self.whole)
+        if len(arrivals) < 2:
+            return
+        start = math.floor(arrivals[0])
+        whole = int((arrivals[-1] - start) // self.step)  # the last step is not whole
+        if whole < 2:
+            return
+        counts = array("l", bytes(array("l").itemsize * whole))
+        for came in arrivals:
+            place = int((came - start) // self.step)
+            if place < whole:
+                counts[place] += 1
+        times = [start + (place + 1) * self.step for place in range(whole)]
+        yield self._series("arrival.rate", times, [count / self.step for count in counts])
+
+    def _series(self, signal: str, times: Sequence[float], values: Sequence[float]) -> Series:
+        place = f"{self.origin.place}, each {self.step:g} s".lstrip(", ")
+        return Series(signal, self.subject, tuple(times), tuple(values), Origin(self.origin.artifact, place))
+
+
+def is_failure(status: int) -> bool:
+    """As `Entry.failed`."""
+    return status in (0, 429) or status >= 500
+
+
+def ranked(ordered: Sequence[float], q: float) -> float:
+    """The smallest of `ordered` that a share `q` of it does not exceed."""
+    return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
+
+
+_EDGES = [10 ** (power / _BINS_PER_DECADE) for power in range(-6 * _BINS_PER_DECADE, 7 * _BINS_PER_DECADE + 1)]
+
+
+def _bin(value: float) -> int:
+    """The bucket of `value`: the first whose upper edge it does not exceed; 0 for what took less than a microsecond."""
+    place = bisect_right(_EDGES, value)
+    return place - 1 if place and _EDGES[place - 1] == value else place
+
+
+def _edge(place: int) -> float:
+    return 0.0 if place < 0 else _EDGES[min(place, len(_EDGES) - 1)]

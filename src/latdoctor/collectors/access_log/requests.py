@@ -1,0 +1,204 @@
+"""The requests of one access log, gathered line by line: what was read, what was left out, and why.
+
+A log tells time in the order of its lines, more or less: one that notes the entry of a request writes it at the exit.
+Where times go back further than that, or leave a long hole, the log falls into stretches. Stretches that tell of
+different times are one log in another order (rotated files put together); of stretches that tell of the same time (a
+clock that was set back, or the logs of two servers put together) only one is read: rates of both would be wrong.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from latdoctor.collectors.access_log.entry import Entry
+from latdoctor.collectors.time_range import Past
+from latdoctor.sanitize import clean
+
+BACK = 5.0  # seconds by which a line may be earlier than the lines before it, beside the time that its request took
+HOLE = 3600.0  # seconds without a line after which the clock, or a missing piece, is as likely as a pause
+MAX_REPLICAS = 64
+MAX_STAGES = 12
+_ENOUGH = 0.05  # of all lines, and so many: what the last stretch must hold to be the one that is read
+_ENOUGH_LINES = 30
+_DISORDER = 16  # stretches from which on it is the lines that are in disorder (shipped by many), and no clock
+_UNTIMED = -1.0
+UNZONED = "the zone is not told, read as UTC"
+
+
+@dataclass(slots=True)
+class Requests:
+    """The requests of one replica, in the order of the log. Times unix seconds UTC, durations seconds.
+
+    `went` is -1 where a line tells no time; `took` is -1 where it tells no duration; `status` is -1 likewise.
+    """
+
+    went: array[float] = field(default_factory=lambda: array("d"))
+    took: array[float] = field(default_factory=lambda: array("d"))
+    status: array[int] = field(default_factory=lambda: array("h"))
+    answered: array[int] = field(default_factory=lambda: array("b"))  # its duration counts as latency
+    number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
+    stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 where a line does not tell
+
+    def add(self, entry: Entry, number: int) -> None:
+        self.went.append(entry.went.time if entry.went else _UNTIMED)
+        self.took.append(entry.took.seconds if entry.took else _UNTIMED)
+        self.status.append(-1 if entry.status is None else entry.status)
+        self.answered.append(entry.counts_as_latency)
+        self.number.append(number)
+        for name, seconds in dict(entry.stages).items():
+            if name in self.stages or len(self.stages) < MAX_STAGES:
+                column = self.stages.setdefault(clean(name, 40), array("d"))
+                column.extend([_UNTIMED] * (len(self) - 1 - len(column)))
+                column.append(seconds)
+
+    def stage(self, name: str, index: int) -> float:
+        """Seconds of one request in one stage; -1 where its line does not tell."""
+        column = self.stages[name]
+        return column[index] if index < len(column) else _UNTIMED
+
+    def __len__(self) -> int:
+        return len(self.went)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Lines first..last (indexes) whose times follow each other, and from when to when they tell."""
+
+    first: int
+    last: int
+    start: float
+    end: float
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+
+class Gathering:
+    """Takes the entries of one log, or of the time `past` that was asked for. Mutable, and used by `parse` alone."""
+
+    def __init__(self, past: Past | None = None) -> None:
+        self.past = past
+        self.first: float | None = None  # the times of which the log speaks, probes and what is left out too
+        self.last: float | None = None
+        self.untimed = 0  # requests of which nobody knows whether they belong to the time that was asked for
+        self.by_replica: dict[str, Requests] = {}
+        self.probes = self.duplicates = self.failed = self.left = self.untold = self.other = self.beyond = 0
+        self.coarse = 0.0  # the widest step in which durations are told, seconds
+        self.unzoned = False
+        self._seen: set[int] = set()
+
+    @property
+    def kept(self) -> int:
+        return sum(len(requests) for requests in self.by_replica.values())
+
+    @property
+    def missed(self) -> str:
+        """Why the log says nothing of the judged time; empty where it does, or where all of it was asked for."""
+        why = self.past.missed_by(self.first, self.last) if self.past else ""
+        return f"{why} ({UNZONED})" if why and self.unzoned else why
+
+    @property
+    def late(self) -> str:
+        """What must be said where the log begins only within the judged time."""
+        return self.past.late(self.first) if self.past else ""
+
+    def _is_asked_for(self, entry: Entry) -> bool:
+        if entry.went is not None:
+            self.unzoned |= not entry.went.zoned
+            self.first = entry.went.time if self.first is None else min(self.first, entry.went.time)
+            self.last = entry.went.time if self.last is None else max(self.last, entry.went.time)
+        elif self.past is not None:
+            self.untimed += 1
+        return self.past is None or (entry.went is not None and self.past.holds(entry.went.time))
+
+    def take(self, entry: Entry, raw: bytes, number: int) -> None:
+        if not self._is_asked_for(entry):
+            return
+        if entry.is_probe:
+            self.probes += 1
+            return
+        if self._is_duplicate(entry, raw):
+            self.duplicates += 1
+            return
+        replica = clean(entry.replica, 64)
+        if replica not in self.by_replica and len(self.by_replica) >= MAX_REPLICAS:
+            self.beyond += 1
+            return
+        self.failed += entry.failed
+        self.left += entry.left
+        self.untold += entry.unit_untold
+        if entry.took is not None and entry.counts_as_latency:
+            self.coarse = max(self.coarse, entry.took.step)
+        self.by_replica.setdefault(replica, Requests()).add(entry, number)
+
+    def _is_duplicate(self, entry: Entry, raw: bytes) -> bool:
+        """The same line again, which cannot be two requests: it names its request, or its time to the millisecond."""
+        if not (entry.request_id or (entry.went is not None and entry.went.fine)):
+            return False
+        mark = hash(raw.strip())
+        if mark in self._seen:
+            return True
+        self._seen.add(mark)
+        return False
+
+
+def stretches(requests: Requests) -> tuple[Stretch, ...]:
+    """The stretches of a log in the order of its lines; lines without a time belong to the stretch around them."""
+    found: list[Stretch] = []
+    first, start, end = 0, 0.0, 0.0
+    begun = False
+    for index, went in enumerate(requests.went):
+        if went < 0:
+            continue
+        slack = BACK + max(0.0, requests.took[index])  # one that notes its entry is written at its exit
+        if begun and (went < end - slack or went > end + HOLE):
+            found.append(Stretch(first, index - 1, start, end))
+            first, begun = index, False
+        start, end = (min(start, went), max(end, went)) if begun else (went, went)
+        begun = True
+    return (*found, Stretch(first, len(requests) - 1, start, end)) if begun else tuple(found)
+
+
+def chosen(found: Sequence[Stretch]) -> tuple[tuple[Stretch, ...], str]:
+    """The stretches to read, in the order of time, and what must be said of the others (empty where there are none)."""
+    if len(found) < 2:
+        return tuple(found), ""
+    total = sum(one.size for one in found)
+    if len(found) > _DISORDER:
+        return tuple(found), f"its lines are in disorder ({len(found)} times one is much earlier than the last): sorted"
+    ordered = sorted(found, key=lambda one: one.start)
+    groups = list(_joined(ordered))
+    if len(groups) == 1 and not _overlap(groups[0]):
+        return tuple(groups[0]), ""
+    whole = [group for group in groups if sum(one.size for one in group) >= max(_ENOUGH * total, _ENOUGH_LINES)]
+    group = whole[-1] if whole else max(groups, key=lambda one: sum(each.size for each in one))
+    read = (max(group, key=lambda one: one.size),) if _overlap(group) else tuple(group)
+    size = sum(one.size for one in read)
+    why = (
+        "its times go back to what it told of before (a clock that was set back, or several logs put together)"
+        if any(_overlap(one) for one in groups)
+        else f"more than {HOLE / 3600:g} h lie between its parts (a pause, a missing piece, or a clock that was set)"
+    )
+    return read, f"{why}: only {size} of {total} requests are read, those that belong together"
+
+
+def _joined(ordered: Iterable[Stretch]) -> Iterator[list[Stretch]]:
+    """Stretches with less than a hole between them belong together."""
+    group: list[Stretch] = []
+    end = 0.0
+    for one in ordered:
+        if group and one.start > end + HOLE:
+            yield group
+            group = []
+        end = max(end, one.end) if group else one.end
+        group.append(one)
+    if group:
+        yield group
+
+
+def _overlap(group: Sequence[Stretch]) -> bool:
+    return any(later.start < before.end - BACK for before, later in pairwise(group))

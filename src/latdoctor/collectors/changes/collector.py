@@ -1,0 +1,204 @@
+"""Notes of changes, one to a line: a time and what was done then.
+
+Read are lines that begin with a time (`git log --format='%cI %s'`, a deployment script's own log), JSON lines, and JSON
+documents of such objects (Grafana's annotations, a list of deployments).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from latdoctor.collectors import pipes
+from latdoctor.collectors.access_log import entry as times
+from latdoctor.collectors.access_log.entry import Stamp
+from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight
+from latdoctor.collectors.changes import process
+from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Value, to_json
+from latdoctor.evidence.redaction.redactor import without_secrets
+from latdoctor.sanitize import clean
+
+MAX_READ = 16 << 20
+MAX_EVENTS = 1000
+SUBJECT = "service"
+DEPLOYMENT = "change.deployment"
+_KINDS = {"config": "change.config", "configuration": "change.config", "model": "change.model",
+          "restart": "change.process_start", "package": "change.package"}  # fmt: skip
+_TIMES = ("time", "timestamp", "@timestamp", "date", "created_at", "createdAt", "at", "ts", "when", "started_at")
+_TEXTS = ("text", "message", "msg", "what", "title", "description", "summary", "subject", "event", "name")
+_LISTS = ("annotations", "deployments", "changes", "items", "data")
+_SHOWN = 300
+
+
+def parse_change_log(artifact: Artifact) -> Evidence:
+    """The changes that are noted. Raises SourceError where not one can be read."""
+    content = artifact.read(MAX_READ)
+    found: list[Event] = []
+    unread = dropped = 0
+    for place, note in _notes(content):
+        event = _event(artifact, place, note) if note is not None else None
+        if event is None:
+            unread += 1
+        else:
+            found.append(event)
+    if not found:
+        raise SourceError(
+            "holds no change with a time",
+            where=artifact.source,
+            next_step="write one to a line, the time first: 2026-01-31T02:49:00Z deployed v7",
+        )
+    if len(found) > MAX_EVENTS:
+        dropped = len(found) - MAX_EVENTS
+        found = sorted(found, key=lambda event: event.time or 0.0)[-MAX_EVENTS:]
+    reasons = {f"{unread} of its lines could not be read": unread, f"{dropped} older changes were left out": dropped}
+    gaps = tuple(
+        Gap("changes", f"{artifact.source}: {reason}", origin=Origin(artifact.name))
+        for reason, count in reasons.items()
+        if count
+    )
+    signals = dict.fromkeys((DEPLOYMENT, *(event.signal for event in found)))
+    return Evidence(events=tuple(found), looked=tuple((signal, SUBJECT) for signal in signals), gaps=gaps)
+
+
+Note = tuple[Stamp, str, Mapping[str, object]]
+
+
+def _notes(content: bytes) -> Iterator[tuple[str, Note | None]]:
+    """Each note with its place; None for what cannot be read."""
+    document = _document(content)
+    if document is not None:
+        for number, one in enumerate(document, 1):
+            yield f"entry {number}", _of_object(one) if isinstance(one, dict) else None
+        return
+    for number, raw in enumerate(io.BytesIO(content), 1):
+        line = raw[:4096].decode("utf-8", "replace").strip()
+        if line and not line.startswith("#"):
+            yield f"line {number}", _of_line(line)
+
+
+def _document(content: bytes) -> list[object] | None:
+    """The objects of a JSON document; None where it is none, or one of JSON lines."""
+    if content.lstrip()[:1] not in (b"[", b"{"):
+        return None
+    try:
+        whole = msgspec.json.decode(content)
+    except UNDECODABLE:
+        return None
+    if isinstance(whole, dict):
+        listed = next((whole[name] for name in _LISTS if isinstance(whole.get(name), list)), None)
+        return [whole] if listed is None else list(listed)
+    return whole if isinstance(whole, list) else None
+
+
+def _of_line(line: str) -> Note | None:
+    if line.startswith("{"):
+        try:
+            return _of_object(msgspec.json.decode(line, type=dict[str, object]))
+        except UNDECODABLE:
+            return None
+    words = line.split(" ", 3)
+    for count in (3, 2, 1):  # a time may be of several words: 2026-01-31 02:49:00 +0000
+        if len(words) > count - 1 and (found := times.stamp(" ".join(words[:count]).strip("[]"))) is not None:
+            return found, " ".join(words[count:]).strip(" -:|\t"), {}
+    return None
+
+
+def _of_object(record: Mapping[str, object]) -> Note | None:
+    for name in _TIMES:
+        told = record.get(name)
+        found: Stamp | None = None
+        if isinstance(told, str):
+            found = times.stamp(told)
+        elif isinstance(told, int | float) and not isinstance(told, bool):
+            found = times.unix(float(told), fine=True)
+        if found is not None:
+            text = next((str(record[key]) for key in _TEXTS if isinstance(record.get(key), str)), "")
+            return found, text, record
+    return None
+
+
+def _event(artifact: Artifact, place: str, note: Note) -> Event:
+    at, text, record = note
+    fields: dict[str, Value] = {}
+    version = record.get("version") or record.get("ref")
+    if isinstance(version, str | int) and str(version) not in text:
+        fields["to"] = clean(without_secrets(str(version)), 80)
+    if not at.zoned:
+        fields["zone"] = "not told, read as UTC"
+    signal = _KINDS.get(str(record.get("kind", "")).lower(), DEPLOYMENT)
+    return Event(signal, SUBJECT, Origin(artifact.name, place), fields, at.time, clean(without_secrets(text), _SHOWN))
+
+
+NAME = "changes"
+_PROVIDES = frozenset({"change.process_start", "change.config", "change.package", "change.deployment", "change.model"})
+_PROCESS = "process"  # begins the group of a process's state
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def collect(request: Request, clock: Clock, root: Path = Path("/")) -> Collected:
+    """Reads the files of `request.changes` and the state of `request.pid`."""
+    artifacts: list[Artifact] = []
+    gaps: list[Gap] = []
+    if request.pid is not None:
+        state = to_json(process.take(request.pid, root))
+        name = f"{_PROCESS}-{request.pid}"
+        artifacts.append(Artifact(f"{NAME}/{name}.json", NAME, name, f"process {request.pid}", clock.now(), state))
+    for number, path in enumerate(request.changes, 1):
+        is_stream = pipes.is_stream(path)
+        name = pipes.shown_name(path) if is_stream else path.name
+        source = clean(name if is_stream else str(path))
+        try:
+            content = _read(path, request.timeout, is_stream=is_stream)
+        except SourceError as error:
+            gaps.append(Gap(NAME, f"{source}: {error.what}", (), None, error.next_step))
+            continue
+        own = f"notes-{number}-{_UNSAFE.sub('_', name)[:80].strip('._') or 'file'}"
+        artifacts.append(Artifact(f"{NAME}/{own}", NAME, own, source, clock.now(), content))
+    return Collected(tuple(artifacts), tuple(gaps))
+
+
+def _read(path: Path, timeout: float, *, is_stream: bool) -> bytes:
+    """Raises SourceError."""
+    if is_stream:
+        return pipes.read_stream(path, timeout, MAX_READ, MAX_READ).content
+    if not path.is_file():
+        reason = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
+        raise SourceError(reason, where=str(path), next_step="look at the path given with --changes")
+    return Artifact("", NAME, "", str(path), 0.0, path).read(MAX_READ)
+
+
+def parse(artifacts: Sequence[Artifact]) -> Evidence:
+    """The events of one file or process. Raises SourceError where it holds none."""
+    return Evidence.merge(
+        process.parse(one) if one.group.startswith(f"{_PROCESS}-") else parse_change_log(one) for one in artifacts
+    )
+
+
+def preflight() -> Sequence[Sight]:
+    return (
+        Sight(
+            "changes",
+            "if given",
+            "what was deployed or changed when, to be held against the time since which it is slow",
+            "git log --format='%cI %s' > changes.log, then --changes changes.log; --pid N for a process",
+        ),
+    )
+
+
+COLLECTOR = Collector(
+    name=NAME,
+    title="changes",
+    provides=_PROVIDES,
+    asked=lambda request: bool(request.changes) or request.pid is not None,
+    collect=collect,
+    parse=parse,
+    preflight=preflight,
+    ask="--changes FILE",
+    cost="reads a file",
+)

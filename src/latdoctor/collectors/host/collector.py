@@ -1,0 +1,135 @@
+"""This machine and one watched process, from /proc and /sys/fs/cgroup.
+
+Everything is read at the start and at the end of the window. Between them, about twice a second, only the states of
+the watched process's threads are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight, moments
+from latdoctor.collectors.host import cgroup_limits
+from latdoctor.collectors.host import machine as host_node
+from latdoctor.collectors.host import process as host_process
+from latdoctor.collectors.host.cgroups import folders_of
+from latdoctor.collectors.host.samples import read_samples, take
+from latdoctor.collectors.host.window import Section, Span
+from latdoctor.errors import SourceError
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window, to_json
+
+NODE = "node/local"
+SOURCE = "host"
+SIGNALS = tuple(
+    signal
+    for section in (*host_node.SECTIONS, *cgroup_limits.SECTIONS, *host_process.SECTIONS)
+    for signal in section.signals
+)
+
+
+def parse(artifacts: Sequence[Artifact]) -> Evidence:
+    """What the samples of one look say. Raises SourceError where they are damaged."""
+    span = Span(read_samples(artifacts))
+    artifact = max(artifact.name for artifact in artifacts)
+    parts = [_read(span, host_node.SECTIONS, NODE, artifact)]
+    if span.last.pid is None:
+        parts.append(_read(span, cgroup_limits.SECTIONS, NODE, artifact))
+    else:
+        process = f"process/{span.last.pid}"
+        parts.append(Evidence(subjects=(Subject(process, NODE),)))
+        parts.append(_read(span, (*cgroup_limits.SECTIONS, *host_process.SECTIONS), process, artifact))
+    return Evidence.merge([Evidence(subjects=(Subject(NODE),)), *parts])
+
+
+def _read(span: Span, sections: Sequence[Section], subject: str, artifact: str) -> Evidence:
+    window = Window(span.first.time, span.last.time)
+    readings: list[Reading] = []
+    hidden: dict[tuple[str, str], list[str]] = {}
+    for section in sections:
+        try:
+            facts = section.read(span)
+        except SourceError as error:
+            hidden.setdefault((error.what, error.next_step), []).extend(section.signals)
+            continue
+        for fact in facts:
+            if math.isfinite(fact.value):
+                origin = Origin(artifact, fact.place)
+                readings.append(Reading(fact.signal, subject, fact.value, origin, window, note=fact.note))
+            else:
+                hidden.setdefault((f"{fact.place}: a value out of range", ""), []).append(fact.signal)
+    gaps = [
+        Gap(SOURCE, reason, tuple(signals), subject, next_step, Origin(artifact))
+        for (reason, next_step), signals in hidden.items()
+    ]
+    return Evidence(readings=tuple(readings), gaps=tuple(gaps))
+
+
+NAME = "host"
+TITLE = "host (/proc and cgroups)"
+INTERVAL = 0.5  # seconds between two looks at the threads' states
+MAX_SAMPLES = 41
+
+_ROOT = Path("/")
+
+
+def collect(request: Request, clock: Clock, root: Path = _ROOT) -> Collected:
+    """Samples the machine over `request.window`. A file that cannot be read is kept as the reason why."""
+    most = 2 if request.pid is None else MAX_SAMPLES
+    artifacts: list[Artifact] = []
+    for moment in moments(clock, request.window, INTERVAL, most):
+        sample = take(root, request.pid, moment.time, whole=moment.at_end)
+        name = f"{NAME}/{len(artifacts):03d}.json"
+        artifacts.append(Artifact(name, NAME, NAME, "/proc of this machine", moment.time, to_json(sample)))
+    return Collected(tuple(artifacts))
+
+
+def preflight(root: Path = _ROOT) -> Sequence[Sight]:
+    """What of the machine can be seen here: /proc, pressure, cgroup and quota; a process is seen once it is named."""
+    span = Span((take(root, None, 0.0, whole=True),))
+    missing = [
+        reason for path, reason in span.last.unread.items() if path.startswith(("/proc/s", "/proc/v", "/proc/m"))
+    ]
+    return (
+        Sight("/proc", "no" if missing else "yes", missing[0] if missing else "processors, memory, load"),
+        _pressure(span),
+        _cgroup(span),
+        Sight("a process", "if given", "threads, switches, faults, CPU quota of its cgroup", "name it with --pid N"),
+    )
+
+
+def _pressure(span: Span) -> Sight:
+    what = "pressure (PSI)"
+    unread = {path: why for path, why in span.last.unread.items() if path.startswith("/proc/pressure/")}
+    if not unread:
+        return Sight(what, "yes", "processor, memory and disk")
+    status = "partly" if any(path.startswith("/proc/pressure/") for path in span.last.files) else "no"
+    detail = "; ".join(f"{path}: {why}" for path, why in unread.items())
+    return Sight(what, status, detail, "boot with psi=1 on a kernel that has it (4.20 and newer)")
+
+
+def _cgroup(span: Span) -> Sight:
+    try:
+        cpu, memory = folders_of(span.last.files, "self")
+        quota = cgroup_limits.quota_of(span)
+    except SourceError as error:
+        return Sight("cgroup", "partly", error.what, error.next_step)
+    versions = f"CPU by version {cpu.version}, memory by version {memory.version}"
+    if quota is None:
+        return Sight("cgroup", "partly", f"{versions}; no CPU quota here", "name the server's process with --pid N")
+    return Sight("cgroup", "yes", f"{versions}; CPU quota of {quota:g} processors")
+
+
+COLLECTOR = Collector(
+    name=NAME,
+    title=TITLE,
+    provides=frozenset(SIGNALS),
+    asked=lambda request: request.host or request.pid is not None,
+    collect=collect,
+    parse=parse,
+    preflight=preflight,
+    ask="--pid N",
+    cost="watches the machine for the window",
+)

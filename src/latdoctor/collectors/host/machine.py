@@ -1,0 +1,125 @@
+"""What the texts of /proc say of the whole machine (node/local). Pure.
+
+Shares of processor time are those of proc_stat(5): busy is everything but idle, iowait and steal. Pressure is the
+growth of the `total` counters (microseconds) over the window, not the kernel's own averages, which lag behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from latdoctor.collectors.host.window import Fact, Section, Span, grown, number, numbers
+from latdoctor.errors import SourceError
+
+STAT, VMSTAT, MEMINFO, LOADAVG = "/proc/stat", "/proc/vmstat", "/proc/meminfo", "/proc/loadavg"
+ALL = "cpu"  # how the line of all processors begins
+_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+def processors(text: str) -> tuple[int, ...]:
+    """The numbers of the processors that /proc/stat lists. Raises SourceError where it lists none."""
+    names = (line.split(" ", 1)[0] for line in text.splitlines() if line.startswith(ALL))
+    found = tuple(int(name[3:]) for name in names if name[3:].isascii() and name[3:].isdecimal() and len(name) < 10)
+    if not found:
+        raise SourceError(f"{STAT}: it lists no processor")
+    return found
+
+
+def _cpu_ticks(text: str, name: str) -> dict[str, int]:
+    line = next((line for line in text.splitlines() if line.startswith(f"{name} ")), "")
+    values = line.split()[1 : len(_FIELDS) + 1]
+    if len(values) < len(_FIELDS) or not all(value.isascii() and value.isdecimal() for value in values):
+        raise SourceError(f"{STAT}: it has no line of times for {'all processors' if name == ALL else name}")
+    return dict(zip(_FIELDS, map(int, values), strict=True))
+
+
+def _cpu_growth(span: Span, name: str = ALL) -> dict[str, int]:
+    """Ticks per field over the window. Of all fields only iowait may go backwards: the kernel says so itself."""
+    first, last = (_cpu_ticks(text, name) for text in span.both(STAT))
+    grew = {name: grown(first[name], last[name], f"{STAT}: {name}") for name in _FIELDS if name != "iowait"}
+    grew["iowait"] = max(0, last["iowait"] - first["iowait"])
+    if name == ALL and not sum(grew.values()):
+        raise SourceError(f"{STAT}: no processor time passed", next_step="give a window (--window 10s)")
+    return grew
+
+
+def worked(span: Span, cpu: int) -> tuple[int, int]:
+    """Ticks that processor `cpu` worked over the window, and ticks that passed. Raises SourceError."""
+    return _worked(_cpu_growth(span, f"cpu{cpu}"))
+
+
+def _worked(grew: Mapping[str, int]) -> tuple[int, int]:
+    total = sum(grew.values())
+    return total - grew["idle"] - grew["iowait"] - grew["steal"], total
+
+
+def _cpu(span: Span) -> Sequence[Fact]:
+    grew = _cpu_growth(span)
+    busy, total = _worked(grew)
+    return [
+        Fact("host.cpu.busy_ratio", busy / total, STAT),
+        Fact("host.cpu.steal_ratio", grew["steal"] / total, STAT),
+        Fact("host.cpu.system_ratio", (grew["system"] + grew["irq"] + grew["softirq"]) / total, STAT),
+    ]
+
+
+def _iowait(span: Span) -> Sequence[Fact]:
+    first, last = (_cpu_ticks(text, ALL)["iowait"] for text in span.both(STAT))
+    ticks = grown(first, last, f"{STAT}: iowait")
+    return [Fact("host.cpu.iowait_ratio", ticks / sum(_cpu_growth(span).values()), STAT)]
+
+
+def _cpus(span: Span) -> Sequence[Fact]:
+    return [Fact("host.cpus", float(len(processors(span.text(STAT)))), STAT)]
+
+
+def _load(span: Span) -> Sequence[Fact]:
+    words = span.text(LOADAVG).split()
+    try:
+        load = float(words[0])
+    except (IndexError, ValueError):
+        raise SourceError(f"{LOADAVG}: no load average in it") from None
+    if not 0 <= load < 1e6:
+        raise SourceError(f"{LOADAVG}: no load average in it")
+    return [Fact("host.load_per_cpu", load / len(processors(span.text(STAT))), LOADAVG)]
+
+
+def _rate(signal: str, path: str, key: str) -> Section:
+    return Section((signal,), lambda span: [Fact(signal, span.rate(path, key), path)])
+
+
+def _memory(span: Span) -> Sequence[Fact]:
+    values = numbers(span.text(MEMINFO), MEMINFO)
+    total = number(values, "MemTotal", MEMINFO)
+    if not total:
+        raise SourceError(f"{MEMINFO}: MemTotal is 0")
+    return [Fact("host.memory.available_ratio", number(values, "MemAvailable", MEMINFO) / total, MEMINFO)]
+
+
+def _pressure(resource: str, *kinds: str) -> Section:
+    path = f"/proc/pressure/{resource}"
+    signals = {kind: f"host.psi.{resource}_{kind}" for kind in kinds}
+
+    def read(span: Span) -> Sequence[Fact]:
+        seconds = span.seconds
+        # Microseconds; the kernel may add a little that began before the window.
+        return [
+            Fact(signal, span.growth(path, f"{kind}.total") / 1e6 / seconds, path) for kind, signal in signals.items()
+        ]
+
+    return Section(tuple(signals.values()), read)
+
+
+SECTIONS: tuple[Section, ...] = (
+    Section(("host.cpus",), _cpus),
+    Section(("host.load_per_cpu",), _load),
+    Section(("host.cpu.busy_ratio", "host.cpu.steal_ratio", "host.cpu.system_ratio"), _cpu),
+    Section(("host.cpu.iowait_ratio",), _iowait),
+    _rate("host.context_switch_rate", STAT, "ctxt"),
+    _pressure("cpu", "some"),
+    _pressure("memory", "some", "full"),
+    _pressure("io", "some", "full"),
+    Section(("host.memory.available_ratio",), _memory),
+    _rate("host.swap.in_rate", VMSTAT, "pswpin"),
+    _rate("host.major_fault_rate", VMSTAT, "pgmajfault"),
+)

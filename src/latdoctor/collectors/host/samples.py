@@ -1,0 +1,177 @@
+"""The texts of /proc and /sys/fs/cgroup at one moment: what is read, how, and how it is kept.
+
+A sample is an artifact. It holds the files as they were, with their paths on the machine, and why others could not be
+read; parsing sees nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.collectors.host.cgroups import folders_of
+from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.evidence.bundle import Artifact
+
+SCHEMA_VERSION = 1
+MAX_TEXT = 1 << 20  # bytes read of one file; /proc/stat of a machine with 1 000 processors has about 100 KiB
+MAX_SAMPLE = 64 << 20  # bytes of JSON
+MAX_TASKS = 4096  # threads of which the texts are kept
+
+NODE_FILES = (
+    "/proc/stat",
+    "/proc/vmstat",
+    "/proc/meminfo",
+    "/proc/loadavg",
+    "/proc/uptime",
+    "/proc/pressure/cpu",
+    "/proc/pressure/memory",
+    "/proc/pressure/io",
+)
+# Of these only the lines that are used are kept: the rest tells nothing, or is nobody's business.
+_SWITCHES = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
+
+
+class HostSample(Struct, frozen=True):
+    """One moment. `files` maps a path to its text, `unread` a path to why it could not be read."""
+
+    schema_version: int
+    time: float  # unix seconds UTC
+    pid: int | None
+    ticks_per_second: int  # clock ticks, for the times in /proc/PID/stat
+    page_size: int  # bytes
+    tasks: tuple[int, ...]  # threads of `pid` whose texts are here
+    tasks_left_out: int
+    files: dict[str, str]
+    unread: dict[str, str]
+
+
+@dataclass
+class _Reader:
+    """Collects texts below `root`, which is / but in tests."""
+
+    root: Path
+    files: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def at(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def read(self, path: str, keep: Sequence[str] = ()) -> None:
+        """Keeps the text at `path`, or of it the lines that begin with one of `keep`."""
+        try:
+            with self.at(path).open("rb") as file:
+                text = file.read(MAX_TEXT + 1).decode("utf-8", "replace")
+        except OSError as error:
+            self.unread[path] = why_unread(error)
+            return
+        if len(text) > MAX_TEXT:
+            self.unread[path] = f"larger than {MAX_TEXT >> 20} MiB"
+            return
+        lines = (line for line in text.splitlines(keepends=True) if line.startswith(tuple(keep)))
+        self.files[path] = "".join(lines) if keep else text
+
+
+def why_unread(error: OSError) -> str:
+    """The reason in words that do not depend on the locale."""
+    known = {
+        errno.ENOENT: "no such file",
+        errno.ESRCH: "no such process",
+        errno.EACCES: "permission denied",
+        errno.EPERM: "permission denied",
+        errno.EOPNOTSUPP: "operation not supported",
+    }
+    return known.get(error.errno or 0, f"error {error.errno}")
+
+
+def take(root: Path, pid: int | None, time: float, *, whole: bool) -> HostSample:
+    """The texts of this moment: all of them (`whole`), or only the states of the threads of `pid`. Never raises."""
+    reader = _Reader(root)
+    tasks, left_out = _tasks(reader, pid) if pid is not None else ((), 0)
+    for task in tasks:
+        reader.read(f"/proc/{pid}/task/{task}/stat")
+    if whole:
+        for path in NODE_FILES:
+            reader.read(path)
+        for task in tasks:
+            reader.read(f"/proc/{pid}/task/{task}/status", keep=_SWITCHES)
+        _read_process(reader, "self" if pid is None else str(pid))
+    return HostSample(
+        schema_version=SCHEMA_VERSION,
+        time=time,
+        pid=pid,
+        ticks_per_second=os.sysconf("SC_CLK_TCK"),
+        page_size=os.sysconf("SC_PAGE_SIZE"),
+        tasks=tasks,
+        tasks_left_out=left_out,
+        files=reader.files,
+        unread=reader.unread,
+    )
+
+
+def _tasks(reader: _Reader, pid: int) -> tuple[tuple[int, ...], int]:
+    folder = f"/proc/{pid}/task"
+    try:
+        found = sorted(int(entry.name) for entry in reader.at(folder).iterdir() if entry.name.isdecimal())
+    except OSError as error:
+        reader.unread[folder] = why_unread(error)
+        return (), 0
+    return tuple(found[:MAX_TASKS]), max(0, len(found) - MAX_TASKS)
+
+
+def _read_process(reader: _Reader, who: str) -> None:
+    """The process itself, and the files of its cgroups."""
+    if who != "self":
+        reader.read(f"/proc/{who}/stat")
+        reader.read(f"/proc/{who}/status", keep=("State:", "Threads:", "Cpus_allowed_list:"))
+    reader.read(f"/proc/{who}/cgroup")
+    reader.read("/proc/self/mountinfo")
+    _keep_cgroup_mounts(reader.files)
+    for path in _cgroup_files(reader, who):
+        reader.read(path)
+
+
+def _keep_cgroup_mounts(files: dict[str, str]) -> None:
+    """Mounts of other kinds may tell of users and servers that nobody needs to see."""
+    mounts = files.get("/proc/self/mountinfo")
+    if mounts is not None:
+        files["/proc/self/mountinfo"] = "".join(f"{line}\n" for line in mounts.splitlines() if " - cgroup" in line)
+
+
+def _cgroup_files(reader: _Reader, who: str) -> Iterator[str]:
+    try:
+        folders = folders_of(reader.files, who)
+    except SourceError:
+        return  # parsing meets the same texts and says why
+    for found in folders:
+        for level in found.levels:
+            yield from (f"{level}/{name}" for name in found.names)
+
+
+def read_samples(artifacts: Iterable[Artifact]) -> tuple[HostSample, ...]:
+    """The samples in the order of time. Raises SourceError where they are damaged or of different looks."""
+    samples: list[HostSample] = []
+    for artifact in sorted(artifacts, key=lambda artifact: artifact.name):
+        try:
+            sample = msgspec.json.decode(artifact.read(MAX_SAMPLE), type=HostSample)
+        except UNDECODABLE as error:
+            raise _refuse(artifact, f"not a sample of the host: {error}") from error
+        if sample.schema_version != SCHEMA_VERSION:
+            raise _refuse(artifact, f"a sample of version {sample.schema_version}; {SCHEMA_VERSION} is read")
+        if samples and (sample.pid != samples[0].pid or sample.time < samples[-1].time):
+            raise _refuse(artifact, "the samples are of different looks or out of order")
+        sane = 0 < sample.ticks_per_second < 1 << 32 and 0 < sample.page_size < 1 << 32
+        if not sane or len(sample.tasks) > MAX_TASKS:
+            raise _refuse(artifact, "a sample that contradicts itself")
+        samples.append(sample)
+    return tuple(samples)
+
+
+def _refuse(artifact: Artifact, what: str) -> SourceError:
+    return SourceError(what, where=artifact.source, next_step="collect it again")

@@ -1,0 +1,275 @@
+"""Driver logs and application logs: Xids, lost GPUs, CUDA errors, driver mismatches and out-of-memory kills.
+
+What counts as searched (Evidence.looked), so that no finding is a count of zero:
+
+* `log.xid`, `log.gpu_lost`, `log.sxid`, `log.oom_kill` only where kernel lines stand in the log. Where all of them are
+  the GPU driver's own, the log is taken for an extract (`dmesg | grep NVRM`): it can speak of Xids and lost GPUs only.
+* `log.cuda_error` only where lines of applications stand in it; the kernel does not report CUDA errors.
+  They count as such only with a time, a level or a CUDA error in one of them: a text without any may be no log.
+* `log.driver_mismatch` in either case. Nothing at all where the end of the log could not be read (`….part`), or only
+  the end was read (`….tail`): what it does not show may stand in the rest.
+
+Times without a zone (dmesg -T, syslog) are read as UTC, and the event's field `zone` says so.
+
+Where a part of its time is asked for (`--since`, `--until`), events outside it do not count, and a log that does not
+reach the judged time has searched for nothing (`spoken.py`). Changes count although they are older.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from latdoctor.collectors import pipes, time_range
+from latdoctor.collectors.access_log import collector as access_log
+from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight
+from latdoctor.collectors.logs import formats, line_prefix
+from latdoctor.collectors.logs import scanner as log_events
+from latdoctor.collectors.logs.line_prefix import MAX_LINE
+from latdoctor.collectors.logs.patterns import FACT_HINTS
+from latdoctor.collectors.logs.time_coverage import Spoken
+from latdoctor.errors import SourceError
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.sanitize import clean
+
+NAME = "logs"
+MAX_READ = 64 << 20  # of a longer log its end is read
+MAX_UNPACKED = 1 << 30  # a .gz or a stream that holds more is refused
+MAX_RECORD = 1 << 20  # bytes of a JSON record
+
+# What ends the name of an artifact of which something is missing, so that a replay knows it too.
+_PART = ".part"  # its end
+_TAIL = ".tail"  # its beginning
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_CHUNK = 1 << 20
+_PACKED = 1 << 14  # packed bytes taken at a time: so much is lost before damaged data
+_GZIP = b"\x1f\x8b"
+_LOOK = "look at the path given with --log"
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """A log as it was read. `lacks` is _PART or _TAIL where something is missing of it, and `missing` says what."""
+
+    content: bytes
+    lacks: str = ""
+    missing: str = ""
+
+
+def collect(request: Request, clock: Clock) -> Collected:
+    """Reads the files of `request.logs`; one that cannot be read is a gap. `-` is standard input."""
+    artifacts: list[Artifact] = []
+    gaps: list[Gap] = []
+    kinds: list[access_log.Kind] = []
+    for path in request.logs:
+        name = pipes.shown_name(path) if pipes.is_stream(path) else path.name
+        source = clean(name if pipes.is_stream(path) else str(path))
+        try:
+            raw = _read(path, request.timeout)
+            kind = access_log.recognise(raw.content, request.log_pattern)
+        except (OSError, SourceError) as error:
+            reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.what
+            next_step = _LOOK if isinstance(error, OSError) else error.next_step
+            gaps.append(_gap(source, clean(reason), next_step))
+            continue
+        kinds.append(kind)
+        if raw.missing:
+            hidden = log_events.SIGNALS if kind.other else ()
+            step = "give the part that covers the incident as a file of its own"
+            gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step))
+        group = _unique_name(name, {artifact.group for artifact in artifacts})
+        if kind.other:
+            log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content)
+            artifacts += time_range.kept_beside(log, request.past)
+        if kind.access_log:
+            artifacts += access_log.artifacts_of(
+                group, source, clock.now(), raw.content, request.log_pattern, request.past
+            )
+    return Collected(tuple(artifacts), (*gaps, *access_log.misfit(request.log_pattern, kinds)))
+
+
+def parse(artifacts: Sequence[Artifact]) -> Evidence:
+    """The events of one log. Raises SourceError where it holds no text."""
+    asked = time_range.asked_of(artifacts)
+    return Evidence.merge(_parse_one(one, asked) for one in artifacts if not one.name.endswith(time_range.SUFFIX))
+
+
+def preflight() -> Sequence[Sight]:
+    return (
+        Sight(
+            "driver and application logs",
+            "if given",
+            "kernel log (Xids, lost GPUs, out-of-memory kills) and the server's own log (CUDA errors)",
+            "dmesg -T > dmesg.log, then --log dmesg.log",
+        ),
+    )
+
+
+def _read(path: Path, timeout: float) -> _Raw:
+    """The log's last MAX_READ bytes, unpacked. Raises OSError, and SourceError for what is no log."""
+    if pipes.is_stream(path):
+        return _read_stream(path, timeout)
+    if not path.is_file():
+        reason = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
+        raise SourceError(reason, where=str(path), next_step=_LOOK)
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        if packed:
+            return _read_packed(file)
+        size = path.stat().st_size
+        if size > MAX_READ:
+            _must_be_log(file.read(formats.HEAD))
+            file.seek(size - MAX_READ)
+        return _tail(file.read(MAX_READ), size)
+
+
+def _read_stream(path: Path, timeout: float) -> _Raw:
+    stream = pipes.read_stream(path, timeout, MAX_READ, MAX_UNPACKED)
+    if stream.content.startswith(_GZIP):
+        return _read_packed(io.BytesIO(stream.content))
+    raw = _tail(stream.content, stream.size)
+    if stream.unfinished:
+        lost = f"; {raw.missing}" if raw.missing else ""
+        return _Raw(raw.content, _PART, f"its end was not seen: {stream.unfinished}{lost}")
+    return raw
+
+
+def _must_be_log(head: bytes) -> None:
+    """Raises SourceError. Of a long file only the end is kept, which no longer tells what the file is."""
+    formats.form_of(formats.decoded(head), "")
+
+
+def _read_packed(file: IO[bytes]) -> _Raw:
+    kept = bytearray()
+    size = 0
+    broken = ""
+    for chunk in _unpacked(file):
+        if isinstance(chunk, str):
+            broken = chunk
+            break
+        size += len(chunk)
+        if size > MAX_UNPACKED:
+            raise SourceError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB: unpack it and give its end")
+        kept += chunk
+        if len(kept) > 2 * MAX_READ:
+            _must_be_log(bytes(kept[: formats.HEAD])) if size == len(kept) else None
+            del kept[:-MAX_READ]
+    raw = _tail(bytes(kept[-MAX_READ:]), size)
+    return _Raw(raw.content, _PART, broken) if broken else raw
+
+
+def _unpacked(file: IO[bytes]) -> Iterator[bytes | str]:
+    """The content of a gzip file piece by piece; a text ends it where the file is cut short or damaged."""
+    unpacker = zlib.decompressobj(wbits=31)
+    pending = file.read(_PACKED)
+    while pending:
+        try:
+            piece = unpacker.decompress(pending, _CHUNK)
+        except zlib.error:
+            yield "its end could not be read: the gzip data is damaged"
+            return
+        yield piece
+        pending = unpacker.unconsumed_tail
+        if unpacker.eof:  # gzip files may be several, one behind the other; padding of zeros may follow
+            pending = (unpacker.unused_data or file.read(_PACKED)).lstrip(b"\0")
+            if pending:
+                unpacker = zlib.decompressobj(wbits=31)
+        elif not pending:
+            pending = file.read(_PACKED)
+    if not unpacker.eof:
+        yield "its end could not be read: the gzip file is cut short"
+
+
+def _tail(content: bytes, size: int) -> _Raw:
+    """`content`, the end of a log of `size` bytes, from its first whole line on."""
+    if size <= len(content):
+        return _Raw(content)
+    reason = (
+        f"only the last {len(content) >> 20} MiB of {size >> 20} MiB were read, so what it does not show may stand in "
+        "the rest; line numbers count from there"
+    )
+    return _Raw(content[content.find(b"\n") + 1 :], _TAIL, reason)
+
+
+def _unique_name(name: str, taken: set[str]) -> str:
+    stem = _UNSAFE.sub("_", name.removesuffix(".gz"))[:100].strip("._") or "log"
+    unique, number = stem, 2
+    while unique in taken:
+        unique, number = f"{stem}-{number}", number + 1
+    return unique
+
+
+def _gap(source: str, reason: str, next_step: str) -> Gap:
+    return Gap(NAME, f"{source}: {reason}", log_events.SIGNALS, next_step=next_step)
+
+
+def _parse_one(artifact: Artifact, asked: time_range.Past | None) -> Evidence:
+    content = formats.decoded(artifact.read(limit=2 * MAX_READ))
+    form = formats.form_of(content, artifact.source)
+    scan = log_events.Scan(artifact, Spoken(asked, artifact.taken_at) if asked else None)
+    unread = _scan_records(scan, content, artifact) if form == formats.RECORDS else _scan_lines(scan, content, artifact)
+    if not (scan.kernel_lines or scan.application_lines):
+        raise SourceError("holds no log line", where=artifact.source, next_step="give a log that is not empty")
+    found = scan.evidence(complete=not artifact.name.endswith((_PART, _TAIL)) and not unread)
+    if not unread:
+        return found
+    reason = f"{unread} of its JSON records could not be read; what it does not show may stand in them"
+    return Evidence.merge([found, Evidence(gaps=(_gap(artifact.source, reason, "journalctl --all -o json"),))])
+
+
+def _scan_lines(scan: log_events.Scan, content: bytes, artifact: Artifact) -> int:
+    for number, raw in enumerate(io.BytesIO(content), 1):
+        start = raw[:MAX_LINE]
+        worth = FACT_HINTS.search(start) is not None
+        if worth or scan.wants_writers:
+            text, line = formats.line_of(raw[:MAX_RECORD], artifact.taken_at) if worth else _plain(start, artifact)
+            scan.take(log_events.Place(number, text, line), worth)
+        if scan.spoken:
+            scan.spoken.passes(start, number)
+    if scan.spoken:
+        scan.spoken.ends()
+    return 0
+
+
+def _plain(raw: bytes, artifact: Artifact) -> tuple[str, line_prefix.Line]:
+    """A line of which only the writer and the time are asked."""
+    text = line_prefix.cleaned(raw)
+    return text, line_prefix.parse(text, artifact.taken_at)
+
+
+def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> int:
+    """How many records could not be read."""
+    unread = 0
+    for number, raw in enumerate(io.BytesIO(content), 1):
+        if not raw.strip():
+            continue
+        try:
+            if len(raw) > MAX_RECORD:
+                raise ValueError("too long a record")
+            for text, line in formats.lines_of(raw, artifact.taken_at):
+                worth = FACT_HINTS.search(line.message.encode("utf-8", "replace")) is not None
+                scan.take(log_events.Place(number, text, line), worth)
+        except ValueError:
+            unread += 1
+    return unread
+
+
+COLLECTOR = Collector(
+    name=NAME,
+    title="driver and application logs",
+    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, *log_events.BY_CHANCE)),
+    asked=lambda request: bool(request.logs),
+    collect=collect,
+    parse=parse,
+    preflight=preflight,
+    ask="--log FILE",
+    cost="reads a file",
+    by_chance=frozenset(log_events.BY_CHANCE),
+)

@@ -1,0 +1,231 @@
+"""What form a log has: plain lines, or JSON records (journalctl -o json, docker, structured logging).
+
+Files that are no log at all are refused here: absence of a fault in them would say nothing.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from latdoctor.collectors.logs import line_prefix
+from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, Line
+from latdoctor.errors import UNDECODABLE, SourceError
+
+_DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d{1,4}: SXid \(")
+_MOMENT = re.compile(
+    r"(?P<own>\[\s*\d{1,12}(?:\.\d{1,9})?\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d \d{4}\])"
+    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\s?(?:Z|[+-]\d\d:?\d\d)?\]?"
+    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+)
+_QUOTES = re.compile(r"[\"'`‘’“”«»]")
+_SIGNS = re.compile(
+    r"-|\||[FP]|std(?:out|err)|<\d{1,3}>1?|\[[^\]]{0,300}\]|kern(?:\.[a-z]{3,7})?"
+    r"|(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRIT(?:ICAL)?|ALERT|FATAL)",
+    re.IGNORECASE,
+)
+_TIME, _OWN_STAMP = "\x01", "\x02"  # put in a moment's place; a cleaned line has neither
+_MOST_BEFORE = 400  # characters before the driver's words
+# Words that may stand there: a pod and its container, a host. Where `kernel:` stands too, one more does no harm.
+_WITH_KERNEL, _WITH_OWN_STAMP, _WITH_TIME = 3, 2, 1
+
+
+def carried(text: str, line: Line, taken_at: float) -> Line:
+    """`line`, which is `text` taken apart; where that carries a line of the driver, the driver's."""
+    if line.writer == KERNEL:
+        return line
+    found = _DRIVER.search(text)
+    before = text[: found.start()] if found else ""
+    if found is None or not before.strip() or len(before) > _MOST_BEFORE or not _carries(before):
+        return line
+    moments = list(_MOMENT.finditer(text, 0, found.start()))
+    inner = line_prefix.parse(text[moments[-1].start() :], taken_at) if moments else line
+    time, zoned = (line.time, line.zoned) if inner.time is None else (inner.time, inner.zoned)
+    return replace(line, message=text[found.start() :], writer=KERNEL, time=time, zoned=zoned, uptime=inner.uptime,
+                   pid="", process="")  # fmt: skip
+
+
+def _carries(before: str) -> bool:
+    """Whether `before`, all that stands before the driver's words, is what carries them and nobody's message."""
+    if _QUOTES.search(before):
+        return False
+    words = _MOMENT.sub(lambda moment: f" {_OWN_STAMP if moment['own'] else _TIME} ", before).split()
+    named = "kernel:" in words[-2:] or _ends_as_rfc_5424(words)
+    left = []
+    for number, word in enumerate(words):
+        after = words[number + 1] if number + 1 < len(words) else ""
+        if word in (_TIME, _OWN_STAMP, "kernel:") or after == "|" or _SIGNS.fullmatch(word):
+            continue
+        if word.endswith(":") and not (number == 0 and after in (_TIME, _OWN_STAMP)):  # grep -H, pdsh
+            return False
+        left.append(word)
+    if named:
+        return len(left) <= _WITH_KERNEL
+    if words[-1] == _OWN_STAMP:
+        return len(left) <= _WITH_OWN_STAMP
+    return len(left) <= (_WITH_TIME if _TIME in words else 0)
+
+
+def _ends_as_rfc_5424(words: list[str]) -> bool:
+    """`host kernel - - -`: the program, its process, the message's id and structured data."""
+    return words[-4:] == ["kernel", "-", "-", "-"]
+
+
+PLAIN, RECORDS = "plain", "records"
+
+HEAD = 1 << 20  # bytes by which the form is told
+_LONGEST_PREFIX = 200  # bytes before a journal's record that a container carries
+_TRIED = 100  # lines by which the form is told
+# The text of a record: journald, docker (json-file), and what structured logging usually calls it.
+_MESSAGES = ("MESSAGE", "log", "message", "msg", "event")
+_TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime")
+_FRAME = re.compile(rb"\x1e|data: (?=\{)")  # before each record of journalctl -o json-seq and json-sse
+_MARKUP = re.compile(rb"<(?:!doctype|html|\?xml)\b", re.I)
+_JSON_BEGINS = re.compile(rb"\{\s*(?:$|\"[^\"]*\"\s*:|\})|\[\s*(?:$|[{\[\"\]])")
+_METRIC = re.compile(rb"#\s+(?:HELP|TYPE)\s+[a-zA-Z_:][\w:]*(?:\s|$)|# EOF$")
+_SAMPLE = re.compile(rb"[a-zA-Z_:][\w:]*(?:(\{.*\})\s*|\s+)[-+]?(?:\d[\d.eE+-]*|NaN|Inf)(?:\s+\d+)?$")
+_ENOUGH = 0.9  # of the first lines
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+def decoded(content: bytes) -> bytes:
+    """`content` as UTF-8 without a byte order mark; UTF-16 is known by its mark (PowerShell writes it)."""
+    for mark, encoding in _BOMS:
+        if content.startswith(mark):
+            content = content.decode(encoding, "replace").encode()
+    # A log that was cut while it was written begins with zeros, and UTF-16 without its mark is half zeros.
+    return content.replace(b"\0", b"") if b"\0" in content else content
+
+
+def form_of(content: bytes, where: str) -> str:
+    """PLAIN or RECORDS, by the beginning of a decoded log. Raises SourceError for what is no log of lines."""
+    head = content[:HEAD]
+    _refuse_binary(head, where)
+    lines = [line.strip() for line in head.splitlines() if line.strip()][:_TRIED]
+    if lines and _MARKUP.match(lines[0]):
+        raise SourceError("is a web page or XML, not a log of lines", where=where, next_step=_TEXT)
+    if is_metrics(lines):
+        raise SourceError("is a metrics page, not a log", where=where, next_step="give it as --metrics FILE")
+    records = [_FRAME.sub(b"", line, count=1) for line in lines]
+    if not records or not _JSON_BEGINS.match(records[0]):
+        return PLAIN
+    if any(_message_of(_object(line)) is not None for line in records):
+        return RECORDS
+    raise SourceError(
+        "is a JSON document, not a log of lines",
+        where=where,
+        next_step="give a profiler's trace as --trace FILE, a journal as journalctl -o short-iso or -o json",
+    )
+
+
+_TEXT = "give it as text (a journal: journalctl -k -o short-iso > kernel.log)"
+
+
+def _refuse_binary(head: bytes, where: str) -> None:
+    """Raises SourceError where the beginning is no text: over 5 % control characters or 20 % not UTF-8.
+
+    A Latin-1 log has few such bytes; random bytes have 10 % and over half.
+    """
+    control = len(head) - len(head.translate(None, delete=bytes([*range(1, 9), *range(14, 27), 28, 29, 31])))
+    odd = head.decode("utf-8", "replace").count("\ufffd")
+    if control > 0.05 * len(head) or odd > 0.2 * len(head):
+        raise SourceError("is binary, not a log of lines", where=where, next_step=_TEXT)
+
+
+def is_metrics(lines: list[bytes]) -> bool:
+    """Whether nearly all of `lines` are those of a metrics page."""
+    declared = [line for line in lines if _METRIC.match(line)]
+    samples = [found for line in lines if (found := _SAMPLE.match(line))]
+    sure = declared or any(found[1] for found in samples)
+    return bool(sure) and len(declared) + len(samples) >= _ENOUGH * len(lines)
+
+
+def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, Line]]:
+    """The lines of one JSON record: each with its text as it was written. A line that is no JSON is a plain line.
+
+    Raises ValueError where a record cannot be read or holds no text.
+    """
+    record = _FRAME.sub(b"", record.strip(), count=1)
+    if not record.startswith(b"{"):
+        yield line_of(record, taken_at)
+        return
+    fields = _object(record)
+    message = _message_of(fields)
+    if fields is None or message is None:
+        raise ValueError("a record without a text that can be read")
+    inner = _object(message) if message.startswith(b"{") else None  # a journal's record out of a container's log
+    if inner is not None and (told := _message_of(inner)) is not None:
+        fields, message = {**{name: fields[name] for name in _TIMES if name in fields}, **inner}, told
+    for raw in message.splitlines() or [b""]:
+        text = line_prefix.cleaned(raw)
+        yield text, _journal(fields, text) if "MESSAGE" in fields else _structured(fields, text, taken_at)
+
+
+def line_of(raw: bytes, taken_at: float) -> tuple[str, Line]:
+    """A line that is no record: its cleaned text, and that taken apart. It may carry a line of the driver, or the
+    record of a journal that does.
+    """
+    begin = raw.find(b"{")
+    fields = _object(raw[begin:]) if 0 < begin <= _LONGEST_PREFIX and b'"MESSAGE"' in raw else None
+    message = _message_of(fields)
+    if fields is not None and message is not None and b"\n" not in message:
+        text = line_prefix.cleaned(message)
+        return text, _journal(fields, text)
+    text = line_prefix.cleaned(raw[: line_prefix.MAX_LINE])
+    return text, carried(text, line_prefix.parse(text, taken_at), taken_at)
+
+
+def _object(line: bytes) -> dict[str, object] | None:
+    try:
+        return msgspec.json.decode(line, type=dict[str, object])
+    except UNDECODABLE:
+        return None
+
+
+def _message_of(fields: dict[str, object] | None) -> bytes | None:
+    """journald gives a text, the bytes of one that is not plain (colours), and null for one that was too long."""
+    for name in _MESSAGES if fields else ():
+        match fields.get(name) if fields else None:
+            case str() as text:
+                return text.encode("utf-8", "replace")
+            case list() as numbers if all(isinstance(n, int) and 0 <= n < 256 for n in numbers):
+                return bytes(n for n in numbers if isinstance(n, int))
+            case _:
+                continue
+    return None
+
+
+def _journal(fields: dict[str, object], text: str) -> Line:
+    kernel = fields.get("_TRANSPORT") == "kernel" or _is_kernels(fields)
+    uptime = _microseconds(fields, "_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP") if kernel else None
+    time = _microseconds(fields, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
+    pid = "" if kernel else line_prefix.cleaned(str(fields.get("_PID") or "").encode())
+    process = "" if kernel else line_prefix.cleaned(str(fields.get("SYSLOG_IDENTIFIER") or "").encode())
+    return Line(text, KERNEL if kernel else APPLICATION, time, time is not None, uptime, pid, process)
+
+
+def _is_kernels(fields: dict[str, object]) -> bool:
+    """Of a journal of which only some fields were kept: named as the kernel's, and no process has written it."""
+    return fields.get("SYSLOG_IDENTIFIER") == "kernel" and not fields.get("_PID")
+
+
+def _microseconds(fields: dict[str, object], *names: str) -> float | None:
+    for name in names:
+        told = fields.get(name)
+        if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < 20:
+            return int(told) / 1e6
+    return None
+
+
+def _structured(fields: dict[str, object], text: str, taken_at: float) -> Line:
+    """A line inside a record; where it carries no time of its own, the record's counts."""
+    line = carried(text, line_prefix.parse(text, taken_at), taken_at)
+    if line.writer == BARE and not text.lstrip().startswith("NVRM:"):
+        line = replace(line, writer=APPLICATION)
+    told = next((value for name in _TIMES if isinstance(value := fields.get(name), str)), "")
+    outer = line_prefix.parse(f"{line_prefix.cleaned(told.encode('utf-8', 'replace'))} x", taken_at)
+    return line if line.time is not None else replace(line, time=outer.time, zoned=outer.zoned)

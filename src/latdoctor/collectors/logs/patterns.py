@@ -1,0 +1,295 @@
+"""What the lines of driver and application logs say: line → typed facts. Pure, and blind to files.
+
+Kernel messages must begin with the driver's own words (`NVRM: Xid (`), so that a line which merely quotes one is not
+taken for it; what carries such a line is taken off before (`carried.py`). CUDA errors are looked for in application
+lines only; the kernel does not report them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from latdoctor.collectors.logs import error_codes
+from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, Line
+from latdoctor.collectors.tensorrt.build_log import OUTSIDE
+from latdoctor.evidence.subjects import normalise_pci
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something changed. `signal` is that of the event, `what` the words for it."""
+
+    signal: str
+    what: str = ""
+    to: str = ""
+
+
+# A line without any of these holds no mark. On bytes, as WORTH_A_LOOK of lines.py.
+MARKER_HINTS = re.compile(
+    rb"Started server process|Booting worker|tarting (?:vLLM|gunicorn|to load model)|successfully loaded '"
+    rb"|oad(?:ed|ing) model|(?i:model[ _]version|deploy(?:ed|ing)\b|roll(?:ed|ing) out)"
+    rb"|(?i:config\w* (?:file )?(?:\S{1,99} )?(?:re)?(?:loaded|changed))"
+    rb"|reloading config|signal process started"
+)
+_NAME, _VERSION = r"[\w./-]{1,150}", r"[\w.-]{1,60}"
+_BECAME = r"(?: (?:is now|changed to|set to|switched to|updated to))? ?[:=]? ?"
+_FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
+    ("change.process_start", "", re.compile(r"Started server process|Booting worker|Starting gunicorn|Starting vLLM")),
+    # Triton: successfully loaded 'densenet_onnx' version 2
+    (
+        "change.model",
+        "model",
+        re.compile(rf"successfully loaded '(?P<what>[^']{{1,100}})'(?: version (?P<to>{_VERSION}))?"),
+    ),
+    # vLLM: Starting to load model meta-llama/Llama-3-8B...
+    ("change.model", "model", re.compile(rf"Starting to load model (?P<what>{_NAME}?)\.{{0,3}}(?:\s|$)")),
+    # TorchServe: Loading model: a, version: 1.0
+    (
+        "change.model",
+        "model",
+        re.compile(rf"[Ll]oad(?:ed|ing) model:? [\"']?(?P<what>{_NAME})[\"']?(?:,? version:? (?P<to>{_VERSION}))?"),
+    ),
+    (
+        "change.model",
+        "model version",
+        re.compile(rf"\bmodel[ _]version{_BECAME}[\"']?(?P<to>v?\d[\w.-]{{0,60}})", re.I),
+    ),
+    (
+        "change.config",
+        "configuration",
+        re.compile(
+            r"\bconfig(?:uration)?(?: file)? (?P<what>\S{1,150} )?(?:re)?(?:loaded|changed)\b"
+            r"|reloading config|signal process started",
+            re.I,
+        ),
+    ),
+    ("change.deployment", "", re.compile(r"\b(?:deploy(?:ed|ing)|roll(?:ed|ing) out)\s+(?P<what>\S.{0,120})", re.I)),
+)
+
+
+def mark_of(message: str) -> Mark | None:
+    """The change that `message` tells, or None."""
+    for signal, what, form in _FORMS:
+        found = form.search(message)
+        if found:
+            named = found.groupdict()
+            thing = " ".join(part for part in (what, (named.get("what") or "").strip()) if part)
+            return Mark(signal, thing, named.get("to") or "")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An Xid of the GPU at `pci` (0000:9b:00); pid and process are empty where the driver does not know them."""
+
+    code: int
+    pci: str
+    pid: str
+    process: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SXid:
+    """An error of an NVSwitch. `severity` is "fatal", "non-fatal" or empty."""
+
+    code: int
+    pci: str
+    switch: str
+    severity: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLost:
+    """A GPU fell off the bus. `pci` is empty where an earlier line names it (the form of three lines)."""
+
+    pci: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNamed:
+    """The first of three lines: which GPU the driver is about to speak of."""
+
+    pci: str
+
+
+@dataclass(frozen=True, slots=True)
+class CudaError:
+    """A CUDA call failed. `code` is None where the line tells a name only, as the CUDA libraries do."""
+
+    code: int | None
+    name: str
+    sticky: bool
+    process: str  # pid or rank that the line names, empty where it names none
+
+
+@dataclass(frozen=True, slots=True)
+class DriverMismatch:
+    """Driver, library or toolkit do not fit each other; versions where the line tells them."""
+
+    client: str = ""
+    module: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmFound:
+    """DCGM names one of its errors; `name` is without its prefix."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRefused:
+    """An input had a shape outside of what a TensorRT engine was built for."""
+
+
+@dataclass(frozen=True, slots=True)
+class OomKill:
+    pid: str
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStarted:
+    """A server process began: what an earlier process left behind no longer counts."""
+
+
+Fact = (
+    Xid
+    | SXid
+    | GpuLost
+    | GpuNamed
+    | CudaError
+    | DriverMismatch
+    | OomKill
+    | ProcessStarted
+    | Mark
+    | DcgmFound
+    | ShapeRefused
+)
+
+# Lines without any of these say nothing to us. On bytes, so that most lines are never decoded.
+FACT_HINTS = re.compile(
+    rb"NVRM|SXid|DCGM_FR_|[Kk]ill(?:ed)? process|exceed min ~ max|any optimization profile|expected the shape of|"
+    rb"set binding dimension|"
+    rb"(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)|" + MARKER_HINTS.pattern
+)
+
+_PCI = r"(?:PCI:)?((?:[0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,4}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
+_XID = re.compile(rf"NVRM: Xid \({_PCI}[^)]{{0,40}}\): (\d{{1,4}})\b(.*)")
+_XID_PID = re.compile(r"\bpid='?(\d{1,10}|<unknown>)'?")
+_XID_NAME = re.compile(r"\bname='?([^,']{1,64})")
+# Of the lines that one SXid makes, those with its severity code and its data are not counted again.
+_SXID = re.compile(
+    rf"(nvidia-nvswitch\d{{1,4}}): SXid \({_PCI}\): (\d{{1,6}})\b(?!, *(?:Severity|Data)\b)(?:, *(Fatal|Non-fatal)\b)?",
+    re.I,
+)
+_LOST = re.compile(rf"NVRM: (?:.{{0,40}}GPU (?:at )?{_PCI}\b)?.{{0,160}}?fallen off the bus", re.S)
+_NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
+_MISMATCH = re.compile(r"NVRM: API mismatch: the client has the version ([\w.-]{1,40})")
+_MODULE_VERSION = re.compile(r"this kernel module has the version ([\w.-]{1,40})")
+_OOM = re.compile(r"(?:Memory cgroup out|Out) of memory.{0,80}?: Kill(?:ed)? process (\d{1,10}) \(([^)]{0,64})\)")
+
+_APPLICATION_MISMATCH = re.compile(
+    r"driver/library version mismatch"
+    r"|nvidia driver on your system is too old"
+    r"|cuda driver version is insufficient for cuda runtime version"
+    r"|forward compatibility was attempted on non supported hw"
+    r"|unsupported display driver / cuda driver combination",
+    re.I,
+)
+_CUDA = re.compile(r"\bcuda[ _]?(?:(?:runtime|driver|api) )?(?:error|failure)\b|\bcuda runtime \(", re.I)
+_CUDA_NAME = re.compile(r"\b(cudaError[A-Z]\w{1,60}|CUDA_ERROR_[A-Z_]{2,60})\b")
+_LIBRARY_NAME = re.compile(r"\b((?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_STATUS_[A-Z_]{2,60})\b")
+_CUDA_NUMBER = re.compile(r"[\s:=#(]{0,4}(?:code[\s:=]{0,3})?(\d{1,4})\b")
+_DCGM = re.compile(r"\bDCGM_FR_([A-Z0-9_]{2,60})\b")
+_OUT_OF_MEMORY = re.compile(r"\bCUDA out of memory\b|\btorch(?:\.cuda)?\.OutOfMemoryError\b", re.I)
+_SPEAKS_OF_PROCESS = re.compile(r"\bpid[=: ]{1,2}(\d{1,10})\b|\[(rank ?\d{1,5})\]", re.I)
+_STARTED = re.compile(r"Started server process|Booting worker")
+_UNKNOWN_WORDS = re.compile(r": (?!no error|success|none)[A-Za-z]", re.I)
+# PyTorch points to the documentation with the error's name in a line of its own: the same error, not another.
+_HINT = re.compile(r"Search for [`'\"]?cudaError")
+_NO_ERRORS = frozenset({"cudaErrorNotReady", "CUDA_ERROR_NOT_READY"})  # the answer "not yet" to a query
+
+
+def facts(line: Line) -> tuple[Fact, ...]:
+    """What `line` says; empty for most lines. Never raises."""
+    if line.writer == KERNEL:
+        return _kernel_facts(line.message)
+    if line.writer == BARE and line.message.lstrip().startswith("NVRM:"):
+        return _kernel_facts(line.message.lstrip())
+    return _application_facts(line)
+
+
+def _kernel_facts(message: str) -> tuple[Fact, ...]:
+    if found := _XID.match(message):
+        code, rest = int(found[2]), found[3]
+        pid, name = _XID_PID.search(rest), _XID_NAME.search(rest)
+        pci = normalise_pci(found[1])
+        xid = Xid(code, pci, _known(pid), _known(name), rest.lstrip(", "))
+        return (xid, GpuLost(pci)) if code == 79 else (xid,)
+    if found := _SXID.match(message):
+        return (SXid(int(found[3]), normalise_pci(found[2]), found[1], (found[4] or "").lower()),)
+    if found := _LOST.match(message):
+        return (GpuLost(normalise_pci(found[1]) if found[1] else ""),)
+    if found := _NAMED.match(message):
+        return (GpuNamed(normalise_pci(found[1])),)
+    if found := _MISMATCH.match(message):
+        module = _MODULE_VERSION.search(message)
+        return (DriverMismatch(found[1].rstrip(".,"), module[1].rstrip(".,") if module else ""),)
+    if found := _OOM.match(message):
+        return (OomKill(found[1], found[2]),)
+    return ()
+
+
+def _known(found: re.Match[str] | None) -> str:
+    return "" if found is None or "unknown" in found[1] else found[1].strip()
+
+
+def _application_facts(line: Line) -> tuple[Fact, ...]:
+    message = line.message
+    mark = mark_of(message)
+    if _STARTED.search(message):
+        return (ProcessStarted(), mark) if mark else (ProcessStarted(),)
+    if _APPLICATION_MISMATCH.search(message):
+        return (DriverMismatch(),)
+    if named := _DCGM.search(message):
+        return (DcgmFound(named[1]),)
+    if OUTSIDE.search(message):
+        return (ShapeRefused(),)
+    error = _cuda_error(message)
+    if error is None:
+        return (mark,) if mark else ()
+    code, name, sticky, driver = error
+    if driver:
+        return (DriverMismatch(),)
+    spoken = _SPEAKS_OF_PROCESS.search(message)
+    process = line.pid or (spoken[1] or spoken[2] if spoken else "")
+    return (CudaError(code, name, sticky, process),)
+
+
+def _cuda_error(message: str) -> tuple[int | None, str, bool, bool] | None:
+    """(code, name, sticky, driver) of the CUDA error that `message` reports, by name, then text, then number."""
+    if _HINT.search(message):
+        return None
+    named = _CUDA_NAME.search(message)
+    if named:
+        row = error_codes.by_name(named[1])
+        if row is None:
+            return None if named[1] in _NO_ERRORS else (None, named[1], False, False)
+        return row.code, row.name, row.sticky, row.driver
+    if _OUT_OF_MEMORY.search(message):
+        return 2, error_codes.codes()[2].name, False, False
+    trigger = _CUDA.search(message)
+    if not trigger:
+        return None
+    rest = message[trigger.end() :][:300]
+    number = _CUDA_NUMBER.match(rest)
+    row = error_codes.by_text(rest) or (error_codes.codes().get(int(number[1])) if number else None)
+    if row is not None:
+        return row.code, row.name, row.sticky, row.driver
+    library = _LIBRARY_NAME.search(rest)
+    if library:
+        return None, library[1], False, False
+    return (None, "unrecognised", False, False) if _UNKNOWN_WORDS.match(rest) else None

@@ -1,0 +1,314 @@
+"""The events of one log, gathered line by line: who wrote lines in it, what they say, and what was searched for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from latdoctor.collectors.logs import error_codes
+from latdoctor.collectors.logs import patterns as log_lines
+from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, Line
+from latdoctor.collectors.logs.patterns import (
+    CudaError,
+    DcgmFound,
+    DriverMismatch,
+    Fact,
+    GpuLost,
+    GpuNamed,
+    Mark,
+    OomKill,
+    ProcessStarted,
+    ShapeRefused,
+    SXid,
+    Xid,
+)
+from latdoctor.collectors.logs.time_coverage import Spoken
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
+from latdoctor.evidence.redaction.redactor import without_secrets
+from latdoctor.sanitize import clean
+
+XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
+CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
+SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
+
+# Found where they stand, but no log that is silent of them says that there were none.
+DCGM_ERROR, ENGINE_SHAPE = "log.dcgm_error", "log.engine_shape"
+BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE)
+CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
+
+MAX_EVENTS = 1000  # of one signal in one log
+_NAMES_THE_NEXT = 4  # lines for which "The NVIDIA GPU …" names the GPU that fell off the bus
+_DRIVER_WORDS = ("NVRM:", "nvidia")
+_KINDS_SHOWN = 5
+_REACH = "give a log that covers the judged time, with times of day (dmesg -T)"
+# A level (`INFO`, `[error]`, glog's `E0223 16:24:18`) or a time of day: what a text has that is a log.
+_LOG_LIKE = re.compile(
+    r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b|\d\d:\d\d:\d\d|\blevel="
+    r"|\[(?:trace|debug|info|notice|warn(?:ing)?|error|crit|fatal)\]|^Traceback \("
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line in its log: its number from 1, its cleaned text, and that taken apart."""
+
+    number: int
+    text: str
+    line: Line
+
+
+class Scan:
+    """Takes the lines of one log in their order. Mutable, and used by `logs.parse` alone.
+
+    `spoken` is given where a part of the log's time was asked for.
+    """
+
+    def __init__(self, artifact: Artifact, spoken: Spoken | None = None) -> None:
+        self._artifact = artifact
+        self.spoken = spoken
+        self._unplaced: Counter[str] = Counter()  # by signal: events of which nobody knows whether they belong there
+        self._node = f"node/{artifact.group}"
+        self._events: list[Event] = []
+        self._counts: Counter[str] = Counter()
+        self._kinds: Counter[tuple[str, Value, str]] = Counter()
+        self._dropped: Counter[tuple[str, str]] = Counter()  # by signal and subject
+        self._lost: set[str] = set()  # signals of which not even one event of every kind was kept
+        self._dead: set[str] = set()  # processes whose CUDA context is gone
+        self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
+        self._last_writer = BARE
+        self._beyond_driver = False
+        self._log_like = False
+        self.kernel_lines = False
+        self.application_lines = False
+
+    @property
+    def wants_writers(self) -> bool:
+        """It is not yet known that the log holds lines of kernel, of more than the GPU driver, and of applications."""
+        return not (self._beyond_driver and self._log_like)
+
+    def take(self, at: Place, worth: bool) -> None:
+        """A line of the log; `worth` is whether its words are worth a look."""
+        self._note_writer(at.line)
+        if self.spoken and worth:
+            at = replace(at, line=self.spoken.placed(at.line))
+        elif self.spoken:
+            self.spoken.tells(at.line)
+        if worth:
+            for fact in log_lines.facts(at.line):
+                self._take_fact(at, fact)
+
+    def _note_writer(self, line: Line) -> None:
+        message = line.message.strip()
+        if not message or message.startswith("-- "):  # journalctl's own remarks
+            return
+        if line.writer == KERNEL or message.startswith("NVRM:"):
+            self.kernel_lines = True
+            self._beyond_driver |= not message.startswith(_DRIVER_WORDS)
+            self._last_writer = KERNEL
+        elif line.writer == APPLICATION or not (line.message[0].isspace() and self._last_writer == KERNEL):
+            self.application_lines = True
+            self._log_like = self._log_like or line.writer == APPLICATION or _LOG_LIKE.search(message) is not None
+            self._last_writer = APPLICATION
+
+    def _take_fact(self, at: Place, fact: Fact) -> None:  # noqa: C901 — one short case for each kind of fact
+        match fact:
+            case Xid():
+                self._add(XID, at, _xid_fields(fact), gpu=fact.pci)
+            case SXid():
+                fields: dict[str, Value] = {"code": float(fact.code), "pci": fact.pci, "switch": fact.switch}
+                self._add(SXID, at, fields | ({"severity": fact.severity} if fact.severity else {}))
+            case GpuNamed():
+                self._named = (fact.pci, at.number)
+            case GpuLost():
+                named, where = self._named
+                pci = fact.pci or (named if at.number - where <= _NAMES_THE_NEXT else "")
+                self._add(GPU_LOST, at, {"pci": pci} if pci else {}, gpu=pci)
+            case CudaError():
+                self._log_like = True
+                self._add(CUDA_ERROR, at, self._cuda_fields(fact))
+            case DriverMismatch():
+                self._add(DRIVER_MISMATCH, at, _told({"client": fact.client, "module": fact.module}))
+            case OomKill():
+                self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
+            case DcgmFound():
+                self._add(DCGM_ERROR, at, _dcgm_fields(fact))
+            case ShapeRefused():
+                self._add(ENGINE_SHAPE, at, {})
+            case Mark():
+                self._add(fact.signal, at, _told({"what": fact.what, "to": fact.to}))
+            case ProcessStarted():
+                self._dead.discard(at.line.pid)
+
+    def _cuda_fields(self, fact: CudaError) -> dict[str, Value]:
+        fields: dict[str, Value] = {"name": fact.name, "sticky": float(fact.sticky)}
+        if fact.code is not None:
+            fields["code"] = float(fact.code)
+        if fact.process:
+            fields["pid"] = fact.process
+        # After a sticky error every call of that process fails: only the first tells the cause. A log that names no
+        # process is taken for the log of one, until that one starts again.
+        fields["secondary"] = float(fact.process in self._dead)
+        if fact.sticky:
+            self._dead.add(fact.process)
+        return fields
+
+    def _left_out(self, signal: str, time: float | None) -> bool:
+        """Whether an event lies outside the time that was asked for, or may do so."""
+        if self.spoken is None:
+            return False
+        if time is None:
+            self._unplaced[signal] += 1
+            return True
+        return self.spoken.leaves_out(time, earlier_too=signal in CHANGES)
+
+    def _add(self, signal: str, at: Place, fields: dict[str, Value], gpu: str = "") -> None:
+        if self._left_out(signal, at.line.time):
+            return
+        subject = f"gpu/{gpu}" if gpu else self._node
+        kind = (signal, fields.get("code", fields.get("name", "")), gpu)
+        self._kinds[kind] += 1
+        # The first of every kind is kept even when another kind has used up the room, within bounds.
+        new = self._kinds[kind] == 1 and self._counts[signal] < 2 * MAX_EVENTS
+        if self._counts[signal] >= MAX_EVENTS and not new:
+            self._dropped[signal, subject] += 1
+            if self._kinds[kind] == 1:
+                self._lost.add(signal)
+            return
+        self._counts[signal] += 1
+        if at.line.uptime is not None:
+            fields["uptime_s"] = at.line.uptime
+        if at.line.time is not None and not at.line.zoned:
+            fields["zone"] = "not told, read as UTC"
+        self._events.append(
+            Event(
+                signal=signal,
+                subject=subject,
+                origin=Origin(self._artifact.name, f"line {at.number}"),
+                fields={key: _shown(value, 200) if isinstance(value, str) else value for key, value in fields.items()},
+                time=at.line.time,
+                text=_shown(at.text, 2000),
+            )
+        )
+
+    def evidence(self, *, complete: bool) -> Evidence:
+        """What the whole log gave. An incomplete one cannot say of anything that it did not happen."""
+        gpus = tuple(dict.fromkeys(event.subject for event in self._events if event.subject != self._node))
+        searched = self._searched() if complete and not (self.spoken and self.spoken.missed) else ()
+        of_gpu = [signal for signal in searched if signal in (XID, GPU_LOST)]
+        return Evidence(
+            subjects=(Subject(self._node), *(Subject(gpu, parent=self._node) for gpu in gpus)),
+            events=tuple(self._events),
+            looked=(
+                *((signal, self._node) for signal in searched),
+                *((signal, gpu) for gpu in gpus for signal in of_gpu),
+            ),
+            gaps=self._gaps(),
+            clipped=tuple(self._dropped),
+        )
+
+    def _searched(self) -> tuple[str, ...]:
+        kernel = (XID, SXID, GPU_LOST, OOM_KILL) if self._beyond_driver else (XID, GPU_LOST)
+        found = [*(kernel if self.kernel_lines else ()), *((CUDA_ERROR,) if self._log_like else ())]
+        either = (DRIVER_MISMATCH,) if found else ()
+        hidden = self._lost | self._unplaced.keys()
+        return tuple(signal for signal in SIGNALS if signal in (*found, *either) and signal not in hidden)
+
+    def _total(self, signal: str) -> str:
+        """How many lines there were of a signal of which not all were kept, and of which kinds."""
+        totals = {kind: count for kind, count in self._kinds.items() if kind[0] == signal}
+        commonest = sorted(totals.items(), key=lambda item: -item[1])
+        shown = [
+            f"{count} of {code:g}{f' on {gpu}' if gpu else ''}" if isinstance(code, float) else f"{count} of {code}"
+            for (_, code, gpu), count in commonest[:_KINDS_SHOWN]
+            if code != ""
+        ]
+        told = f" ({', '.join(shown)}{' and others' if len(commonest) > _KINDS_SHOWN else ''})" if shown else ""
+        total = sum(totals.values())
+        return f"{total} {signal} lines{told}, of which {self._counts[signal]} were kept: a count is at least that"
+
+    def _gaps(self) -> tuple[Gap, ...]:
+        source, origin = self._artifact.source, Origin(self._artifact.name)
+        gaps = [
+            Gap("logs", f"{source}: {self._total(signal)}", (signal,) if signal in self._lost else (), origin=origin)
+            for signal in dict.fromkeys(signal for signal, _ in self._dropped)
+        ]
+        if self.spoken and self.spoken.missed:
+            gaps.append(Gap("logs", f"{source}: {self.spoken.missed}", SIGNALS, None, _REACH, origin))
+        for signal, count in self._unplaced.items():
+            reason = f"{source}: {count} {signal} lines tell no time of day: not counted"
+            gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin))
+        if not self.kernel_lines:
+            forms = "holds no line in a form of the kernel log (dmesg, journal, syslog)"
+            reason = f"{source}: {forms}, so neither Xids nor kills are looked for in it"
+            step = "give the kernel log too: dmesg -T > dmesg.log"
+            gaps.append(Gap("logs", reason, (XID, SXID, GPU_LOST, OOM_KILL), None, step, origin))
+        elif not self._beyond_driver:
+            reason = f"{source}: holds lines of the GPU driver only, so it may be an extract"
+            gaps.append(Gap("logs", reason, (SXID, OOM_KILL), None, "give the whole kernel log", origin))
+        if not self.application_lines:
+            reason = f"{source}: holds no line of an application, so CUDA errors cannot show in it"
+            gaps.append(Gap("logs", reason, (CUDA_ERROR,), None, "give the server's log too", origin))
+        elif not self._log_like:
+            reason = f"{source}: no line of it has a time or a level, so it may be no log: it clears nothing"
+            hidden = (CUDA_ERROR,) if self.kernel_lines else (CUDA_ERROR, DRIVER_MISMATCH)
+            gaps.append(Gap("logs", reason, hidden, None, "give the server's log", origin))
+        return tuple(gaps)
+
+
+def _shown(text: str, limit: int) -> str:
+    return clean(without_secrets(text), limit)
+
+
+def _told(texts: dict[str, str]) -> dict[str, Value]:
+    """The texts that are not empty."""
+    return {key: text for key, text in texts.items() if text}
+
+
+def _dcgm_fields(fact: DcgmFound) -> dict[str, Value]:
+    row = error_codes.lookup_dcgm_error(fact.name)
+    return {
+        "name": row.name,
+        "meaning": row.means,
+        "action": row.action.does,
+        "follow_up": row.action.follow_up,
+        "needs": row.action.needs,
+        "secondary": float(row.secondary),
+    }
+
+
+def _xid_fields(fact: Xid) -> dict[str, Value]:
+    row = error_codes.lookup_xid(fact.code)
+    fields: dict[str, Value] = {
+        "code": float(fact.code),
+        "pci": fact.pci,
+        "meaning": row.means,
+        "bucket": row.action.name,
+        "action": recovery_action(fact) or row.action.does,
+        "follow_up": row.follow_up.does,
+        "needs": row.action.needs,
+        "secondary": float(row.secondary),
+        "fatal": float(row.fatal),
+    }
+    decoded = error_codes.decode(fact.code, fact.detail)
+    if decoded is not None:
+        fields |= {
+            "unit": " or ".join(decoded.units),
+            "severity": decoded.severity,
+            "bucket": decoded.action.name,
+            "action": decoded.action.does,
+            "follow_up": decoded.follow_up.does,
+            "needs": decoded.action.needs,
+            "fatal": float(decoded.action.needs in ("gpu", "node")),
+        }
+    spoken = {"pid": fact.pid, "process": fact.process}
+    return fields | {key: text for key, text in spoken.items() if text}
+
+
+def recovery_action(fact: Xid) -> str:
+    """What an Xid 154 says must be done: `… changed from 0x0 (None) to 0x2 (Node Reboot Required)`."""
+    if fact.code != 154 or " to 0x" not in fact.detail:
+        return ""
+    told = fact.detail.rpartition(" to 0x")[2].partition("(")[2].partition(")")[0].strip().lower()
+    return {"": "", "none": "nothing to do"}.get(told, told)

@@ -1,0 +1,150 @@
+"""The GPUs of this machine through NVML: sampled over the window, written down, and parsed apart from that.
+
+Every GPU is read at once and then about twice a second. What the driver does not answer is kept as its own word for
+it, so that a missing function of an old driver hides one signal and not the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight, moments
+from latdoctor.collectors.nvml import evidence as nvml_parse
+from latdoctor.collectors.nvml.device_reader import (
+    Gpu,
+    read_cuda_version,
+    read_device,
+    read_sample,
+    read_system,
+    word_of,
+)
+from latdoctor.collectors.nvml.samples import MAX_GPUS, SCHEMA_VERSION, Record, Refused, Sample
+from latdoctor.collectors.procfs import parent_of
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Gap, to_json
+
+NAME = "nvml"
+TITLE = "NVML (the NVIDIA driver)"
+INTERVAL = 0.5  # seconds between two samples; NVML's own counters are refreshed every 0.17 to 1 s
+MAX_SAMPLES = 601  # a longer window is sampled less often
+
+_NO_DRIVER = "see whether `nvidia-smi` answers; in a container, start it with its GPUs (`--gpus all`)"
+_ADVICE = {
+    "nvml shared library not found": _NO_DRIVER,
+    "driver not loaded": "load the driver (`modprobe nvidia`) and look at the kernel log for why it is not",
+    "insufficient permissions": "run as a user that may open /dev/nvidia*",
+    "rm has detected an nvml/rm version mismatch.": "the driver was updated while loaded: reload it, or reboot",
+}
+
+
+def collect(request: Request, clock: Clock) -> Collected:
+    """Samples every GPU over `request.window`. Without library, driver or permission that is one gap."""
+    import pynvml  # type: ignore[import-untyped]  # it ships no types
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Collected(gaps=(_gap(word_of(error)),))
+    try:
+        record = _watch(pynvml, request, clock)
+    except pynvml.NVMLError as error:
+        return Collected(gaps=(_gap(word_of(error)),))
+    finally:
+        _leave(pynvml)
+    return Collected((Artifact(f"{NAME}.json", NAME, NAME, "NVML of this machine", clock.now(), to_json(record)),))
+
+
+def _leave(nvml: ModuleType) -> None:
+    try:
+        nvml.nvmlShutdown()
+    except nvml.NVMLError:
+        return  # everything that will be said has been read; the process ends soon
+
+
+def _gap(word: str) -> Gap:
+    return Gap(
+        source=NAME,
+        reason=f"no GPU can be seen: {word}",
+        signals=tuple(sorted(nvml_parse.SIGNALS)),
+        next_step=_ADVICE.get(word, _NO_DRIVER),
+    )
+
+
+def _watch(nvml: ModuleType, request: Request, clock: Clock) -> Record:
+    """Raises NVMLError where not even the GPUs can be counted."""
+    gpus = [Gpu(nvml, index) for index in range(min(nvml.nvmlDeviceGetCount(), MAX_GPUS))]
+    devices = tuple(read_device(gpu) for gpu in gpus)
+    samples: list[Sample] = []
+    if gpus:
+        for moment in moments(clock, request.window, INTERVAL, MAX_SAMPLES):
+            samples.extend(read_sample(gpu, moment.time, links=moment.at_end) for gpu in gpus)
+    return Record(
+        schema_version=SCHEMA_VERSION,
+        driver=read_system(nvml, nvml.nvmlSystemGetDriverVersion),
+        cuda=read_cuda_version(nvml),
+        pid=request.pid,
+        own=_own(request.pid, samples),
+        devices=devices,
+        samples=tuple(samples),
+    )
+
+
+def _own(pid: int | None, samples: Sequence[Sample]) -> tuple[int, ...]:
+    """The GPU processes that are `pid` or descend from it: servers compute in child processes."""
+    if pid is None:
+        return ()
+    listed = {p.pid for s in samples if not isinstance(s.processes, Refused) for p in s.processes}
+    return tuple(sorted(candidate for candidate in listed if _descends(candidate, pid)))
+
+
+def _descends(candidate: int, ancestor: int) -> bool:
+    for _ in range(64):
+        if candidate == ancestor:
+            return True
+        parent = parent_of(candidate)
+        if parent is None:
+            return False
+        candidate = parent
+    return False
+
+
+def preflight() -> Sequence[Sight]:
+    """What NVML shows here: library and driver, then each GPU with what it does not tell."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        word = word_of(error)
+        return (Sight(TITLE, "no", word, _ADVICE.get(word, _NO_DRIVER)),)
+    try:
+        record = _watch(pynvml, Request(nvml=True, window=0.0), _Still())
+    except pynvml.NVMLError as error:
+        return (Sight(TITLE, "no", word_of(error), _NO_DRIVER),)
+    finally:
+        _leave(pynvml)
+    return nvml_parse.sights(record, TITLE)
+
+
+class _Still:
+    """A clock for a single sample."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        return
+
+
+COLLECTOR = Collector(
+    name=NAME,
+    title=TITLE,
+    provides=frozenset(nvml_parse.SIGNALS),
+    asked=lambda request: request.nvml,
+    collect=collect,
+    parse=nvml_parse.parse,
+    preflight=preflight,
+    ask="--nvml",
+    cost="watches the GPUs for the window",
+)

@@ -1,0 +1,269 @@
+"""What the samples of one GPU amount to: one value per signal, or why there is none. Pure.
+
+Over the samples in which the driver told a value: utilisation, clock and power are means, memory and temperature the
+highest, the margin to the slowdown temperature the lowest, PCIe lanes the median, states and totals the last one;
+counters are differences over the time between the first and the last sample.
+
+What a clocks-event reason means is told in NVML's documentation (nvmlClocksEventReasons). Two readings need care:
+* The software power cap bit is set on some idle boards. It counts in samples under load only.
+* The PCIe generation is lowered on an idle link. Under load it is compared with its maximum; while idle it is unknown.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from latdoctor.collectors.nvml.samples import Device, Link, Number, Record, Refused, Sample
+from latdoctor.evidence.model import Value
+
+# Below this utilisation a GPU is taken for idle: its clocks and its link may be powered down.
+IDLE_UTILIZATION = 0.10
+IDLE_STATE = 8  # performance states P8 and slower are idle states; P15 is the slowest, 32 stands for unknown
+_SLOWEST_STATE = 15
+
+# Bits of nvmlClocksEventReasons.
+IDLE, SW_POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x1, 0x4, 0x8, 0x20, 0x40, 0x80
+
+# NVML lists no process of another PID namespace. With more memory in use than a driver takes itself, none is no answer.
+_MEMORY_OF_NOBODY = 1 << 30
+
+# Why a value is missing although NVML did answer.
+OUT_OF_RANGE = "the value told is out of range"
+TOLD_AS_ZERO = "its maximum is told as 0"
+ONE_SAMPLE = "a rate needs two samples"
+BACKWARDS = "the counter went backwards in the window (driver reload, reset or roll-over)"
+IDLE_LINK = "idle: the link is powered down"
+LOAD_UNKNOWN = "the link is below its maximum, and whether the GPU is idle is not told"
+NO_LINK = "no NVLink is up"
+LINK_CHANGED = "an NVLink came up or went down in the window"
+HIDDEN = "NVML lists no process although the GPU is in use (they run in another PID namespace)"
+NOT_AMONG = "the watched process is not among those that NVML lists (in a container its number is another)"
+OWN_WORDS = frozenset(
+    {
+        OUT_OF_RANGE,
+        TOLD_AS_ZERO,
+        ONE_SAMPLE,
+        BACKWARDS,
+        IDLE_LINK,
+        LOAD_UNKNOWN,
+        NO_LINK,
+        LINK_CHANGED,
+        HIDDEN,
+        NOT_AMONG,
+    }
+)
+
+Told = tuple[Value | Refused, str]  # what goes into a reading, and its note
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _last(values: Sequence[float]) -> float:
+    return values[-1]
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median_low(values)
+
+
+def _over(part: Number, whole: Number) -> Number:
+    if isinstance(part, Refused) or isinstance(whole, Refused):
+        return part if isinstance(part, Refused) else whole
+    return part / whole if whole > 0 else Refused(TOLD_AS_ZERO)
+
+
+def _margin(device: Device, sample: Sample) -> Number:
+    """The driver's own margin where it tells one (Hopper and newer have no fixed slowdown temperature)."""
+    if not isinstance(sample.temperature_margin, Refused):
+        return sample.temperature_margin
+    limit, now = device.temperature_slowdown, sample.temperature
+    if isinstance(limit, Refused) or isinstance(now, Refused):
+        return limit if isinstance(limit, Refused) else now
+    return limit - now if limit > 0 else Refused(TOLD_AS_ZERO)
+
+
+def _bit(bits: int) -> Callable[[Device, Sample], Number]:
+    def read(_: Device, sample: Sample) -> Number:
+        reasons = sample.clock_reasons
+        return reasons if isinstance(reasons, Refused) else float(bool(reasons & bits))
+
+    return read
+
+
+def _power_cap(_: Device, sample: Sample) -> Number:
+    reasons = sample.clock_reasons
+    if isinstance(reasons, Refused):
+        return reasons
+    return float(bool(reasons & SW_POWER_CAP) and not (reasons & IDLE or _is_idle(sample)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    """One signal: its value in a sample, and what stands for all samples."""
+
+    signal: str
+    read: Callable[[Device, Sample], Number]
+    reduce: Callable[[Sequence[float]], float]
+    how: str
+
+
+QUANTITIES = (
+    _Quantity("gpu.utilization", lambda _, s: s.utilization, _mean, "mean"),
+    _Quantity("gpu.memory_used", lambda _, s: s.memory_used, max, "highest"),
+    _Quantity("gpu.memory_total", lambda _, s: s.memory_total, _last, "last"),
+    _Quantity("gpu.memory_used_ratio", lambda _, s: _over(s.memory_used, s.memory_total), max, "highest"),
+    _Quantity("gpu.sm_clock", lambda _, s: s.sm_clock, _mean, "mean"),
+    _Quantity("gpu.sm_clock_max", lambda d, _: d.sm_clock_max, _last, "last"),
+    _Quantity("gpu.sm_clock_ratio", lambda d, s: _over(s.sm_clock, d.sm_clock_max), _mean, "mean"),
+    _Quantity("gpu.temperature", lambda _, s: s.temperature, max, "highest"),
+    _Quantity("gpu.temperature_slowdown", lambda d, _: d.temperature_slowdown, _last, "last"),
+    _Quantity("gpu.temperature_margin", _margin, min, "lowest"),
+    _Quantity("gpu.power", lambda _, s: s.power, _mean, "mean"),
+    _Quantity("gpu.power_limit", lambda _, s: s.power_limit, _last, "last"),
+    _Quantity("gpu.power_ratio", lambda _, s: _over(s.power, s.power_limit), _mean, "mean"),
+    _Quantity("gpu.throttle.idle", _bit(IDLE), _mean, "share"),
+    _Quantity("gpu.throttle.sw_power_cap", _power_cap, _mean, "share under load"),
+    _Quantity("gpu.throttle.hw_slowdown", _bit(HW_SLOWDOWN), _mean, "share"),
+    _Quantity("gpu.throttle.sw_thermal", _bit(SW_THERMAL), _mean, "share"),
+    _Quantity("gpu.throttle.hw_thermal", _bit(HW_THERMAL), _mean, "share"),
+    _Quantity("gpu.throttle.hw_power_brake", _bit(HW_POWER_BRAKE), _mean, "share"),
+    _Quantity("gpu.throttle.thermal", _bit(SW_THERMAL | HW_THERMAL), _mean, "share"),
+    _Quantity("gpu.ecc.uncorrectable", lambda _, s: s.ecc_uncorrectable, _last, "last"),
+    _Quantity("gpu.row_remap.pending", lambda _, s: s.row_remap_pending, _last, "last"),
+    _Quantity("gpu.row_remap.failed", lambda _, s: s.row_remap_failed, _last, "last"),
+    _Quantity("gpu.pcie.width", lambda _, s: s.pcie_width, _median, "median"),
+    _Quantity("gpu.pcie.width_ratio", lambda d, s: _over(s.pcie_width, d.pcie_width_max), _median, "median"),
+    _Quantity("gpu.pcie.generation", lambda _, s: s.pcie_generation, max, "highest"),
+)
+
+
+def told_of(record: Record, device: Device, samples: Sequence[Sample]) -> dict[str, Told]:
+    """Every signal of one GPU over `samples`, of which there is at least one."""
+    return {
+        **{quantity.signal: _reduced(quantity, device, samples) for quantity in QUANTITIES},
+        "gpu.pcie.generation_ratio": _generation_ratio(device, samples),
+        "gpu.ecc.uncorrectable_rate": _rate(samples, lambda sample: sample.ecc_uncorrectable),
+        "gpu.pcie.replay_rate": _rate(samples, lambda sample: sample.pcie_replays),
+        "gpu.nvlink.error_rate": _link_error_rate(samples),
+        **_processes(record, samples),
+    }
+
+
+def _known(values: Sequence[Number]) -> list[float]:
+    return [value for value in values if not isinstance(value, Refused)]
+
+
+def _reduced(quantity: _Quantity, device: Device, samples: Sequence[Sample]) -> Told:
+    values = [quantity.read(device, sample) for sample in samples]
+    known = _known(values)
+    if not known:
+        return values[0], ""
+    silent = f", {len(values) - len(known)} more without a value" if len(known) < len(values) else ""
+    return quantity.reduce(known), f"{quantity.how} of {len(known)} samples{silent}"
+
+
+def _rate(samples: Sequence[Sample], read: Callable[[Sample], Number]) -> Told:
+    """Per second, between the first and the last sample that tell the counter."""
+    values = [(sample.time, read(sample)) for sample in samples]
+    known = [(time, value) for time, value in values if not isinstance(value, Refused)]
+    if not known:
+        return values[0][1], ""
+    (start, first), (end, last) = known[0], known[-1]
+    if end <= start:
+        return Refused(ONE_SAMPLE), ""
+    if any(after < before for (_, before), (_, after) in pairwise(known)):
+        return Refused(BACKWARDS), ""
+    return (last - first) / (end - start), f"{last - first:.0f} in {end - start:.1f} s"
+
+
+def _link_error_rate(samples: Sequence[Sample]) -> Told:
+    """All error counters of all links that are up, per second. Links are asked in the first and the last sample."""
+    asked = [(sample.time, sample.links) for sample in samples if sample.links is not None]
+    told = [(time, links) for time, links in asked if not isinstance(links, Refused)]
+    if not told:
+        refusals = [links for _, links in asked if isinstance(links, Refused)]
+        return (refusals[0] if refusals else Refused(ONE_SAMPLE)), ""
+    (start, first), (end, last) = told[0], told[-1]
+    if end <= start:
+        return Refused(ONE_SAMPLE), ""
+    if [link.link for link in first] != [link.link for link in last]:
+        return Refused(LINK_CHANGED), ""
+    if not first:
+        return Refused(NO_LINK), ""
+    before, after = _counters(first), _counters(last)
+    shared = before.keys() & after.keys()
+    if not shared:
+        errors = [value for link in (*first, *last) for value in link.errors if isinstance(value, Refused)]
+        return next(iter(errors), Refused(LINK_CHANGED)), ""
+    if any(after[key] < before[key] for key in shared):
+        return Refused(BACKWARDS), ""
+    count = sum(after[key] - before[key] for key in shared)
+    return count / (end - start), f"{count:.0f} in {end - start:.1f} s over {len(first)} links"
+
+
+def _counters(links: Sequence[Link]) -> dict[tuple[int, int], float]:
+    return {
+        (link.link, place): value
+        for link in links
+        for place, value in enumerate(link.errors)
+        if not isinstance(value, Refused)
+    }
+
+
+def _is_idle(sample: Sample) -> bool:
+    """Where the driver says so by utilisation or performance state."""
+    busy, state = sample.utilization, sample.performance_state
+    low = not isinstance(busy, Refused) and busy < IDLE_UTILIZATION
+    slow = not isinstance(state, Refused) and IDLE_STATE <= state <= _SLOWEST_STATE
+    return low or slow
+
+
+def _generation_ratio(device: Device, samples: Sequence[Sample]) -> Told:
+    """The highest generation of the window over the maximum, if the GPU worked: a link takes a moment to wake up."""
+    ratios: list[Number] = [_over(sample.pcie_generation, device.pcie_generation_max) for sample in samples]
+    known = _known(ratios)
+    if not known:
+        return ratios[0], ""
+    highest = max(known)
+    busy = _known([sample.utilization for sample in samples])
+    if highest < 1 and (all(map(_is_idle, samples)) or (busy and _mean(busy) < IDLE_UTILIZATION)):
+        return Refused(IDLE_LINK), ""
+    if highest < 1 and not busy:
+        return Refused(LOAD_UNKNOWN), ""
+    return highest, f"highest of {len(known)} samples"
+
+
+def _processes(record: Record, samples: Sequence[Sample]) -> Mapping[str, Told]:
+    """Processes on the GPU, and those of them that do not belong to the watched one (where one is watched).
+
+    A GPU that the watched process does not use has no foreign processes to speak of: nothing is said of it.
+    """
+    lists = [sample.processes for sample in samples if not isinstance(sample.processes, Refused)]
+    if not lists:
+        refused = next(sample.processes for sample in samples if isinstance(sample.processes, Refused))
+        return dict.fromkeys(_process_signals(record), (refused, ""))
+    listed = {process.pid for process in lists[-1]}
+    if not listed and _in_use(samples):
+        return dict.fromkeys(_process_signals(record), (Refused(HIDDEN), ""))
+    told: dict[str, Told] = {"gpu.processes": (float(len(listed)), "")}
+    own = listed & set(record.own)
+    if record.pid is not None and (own or not listed):
+        told["gpu.foreign_processes"] = float(len(listed - own)), ""
+    elif record.pid is not None and not record.own:
+        told["gpu.foreign_processes"] = Refused(NOT_AMONG), ""
+    return told
+
+
+def _process_signals(record: Record) -> tuple[str, ...]:
+    return ("gpu.processes",) if record.pid is None else ("gpu.processes", "gpu.foreign_processes")
+
+
+def _in_use(samples: Sequence[Sample]) -> bool:
+    used = _known([sample.memory_used for sample in samples])
+    busy = _known([sample.utilization for sample in samples])
+    return bool(used and used[-1] > _MEMORY_OF_NOBODY) or bool(busy and _mean(busy) >= IDLE_UTILIZATION)

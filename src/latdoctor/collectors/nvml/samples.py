@@ -1,0 +1,122 @@
+"""What one look through NVML writes down: every answer of the driver, or its word for why there is none.
+
+The record is the artifact. Parsing sees nothing else, so that a replay reads exactly what the live look read.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.evidence.bundle import Artifact
+
+SCHEMA_VERSION = 1
+MAX_RECORD = 64 << 20  # bytes of JSON; 16 GPUs watched at the highest number of samples need about 20 MiB
+MAX_GPUS = 256
+
+NOT_SUPPORTED = "not supported"
+NOT_FOUND = "function not found"
+NO_PERMISSION = "insufficient permissions"
+# NVML's words for a GPU that was there and is gone, or that works no more until it is reset.
+LOST = frozenset({"gpu is lost", "gpu requires restart"})
+
+
+class Refused(Struct, frozen=True):
+    """NVML gave no value; `error` is its word for it in lower case (`not supported`)."""
+
+    error: str
+
+
+Number = float | Refused
+Whole = int | Refused
+Text = str | Refused
+
+
+class Device(Struct, frozen=True):
+    """What does not change while a GPU is watched. Clocks in Hz, temperatures in °C."""
+
+    index: int
+    name: Text
+    uuid: Text
+    pci: Text  # 0000:9b:00, as the kernel writes it in its log
+    sm_clock_max: Number
+    temperature_slowdown: Number
+    pcie_width_max: Number
+    pcie_generation_max: Number
+    mig: Whole  # 1 where the GPU is partitioned
+    refused: str = ""  # why the driver gives no handle to it
+
+
+class Process(Struct, frozen=True):
+    """A process that computes on a GPU; `memory` in bytes, None where the driver does not tell."""
+
+    pid: int
+    memory: float | None
+
+
+class Link(Struct, frozen=True):
+    """An NVLink that is up, and its error counters since the driver was loaded."""
+
+    link: int
+    errors: tuple[Number, ...]  # replay, recovery, CRC in flits, CRC in data
+
+
+class Sample(Struct, frozen=True):
+    """One GPU at one moment. Bytes, Hz, °C, W; shares 0..1; `time` is unix seconds UTC."""
+
+    time: float
+    index: int
+    utilization: Number
+    performance_state: Number  # 0 is the fastest, 8 and more are idle states
+    memory_used: Number
+    memory_total: Number
+    sm_clock: Number
+    temperature: Number
+    temperature_margin: Number  # to the nearest slowdown threshold, as newer drivers tell it themselves
+    power: Number
+    power_limit: Number
+    clock_reasons: Whole  # bit mask of clocks-event reasons
+    ecc_uncorrectable: Number
+    row_remap_pending: Number
+    row_remap_failed: Number
+    pcie_width: Number
+    pcie_generation: Number
+    pcie_replays: Number
+    processes: tuple[Process, ...] | Refused
+    links: tuple[Link, ...] | Refused | None = None  # None where this sample did not ask
+
+
+class Record(Struct, frozen=True):
+    """One look at every GPU of this machine. `own` are those GPU processes that belong to the watched `pid`."""
+
+    schema_version: int
+    driver: Text
+    cuda: Text
+    pid: int | None
+    own: tuple[int, ...]
+    devices: tuple[Device, ...]
+    samples: tuple[Sample, ...]
+
+
+def read_record(artifact: Artifact) -> Record:
+    """The record in `artifact`. Raises SourceError where it is damaged or contradicts itself."""
+
+    def refuse(what: str) -> SourceError:
+        return SourceError(what, where=artifact.source, next_step="collect it again")
+
+    try:
+        record = msgspec.json.decode(artifact.read(MAX_RECORD), type=Record)
+    except UNDECODABLE as error:
+        raise refuse(f"not a record of NVML samples: {error}") from error
+    if record.schema_version != SCHEMA_VERSION:
+        raise refuse(f"a record of version {record.schema_version}; version {SCHEMA_VERSION} is read")
+    known = {device.index for device in record.devices}
+    if len(known) != len(record.devices) or len(known) > MAX_GPUS or any(index < 0 for index in known):
+        raise refuse("the GPUs in the record are too many or not told apart")
+    if {sample.index for sample in record.samples} != known:
+        raise refuse("the GPUs and the samples in the record do not belong together")
+    times = [sample.time for sample in record.samples]
+    if times != sorted(times):
+        raise refuse("the samples in the record are not in the order of time")
+    return record

@@ -1,0 +1,276 @@
+"""Metrics pages: of running servers, scraped over the window, or saved in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from pathlib import Path
+
+from msgspec import structs
+
+from latdoctor.collectors import pipes
+from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight
+from latdoctor.collectors.prometheus import exposition
+from latdoctor.collectors.prometheus.discovery import search
+from latdoctor.collectors.prometheus.scrape import file_name, is_before_the_stop, target, times_told, watch
+from latdoctor.dialects.changes import told_by
+from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.metrics_page import Page, Scrape
+from latdoctor.dialects.model import Dialect, notes
+from latdoctor.dialects.to_evidence import read_pages, recognised
+from latdoctor.errors import SourceError
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window
+from latdoctor.sanitize import clean
+
+NAME = "prometheus"
+TITLE = "Metrics pages"
+_FAMILIES_SHOWN = 5
+_LINES_SHOWN = 5
+_MAX_SAVED = 64
+_NO_P99 = "its P99 can only come from its clients, or from a gateway in front of it"
+_HALF = "its last number may be half a number"
+_STOPPED = "until the server stopped answering"
+_AGAIN = "fetch the page again"
+
+_READ = frozenset(signal for dialect in shipped() for signal in dialect.signals)
+ANSWERING = "server.answering"
+_PROVIDES = _READ | told_by(_READ) | {ANSWERING}
+# What a server that cannot be reached hides. Hardware has other sources, so its signals are not the server's to hide.
+_HIDDEN = tuple(sorted(signal for signal in _READ if not signal.startswith(("gpu.", "host."))))
+# An installed latdoctor has no sources, so it names the page that everybody can read.
+_ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
+
+
+def _asked(request: Request) -> bool:
+    return bool(request.servers or request.metrics)
+
+
+def _collect(request: Request, clock: Clock) -> Collected:
+    """Reads the saved pages, then scrapes the servers at the start and the end of the window and in between."""
+    saved = _saved(request.metrics, request.timeout, clock)
+    live = watch(request, clock, NAME, _HIDDEN)
+    return Collected((*saved.artifacts, *live.artifacts), (*saved.gaps, *live.gaps))
+
+
+def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> Collected:
+    """Saved pages of one kind of server are taken for one server's, first to last in the order given."""
+    artifacts: list[Artifact] = []
+    gaps: list[Gap] = []
+    groups: dict[tuple[str, ...], str] = {}
+    for number, path in enumerate(paths, 1):
+        shown = clean(pipes.shown_name(path) if pipes.is_stream(path) else path.name, 200)
+        if number > _MAX_SAVED:
+            gaps.append(_gap(f"{shown} is left out: at most {_MAX_SAVED} saved pages are read", next_step="give fewer"))
+            continue
+        try:
+            raw = _read(path, shown, timeout)
+        except SourceError as error:
+            gaps.append(_gap(f"{shown}: {error.what}", _HIDDEN, error.next_step))
+            continue
+        own = f"saved-{number}-{file_name(Path(shown).stem)}"
+        group = groups.setdefault(_kind(raw, shown) or (own,), own)
+        artifacts.append(Artifact(f"{NAME}/{own}.prom", NAME, group, shown, clock.now(), raw))
+    return Collected(tuple(artifacts), tuple(gaps))
+
+
+def _read(path: Path, shown: str, timeout: float) -> bytes:
+    """Raises SourceError."""
+    if pipes.is_stream(path):
+        read = pipes.read_stream(path, timeout, exposition.MAX_BYTES, exposition.MAX_BYTES)
+        if read.unfinished:  # what is missing might be any of its series, so that no sum would be sure
+            why = f"its end was not seen: {read.unfinished}"
+            raise SourceError(why, where=shown, next_step="save the page to a file first, and give that")
+        return read.content
+    try:
+        is_file = path.is_file()
+        what = "is a folder" if path.is_dir() else "there is no such file"
+    except OSError as error:  # its folder may not be entered
+        raise SourceError(
+            f"cannot be read: {error.strerror}", where=shown, next_step="check path and rights"
+        ) from error
+    if not is_file:
+        raise SourceError(what, where=shown, next_step="look at the path given with --metrics")
+    return Artifact("", NAME, "", shown, 0.0, path).read(exposition.MAX_BYTES)
+
+
+def _kind(raw: bytes, shown: str) -> tuple[str, ...]:
+    """The dialects that the page speaks; none for a page that says nothing to us, of which `parse` tells why."""
+    try:
+        page = exposition.parse(raw, shown)
+    except SourceError:
+        return ()
+    return tuple(dialect.id for dialect in recognised(shipped(), [page]))
+
+
+def _parse(artifacts: Sequence[Artifact]) -> Evidence:
+    """The evidence of one server's pages. Raises SourceError where none of them is a metrics page."""
+    pages: list[tuple[Artifact, Page]] = []
+    gaps: list[Gap] = []
+    failures: list[SourceError] = []
+    taken = sorted(artifacts, key=lambda one: (one.taken_at, one.name))
+    for artifact in taken:
+        try:
+            pages.append((artifact, exposition.parse(artifact.read(exposition.MAX_BYTES), artifact.source)))
+        except SourceError as error:
+            failures.append(error)
+            gaps.append(_gap(f"{artifact.source}: {error.what}", (), error.next_step, Origin(artifact.name)))
+    if not pages:
+        raise failures[0] if failures else SourceError("no page was brought", where=NAME)
+    live = _is_live(taken[0])
+    stopped = live and (is_before_the_stop(pages[-1][0]) or pages[-1][0] is not taken[-1])
+    server = f"server/{_server_name(artifacts[0])}"
+    spoken = recognised(shipped(), [page for _, page in pages])
+    unended = {page.unended.name for _, page in pages if page.unended and not page.cut}
+    doubtful = _touched(unended - {""}, spoken)
+    for artifact, page in pages:
+        gaps.extend(_bad_lines(artifact, page, spoken))
+    gaps.extend(_unended(pages, doubtful))
+    gaps.extend(_not_shown(spoken, *pages[-1]))
+    scrapes = _scrapes(_whole(pages))
+    evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in spoken)
+    noted = _noted(evidence, _STOPPED if stopped else "", doubtful)
+    told = _answering(server, taken, stopped=stopped) if live else ()
+    return Evidence.merge([noted, Evidence(subjects=(Subject(server),), readings=told, gaps=tuple(gaps))])
+
+
+def _answering(server: str, taken: Sequence[Artifact], *, stopped: bool) -> tuple[Reading, ...]:
+    """Whether the last of the server's pages is one, and not a proxy's excuse or nothing."""
+    origin = Origin(taken[-1].name)
+    return (Reading(ANSWERING, server, float(not stopped), origin, Window(taken[0].taken_at, taken[-1].taken_at)),)
+
+
+def _whole(pages: Sequence[tuple[Artifact, Page]]) -> Sequence[tuple[Artifact, Page]]:
+    """`pages` without a last one that breaks off: what it lacks would be taken for gone."""
+    return pages[:-1] if len(pages) > 1 and pages[-1][1].cut else pages
+
+
+def _scrapes(pages: Sequence[tuple[Artifact, Page]]) -> list[Scrape]:
+    if _is_live(pages[0][0]):
+        return [Scrape(page, artifact.name, page.timestamp or artifact.taken_at) for artifact, page in pages]
+    told = times_told([page for _, page in pages])
+    return [Scrape(page, artifact.name, at) for (artifact, page), at in zip(pages, told, strict=True)]
+
+
+def _noted(evidence: Evidence, always: str, doubtful: Set[str]) -> Evidence:
+    """Evidence with what a reader must know of its pages: the server stopped, or a last number may be half a number."""
+    if not (always or doubtful):
+        return evidence
+
+    def note(signal: str, said: str) -> str:
+        return notes(said, always, _HALF if signal in doubtful else "")
+
+    return structs.replace(
+        evidence,
+        readings=tuple(structs.replace(one, note=note(one.signal, one.note)) for one in evidence.readings),
+        distributions=tuple(structs.replace(one, note=note(one.signal, one.note)) for one in evidence.distributions),
+    )
+
+
+def _gap(reason: str, signals: tuple[str, ...] = (), next_step: str = "", origin: Origin | None = None) -> Gap:
+    return Gap(NAME, reason, signals, None, next_step, origin)
+
+
+def _is_live(artifact: Artifact) -> bool:
+    return artifact.source.startswith(("http://", "https://"))
+
+
+def _server_name(artifact: Artifact) -> str:
+    if _is_live(artifact):
+        try:
+            return target(artifact.source).name
+        except ValueError as error:
+            raise SourceError("its address makes no sense", where=artifact.source) from error
+    return clean(Path(artifact.source).stem, 200) or "saved"
+
+
+def _bad_lines(artifact: Artifact, page: Page, spoken: Sequence[Dialect]) -> Iterator[Gap]:
+    bad = page.bad_lines
+    if not bad:
+        return
+    numbers = ", ".join(str(entry.line) for entry in bad[:_LINES_SHOWN])
+    more = f" and {len(bad) - _LINES_SHOWN} more" if len(bad) > _LINES_SHOWN else ""
+    rest = "the page was cut there" if page.cut else "the rest of the page was"
+    reason = f"{artifact.source}: line {numbers}{more} could not be read; {rest}"
+    signals = tuple(sorted(_touched({entry.name for entry in bad if entry.name}, spoken)))
+    yield _gap(reason, signals, _AGAIN, Origin(artifact.name, f"line {bad[0].line}"))
+
+
+def _unended(pages: Sequence[tuple[Artifact, Page]], doubtful: Set[str]) -> Iterator[Gap]:
+    """One gap for all pages without a last newline: an editor may have taken it away, or the page was cut."""
+    found = [(artifact, page.unended) for artifact, page in pages if page.unended and not page.cut]
+    if found and doubtful:
+        sources = ", ".join(dict.fromkeys(artifact.source for artifact, _ in found))
+        artifact, last = found[-1]
+        reason = f"{sources}: no newline at the end, so it may have been cut there: {_HALF}"
+        yield _gap(reason, tuple(sorted(doubtful)), _AGAIN, Origin(artifact.name, f"line {last.line}"))
+
+
+def _touched(names: set[str], spoken: Iterable[Dialect]) -> set[str]:
+    """The signals that a lost line of one of `names` may hide; of a half line, only half a name may be left."""
+    return {
+        rule.signal
+        for dialect in spoken
+        for options in dialect.rules
+        for rule in options
+        for term in (*rule.terms, *rule.over, *rule.less, *rule.held)
+        for option in term.options
+        for name in names
+        if name.startswith(option.name) or option.name.startswith(name)
+    }
+
+
+def _not_shown(spoken: Sequence[Dialect], artifact: Artifact, page: Page) -> Iterator[Gap]:
+    """What this page cannot show, however often it is given: else a user who gave it would be told to give it.
+
+    It speaks of no subject: the page of another server may show it.
+    """
+    origin = Origin(artifact.name)
+    if not spoken:
+        families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
+        reason = f"{artifact.source}: an exporter that no dialect knows; it begins with {families}"
+        yield _gap(reason, tuple(sorted(_with_derived(_HIDDEN))), _ADD_DIALECT, origin)
+        return
+    own = _with_derived(signal for dialect in spoken for signal in dialect.signals)
+    if "latency.mean" in own and "latency.p99" not in own:
+        title = " and ".join(dialect.title for dialect in spoken)
+        hidden = tuple(sorted(_with_derived(["latency"]) - own))
+        yield _gap(f"{title} tells the mean of its latency only", hidden, _NO_P99, origin)
+
+
+def _with_derived(signals: Iterable[str]) -> frozenset[str]:
+    """`signals` and what is derived from the distributions among them (`latency` gives `latency.p99`)."""
+    wanted = set(signals)
+    spread = tuple(f"{name}." for name in wanted if catalogue()[name].kind == "distribution")
+    return frozenset(wanted | {name for name in catalogue() if name.startswith(spread)})
+
+
+def _preflight() -> Sequence[Sight]:
+    """What metrics pages this machine shows."""
+    discovery = search()
+    sights = [
+        Sight(
+            f"metrics page {page.url}",
+            "yes" if page.dialects else "partly",
+            page.title,
+            "" if page.dialects else _ADD_DIALECT,
+        )
+        for page in discovery.found
+    ]
+    if not any(page.dialects for page in discovery.found):
+        detail = f"none of {discovery.asked} local ports shows a page that is known"
+        sights.append(Sight("metrics pages of a server", "if given", detail, "--server URL, or --metrics FILE"))
+    return sights
+
+
+COLLECTOR = Collector(
+    name=NAME,
+    title=TITLE,
+    provides=_PROVIDES,
+    asked=_asked,
+    collect=_collect,
+    parse=_parse,
+    preflight=_preflight,
+    ask="--server URL (or --metrics FILE)",
+    cost="watches for the window",
+)

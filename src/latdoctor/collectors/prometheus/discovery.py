@@ -1,0 +1,132 @@
+"""Finds metrics pages on this machine: asks the ports that listen on the loopback interface for GET /metrics."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+
+from latdoctor.collectors.prometheus import exposition, scrape
+from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.to_evidence import recognised
+from latdoctor.errors import SourceError
+from latdoctor.evidence.model import Gap
+from latdoctor.sanitize import clean
+
+MAX_PORTS = 64
+TIMEOUT = 0.5  # seconds for one port: a page on this machine is there at once, or it is no page for us
+MAX_BYTES = 8 << 20
+_FAMILIES_SHOWN = 5
+_LISTEN = "0A"
+# Where inference servers and exporters usually show their pages: Triton, vLLM, TorchServe, DCGM, SGLang, Ray, node.
+_LIKELY = (8002, 8000, 8082, 9400, 8080, 8001, 30000, 3000, 9100)
+# Services that speak no HTTP, some of which would log or count a stray request as an attack.
+_NOT_ASKED = frozenset({21, 22, 23, 25, 53, 110, 111, 139, 143, 389, 445, 465, 587, 631, 993, 2049, 3306, 5432, 5672})
+_NOT_ASKED_EITHER = frozenset({6379, 9042, 9092, 11211, 27017})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A metrics page. `dialects` are the ids of those it speaks; none where it is unknown."""
+
+    url: str
+    title: str
+    dialects: tuple[str, ...]
+    families: tuple[str, ...]  # the first few, to tell an unknown page by
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The pages found, those of known dialects first, and what kept us from looking further."""
+
+    found: tuple[Found, ...]
+    asked: int
+    gaps: tuple[Gap, ...] = ()
+
+
+def discover() -> tuple[Found, ...]:
+    """The metrics pages on this machine's ports, those of known dialects first."""
+    return search().found
+
+
+def search(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, most: int = MAX_PORTS) -> Discovery:
+    """Asks every listening loopback port for a metrics page: at most `most` ports, `timeout` seconds each."""
+    places, gaps = _listening(proc)
+    if len(places) > most:
+        reason = f"{len(places)} ports listen; only {most} were asked"
+        gaps.append(Gap("local ports", reason, (), None, "name the server yourself (--server URL)"))
+    targets = [scrape.target(f"http://{place}/metrics") for place in places[:most]]
+    answers = scrape.fetch(targets, timeout, MAX_BYTES) if targets else ()
+    found = [
+        page
+        for target, answer in zip(targets, answers, strict=True)
+        if answer.body is not None and (page := _page(target.shown, answer.body))
+    ]
+    found.sort(key=lambda page: (not page.dialects, page.url))
+    return Discovery(tuple(found), len(targets), tuple(gaps))
+
+
+def _page(url: str, body: bytes) -> Found | None:
+    try:
+        page = exposition.parse(body, url)
+    except SourceError:
+        return None  # something else answers there, which is no failure
+    spoken = recognised(shipped(), [page])
+    title = ", ".join(dialect.title for dialect in spoken) or "unknown"
+    families = tuple(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
+    return Found(url, title, tuple(dialect.id for dialect in spoken), families)
+
+
+def _listening(proc: Path) -> tuple[list[str], list[Gap]]:
+    """`host:port` of every socket that answers on the loopback interface, likely ports first."""
+    found: dict[int, str] = {}
+    gaps: list[Gap] = []
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = (proc / table).read_text(encoding="ascii", errors="replace").splitlines()[1:]
+        except OSError as error:
+            if table == "tcp":
+                reason = f"{proc / table} cannot be read: {error.strerror}"
+                gaps.append(Gap("local ports", reason, (), None, "name the server yourself (--server URL)"))
+            continue  # a machine without IPv6 has no tcp6
+        for line in lines:
+            place = _place(line)
+            if place and place[1] not in _NOT_ASKED | _NOT_ASKED_EITHER:
+                found.setdefault(place[1], place[0])
+    likely = {port: rank for rank, port in enumerate(_LIKELY)}
+    ports = sorted(found, key=lambda port: (likely.get(port, len(likely)), port))
+    return [f"{found[port]}:{port}" for port in ports], gaps
+
+
+def _place(line: str) -> tuple[str, int] | None:
+    """The loopback host and the port of a line of /proc/net/tcp: `sl local remote state …`; None for others."""
+    fields = line.split()
+    if len(fields) < 4 or fields[3] != _LISTEN:
+        return None
+    try:
+        address, port = fields[1].split(":")
+        host = _host(_address(bytes.fromhex(address)))
+        return (host, int(port, 16)) if host else None
+    except ValueError:
+        return None
+
+
+def _address(raw: bytes) -> IPv4Address | IPv6Address:
+    """The kernel prints each 32-bit word in the machine's own byte order. Raises ValueError for a wrong length."""
+    if len(raw) not in (4, 16):
+        raise ValueError("not an address")
+    words = [raw[i : i + 4] for i in range(0, len(raw), 4)]
+    ordered = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
+    address = ip_address(ordered)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def _host(address: IPv4Address | IPv6Address) -> str:
+    """How to reach a socket bound to `address` from here; empty for one bound to another interface."""
+    if address.is_unspecified:
+        return "127.0.0.1"  # a socket bound to :: answers IPv4 as well, unless told otherwise
+    if not address.is_loopback:
+        return ""
+    return f"[{address}]" if isinstance(address, IPv6Address) else str(address)

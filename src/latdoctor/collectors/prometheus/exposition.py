@@ -1,0 +1,104 @@
+"""The Prometheus text format: bytes → a typed Page. One bad line costs that line, not the page."""
+
+from __future__ import annotations
+
+import re
+
+from latdoctor.dialects.metrics_page import BadLine, Page, Sample
+from latdoctor.errors import SourceError
+
+MAX_BYTES = 64 << 20
+MAX_LINES = 400_000
+# The parser looks at every character, and several times at those in labels.
+MAX_LINE = 8192
+
+_TYPE = re.compile(r"^[ \t]*#[ \t]+TYPE[ \t]+(\S+)[ \t]+(\w+)[ \t]*$", re.MULTILINE)
+_NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)")
+# A page may begin with {"a.quoted.name"}; JSON has a colon after it.
+_MARKUP = re.compile(rb"\s*(?:<[!?a-zA-Z]|\[|\{\s*(?:\}|\"[^\"]*\"\s*:))")
+
+
+def parse(raw: bytes, where: str) -> Page:
+    """The page in `raw`; lines that cannot be read are left out and told in `bad_lines`.
+
+    Raises SourceError for what is no metrics page (HTML, JSON, binary, empty), naming `where`, and for a page of more
+    than MAX_BYTES or MAX_LINES.
+    """
+    _refuse(raw, where)
+    text = raw.decode("utf-8", errors="replace").replace("\r\n", "\n")
+    lines = text.split("\n")
+    if len(lines) > MAX_LINES:
+        raise SourceError(
+            f"{len(lines)} lines are more than the {MAX_LINES} that are read at most",
+            where=where,
+            next_step="have the exporter show fewer series",
+        )
+    kinds = dict(_TYPE.findall(text))
+    # The parser renames samples of counters to end in _total; dialects want the names as they stand on the page.
+    plain = [_TYPE.sub(r"# TYPE \1 untyped", line) if line.lstrip().startswith("#") else line for line in lines]
+    bad = tuple(BadLine(number, _name(line)) for number, line in enumerate(plain, 1) if len(line) > MAX_LINE)
+    for entry in bad:
+        plain[entry.line - 1] = ""
+    try:
+        samples = _samples("\n".join(plain))
+    except (ValueError, IndexError, OverflowError):
+        samples, more = _line_by_line(plain)
+        bad = tuple(sorted((*bad, *more), key=lambda entry: entry.line))
+    unended = _unended(lines)
+    if unended and unended not in bad and lines[-1].lstrip().startswith("#"):
+        bad = (*bad, unended)
+    if not samples and (bad or not kinds):
+        raise SourceError("is no metrics page", where=where, next_step="give the address that Prometheus scrapes")
+    return Page(samples, kinds, bad, unended)
+
+
+def _unended(lines: list[str]) -> BadLine | None:
+    """The last line, where it lacks the newline that the format asks for; "# EOF" says that nothing is missing."""
+    last = lines[-1]
+    return None if not last.strip() or last.strip() == "# EOF" else BadLine(len(lines), _name(last))
+
+
+def _refuse(raw: bytes, where: str) -> None:
+    if len(raw) > MAX_BYTES:
+        raise SourceError(f"more than {MAX_BYTES >> 20} MiB", where=where, next_step="give a smaller page")
+    if not raw.strip():
+        raise SourceError("is empty", where=where, next_step="look whether the exporter is up")
+    if _MARKUP.match(raw[:256]) or b"\x00" in raw[:4096]:
+        raise SourceError(
+            "holds HTML, JSON or binary data and no metrics page",
+            where=where,
+            next_step="give the address that Prometheus scrapes, such as http://HOST:PORT/metrics",
+        )
+
+
+def _samples(text: str) -> dict[str, tuple[Sample, ...]]:
+    """Raises ValueError, IndexError or OverflowError (from the parser) where a line is wrong."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, list[Sample]] = {}
+    for family in text_string_to_metric_families(text):
+        for name, labels, value, timestamp, *_ in family.samples:
+            kept = tuple(sorted(labels.items()))
+            whole = isinstance(value, int)
+            at = None if timestamp is None else float(timestamp)
+            found.setdefault(name, []).append(Sample(kept, float(value), whole, at))
+    return {name: tuple(samples) for name, samples in found.items()}
+
+
+def _line_by_line(lines: list[str]) -> tuple[dict[str, tuple[Sample, ...]], tuple[BadLine, ...]]:
+    """The same where some line is wrong: each is tried alone, and the good ones are read together."""
+    bad: list[BadLine] = []
+    good: list[str] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            _samples(line)
+        except (ValueError, IndexError, OverflowError):
+            bad.append(BadLine(number, _name(line)))
+        else:
+            good.append(line)
+    return _samples("\n".join(good)), tuple(bad)
+
+
+def _name(line: str) -> str:
+    found = _NAME.match(line)
+    return found[1] if found else ""

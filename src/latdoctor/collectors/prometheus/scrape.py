@@ -1,0 +1,298 @@
+"""Fetches metrics pages over HTTP: several at once, each bounded in time and size, never following a redirect."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from latdoctor.collectors.base import Clock, Collected, Request
+from latdoctor.collectors.prometheus.exposition import MAX_BYTES
+from latdoctor.dialects.metrics_page import Page
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Gap
+from latdoctor.http.address import is_loopback
+from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    import httpx
+
+
+# `identity` keeps a small answer from unfolding into a huge one.
+_HEADERS = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A metrics page's address; `shown` is the same without credentials and query, `name` is `host:port`."""
+
+    url: str
+    shown: str
+    name: str
+    loopback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: `body`, or why there is none and what to do about it. `done` is by the monotonic clock."""
+
+    body: bytes | None
+    why: str = ""
+    next_step: str = ""
+    done: float = 0.0
+
+
+def shown_url(url: str) -> str:
+    """`url` as it may be shown: without user name, password, query and fragment, which may be secrets. Never raises."""
+    rest = re.split(r"[?#]", url, maxsplit=1)[0]
+    scheme, slashes, place = rest.rpartition("://")
+    return clean(f"{scheme}{slashes}{place.rpartition('@')[2]}", 300)  # a password may hold a slash
+
+
+def target(given: str) -> Target:
+    """`localhost:8000`, a base URL or a metrics URL → the page's address. Raises ValueError for what is none."""
+    parts = urlsplit(given if "://" in given else f"http://{given}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("not an http or https address")  # without the text, which may hold a password
+    port = parts.port  # raises ValueError for a port that is none
+    path = "/metrics" if parts.path in ("", "/") else parts.path
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    place = host if port is None else f"{host}:{port}"
+    return Target(
+        url=urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")),
+        shown=clean(urlunsplit((parts.scheme, place, path, "", "")), 300),
+        name=clean(place if path == "/metrics" else place + path, 200),
+        loopback=is_loopback(parts.hostname),
+    )
+
+
+def fetch(targets: Sequence[Target], timeout: float, limit: int = MAX_BYTES, at_once: int = 16) -> tuple[Answer, ...]:
+    """One answer for each target, in their order. Each is given `timeout` seconds in all and `limit` bytes."""
+    import asyncio
+
+    return asyncio.run(_fetch(targets, timeout, limit, at_once))
+
+
+async def _fetch(targets: Sequence[Target], timeout: float, limit: int, at_once: int) -> tuple[Answer, ...]:
+    import asyncio
+
+    import httpx
+
+    gate = asyncio.Semaphore(at_once)
+    # A proxy of the environment is for the world outside and no way to this machine itself.
+    direct = httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=False)
+    outward = httpx.AsyncClient(timeout=timeout, follow_redirects=False)
+
+    async def one(target: Target) -> Answer:
+        async with gate:
+            answer = await _fetch_one(direct if target.loopback else outward, target, timeout, limit)
+            return replace(answer, done=time.monotonic())
+
+    async with direct, outward:
+        return tuple(await asyncio.gather(*(one(target) for target in targets)))
+
+
+async def _fetch_one(client: httpx.AsyncClient, target: Target, timeout: float, limit: int) -> Answer:
+    import asyncio
+
+    import httpx
+
+    try:
+        # httpx bounds each single read; asyncio bounds the whole, so that a trickle cannot go on for ever.
+        async with asyncio.timeout(timeout), client.stream("GET", target.url, headers=_HEADERS) as response:
+            return await _read(response, limit)
+    except (TimeoutError, httpx.TimeoutException):
+        return Answer(None, f"did not answer within {timeout:g} s", _SLOW)
+    except httpx.ConnectError as error:
+        return Answer(None, f"cannot be reached ({_said(error, target)})", _DOWN)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return Answer(
+            None,
+            f"broke off ({_said(error, target)})",
+            "look whether it speaks HTTP, and whether it has just restarted",
+        )
+
+
+async def _read(response: httpx.Response, limit: int) -> Answer:
+    status = response.status_code
+    if status != 200:
+        place = response.headers.get("location", "")
+        moved = f", to {shown_url(place)}" if 300 <= status < 400 and place else ""
+        return Answer(None, f"answered with status {status}{moved}", _STATUS)
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
+        if size > limit:
+            return Answer(None, f"sent more than {_size(limit)}", "have the exporter show fewer series")
+        chunks.append(chunk)
+    body = b"".join(chunks)
+    # Some exporters forget the last newline. Where the transport proves that nothing is missing, it is put there, so
+    # that the page is not taken for one that was cut.
+    whole = "content-length" in response.headers or "transfer-encoding" in response.headers
+    return Answer(body + b"\n" if whole and body and not body.endswith(b"\n") else body)
+
+
+_SLOW = "the server may be overloaded or hang: look at its processes and logs"
+_DOWN = "look whether the server is up and the port is right"
+_STATUS = "give the address of the metrics page (Triton: port 8002, vLLM: the API port, TorchServe: port 8082)"
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
+
+
+def _said(error: Exception, target: Target) -> str:
+    return clean(str(error).replace(target.url, target.shown), 200) or type(error).__name__
+
+
+# Gauges whose sum is the unix time at which the exporter wrote the page.
+CLOCKS = (
+    ("node_time_seconds",),
+    ("process_start_time_seconds", "process_uptime_seconds"),
+    ("ref_start_time_seconds", "ref_uptime_seconds"),
+)
+
+
+def times_told(pages: Sequence[Page]) -> list[float | None]:
+    """The unix time of each page: of its samples, else by a clock that every page shows, else None.
+
+    The times of the files are not asked: a copy has others, and a rate by them would be wrong.
+    """
+    own = [page.timestamp for page in pages]
+    if None in own:
+        for clock in CLOCKS:
+            told = [_sum(page, clock) for page in pages]
+            if None not in told:
+                return told
+    return own
+
+
+def _sum(page: Page, names: Sequence[str]) -> float | None:
+    """None where one of the gauges is absent, not finite, or shown more than once (for several processes)."""
+    shown = [page.samples.get(name, ()) for name in names]
+    total = sum(samples[0].value for samples in shown) if all(len(samples) == 1 for samples in shown) else math.nan
+    return total if math.isfinite(total) else None
+
+
+MAX_SERVERS = 32
+MAX_PAGES = 11
+MAX_PAGE_BETWEEN = 1 << 20  # of larger pages, only those of the start and the end are kept
+_STOPPED = "-stopped.prom"  # ends the name of the last page of a server that gave no more, for a replay to know
+_GONE = "look whether its process still runs, and at its log (--log FILE)"
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One server during the window: what came of it so far."""
+
+    number: int
+    target: Target
+    pages: list[Artifact] = field(default_factory=list)
+    failures: list[Answer] = field(default_factory=list)
+    small: bool = True
+    stopped: bool = False  # its last answer was none
+
+    def add(self, answer: Answer, at: float, collector: str) -> None:
+        self.stopped = answer.body is None
+        if answer.body is None:
+            self.failures.append(answer)
+            return
+        self.small = self.small and len(answer.body) <= MAX_PAGE_BETWEEN
+        group = f"{self.number}-{file_name(self.target.name)}"
+        name = f"{collector}/{group}-{len(self.pages):02d}.prom"
+        self.pages.append(Artifact(name, collector, group, self.target.shown, at, answer.body))
+
+    def kept(self) -> Sequence[Artifact]:
+        if not (self.stopped and self.pages):
+            return self.pages
+        last = self.pages[-1]
+        return [*self.pages[:-1], replace(last, name=last.name.removesuffix(".prom") + _STOPPED)]
+
+
+def watch(request: Request, clock: Clock, collector: str, hidden: tuple[str, ...]) -> Collected:
+    """The pages of `request.servers` as artifacts of `collector`, one group for each server.
+
+    A server that gives no page at all is a gap that hides the signals `hidden`. One that fails at the start is asked
+    again at the end only; where all fail at the start, nobody waits for the end.
+    """
+    watched, gaps = _targets(request.servers, collector, hidden)
+    ticks = max(1, min(MAX_PAGES - 1, int(request.window))) if request.window > 0 else 0
+    start = clock.now()
+    for tick in range(ticks + 1):
+        at_edge = tick in (0, ticks)
+        step = request.window / max(1, ticks)
+        due = start + step * tick
+        if not at_edge and clock.now() > due + step:
+            continue  # a server that hangs has used up this turn
+        asked = [one for one in watched if at_edge or (one.pages and one.small and not one.failures)]
+        if tick and not any(one.pages for one in watched):
+            break
+        if tick and due > clock.now():
+            clock.sleep(due - clock.now())
+        _scrape(asked, request.timeout, clock, collector)
+    # A server that stopped answering while it was watched may be the incident itself: it is told first.
+    for one in sorted(watched, key=lambda one: not (one.stopped and one.pages)):
+        gaps.extend(_failures(one, collector, hidden, start))
+    return Collected(tuple(page for one in watched for page in one.kept()), tuple(gaps))
+
+
+def is_before_the_stop(artifact: Artifact) -> bool:
+    """Is this the last page of a server that stopped answering while it was watched?"""
+    return artifact.name.endswith(_STOPPED)
+
+
+def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) -> tuple[list[_Watched], list[Gap]]:
+    watched: list[_Watched] = []
+    gaps: list[Gap] = []
+    for given in dict.fromkeys(servers):
+        try:
+            found = target(given)
+        except ValueError:  # its text may hold a password
+            reason = f"{shown_url(given)} is no address of a server"
+            gaps.append(Gap(collector, reason, hidden, None, "give http://HOST:PORT"))
+            continue
+        if len(watched) == MAX_SERVERS:
+            reason = f"{found.shown} is left out: at most {MAX_SERVERS} servers are watched at once"
+            gaps.append(Gap(collector, reason, hidden, f"server/{found.name}", "give fewer --server"))
+        elif all(one.target.url != found.url for one in watched):
+            watched.append(_Watched(len(watched) + 1, found))
+    return watched, gaps
+
+
+def _scrape(asked: Sequence[_Watched], timeout: float, clock: Clock, collector: str) -> None:
+    if not asked:
+        return
+    before, began = clock.now(), time.monotonic()
+    answers = fetch([one.target for one in asked], timeout)
+    after = clock.now()
+    for one, answer in zip(asked, answers, strict=True):
+        # When this answer was there, although another server may have kept us waiting for longer.
+        at = min(before + (answer.done - began), after)
+        one.add(answer, at, collector)
+
+
+def _failures(one: _Watched, collector: str, hidden: tuple[str, ...], start: float) -> Iterable[Gap]:
+    if not one.failures:
+        return
+    last = one.failures[-1]
+    if not one.pages:
+        yield Gap(collector, f"{one.target.shown} {last.why}", hidden, f"server/{one.target.name}", last.next_step)
+        return
+    if one.stopped:
+        since = f"its last answer came {one.pages[-1].taken_at - start:.0f} s into the look"
+        reason = f"{one.target.shown} stopped answering while it was watched: {since}, then it {last.why}"
+        yield Gap(collector, reason, hidden, None, _GONE)
+        return
+    tried = len(one.pages) + len(one.failures)
+    reason = f"{one.target.shown}: {len(one.failures)} of {tried} scrapes failed: it {last.why}"
+    yield Gap(collector, reason, (), None, last.next_step)
+
+
+def file_name(text: str) -> str:
+    """`text` as part of an artifact's name."""
+    return re.sub(r"[^A-Za-z0-9_.-]+|\.{2,}", "_", text)[:80]

@@ -1,0 +1,310 @@
+"""Asks a Prometheus server: several questions at once, each bounded in size, all of them in time; no redirect."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import math
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.collectors.base import Access
+from latdoctor.collectors.prometheus.scrape import shown_url
+from latdoctor.errors import UNDECODABLE, SourceError, UsageError
+from latdoctor.http.address import is_loopback
+from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    import httpx
+
+
+AUTH, AUTH_FILE, CA_FILE = "LATDOCTOR_PROMETHEUS_AUTH", "LATDOCTOR_PROMETHEUS_AUTH_FILE", "LATDOCTOR_PROMETHEUS_CA_FILE"
+_MAX_FILE = 64 << 10
+_FORM = "`Bearer TOKEN` or `Basic USER:PASSWORD`"
+
+
+def access(given: str, auth_file: Path | None = None, ca_file: Path | None = None) -> Access:
+    """The server at `given`, with what the environment holds where no file is named. Raises UsageError."""
+    url, name, host = _address(given)
+    return Access(
+        url=url,
+        name=name,
+        loopback=is_loopback(host),
+        authorization=authorization(auth_file, os.environ),
+        ca_file=ca_file or (Path(os.environ[CA_FILE]) if os.environ.get(CA_FILE) else None),
+    )
+
+
+def _address(given: str) -> tuple[str, str, str]:
+    hint = "write it such as --prometheus http://HOST:9090"
+    try:
+        parts = urlsplit(given.strip() if "://" in given else f"http://{given.strip()}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:  # its text may hold a password
+        raise UsageError("the address makes no sense", where="--prometheus", next_step=hint) from error
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(
+            "an address with a user or password: others can read it",
+            where="--prometheus",
+            next_step=f"put {_FORM} into a file and its name into {AUTH_FILE}",
+        )
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        raise UsageError("not the http or https address of a server", where="--prometheus", next_step=hint)
+    bare = f"[{host}]" if ":" in host else host
+    place = bare if port is None else f"{bare}:{port}"
+    path = parts.path.rstrip("/").removesuffix("/api/v1")
+    return urlunsplit((parts.scheme, place, path, "", "")), clean(place + path, 200), host
+
+
+def authorization(
+    auth_file: Path | None,
+    environment: Mapping[str, str],
+    variable: str = AUTH,
+    file_variable: str = AUTH_FILE,
+    *,
+    bare: bool = False,
+) -> str:
+    """The header's value; empty where no credentials are given. `bare`: a word alone is a bearer token.
+
+    Raises UsageError; no error tells what stands in them.
+    """
+    named = auth_file or (Path(environment[file_variable]) if environment.get(file_variable) else None)
+    if named is None:
+        return _header(environment.get(variable, ""), variable, bare=bare)
+    try:
+        with named.open("rb") as file:
+            raw = file.read(_MAX_FILE + 1)
+    except OSError as error:
+        raise UsageError(
+            f"the credentials cannot be read: {error.strerror}", where=str(named), next_step="check path and rights"
+        ) from error
+    text = raw.decode("utf-8", errors="replace") if len(raw) <= _MAX_FILE else "\0"
+    return _header(text, str(named), given=True, bare=bare)
+
+
+def _header(text: str, where: str, *, given: bool = False, bare: bool = False) -> str:
+    line = text.strip()
+    if bare and line and " " not in line:
+        line = f"Bearer {line}"
+    if not line and not given:
+        return ""
+    scheme, _, secret = line.partition(" ")
+    secret = secret.strip()
+    known = scheme.lower()
+    fits = secret.isprintable() and secret.isascii() and bool(secret)
+    if not fits or known not in ("bearer", "basic") or (known == "basic" and ":" not in secret):
+        raise UsageError("holds no credentials that can be used", where=where, next_step=f"write {_FORM} into it")
+    if known == "basic":
+        return f"Basic {base64.b64encode(secret.encode()).decode()}"
+    return f"Bearer {secret}"
+
+
+MAX_BYTES = 8 << 20  # of one answer; unpacked it takes about ten times that
+MAX_SERIES = 20_000
+_NARROW = "narrow it: --select '{job=\"…\"}'"
+_NOT_IT = "give the address of a Prometheus server, such as http://HOST:9090"
+
+
+class Line(Struct, frozen=True):
+    """One series of an answer: its labels, and its values at ascending times (unix seconds).
+
+    `whole` tells of the last value that it was written without a fraction.
+    """
+
+    labels: Mapping[str, str]
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+    whole: bool = False
+
+
+class Answer(Struct, frozen=True):
+    """What the server said, and what it warned of (a store that did not answer, so that a part is missing)."""
+
+    lines: tuple[Line, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class _Series(Struct, frozen=True):
+    metric: dict[str, str] = {}
+    value: tuple[float, str] | None = None
+    values: list[tuple[float, str]] = []
+
+
+class _Data(Struct, frozen=True):
+    resultType: str  # noqa: N815 — the API's own name
+    result: list[_Series] = []
+
+
+class _Answer(Struct, frozen=True):
+    status: str
+    data: _Data | None = None
+    error: str = ""
+    warnings: list[str] = []
+
+
+def read(raw: bytes, where: str) -> Answer:
+    """The series of an answer. Raises SourceError for what is none, and for an answer that tells an error."""
+    if len(raw) > MAX_BYTES:
+        raise SourceError(f"an answer of more than {MAX_BYTES >> 20} MiB", where=where, next_step=_NARROW)
+    try:
+        said = msgspec.json.decode(raw, type=_Answer)
+    except UNDECODABLE as error:
+        raise SourceError("no answer of a Prometheus server", where=where, next_step=_NOT_IT) from error
+    if said.status != "success" or said.data is None:
+        raise SourceError(f"it says: {clean(said.error, 200) or 'no result'}", where=where, next_step=_NARROW)
+    if len(said.data.result) > MAX_SERIES:
+        reason = f"an answer of {len(said.data.result)} series, more than the {MAX_SERIES} that are read at most"
+        raise SourceError(reason, where=where, next_step=_NARROW)
+    try:
+        lines = tuple(_line(one) for one in said.data.result)
+    except ValueError as error:
+        raise SourceError("an answer with a value that is no number", where=where, next_step=_NOT_IT) from error
+    return Answer(lines, tuple(clean(one, 200) for one in said.warnings[:5]))
+
+
+def _line(one: _Series) -> Line:
+    """Times that do not rise are put in order, and of two values for one time the later is taken. Raises ValueError."""
+    told = one.values or ([one.value] if one.value else [])
+    points = {time: text for time, text in told if math.isfinite(time)}
+    times = tuple(sorted(points))
+    texts = [points[time] for time in times]
+    return Line(one.metric, times, tuple(float(text) for text in texts), bool(texts) and texts[-1].isdecimal())
+
+
+def error_of(raw: bytes) -> str:
+    """What a refusing server says in its answer; empty where it says nothing that can be read."""
+    try:
+        return clean(msgspec.json.decode(raw, type=_Answer).error, 200)
+    except UNDECODABLE:
+        return ""
+
+
+AT_ONCE = 4  # a server that serves an incident already has enough to do
+MAX_TOTAL = 64 << 20  # of all answers together
+_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
+_DOWN = "look whether the server is up and the address is right"
+_SLOW = "ask for less: --select '{job=\"…\"}', or a shorter --since"
+_LOGIN = f"put `Bearer TOKEN` or `Basic USER:PASSWORD` into a file and name it in {AUTH_FILE}"
+_TRUST = f"name the certificate authority's file in {CA_FILE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One query; `start` and `step` are 0 for what is asked of one moment, `end`. Times in unix seconds."""
+
+    expression: str
+    end: float
+    start: float = 0.0
+    step: float = 0.0
+
+    @property
+    def path(self) -> str:
+        return "/api/v1/query_range" if self.step else "/api/v1/query"
+
+    def form(self, timeout: float) -> Mapping[str, str]:
+        """The server itself gives up at the same time, so that it does not work for nobody."""
+        base = {"query": self.expression, "timeout": f"{max(1, round(timeout * 1000))}ms"}
+        if self.step:
+            return {**base, "start": f"{self.start:.3f}", "end": f"{self.end:.3f}", "step": f"{self.step:.3f}"}
+        return {**base, "time": f"{self.end:.3f}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The raw answer, or why there is none and what to do about it."""
+
+    body: bytes | None
+    why: str = ""
+    next_step: str = ""
+
+
+def ask(access: Access, questions: Sequence[Question], timeout: float, deadline: float) -> tuple[Reply, ...]:
+    """One reply for each question, in their order: `timeout` seconds for each, `deadline` for all."""
+    try:
+        trust = _trust(access)
+    except (OSError, ssl.SSLError) as error:
+        return (Reply(None, f"{access.ca_file} is no certificate file ({_said(error)})", _TRUST),) * len(questions)
+    return asyncio.run(_ask(access, questions, timeout, deadline, trust))
+
+
+def _trust(access: Access) -> ssl.SSLContext | bool:
+    return ssl.create_default_context(cafile=access.ca_file) if access.ca_file is not None else True
+
+
+async def _ask(
+    access: Access, questions: Sequence[Question], timeout: float, deadline: float, trust: ssl.SSLContext | bool
+) -> tuple[Reply, ...]:
+    import httpx
+
+    headers = {**_HEADERS, **({"Authorization": access.authorization} if access.authorization else {})}
+    gate = asyncio.Semaphore(AT_ONCE)
+    ends = asyncio.get_running_loop().time() + deadline
+    left = [MAX_TOTAL]
+    # A proxy of the environment is for the world outside and no way to this machine itself.
+    async with httpx.AsyncClient(
+        timeout=timeout, follow_redirects=False, trust_env=not access.loopback, verify=trust, headers=headers
+    ) as client:
+
+        async def one(question: Question) -> Reply:
+            async with gate:
+                patience = min(timeout, ends - asyncio.get_running_loop().time())
+                if patience <= 0:
+                    return Reply(None, f"was given up after {deadline:g} s in all", _SLOW)
+                reply = await _post(client, access, question, patience, min(MAX_BYTES, left[0]))
+                left[0] -= len(reply.body or b"")
+                return reply
+
+        return tuple(await asyncio.gather(*(one(question) for question in questions)))
+
+
+async def _post(client: httpx.AsyncClient, access: Access, question: Question, patience: float, limit: int) -> Reply:
+    import httpx
+
+    url = access.url + question.path
+    try:
+        async with (
+            asyncio.timeout(patience),
+            client.stream("POST", url, data=dict(question.form(patience))) as response,
+        ):
+            return await _read(response, limit)
+    except (TimeoutError, httpx.TimeoutException):
+        return Reply(None, f"did not answer within {patience:.3g} s", _SLOW)
+    except httpx.ConnectError as error:
+        said = _said(error)
+        return Reply(None, f"cannot be reached ({said})", _TRUST if "CERTIFICATE" in said.upper() else _DOWN)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return Reply(None, f"broke off ({_said(error)})", _DOWN)
+
+
+async def _read(response: httpx.Response, limit: int) -> Reply:
+    status = response.status_code
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
+        if size > limit:
+            return Reply(None, f"sent more than {limit >> 20} MiB", _SLOW)
+        chunks.append(chunk)
+    body = b"".join(chunks)
+    if status == 200:
+        return Reply(body)
+    if 300 <= status < 400:
+        place = shown_url(response.headers.get("location", ""))
+        return Reply(None, f"sends us elsewhere, to {place}, which is not followed", "give that address if it is right")
+    if status in (401, 403):
+        return Reply(None, f"refused us with status {status}", _LOGIN)
+    if status in (422, 503, 504):
+        return Reply(None, f"gave up on a question: {error_of(body) or f'status {status}'}", _SLOW)
+    return Reply(None, f"answered with status {status}: {error_of(body) or 'no Prometheus server?'}", _DOWN)
+
+
+def _said(error: Exception) -> str:
+    return clean(str(error), 200) or type(error).__name__

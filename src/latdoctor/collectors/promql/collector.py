@@ -1,0 +1,172 @@
+"""A Prometheus server: asked for the judged window and the history before it, once; its raw answers are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import structs
+
+from latdoctor.collectors.base import Clock, Collected, Collector, PrometheusServer, Request, Sight
+from latdoctor.collectors.prometheus.scrape import file_name
+from latdoctor.collectors.promql import client, label_changes, query_plan
+from latdoctor.collectors.promql.client import Answer
+from latdoctor.collectors.promql.evidence import NAME, Answered, evidence_of, of_servers, pace_in, provided
+from latdoctor.collectors.promql.query_plan import MAX_TARGETS, Asked, Plan, ranked, serving, shown_by, spoken_by
+from latdoctor.dialects import promql
+from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.model import Dialect
+from latdoctor.errors import SourceError
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.evidence.model import to_json as canonical
+
+TITLE = "Prometheus server"
+_PLAN = "00-plan.json"
+_PATIENCE, _ROUNDS = 3, 3  # answer times for all questions, in three rounds; `look` gives a collector up after more
+_READ = (query_plan.FOUND, query_plan.NAMES, query_plan.LAST, query_plan.GROWTH, query_plan.LEVEL)
+_MAX_PLAN = 4 << 20
+
+
+def _asked(request: Request) -> bool:
+    return request.prometheus is not None
+
+
+def _collect(request: Request, clock: Clock) -> Collected:
+    """Asks what is there, then what that shows. A question that fails is a gap; the others go on."""
+    del clock  # the times are the server's: from `since` to `until`
+    server = request.prometheus
+    if server is None:
+        return Collected()
+    look = _Look(server, request.timeout)
+    wanted = query_plan.plan_of(server)
+    first = look.ask(query_plan.first_questions(wanted, shipped()))
+    found = shown_by([answer for _, answer in first])
+    targets = ranked(found)[:MAX_TARGETS]
+    if targets:
+        spoken = list(dict.fromkeys(dialect for target in targets for dialect in spoken_by(found[target])))
+        chosen = (*server.select, promql.named(sorted({target.instance for target in targets}), "instance"))
+        second = look.ask(query_plan.second_questions(wanted, spoken, chosen))
+        shown = shown_by([answer for asked, answer in second if asked.role == query_plan.NAMES])
+        wanted = structs.replace(wanted, pace=pace_in(wanted, [Answered(*one) for one in second]))
+        by_dialect = {
+            dialect.id: frozenset(
+                name for target in targets if dialect in spoken_by(found[target]) for name in shown.get(target, ())
+            )
+            for dialect in spoken
+        }
+        more = query_plan.more_questions(wanted, spoken, by_dialect, chosen)
+        jobs = {target.job for target in serving({target: found[target] for target in targets})}
+        look.ask((*more, *label_changes.questions(wanted, spoken, jobs, server.select)))
+    return look.collected(wanted)
+
+
+class _Look:
+    """The questions of one look, their raw answers and what went wrong."""
+
+    def __init__(self, server: PrometheusServer, timeout: float) -> None:
+        self._server = server
+        self._timeout = timeout
+        self._group = f"1-{file_name(server.access.name)}"
+        self._kept: list[tuple[Asked, bytes]] = []
+        self._failed: dict[tuple[str, str], list[Asked]] = {}
+
+    def ask(self, questions: Iterable[Asked]) -> list[tuple[Asked, Answer]]:
+        """The answers to those questions that were answered."""
+        asked = list(questions)
+        deadline = _PATIENCE / _ROUNDS * self._timeout
+        replies = client.ask(self._server.access, [one.question for one in asked], self._timeout, deadline)
+        found: list[tuple[Asked, Answer]] = []
+        for one, reply in zip(asked, replies, strict=True):
+            if reply.body is None:
+                self._failed.setdefault((reply.why, reply.next_step), []).append(one)
+                continue
+            try:
+                answer = client.read(reply.body, self._server.access.name)
+            except SourceError as error:
+                self._failed.setdefault((f"brought {error.what}", error.next_step), []).append(one)
+                continue
+            name = f"{NAME}/{self._group}/{len(self._kept) + 1:02d}-{one.role}.json"
+            self._kept.append((structs.replace(one, artifact=name), reply.body))
+            found.append((one, answer))
+        return found
+
+    def collected(self, wanted: Plan) -> Collected:
+        gaps = tuple(self._gaps())
+        if not self._kept:
+            return Collected(gaps=gaps)
+        stated = structs.replace(wanted, asked=tuple(asked for asked, _ in self._kept))
+        group, source = self._group, self._server.access.url
+        artifacts = [
+            Artifact(f"{NAME}/{group}/{_PLAN}", NAME, group, source, wanted.start, canonical(stated)),
+            *(Artifact(asked.artifact, NAME, group, source, wanted.until, raw) for asked, raw in self._kept),
+        ]
+        return Collected(tuple(artifacts), gaps)
+
+    def _gaps(self) -> Iterator[Gap]:
+        """One gap for each reason."""
+        shown = self._server.access.url
+        for (why, next_step), failed in self._failed.items():
+            if not self._kept:
+                yield Gap(NAME, f"{shown} {why}", tuple(sorted(of_servers())), None, next_step)
+                return  # the same for all, but for those that were not sent any more
+            lost = {name for one in failed if one.role in _READ for name in one.names}
+            roles = {one.role for one in failed}
+            hidden = {*_hidden_by(lost, shipped()), *(label_changes.TOLD if roles & label_changes.ROLES else ())}
+            reason = f"{shown}: {len(failed)} of the questions ({', '.join(sorted(roles))}): {why}"
+            yield Gap(NAME, reason, tuple(sorted(hidden)), None, next_step)
+
+
+def _hidden_by(names: set[str], dialects: Iterable[Dialect]) -> Iterator[str]:
+    """The signals for which one of the samples `names` is read."""
+    for dialect in dialects:
+        for options in dialect.rules:
+            if any(promql.names_of(rule) & names for rule in options):
+                yield options[0].signal
+
+
+def _parse(artifacts: Sequence[Artifact]) -> Evidence:
+    """Raises SourceError where the plan is missing or broken, or no dialect knows any series."""
+    held = {artifact.name: artifact for artifact in artifacts}
+    stated = next((one for one in artifacts if one.name.endswith(f"/{_PLAN}")), None)
+    if stated is None:
+        raise SourceError("the list of its questions is missing", where=artifacts[0].source if artifacts else NAME)
+    wanted = query_plan.read(stated.read(_MAX_PLAN), stated.source)
+    answered: list[Answered] = []
+    gaps: list[Gap] = []
+    for asked in wanted.asked:
+        artifact = held.get(asked.artifact)
+        if artifact is None:
+            continue
+        try:
+            answered.append(Answered(asked, client.read(artifact.read(client.MAX_BYTES), artifact.source)))
+        except SourceError as error:
+            hidden = tuple(sorted(set(_hidden_by(set(asked.names), shipped()))))
+            gaps.append(Gap(NAME, f"{artifact.name}: {error.what}", hidden, None, error.next_step))
+    server = stated.source.partition("://")[2] or stated.source
+    evidence = evidence_of(wanted, answered, server, stated.name)
+    return Evidence.merge([evidence, Evidence(gaps=tuple(gaps))])
+
+
+def _preflight() -> Sequence[Sight]:
+    return [
+        Sight(
+            "history in a Prometheus server",
+            "if given",
+            "rates and quantiles of a time that has passed, and since when they changed",
+            "--prometheus URL (--select, --since, --until)",
+        )
+    ]
+
+
+COLLECTOR = Collector(
+    name=NAME,
+    title=TITLE,
+    provides=provided() | label_changes.TOLD,
+    asked=_asked,
+    collect=_collect,
+    parse=_parse,
+    preflight=_preflight,
+    # What it shows is what metrics pages show: whoever misses a signal is pointed to those.
+    ask="",
+    cost="some queries to that server",
+)

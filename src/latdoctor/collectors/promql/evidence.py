@@ -1,0 +1,216 @@
+"""What the answers of a Prometheus server say: readings of the judged window, series of the history, gaps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from latdoctor.collectors.promql import label_changes
+from latdoctor.collectors.promql import query_plan as plans
+from latdoctor.collectors.promql.client import Answer, Line
+from latdoctor.collectors.promql.query_plan import Asked, Plan, Target, names_of, ranked, shown_by
+from latdoctor.collectors.promql.synthetic_pages import Pages, own_labels
+from latdoctor.collectors.time_range import clock
+from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.model import Dialect, notes
+from latdoctor.dialects.page_series import View
+from latdoctor.dialects.to_evidence import read_pages, recognised
+from latdoctor.errors import SourceError
+from latdoctor.evidence.model import Evidence, Gap, Origin, Series, Subject
+from latdoctor.sanitize import clean
+
+NAME = "promql"
+_FEWEST = 4  # points of a curve: of less nothing can be told
+_NEAR = 0.02  # of the window, by which a target may be younger than it without our saying so
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question and what came of it."""
+
+    asked: Asked
+    answer: Answer
+
+
+def evidence_of(plan: Plan, answered: Sequence[Answered], server: str, artifact: str) -> Evidence:
+    """`server` names the Prometheus, `artifact` the plan. Raises SourceError where no dialect knows any series."""
+    found = ranked(shown_by(_of(answered, plans.FOUND)))
+    if not found:
+        raise SourceError(
+            "shows no series that a dialect knows within the judged window",
+            where=server,
+            next_step="look at --select, --until and --window, and whether Prometheus scrapes the servers",
+        )
+    scrapes = _scrapes(plan, answered, artifact)
+    read, left = found[: plans.MAX_TARGETS], found[plans.MAX_TARGETS :]
+    names = names_of(found, server)
+    covers = _covers(answered)
+    parts: list[Evidence] = []
+    for target in read:
+        subject = f"server/{names[target]}"
+        pages = scrapes.get(target, [])
+        spoken = recognised(shipped(), [scrape.page for scrape in pages])
+        note = _young(plan, covers.get(target, -math.inf))
+        for dialect in spoken:
+            # What Prometheus kept has the exporter's own clock behind it already.
+            parts.append(_noted(read_pages(structs.replace(dialect, cached=False), pages, subject, NAME), note))
+            parts.append(_curves(plan, answered, dialect, pages, target, subject))
+    parts.append(Evidence(subjects=tuple(Subject(f"server/{names[target]}") for target in read)))
+    told = [(one.asked, one.answer.lines) for one in answered if one.asked.role in label_changes.ROLES]
+    parts.append(Evidence(events=label_changes.events(plan, told, shipped(), names)))
+    parts.append(Evidence(gaps=tuple(_gaps(plan, answered, names, left, server, artifact))))
+    return Evidence.merge(parts)
+
+
+def _of(answered: Sequence[Answered], role: str) -> list[Answer]:
+    return [one.answer for one in answered if one.asked.role == role]
+
+
+def _covers(answered: Sequence[Answered]) -> dict[Target, float]:
+    """When each target was first scraped within the window, or just before it."""
+    lines = (line for one in answered if one.asked.role == plans.COVER for line in one.answer.lines)
+    return {Target.of(line.labels): line.values[-1] for line in lines if line.values and math.isfinite(line.values[-1])}
+
+
+def pace_in(plan: Plan, answered: Sequence[Answered]) -> float:
+    """Seconds between the samples of the target that is scraped least often, as far as `up` tells."""
+    covers = _covers(answered)
+    paces = [
+        (plan.until - max(plan.start, covers.get(Target.of(line.labels), plan.start))) / max(1, line.values[-1] - 1)
+        for one in answered
+        if one.asked.role == plans.COUNT
+        for line in one.answer.lines
+        if line.values and 1 <= line.values[-1] < math.inf
+    ]
+    return max(paces, default=plans.PACE)
+
+
+def _scrapes(plan: Plan, answered: Sequence[Answered], artifact: str) -> dict[Target, list[Scrape]]:
+    pages = Pages(plan, artifact, _covers(answered))
+    for one in answered:
+        pages.take(one.asked.role, one.answer.lines)
+    return pages.scrapes()
+
+
+def _young(plan: Plan, first: float) -> str:
+    late = first - plan.start
+    return f"seen for {plan.until - first:.0f} s only" if late > _NEAR * plan.window else ""
+
+
+def _noted(evidence: Evidence, note: str) -> Evidence:
+    if not note:
+        return evidence
+    return structs.replace(
+        evidence,
+        readings=tuple(structs.replace(one, note=notes(one.note, note)) for one in evidence.readings),
+        distributions=tuple(structs.replace(one, note=notes(one.note, note)) for one in evidence.distributions),
+    )
+
+
+def _curves(
+    plan: Plan,
+    answered: Sequence[Answered],
+    dialect: Dialect,
+    pages: Sequence[Scrape],
+    target: Target,
+    subject: str,
+) -> Evidence:
+    """The history of the target's signals, one series for each subject; of two for one subject none is told."""
+    view = View(dialect, tuple(pages), subject)
+    born = _ups(answered).get(target, -math.inf)
+    # A rate over a time in which the target was not there yet would look like a change.
+    whole = born + plan.reach if born > plan.since - plan.curve_step else -math.inf
+    series: list[Series] = []
+    for one in answered:
+        if one.asked.role != plans.CURVE or one.asked.dialect != dialect.id:
+            continue
+        found: dict[str, list[Line]] = {}
+        for line in one.answer.lines:
+            whose = view.subject(own_labels(line.labels)) if Target.of(line.labels) == target else None
+            if whose is not None:
+                found.setdefault(whose, []).append(line)
+        for whose, lines in found.items():
+            made = _series(dialect, one.asked, whose, lines[0], whole) if len(lines) == 1 else None
+            if made is not None:
+                series.append(made)
+    return Evidence(series=tuple(series))
+
+
+def _ups(answered: Sequence[Answered]) -> dict[Target, float]:
+    """When each target was first seen within the history, or a little before it."""
+    lines = (line for one in answered if one.asked.role == plans.UP for line in one.answer.lines)
+    return {Target.of(line.labels): line.times[0] for line in lines if line.times}
+
+
+def _series(dialect: Dialect, asked: Asked, subject: str, line: Line, first: float) -> Series | None:
+    def told(time: float, value: float) -> bool:
+        blank = any(blank.low <= value <= blank.high for blank in dialect.blanks)
+        return time >= first and math.isfinite(value) and not blank
+
+    told_points = [(time, value) for time, value in zip(line.times, line.values, strict=True) if told(time, value)]
+    points = [(time, value * asked.factor) for time, value in told_points]
+    if len(points) < _FEWEST:
+        return None
+    times, values = zip(*points, strict=True)
+    origin = Origin(asked.artifact, clean(asked.expression, 200))
+    return Series(asked.signal, subject, times, values, origin)
+
+
+def _gaps(
+    plan: Plan,
+    answered: Sequence[Answered],
+    names: Mapping[Target, str],
+    left: Sequence[Target],
+    server: str,
+    artifact: str,
+) -> Iterator[Gap]:
+    origin = Origin(artifact)
+    hidden = tuple(sorted(of_servers()))
+    if left:
+        reason = f"{server}: {len(left)} more targets were left unread, {names[left[0]]} among them"
+        yield Gap(NAME, reason, hidden, None, "narrow it: --select '{job=\"…\"}'")
+    if plan.window < plans.FEWEST * plan.pace:
+        reason = f"{server}: samples come every {plan.pace:.0f} s, so {plan.window:.0f} s hold few of them"
+        yield Gap(NAME, reason, (), None, f"judge more: --window {plans.FEWEST * plan.pace:.0f}s", origin)
+    for target, reason in _down(plan, answered):
+        # Of a target that showed nothing we know, only the user's own choice says that it matters.
+        if target in names or plan.select:
+            name = names.get(target) or names_of([target], server)[target]
+            seen = target in names
+            subject = None if seen else f"server/{name}"
+            yield Gap(NAME, f"{name} {reason}", () if seen else hidden, subject, "look whether its process still runs")
+    warned = dict.fromkeys(warning for one in answered for warning in one.answer.warnings)
+    if warned:
+        reason = f"{server} warns: {'; '.join(list(warned)[:_SHOWN])}"
+        yield Gap(NAME, reason, (), None, "a part of the answer may be missing: look at the stores behind it", origin)
+
+
+def provided() -> frozenset[str]:
+    """What the series of a Prometheus server may give."""
+    return frozenset(signal for dialect in shipped() for signal in dialect.signals)
+
+
+def of_servers() -> frozenset[str]:
+    """What nobody else shows. Hardware has other sources: a target that is not read does not hide it."""
+    return frozenset(signal for signal in provided() if not signal.startswith(("gpu.", "host.")))
+
+
+def _down(plan: Plan, answered: Sequence[Answered]) -> Iterator[tuple[Target, str]]:
+    """The targets that Prometheus could not scrape at the end, and since when."""
+    for one in answered:
+        if one.asked.role != plans.UP:
+            continue
+        for line in one.answer.lines:
+            if not line.times:
+                continue
+            ups = [time for time, value in zip(line.times, line.values, strict=True) if value == 1]
+            if line.values[-1] == 0 and line.times[-1] >= plan.until - 2 * plan.curve_step:
+                since = f"since {clock(ups[-1])} or a little later" if ups else "all the time"
+                yield Target.of(line.labels), f"could not be scraped {since}"
+            elif line.times[-1] < plan.until - 2 * plan.curve_step and ups:
+                yield Target.of(line.labels), f"is no longer a target since {clock(line.times[-1])}"

@@ -1,0 +1,254 @@
+"""What a Prometheus server is asked in one look, as a value that is kept beside its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.collectors.base import PrometheusServer
+from latdoctor.collectors.promql.client import Answer, Question
+from latdoctor.dialects import promql
+from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.model import Dialect
+from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.sanitize import clean
+
+STEPS = 10  # of the judged window, as a live look has them
+CURVE_STEPS = 60  # of the history
+MAX_TARGETS = 64
+PACE = 30.0  # seconds, where nobody tells how often Prometheus scrapes
+FEWEST = 4  # samples by which a rate is more than the luck of two
+_NAMES_AT_ONCE = 90  # Prometheus looks up to a hundred literal names up; of more it tries each name by the pattern
+# What a change is looked for in, and told by: what a request sees, what waits, and the hardware under it.
+CURVES = (
+    "latency",
+    "latency.mean",
+    "ttft",
+    "itl",
+    "arrival.rate",
+    "completion.rate",
+    "error.rate",
+    "error.ratio",
+    "queue.depth",
+    "queue.time",
+    "queue.time.mean",
+    "compute.time.mean",
+    "batch.size.mean",
+    "batch.tokens.mean",
+    "input.length.mean",
+    "output.length.mean",
+    "requests.running",
+    "kv.usage",
+    "kv.preemption_rate",
+    "prefix_cache.hit_ratio",
+    "server.rss",
+    "alloc.reserved",
+    "gpu.utilization",
+    "gpu.sm_active",
+    "gpu.sm_clock",
+    "gpu.temperature",
+    "gpu.power",
+    "gpu.memory_used",
+    "gpu.memory_used_ratio",
+    "host.cpu.busy_ratio",
+    "host.load_per_cpu",
+    "host.memory.available_ratio",
+    "host.psi.cpu_some",
+    "host.psi.io_some",
+)
+
+FOUND, NAMES, COVER, COUNT, UP = "found", "names", "cover", "count", "up"
+LAST, GROWTH, LEVEL, CURVE = "last", "growth", "level", "curve"
+
+
+class Asked(Struct, frozen=True):
+    """One question and the artifact that holds its answer; `names` are the samples it asks of."""
+
+    role: str
+    expression: str
+    end: float
+    start: float = 0.0
+    step: float = 0.0
+    names: tuple[str, ...] = ()
+    dialect: str = ""
+    signal: str = ""
+    factor: float = 1.0
+    artifact: str = ""  # empty where it was not answered
+
+    @property
+    def question(self) -> Question:
+        return Question(self.expression, self.end, self.start, self.step)
+
+
+class Plan(Struct, frozen=True):
+    """`window` seconds before `until` are judged; what lies before them, from `since` on, is the history.
+
+    `pace` is how far apart the samples come, seconds, of the target that is scraped least often.
+    """
+
+    since: float
+    until: float
+    window: float
+    select: tuple[str, ...] = ()
+    pace: float = PACE
+    asked: tuple[Asked, ...] = ()
+
+    @property
+    def start(self) -> float:
+        return self.until - self.window
+
+    @property
+    def step(self) -> float:
+        return self.window / STEPS
+
+    @property
+    def curve_step(self) -> float:
+        return (self.until - self.since) / CURVE_STEPS
+
+    @property
+    def reach(self) -> float:
+        """How far back each point of a curve looks, seconds: over a few samples, else it is a rate of none."""
+        return max(2 * self.curve_step, FEWEST * self.pace)
+
+
+def plan_of(server: PrometheusServer) -> Plan:
+    return Plan(server.since, server.until, min(server.window, server.until - server.since), server.select)
+
+
+def read(raw: bytes, where: str) -> Plan:
+    """Raises SourceError for what is no plan, or one whose times make no sense."""
+    try:
+        plan = msgspec.json.decode(raw, type=Plan)
+    except UNDECODABLE as error:
+        raise SourceError("the list of its questions cannot be read", where=where) from error
+    if not (0 < plan.window <= plan.until - plan.since < float("inf")):
+        raise SourceError("the times of its questions make no sense", where=where)
+    return plan
+
+
+def first_questions(plan: Plan, dialects: Sequence[Dialect]) -> Iterator[Asked]:
+    """Which targets speak a dialect? Asked by the families that it is recognised by, not by what every target has."""
+    families = sorted({name for dialect in dialects for name in dialect.recognise})
+    yield from _names(plan, FOUND, [*families, *(f"{name}_bucket" for name in families)], plan.select)
+
+
+def second_questions(plan: Plan, dialects: Sequence[Dialect], chosen: Sequence[str]) -> Iterator[Asked]:
+    """Which samples do the targets show, since when; how often are they scraped, and were they up?"""
+    yield from _names(plan, NAMES, sorted(promql.everything(dialects)), chosen)
+    over, fine = promql.duration(plan.window), promql.duration(plan.window / 300)
+    up = promql.selector("up", chosen)
+    yield Asked(COVER, f"min_over_time(timestamp({up})[{over}:{fine}])", plan.until, names=("up",))
+    yield Asked(COUNT, f"count_over_time({up}[{over}])", plan.until, names=("up",))
+    # Of targets that show nothing we know, only the user's own choice says that they matter.
+    up = promql.selector("up", plan.select or chosen)
+    yield Asked(UP, up, plan.until, plan.since - 2 * plan.curve_step, plan.curve_step, ("up",))
+
+
+def _names(plan: Plan, role: str, names: Sequence[str], chosen: Sequence[str]) -> Iterator[Asked]:
+    for start in range(0, len(names), _NAMES_AT_ONCE):
+        part = tuple(names[start : start + _NAMES_AT_ONCE])
+        inside = ",".join((promql.named(part), *chosen))
+        over = promql.duration(plan.window)
+        counted = f"count by (__name__, job, instance) (last_over_time({{{inside}}}[{over}]))"
+        yield Asked(role, counted, plan.until, names=part)
+
+
+def more_questions(
+    plan: Plan, dialects: Sequence[Dialect], present: Mapping[str, frozenset[str]], select: Sequence[str]
+) -> Iterator[Asked]:
+    """What the samples that are `present` (by dialect) show, grew by, and how they went."""
+    counters: set[str] = set()
+    levels: dict[str, str] = {}
+    for dialect in dialects:
+        needed = promql.samples(dialect)
+        counters |= needed.counters & present[dialect.id]
+        for name, way in needed.levels:
+            if name in present[dialect.id]:  # read in two ways by two dialects: as it stands
+                levels[name] = way if levels.get(name, way) == way else promql.RAW
+    for names, expression in promql.lasts(counters, select):
+        yield Asked(LAST, expression, plan.until, names=names)
+    for names, expression in promql.growths(counters, plan.window, select):
+        yield Asked(GROWTH, expression, plan.until, names=names)
+    for name in counters & levels.keys():
+        del levels[name]
+    for names, expression in promql.shown(levels.items(), plan.step, select):
+        yield Asked(LEVEL, expression, plan.until, plan.start, plan.step, names)
+    for dialect in dialects:
+        for curve in promql.curves(dialect, CURVES, present[dialect.id]):
+            expression = curve.expression.replace("$range", promql.duration(plan.reach))
+            expression = expression.replace("{$select}", f"{{{','.join(select)}}}" if select else "")
+            expression = expression.replace(",$select", "".join(f",{one}" for one in select))
+            names = tuple(sorted(curve.names))
+            yield Asked(
+                CURVE, expression, plan.until, plan.since, plan.curve_step, names, dialect.id, curve.signal,
+                curve.factor,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """What Prometheus scrapes: one server or exporter."""
+
+    instance: str
+    job: str
+
+    @staticmethod
+    def of(labels: Mapping[str, str]) -> Target:
+        return Target(labels.get("instance", ""), labels.get("job", ""))
+
+
+def names_of(targets: Iterable[Target], otherwise: str) -> dict[Target, str]:
+    """How each is called: by its instance, and by its job too where two jobs scrape one instance."""
+    known = sorted(targets)
+    seen = [one.instance for one in known]
+    return {
+        one: clean((one.instance or otherwise) + (f"/{one.job}" if seen.count(one.instance) > 1 else ""), 200)
+        for one in known
+    }
+
+
+def shown_by(answers: Sequence[Answer]) -> dict[Target, frozenset[str]]:
+    """The sample names of each target."""
+    found: dict[Target, set[str]] = {}
+    for line in (line for answer in answers for line in answer.lines):
+        name = line.labels.get("__name__", "")
+        if name:
+            found.setdefault(Target.of(line.labels), set()).add(name)
+    return {target: frozenset(names) for target, names in found.items()}
+
+
+def spoken_by(names: frozenset[str]) -> tuple[Dialect, ...]:
+    """The dialects whose families are among the sample `names`."""
+    return tuple(
+        dialect
+        for dialect in shipped()
+        if any(family in names or f"{family}_bucket" in names for family in dialect.recognise)
+    )
+
+
+def ranked(shown: Mapping[Target, frozenset[str]]) -> list[Target]:
+    """The targets that speak a dialect: servers before GPU exporters, and those before what tells of machines only.
+
+    A company has more machines than servers, and only so many targets are read.
+    """
+    ranks = {target: _rank(spoken_by(names)) for target, names in shown.items()}
+    return sorted((target for target in shown if ranks[target]), key=lambda target: (ranks[target], target))
+
+
+def serving(shown: Mapping[Target, frozenset[str]]) -> list[Target]:
+    """Those that serve requests; where none does, all that speak a dialect."""
+    found = ranked(shown)
+    return [target for target in found if _rank(spoken_by(shown[target])) == 1] or found
+
+
+def _rank(dialects: Sequence[Dialect]) -> int:
+    """1 is read first; 0 is for no dialect at all."""
+    signals = frozenset(signal for dialect in dialects for signal in dialect.signals)
+    if not signals:
+        return 0
+    if any(not signal.startswith(("gpu.", "host.")) for signal in signals):
+        return 1
+    return 2 if any(signal.startswith("gpu.") for signal in signals) else 3

@@ -1,0 +1,134 @@
+"""One look: every collector that was asked reads at the same time, and what they bring becomes a Bundle.
+
+A collector that fails or hangs becomes a gap; the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from latdoctor.background import Beside
+from latdoctor.collectors.base import Clock, Collected, Collector, Request
+from latdoctor.collectors.input_files import advice
+from latdoctor.errors import SourceError
+from latdoctor.evidence.baseline import Baseline
+from latdoctor.evidence.bundle import Artifact, Bundle, Context
+from latdoctor.evidence.model import Coverage, Evidence, Gap, Origin, Window
+
+# A live look takes its window; past that and this many answer times a collector is given up.
+PATIENCE = 4
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One collector at work."""
+
+    collector: Collector
+    call: Beside[Collected]
+
+
+def _begun(collector: Collector, request: Request, clock: Clock) -> _Reading:
+    return _Reading(collector, Beside(lambda: collector.collect(request, clock), f"collect-{collector.name}"))
+
+
+def look(
+    collectors: Sequence[Collector],
+    request: Request,
+    context: Context,
+    clock: Clock,
+    *,
+    baseline: Baseline | None = None,
+    waiting: Callable[[Sequence[str]], None] = lambda names: None,
+) -> Bundle:
+    """Reads everything that `request` asks for. `waiting` is told, a few times a second, who is still at work."""
+    started = clock.now()
+    readings = [_begun(collector, request, clock) for collector in collectors if collector.asked(request)]
+    _wait(readings, request.window + PATIENCE * request.timeout, waiting)
+    parts = [_outcome(reading, request) for reading in readings]
+    artifacts = tuple(artifact for part in parts for artifact in part.artifacts)
+    return Bundle(
+        context=context,
+        window=_window(artifacts, started),
+        artifacts=artifacts,
+        gaps=tuple(gap for part in parts for gap in part.gaps),
+        baseline=baseline,
+    )
+
+
+def _wait(readings: Sequence[_Reading], patience: float, waiting: Callable[[Sequence[str]], None]) -> None:
+    deadline = time.monotonic() + patience
+    while busy := [reading for reading in readings if not reading.call.ended]:
+        if time.monotonic() >= deadline:
+            return
+        waiting([reading.collector.title for reading in busy])
+        busy[0].call.wait(0.2)
+
+
+def _outcome(reading: _Reading, request: Request) -> Collected:
+    if reading.call.ended:
+        return reading.call.outcome()
+    collector = reading.collector
+    gap = Gap(
+        source=collector.name,
+        reason=f"{collector.title} did not answer within {request.window + PATIENCE * request.timeout:.0f} s",
+        signals=tuple(sorted(collector.provides)),
+        next_step="look at that source by itself, or leave it out",
+    )
+    return Collected(gaps=(gap,))
+
+
+def _window(artifacts: Iterable[Artifact], started: float) -> Window:
+    """From the first to the last moment at which anything was read."""
+    times = [artifact.taken_at for artifact in artifacts] or [started]
+    return Window(min(times), max(times))
+
+
+def evidence_of(collectors: Sequence[Collector], bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
+    """What a bundle says, parsed group by group; one that makes no sense is a gap that hides what it would show."""
+    parts = [Evidence(gaps=bundle.gaps)]
+    coverage = []
+    for collector in collectors:
+        own = sorted((a for a in bundle.artifacts if a.collector == collector.name), key=lambda a: a.group)
+        read = [_parsed(collector, tuple(group)) for _, group in groupby(own, key=lambda a: a.group)]
+        parts.extend(read)
+        gaps = [gap for part in (*read, parts[0]) for gap in part.gaps if gap.source == collector.name]
+        coverage.append(_coverage(collector, len(own), read, gaps))
+    return Evidence.merge(parts), tuple(coverage)
+
+
+def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
+    try:
+        return collector.parse(group)
+    except SourceError as error:
+        where = error.where or group[0].source
+        gap = Gap(
+            source=collector.name,
+            reason=f"{where}: {error.what}",
+            signals=tuple(sorted(collector.provides)),
+            next_step=advice(group[0], collector.name) or error.next_step,
+            origin=Origin(group[0].name),
+        )
+        return Evidence(gaps=(gap,))
+
+
+def _coverage(collector: Collector, artifacts: int, read: Sequence[Evidence], gaps: Sequence[Gap]) -> Coverage:
+    brought = any(part.readings or part.distributions or part.series or part.looked for part in read)
+    detail = gaps[0].reason if gaps else ""
+    if brought:
+        status = "partly" if gaps else "read"
+    else:
+        status = "failed" if artifacts or gaps else "not-asked"
+    return Coverage(collector.name, collector.title, status, artifacts, detail)

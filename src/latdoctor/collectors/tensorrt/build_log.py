@@ -1,0 +1,148 @@
+"""The log of a build or a run (trtexec, or any program that prints what TensorRT says), line by line.
+
+The sentences are TensorRT's own and older than ten years in part; what changes is what stands around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from latdoctor.sanitize import clean
+
+MAX_BYTES = 128 << 20
+_LONGEST = 1000  # bytes of a line that are looked at; verbose logs have longer ones
+_NAMED = 3
+
+_PRECISION = re.compile(r"\] Precision: ([A-Z0-9+]+)")
+_DEVICE = re.compile(r"Selected Device: ([^(]+)")
+_BUILD_SHAPE = re.compile(r"Input build shape(?: \(profile \d+\))?\s*: (.+)=([\dx]+)\+([\dx]+)\+([\dx]+)")
+_RUN_SHAPE = re.compile(r"Input inference shape\s*: (.+)=([\dx]+)\s*$")
+_FIGURES = re.compile(r"\] (Enqueue Time|GPU Compute Time|H2D Latency|D2H Latency): .*?median = ([\d.]+) ms")
+_REJECTED = re.compile(r"Rejecting some (\w+) implementation of layer (.+?) due to missing (?:int8 )?scales")
+_UNCONSTRAINED = re.compile(r"No implementation of layer (.+?) obeys the requested constraints")
+_UNFORMATTED = re.compile(r"No implementation obeys reformatting-free rules, at least (\d+) reformatting nodes")
+# TensorRT's own words, and those of Triton's backend for it.
+OUTSIDE = re.compile(
+    r"exceed min ~ max range|does not satisfy any optimization profile"
+    r"|model expected the shape of dimension \d+ to be between|failed to set binding dimension to"
+)
+_FOREIGN = re.compile(
+    r"engine plan file across different models of devices|engine plan file is generated on an incompatible device"
+)
+_BOUND_BY_ENQUEUE = re.compile(r"may be bound by Enqueue Time")
+# Lines without any of these say nothing that is read here; a verbose log has a million of them.
+_WORTH = re.compile(
+    rb"Precision: |Selected Device|Input build shape|Input inference shape|median = |Rejecting some|No implementation"
+    rb"|exceed min ~ max|any optimization profile|expected the shape of|set binding dimension"
+    rb"|engine plan file|Enqueue Time|Engine generation|vertical fusions"
+)
+# What stands in every such log, so that any other text is told from one.
+_MARKS = re.compile(rb"TensorRT|\[TRT\]|&&&& |=== (?:Build|Model|Inference) Options ===|optimization profile|trtexec")
+
+
+@dataclass(slots=True)
+class Log:
+    """What was said. `rejected`, `unconstrained` name layers; `outside`, `foreign` hold the sentences, bounded."""
+
+    precision: str = ""
+    device: str = ""
+    figures: dict[str, float] = field(default_factory=dict)  # medians, seconds
+    rejected: int = 0
+    rejected_layers: list[str] = field(default_factory=list)
+    unconstrained: int = 0
+    unconstrained_layers: list[str] = field(default_factory=list)
+    reformats_needed: int | None = None
+    outside: int = 0
+    outside_said: str = ""
+    foreign: str = ""
+    bound_by_enqueue: bool = False
+    is_verbose: bool = False
+    is_build: bool = False
+    ranges: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    asked: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """Inputs whose shape in the run lies outside what the engine was built for."""
+        return tuple(
+            name for name, size in self.asked.items() if name in self.ranges and not _within(size, *self.ranges[name])
+        )
+
+
+def is_log(content: bytes) -> bool:
+    return _MARKS.search(content) is not None
+
+
+def read(content: bytes) -> Log:
+    """Takes in every line; a log that is cut off says less."""
+    log = Log(is_verbose=b"[V] " in content)
+    for line in _lines(content):
+        _options(log, line)
+        _builder(log, line)
+        _runtime(log, line)
+    return log
+
+
+def _lines(content: bytes) -> Iterator[str]:
+    """The beginnings of the lines that are worth a look."""
+    done = 0
+    for found in _WORTH.finditer(content):
+        if found.start() < done:
+            continue
+        start = content.rfind(b"\n", done, found.start()) + 1 or done
+        end = content.find(b"\n", found.end())
+        done = len(content) if end < 0 else end
+        yield content[start : min(done, start + _LONGEST)].decode("utf-8", "replace").rstrip("\r")
+
+
+def _options(log: Log, line: str) -> None:
+    if (found := _PRECISION.search(line)) is not None:
+        log.precision = found[1][:60]
+    elif (found := _DEVICE.search(line)) is not None:
+        log.device = clean(found[1], 100).strip()
+    elif (found := _BUILD_SHAPE.search(line)) is not None and len(log.ranges) < 100:
+        log.ranges[found[1]] = (_size(found[2]), _size(found[4]))
+    elif (found := _RUN_SHAPE.search(line)) is not None and len(log.asked) < 100:
+        log.asked[found[1]] = _size(found[2])
+    elif (found := _FIGURES.search(line)) is not None:
+        log.figures[found[1]] = float(found[2]) / 1000 if found[2].count(".") <= 1 and found[2] != "." else 0.0
+
+
+def _builder(log: Log, line: str) -> None:
+    log.is_build = log.is_build or "Engine generation completed" in line or "vertical fusions" in line
+    if (found := _REJECTED.search(line)) is not None:
+        log.rejected += 1
+        _name(log.rejected_layers, found[2])
+    elif (found := _UNCONSTRAINED.search(line)) is not None:
+        log.unconstrained += 1
+        _name(log.unconstrained_layers, found[1])
+    elif (found := _UNFORMATTED.search(line)) is not None:
+        log.reformats_needed = max(log.reformats_needed or 0, int(found[1][:9]))
+
+
+def _runtime(log: Log, line: str) -> None:
+    if OUTSIDE.search(line):
+        log.outside += 1
+        log.outside_said = log.outside_said or clean(line, 300)
+    elif _FOREIGN.search(line):
+        log.foreign = log.foreign or clean(line, 300)
+    elif _BOUND_BY_ENQUEUE.search(line):
+        log.bound_by_enqueue = True
+
+
+def _name(into: list[str], name: str) -> None:
+    shown = clean(name, 120)
+    if len(into) < _NAMED and shown not in into:
+        into.append(shown)
+
+
+def _size(text: str) -> tuple[int, ...]:
+    return tuple(int(part[:9]) for part in text.split("x")[:16] if part)
+
+
+def _within(size: tuple[int, ...], low: tuple[int, ...], high: tuple[int, ...]) -> bool:
+    if not len(size) == len(low) == len(high):
+        return True  # another number of dimensions is another tensor, or a slip of ours
+    return all(least <= one <= most for least, one, most in zip(low, size, high, strict=True))

@@ -1,0 +1,166 @@
+"""What the files of an engine show, as evidence, and what is missing to show the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from latdoctor.collectors.tensorrt import engine
+from latdoctor.collectors.tensorrt import engine as judged
+from latdoctor.collectors.tensorrt.engine import Files, Share, Told
+from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject, Value
+from latdoctor.units import format_value
+
+NAME = "tensorrt"
+_COUNTS = tuple(f"engine.{name}.count" for name in (*engine.KINDS, "fallback"))
+_SHARES = tuple(f"engine.{name}.time_share" for name in (*engine.KINDS, "fallback"))
+_LAYERS = ("engine.layers", "engine.bits", "engine.input", "engine.quantising.layer_share", *_COUNTS)
+_RUNS = ("engine.compute.median", "engine.enqueue.median", "engine.enqueue_ratio", "engine.copy_ratio")
+_BUILD = ("engine.rejected", "engine.unconstrained", "engine.reformats_needed")
+_SHAPE, _FOREIGN = "engine.shape_refused", "engine.foreign_device"
+_TIME = "engine.layer_time"
+SIGNALS = (*_LAYERS, *_SHARES, *_RUNS, *_BUILD, _SHAPE, _FOREIGN, _TIME, "engine.device", "engine.precision")
+
+_EXPORT = "trtexec --loadEngine=FILE --exportLayerInfo=FILE.graph.json --exportProfile=FILE.profile.json"
+_DETAILED = "build with --profilingVerbosity=detailed, then " + _EXPORT
+_TIMED = "trtexec --loadEngine=FILE --exportTimes=FILE.timing.json"
+_VERBOSE = "keep the log of the build: trtexec --verbose … > FILE.build.log"
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    subject: str
+
+    def reading(self, signal: str, value: Value, artifact: str, place: str, note: str = "", bound: str = "") -> Reading:
+        return Reading(signal, self.subject, value, Origin(artifact, place), note=note, bound=bound)
+
+    def told(self, signal: str, found: Told, note: str = "") -> Reading:
+        return self.reading(signal, found.value, found.artifact, found.place, note)
+
+    def gap(self, reason: str, signals: tuple[str, ...], next_step: str) -> Gap:
+        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step)
+
+
+def evidence(files: Files, subject: str) -> Evidence:
+    """What the files say of `subject` (`engine/NAME`)."""
+    writer = _Writer(subject)
+    pieces = [*_layers(files, writer), *_runs(files, writer), *_facts(files, writer), *_log(files, writer)]
+    return Evidence(
+        (Subject(subject),),
+        tuple(piece for piece in pieces if isinstance(piece, Reading)),
+        gaps=tuple(piece for piece in pieces if isinstance(piece, Gap)),
+    )
+
+
+def _layers(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
+    times, why_not = engine.matched_times(files)
+    if files.profile is not None:
+        profile, artifact = files.profile
+        whole = sum(time for _, time in profile.times)
+        yield writer.reading(_TIME, whole, artifact, f"{len(profile.times)} layers")
+    else:
+        yield writer.gap("cannot tell: no profile of the layers' times was given", (_TIME,), _EXPORT)
+    if files.layers is None or files.layers[0].names_only:
+        told = "the layer information holds names only" if files.layers else "no layer information was given"
+        yield writer.gap(f"cannot tell: {told}", (*_LAYERS, *_SHARES), _DETAILED)
+        return
+    found, artifact = files.layers
+    count = len(found.listed)
+    bits = judged.narrowest(found.listed)
+    yield writer.reading("engine.layers", float(count), artifact, "Layers")
+    if size := engine.first_input(files):
+        yield writer.reading("engine.input", size, artifact, "Bindings")
+    if bits is not None:
+        yield writer.reading("engine.bits", float(bits), artifact, "inputs of convolutions and matrix products")
+    shares = dict(engine.shares(files, times))
+    meant = engine.narrow_was_meant(files, bits)
+    if meant is None:
+        lost = ("engine.fallback.count", "engine.fallback.time_share")
+        yield writer.gap("cannot tell whether less than FP32 was meant: all is FP32", lost, _VERBOSE)
+    else:
+        shares["fallback"] = shares["fp32"] if meant else Share(0, None if times is None else 0.0, ())
+    whole = sum(times) if times else 0.0
+    for name, one in shares.items():
+        yield from _share(name, one, whole, artifact, writer)
+    if count:
+        quantising = shares["quantising"].count
+        yield writer.reading("engine.quantising.layer_share", quantising / count, artifact, f"{quantising} of {count}")
+    if times is None:
+        yield writer.gap(f"cannot tell times: {why_not}", _SHARES, _EXPORT)
+
+
+def _share(name: str, one: Share, whole: float, artifact: str, writer: _Writer) -> Iterator[Reading]:
+    named = f"; {', '.join(one.named)}" if one.named else ""
+    yield writer.reading(f"engine.{name}.count", float(one.count), artifact, f"{one.count} layers{named}")
+    if one.time is not None and whole > 0:
+        place = f"{one.count} layers, {_time(one.time)} of {_time(whole)}{named}"
+        yield writer.reading(f"engine.{name}.time_share", one.time / whole, artifact, place)
+
+
+def _runs(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
+    found = engine.timing(files)
+    compute, enqueue, copies = found.get("compute"), found.get("enqueue"), found.get("copies")
+    if compute is None or not isinstance(compute.value, float):
+        yield writer.gap("cannot tell: no times of whole runs were given", _RUNS, _TIMED)
+        return
+    yield writer.told("engine.compute.median", compute)
+    lost = []
+    for signal, part in (("engine.enqueue_ratio", enqueue), ("engine.copy_ratio", copies)):
+        if part is None or not isinstance(part.value, float) or compute.value <= 0:
+            lost.append(signal)
+            continue
+        shown = f"{_time(part.value)} of {_time(compute.value)}; {part.place}"
+        yield writer.reading(signal, part.value / compute.value, part.artifact, shown)
+    if enqueue is not None:
+        yield writer.told("engine.enqueue.median", enqueue)
+    else:
+        lost.append("engine.enqueue.median")
+    if lost:
+        yield writer.gap("the times of the runs lack what this is computed from", tuple(lost), _TIMED)
+
+
+def _facts(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
+    for signal, found in (("engine.device", engine.device(files)), ("engine.precision", engine.precision(files))):
+        if found is not None:
+            yield writer.told(signal, found)
+        else:
+            yield writer.gap("the files do not say it", (signal,), _VERBOSE)
+
+
+def _log(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
+    """What the builder says is told only by a verbose log of a build; that an engine is foreign, by any log."""
+    if not files.logs:
+        yield writer.gap("cannot tell: no log was given", (*_BUILD, _SHAPE, _FOREIGN), _VERBOSE)
+        return
+    log, artifact = max(files.logs, key=lambda one: (one[0].is_build, one[0].is_verbose))
+    if log.is_build and log.is_verbose:
+        yield writer.reading("engine.rejected", float(log.rejected), artifact, _named(log.rejected_layers))
+        yield writer.reading(
+            "engine.unconstrained", float(log.unconstrained), artifact, _named(log.unconstrained_layers)
+        )
+        yield writer.reading(
+            "engine.reformats_needed", float(log.reformats_needed or 0), artifact, "builder's messages"
+        )
+    else:
+        yield writer.gap("the log is not of a verbose build", _BUILD, _VERBOSE)
+    outside = [(one, name) for one, name in files.logs if one.outside or one.beyond]
+    foreign = [(one, name) for one, name in files.logs if one.foreign]
+    if outside:
+        said, where = outside[0]
+        place = said.outside_said or f"shape of {', '.join(said.beyond)}"
+        count = sum(one.outside + len(one.beyond) for one, _ in outside)
+        yield writer.reading(_SHAPE, float(count), where, place, bound=AT_LEAST if not said.outside else "")
+    elif any(one.ranges and one.asked for one, _ in files.logs):
+        yield writer.reading(_SHAPE, 0.0, artifact, "the shape of the run is within that of the build")
+    else:
+        yield writer.gap("the logs tell of no run with a shape", (_SHAPE,), "give the log of the server that runs it")
+    if foreign:
+        yield writer.reading(_FOREIGN, 1.0, foreign[0][1], foreign[0][0].foreign)
+
+
+def _named(layers: list[str]) -> str:
+    return ", ".join(layers) or "builder's messages"
+
+
+def _time(seconds: float) -> str:
+    return format_value(seconds, "time")

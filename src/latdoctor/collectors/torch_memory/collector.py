@@ -1,0 +1,110 @@
+"""PyTorch's CUDA allocator: statistics (`torch.cuda.memory_stats()` as JSON) and snapshots (`_dump_snapshot`).
+
+Both see only what PyTorch allocates, not what NCCL or libraries with allocators of their own hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from latdoctor.collectors.base import Sight
+from latdoctor.collectors.input_files import Finder, Named, file_collector, safe_name, unique
+from latdoctor.collectors.torch_memory import evidence as memory_evidence
+from latdoctor.collectors.torch_memory import safe_unpickle
+from latdoctor.collectors.torch_memory.snapshot import MAX_BYTES, Stats, looks_like, snapshot, stats
+from latdoctor.errors import SourceError
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Evidence, Gap, Origin
+
+NAME = memory_evidence.NAME
+# Files of one process are named alike: server.snapshot.pickle, server.stats-1.json, server.stats-2.json.
+_FORMS = re.compile(
+    r"[._-]*(?:memory|mem|cuda|torch)?[._-]*(?:snapshot|stats|history)[._-]*(?:first|last|before|after|\d+)?$",
+    re.IGNORECASE,
+)
+
+
+def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
+    """The files of one process are named alike, and read together."""
+    taken: set[str] = set()
+    for file in finder.files(given):
+        stem, _, ending = file.path.name.rpartition(".")
+        group = safe_name(_FORMS.sub("", stem), "process")
+        name = unique(f"{group}.{ending.lower()}", taken)
+        taken.add(name)
+        yield Named(file.path, group, name)
+
+
+def parse(artifacts: Sequence[Artifact]) -> Evidence:
+    """What the files of one process show. Raises SourceError where none of them can be read."""
+    subject = f"allocator/{artifacts[0].group}"
+    parts: list[Evidence] = []
+    told: list[tuple[Stats, str]] = []
+    refused: list[SourceError] = []
+    for artifact in artifacts:
+        try:
+            content = artifact.read(safe_unpickle.MAX_BYTES)
+            if looks_like(content):
+                told.append((_stats(content, artifact), artifact.name))
+            else:
+                found = snapshot(safe_unpickle.load(content, artifact.source), artifact.source)
+                parts.append(memory_evidence.of_snapshot(found, subject, artifact.name))
+        except SourceError as error:
+            refused.append(error)
+            reason = f"{error.where or artifact.source}: {error.what}"
+            parts.append(Evidence(gaps=(Gap(NAME, reason, (), subject, error.next_step, Origin(artifact.name)),)))
+    if len(refused) == len(artifacts):
+        raise refused[0]
+    if told:
+        parts.append(memory_evidence.of_stats(told, subject))
+    return _without_told(Evidence.merge(parts), has_snapshot=len(told) < len(artifacts) - len(refused))
+
+
+def _stats(content: bytes, artifact: Artifact) -> Stats:
+    if len(content) > MAX_BYTES:
+        raise SourceError(
+            f"{len(content) >> 20} MiB is more than the {MAX_BYTES >> 20} MiB of statistics that are read at most",
+            where=artifact.source,
+        )
+    return stats(content, artifact.source)
+
+
+def _without_told(found: Evidence, *, has_snapshot: bool) -> Evidence:
+    """Adds what this kind of file never tells as gaps, and takes away those that another file filled."""
+    told = {reading.signal for reading in found.readings}
+    subjects = [subject.id for subject in found.subjects]
+    missing = tuple(signal for signal in memory_evidence.SIGNALS if signal not in told)
+    gaps = [gap for gap in found.gaps if not gap.signals or not told.issuperset(gap.signals)]
+    hidden = {signal for gap in gaps for signal in gap.signals}
+    left = tuple(signal for signal in missing if signal not in hidden)
+    if left and subjects:
+        what, step = (
+            ("a snapshot counts no retries", memory_evidence.STATS_TOO)
+            if has_snapshot
+            else ("statistics hold no single blocks", memory_evidence.SNAPSHOT_TOO)
+        )
+        gaps.append(Gap(NAME, f"{subjects[0]}: cannot tell: {what}", left, None, step))
+    return Evidence(found.subjects, found.readings, gaps=tuple(gaps))
+
+
+COLLECTOR = file_collector(
+    lambda: Finder(
+        NAME,
+        memory_evidence.SIGNALS,
+        (".json", ".pickle", ".pkl"),
+        "give what torch.cuda.memory._dump_snapshot wrote, or torch.cuda.memory_stats() as JSON",
+    ),
+    title="PyTorch's allocator",
+    given=lambda request: request.torch_memory,
+    named=_named,
+    parse=parse,
+    sight=Sight(
+        "memory of PyTorch's allocator",
+        "if given",
+        "fragmentation, retries, failures and segments taken while serving",
+        "torch.cuda.memory._dump_snapshot(FILE), torch.cuda.memory_stats() as JSON; --torch-memory FILE",
+    ),
+    ask="--torch-memory FILE",
+)

@@ -1,0 +1,156 @@
+"""What statistics and snapshots of an allocator show, as evidence. One subject for each device of a process.
+
+Reserved minus allocated is no evidence of anything: a cache holds what it may need. Trouble is free memory in holes
+that fit nothing (inactive parts of split segments, a largest hole that is small against all that is free) with
+allocations that had to be retried, or that failed for less than what lay free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from latdoctor.collectors.torch_memory.snapshot import History, Pool, Snapshot, Stats
+from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject
+from latdoctor.units import format_value
+
+NAME = "torch_memory"
+_HELD = ("alloc.reserved", "alloc.allocated", "alloc.segments", "alloc.inactive_split_ratio", "alloc.inactive_ratio")
+_HOLES = ("alloc.fragmentation", "alloc.largest_hole")
+_LIFE = ("alloc.retries", "alloc.ooms")
+_GROWN = ("alloc.retries_grown", "alloc.ooms_grown", "alloc.device_calls_grown", "alloc.grown_allocations")
+_HISTORY = ("alloc.history_span", "alloc.history_segments", "alloc.history_segment_rate", "alloc.history_ooms")
+_FITTING = ("alloc.ooms_despite_room",)
+SIGNALS = (*_HELD, *_HOLES, *_LIFE, *_GROWN, *_HISTORY, *_FITTING)
+
+SNAPSHOT_TOO = "take a snapshot too: torch.cuda.memory._dump_snapshot(FILE)"
+STATS_TOO = "save torch.cuda.memory_stats() as JSON too, twice, some minutes apart"
+_RECORD = "call torch.cuda.memory._record_memory_history() some seconds before the snapshot"
+# In less than this nobody can tell a rate; the sample of a sound model recorded 43 ms.
+_SHORTEST = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a piece of what follows was read: the artifact's name."""
+
+    subject: str
+    artifact: str
+
+    def reading(self, signal: str, value: float, place: str, note: str = "") -> Reading:
+        return Reading(signal, self.subject, value, Origin(self.artifact, place), note=note)
+
+    def gap(self, reason: str, signals: tuple[str, ...], next_step: str) -> Gap:
+        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, Origin(self.artifact))
+
+
+def of_snapshot(found: Snapshot, subject: str, artifact: str) -> Evidence:
+    """What a snapshot shows: `allocator/NAME`, or `allocator/NAME:DEVICE` where it holds several devices."""
+    devices = sorted({pool.device for pool in found.pools} | {history.device for history in found.histories})
+    parts = []
+    for device in devices:
+        source = Source(subject if len(devices) == 1 else f"{subject}:{device}", artifact)
+        pool = next((one for one in found.pools if one.device == device), None)
+        history = next((one for one in found.histories if one.device == device), None)
+        pieces = [*_pool(pool, source), *_history(history, source), *_ooms(pool, history, source)]
+        readings = tuple(piece for piece in pieces if isinstance(piece, Reading))
+        gaps = [piece for piece in pieces if isinstance(piece, Gap)]
+        if found.damaged:
+            gaps.append(source.gap(f"{found.damaged} parts of the snapshot are damaged and left out", (), ""))
+        parts.append(Evidence((Subject(source.subject),), readings, gaps=tuple(gaps)))
+    return Evidence.merge(parts)
+
+
+def _pool(pool: Pool | None, source: Source) -> Iterator[Reading | Gap]:
+    if pool is None or not pool.reserved:
+        yield source.gap("cannot tell: the allocator holds no memory", (*_HELD, *_HOLES), "")
+        return
+    place = f"{pool.segments} segments, {_size(pool.reserved)}"
+    private = f"{_size(pool.private)} of it in private pools of CUDA graphs" if pool.private else ""
+    yield source.reading("alloc.reserved", float(pool.reserved), place, private)
+    yield source.reading("alloc.allocated", float(pool.allocated), f"{_size(pool.allocated)} of {place}")
+    yield source.reading("alloc.segments", float(pool.segments), place)
+    split = f"{_size(pool.inactive_split)} in segments in use, of {place}"
+    yield source.reading("alloc.inactive_split_ratio", pool.inactive_split / pool.reserved, split)
+    yield source.reading("alloc.inactive_ratio", pool.inactive / pool.reserved, f"{_size(pool.inactive)} of {place}")
+    hole = f"the largest hole has {_size(pool.largest_hole)} of {_size(pool.inactive)} free"
+    yield source.reading("alloc.largest_hole", float(pool.largest_hole), hole)
+    missing = 1 - pool.largest_hole / pool.inactive if pool.inactive else 0.0
+    yield source.reading("alloc.fragmentation", missing, hole)
+
+
+def _history(history: History | None, source: Source) -> Iterator[Reading | Gap]:
+    if history is None or not history.entries:
+        yield source.gap("no history was recorded with the snapshot", (*_HISTORY, *_FITTING), _RECORD)
+        return
+    place = f"{history.entries} entries, {history.allocs} allocations, in {format_value(history.seconds, 'time')}"
+    yield source.reading("alloc.history_span", history.seconds, place)
+    yield source.reading("alloc.history_ooms", float(len(history.oom_sizes)), place)
+    if history.seconds_late < _SHORTEST:
+        told = f"cannot tell a rate: the history spans {format_value(history.seconds, 'time')}"
+        yield source.gap(told, ("alloc.history_segments", "alloc.history_segment_rate"), _RECORD)
+        return
+    late = f"in the later half ({format_value(history.seconds_late, 'time')}); {history.taken} in all; {place}"
+    yield source.reading("alloc.history_segments", float(history.taken_late), late)
+    yield source.reading("alloc.history_segment_rate", history.taken_late / history.seconds_late, late)
+
+
+def _ooms(pool: Pool | None, history: History | None, source: Source) -> Iterator[Reading]:
+    """Failures for less than what lies free now: it was free then too, or more was."""
+    if pool is None or history is None or not history.entries:
+        return
+    fitting = [size for size in history.oom_sizes if 0 < size <= pool.inactive]
+    place = f"{len(fitting)} of {len(history.oom_sizes)} failed for at most {_size(pool.inactive)}, which are free"
+    yield source.reading("alloc.ooms_despite_room", float(len(fitting)), place)
+
+
+def of_stats(found: Sequence[tuple[Stats, str]], subject: str) -> Evidence:
+    """What statistics of one process show, given with the names of their artifacts; the last of several is now."""
+    ordered = sorted(found, key=lambda one: one[0].age)
+    last, artifact = ordered[-1]
+    source = Source(subject, artifact)
+    readings = [*_held(last, source), *_grown(ordered[0][0], last, source)]
+    told = {reading.signal for reading in readings}
+    lost = tuple(name for name in (*_HELD, *_LIFE) if name not in told)
+    gaps = [source.gap("the statistics lack what this is computed from", lost, STATS_TOO)] if lost else []
+    if not told.intersection(_GROWN):
+        gaps.append(source.gap("one state of the statistics tells no growth", _GROWN, STATS_TOO))
+    return Evidence((Subject(subject),), tuple(readings), gaps=tuple(gaps))
+
+
+def _held(found: Stats, source: Source) -> Iterator[Reading]:
+    names = {"alloc.retries": "num_alloc_retries", "alloc.ooms": "num_ooms"}
+    for signal, key in names.items():
+        if (value := found.get(key)) is not None:
+            yield source.reading(signal, value, f"{key}, since the process began")
+    reserved, allocated = found.get("reserved_bytes.all.current"), found.get("allocated_bytes.all.current")
+    if (segments := found.get("segment.all.current")) is not None:
+        yield source.reading("alloc.segments", segments, "segment.all.current")
+    if allocated is not None:
+        yield source.reading("alloc.allocated", allocated, "allocated_bytes.all.current")
+    if reserved is None:
+        return
+    yield source.reading("alloc.reserved", reserved, "reserved_bytes.all.current")
+    if reserved <= 0:
+        return
+    if (split := found.get("inactive_split_bytes.all.current")) is not None:
+        place = f"inactive_split_bytes {_size(split)} of {_size(reserved)}"
+        yield source.reading("alloc.inactive_split_ratio", split / reserved, place)
+    if (active := found.get("active_bytes.all.current")) is not None and active <= reserved:
+        place = f"{_size(reserved - active)} of {_size(reserved)} not active"
+        yield source.reading("alloc.inactive_ratio", 1 - active / reserved, place)
+
+
+def _grown(first: Stats, last: Stats, source: Source) -> Iterator[Reading]:
+    """What grew between two states of one process; one that began anew has grown nothing that can be told."""
+    if last.age <= first.age:
+        return
+    keys = ("num_alloc_retries", "num_ooms", "num_device_alloc", "allocation.all.allocated")
+    for signal, key in zip(_GROWN, keys, strict=True):
+        before, now = first.get(key), last.get(key)
+        if before is not None and now is not None and now >= before:
+            yield source.reading(signal, now - before, f"{key} from {before:.0f} to {now:.0f}")
+
+
+def _size(value: float) -> str:
+    return format_value(value, "bytes")

@@ -1,0 +1,144 @@
+"""The events of a trace, and where one ends and the next begins in the text of a list of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import Raw, Struct
+
+from latdoctor.sanitize import clean
+
+_CANDIDATES = 4
+_LONGEST_TOKEN = 64  # bytes of a number, an escape or a word
+# Bytes before the end of a window in which a boundary is looked for first: most events take some hundred.
+_NEAREST, _NEAR = 4 << 10, 64 << 10
+BETWEEN_EVENTS = re.compile(rb"\}\s*(,)\s*\{")
+# Profilers write bare inf and nan for a bandwidth over no time; JSON has no such values.
+_NOT_A_NUMBER = re.compile(rb"(?<=:)(\s*)(-?(?:inf(?:inity)?|nan))(?=\s*[,}\]])", re.IGNORECASE)
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_SURROGATES = re.compile("[\udc80-\udcff]")
+
+
+class Args(
+    Struct,
+    gc=False,
+    rename={
+        "old_bytes": "Bytes",
+        "result": "returnValue",
+        "old_result": "return value",
+        "link": "External id",
+        "old_link": "external id",
+    },
+):
+    """The details of an event that are used. `result` is a call's return code, where the profiler noted it; `link` is
+    the same for an operator and what it put on the GPU, `correlation` for a call of the API and what that put there.
+    """
+
+    device: int | str | None = None
+    bytes: float | None = None
+    old_bytes: float | None = None
+    result: int | str | None = None
+    old_result: int | str | None = None
+    link: object = None
+    old_link: object = None
+    correlation: object = None
+
+
+class Event(Struct, gc=False):
+    """One trace event; `ts` and `dur` are in microseconds. Fields that are not named here may be anything."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str | None = None
+    ts: float | None = None
+    dur: float | None = None
+    args: Args | None = None
+    tid: int | str | float | None = None
+
+
+@dataclass(slots=True)
+class Damage:
+    """Events that cannot be understood: how many, and what is wrong with the first of them."""
+
+    count: int = 0
+    first: str = ""
+
+    def add(self, what: str) -> None:
+        self.count += 1
+        self.first = self.first or clean(what, 200)
+
+
+class Fault(Struct, frozen=True):
+    """Why the strict parser gave up, and at which byte of the window."""
+
+    what: str
+    byte: int
+
+
+EVENTS = msgspec.json.Decoder(list[Event])
+EVENT = msgspec.json.Decoder(Event)
+RAW = msgspec.json.Decoder(list[Raw])
+
+
+def last_boundary(window: bytearray, begin: int, end: int) -> int | None:
+    """The last comma in window[begin:end] that may part two events, if there is one near the end."""
+    for near in (_NEAREST, _NEAR):
+        borders = [found.start(1) for found in BETWEEN_EVENTS.finditer(window, max(begin, end - near), end)]
+        if borders:
+            return borders[-1]
+    return None
+
+
+def boundaries(window: bytes) -> list[int]:
+    """The last commas of `window` that may part two events, the last one first."""
+    for start in dict.fromkeys((max(0, len(window) - _NEAR), 0)):
+        found = [match.start(1) for match in BETWEEN_EVENTS.finditer(window, start)]
+        if found:
+            return found[: -_CANDIDATES - 1 : -1]
+    return []
+
+
+def end_of_list(window: bytes, complete: bool) -> int | Fault | None:
+    """Where the bracket that closes the list stands in `window`; None where the list goes on beyond it."""
+    try:
+        RAW.decode(b"[" + window)
+    except RecursionError:
+        return Fault("nested too deeply", 0)
+    except msgspec.DecodeError as error:
+        message = str(error)
+        told = _BYTE.search(message)
+        byte = int(told[1]) - 1 if told else 0
+        if "trailing characters" in message:
+            return window.rindex(b"]", 0, byte)
+        # A number, an escape or a word that the window's end cuts is no fault of the file.
+        if "truncated" in message or (byte > len(window) - _LONGEST_TOKEN and not complete):
+            return None
+        return Fault(_BYTE.sub("", message).strip(), byte)
+    return window.rindex(b"]")
+
+
+def mended(text: bytes) -> bytes:
+    """`text` with bare inf and nan as empty strings and bytes that are no UTF-8 as `?`; its length stays.
+
+    An empty string where a number is used is then reported as a damaged event.
+    """
+    plain = _NOT_A_NUMBER.sub(lambda found: found[1] + b'""'.ljust(len(found[2])), text)
+    try:
+        plain.decode("utf-8")
+    except UnicodeDecodeError:
+        return _SURROGATES.sub("?", plain.decode("utf-8", "surrogateescape")).encode()
+    return plain
+
+
+def why_no_events(document: bytes) -> str:
+    if not document.strip():
+        return "is empty"
+    try:
+        keys = msgspec.json.decode(mended(document), type=dict[str, Raw])
+    except (msgspec.DecodeError, RecursionError) as error:
+        return f"is not whole JSON ({error}) and no list of traceEvents was found in it"
+    if "traceEvents" in keys:
+        return "has traceEvents that are not a list"
+    return "is JSON without traceEvents"

@@ -1,0 +1,168 @@
+"""Do the batch sizes have two peaks? Hartigan's dip test, made fit for whole numbers.
+
+The dip test (Hartigan and Hartigan 1985, package diptest) supposes a continuous quantity. Whole numbers are a row of
+spikes with nothing between them, which it takes for many modes: raw, it fires on nearly every healthy sample. So every
+batch size k becomes values spread evenly at random over k−½ … k+½ (a fixed seed: equal evidence gives equal answers).
+A p-value tells only that there is a dip; how far the peaks lie apart is the effect size, `batch.size.separation`.
+
+Peaks: the counts per size, smoothed by one pass of (1, 2, 1)/4 for every 12 sizes of range (a handful of sizes need
+none). Two peaks are two if the valley between them is below half of the smaller and each side of it holds at least 5 %
+of the batches. They are sought only where the dip has p < 0.05; otherwise the sizes have one peak and separation is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+from latdoctor.detectors.quantiles import latest, makes_sense, origin_of
+from latdoctor.evidence.model import Distribution, Evidence, Gap, Reading, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SIGNAL = "batch.size"
+DERIVED = tuple(f"{SIGNAL}.{name}" for name in ("dip", "dip_p", "modes", "mode_low", "mode_high", "separation"))
+
+MIN_BATCHES = 50
+MAX_VALUES = 5000  # of more batches a sample in the same proportions is tested; the dip grows no clearer
+MAX_SIZE = 1 << 16  # no server computes more requests together
+SEED = 1985
+P_FLOOR = 1e-5  # diptest interpolates in a table that ends there; its 0 means "less than that"
+P_PEAKS = 0.05
+VALLEY = 0.5
+LEAST_SHARE = 0.05
+SIZES_PER_PASS = 12
+LEFT_OUT = 0.01  # share of batches in buckets wider than one size that may be left out
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """The peaks of the batch sizes; one peak where `low` equals `high`."""
+
+    low: int
+    high: int
+
+    @property
+    def separation(self) -> float:
+        return (self.high - self.low) / max(self.low, 1)
+
+    @property
+    def text(self) -> str:
+        return f"{self.low} and {self.high}" if self.low != self.high else str(self.low)
+
+
+def batch_bimodality(evidence: Evidence) -> Evidence:
+    """The `batch.size.*` readings of DERIVED for every distribution of batch sizes told size by size."""
+    told = {(reading.subject, reading.labels) for reading in evidence.readings if reading.signal in DERIVED}
+    parts = [_of_one(one) for one in latest(evidence) if one.signal == SIGNAL and (one.subject, one.labels) not in told]
+    return Evidence.merge(parts)
+
+
+def _of_one(distribution: Distribution) -> Evidence:
+    if not makes_sense(distribution):
+        return _gap(distribution, "its counts or bounds make no sense", "")
+    counts = sizes(distribution)
+    whole, seen = sum(counts.values()), distribution.count
+    if seen < MIN_BATCHES:
+        return _gap(distribution, f"{seen:g} batches seen, {MIN_BATCHES} are needed", "watch for longer: --window 60s")
+    if whole < (1 - LEFT_OUT) * seen:
+        reason = "its buckets hold several batch sizes each, so that peaks cannot be told apart"
+        return _gap(distribution, reason, "count batches size by size: one bucket for each")
+    dip, p = dip_test(counts)
+    modes = find_modes(counts) if p < P_PEAKS else Modes(_commonest(counts), _commonest(counts))
+    note = f"{whole:g} batches, sizes {min(counts)} to {max(counts)}, dithered by ±0.5"
+    values: tuple[Value, ...] = (dip, p, modes.text, float(modes.low), float(modes.high), modes.separation)
+    return Evidence(
+        readings=tuple(
+            Reading(
+                signal=signal,
+                subject=distribution.subject,
+                value=value,
+                origin=origin_of(distribution, "dip test of the batch sizes"),
+                window=distribution.window,
+                labels=distribution.labels,
+                note=note,
+            )
+            for signal, value in zip(DERIVED, values, strict=True)
+        )
+    )
+
+
+def sizes(distribution: Distribution) -> dict[int, float]:
+    """How many batches had each size, from the buckets that hold one size only: k itself, or (k−1, k]."""
+    found: dict[int, float] = {}
+    for bucket in distribution.buckets:
+        single = bucket.high - bucket.low in (0.0, 1.0) and float(bucket.high).is_integer()
+        if single and bucket.count > 0 and 0 <= bucket.high <= MAX_SIZE:
+            found[int(bucket.high)] = found.get(int(bucket.high), 0.0) + bucket.count
+    return dict(sorted(found.items()))
+
+
+def dip_test(counts: dict[int, float]) -> tuple[float, float]:
+    """The dip statistic of dithered batch sizes and its p-value (at least P_FLOOR)."""
+    import diptest  # type: ignore[import-untyped]  # the package ships no types
+    import numpy as np
+
+    values = np.repeat(np.array(list(counts), dtype=float), _scaled(counts))
+    dithered = values + np.random.default_rng(SEED).uniform(-0.5, 0.5, len(values))
+    dip, p = diptest.diptest(dithered)
+    return float(dip), max(float(p), P_FLOOR)
+
+
+def _scaled(counts: dict[int, float]) -> list[int]:
+    """Whole counts in the same proportions, MAX_VALUES in all at most; rounded on the running sum, which so keeps."""
+    shrink = min(1.0, MAX_VALUES / sum(counts.values()))
+    sums = [0, *(round(total * shrink) for total in accumulate(counts.values()))]
+    return [upper - lower for lower, upper in pairwise(sums)]
+
+
+def find_modes(counts: dict[int, float]) -> Modes:
+    """The two highest peaks with a valley between them, or the highest alone."""
+    first = min(counts)
+    smooth = _smoothed(counts)
+    whole = float(smooth.sum())
+    top = int(smooth.argmax())
+    best: tuple[float, int] | None = None
+    for other in range(len(smooth)):
+        if other == top or not _is_peak(smooth, other):
+            continue
+        left, right = min(top, other), max(top, other)
+        valley = left + int(smooth[left : right + 1].argmin())
+        share = float(smooth[:valley].sum()) / whole if other < top else float(smooth[valley + 1 :].sum()) / whole
+        deep = smooth[valley] < VALLEY * smooth[other]
+        if deep and LEAST_SHARE <= share <= 1 - LEAST_SHARE and (best is None or smooth[other] > best[0]):
+            best = (float(smooth[other]), other)
+    second = top if best is None else best[1]
+    return Modes(first + min(top, second), first + max(top, second))
+
+
+def _smoothed(counts: dict[int, float]) -> NDArray[np.float64]:
+    import numpy as np
+
+    first, last = min(counts), max(counts)
+    smooth = np.zeros(last - first + 1)
+    for size, count in counts.items():
+        smooth[size - first] = count
+    for _ in range((last - first) // SIZES_PER_PASS):
+        padded = np.pad(smooth, 1)
+        smooth = (padded[:-2] + 2 * smooth + padded[2:]) / 4
+    return smooth
+
+
+def _is_peak(smooth: NDArray[np.float64], at: int) -> bool:
+    before = smooth[at - 1] if at > 0 else -math.inf
+    behind = smooth[at + 1] if at + 1 < len(smooth) else -math.inf
+    return bool(smooth[at] > 0 and smooth[at] >= before and smooth[at] >= behind)
+
+
+def _commonest(counts: dict[int, float]) -> int:
+    return max(counts, key=lambda size: counts[size])
+
+
+def _gap(distribution: Distribution, reason: str, next_step: str) -> Evidence:
+    gap = Gap("derived", f"{SIGNAL}: {reason}", DERIVED, distribution.subject, next_step, distribution.origin)
+    return Evidence(gaps=(gap,))

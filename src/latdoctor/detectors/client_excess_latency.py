@@ -1,0 +1,306 @@
+"""What a client waits beyond what the server says it took: the time between the two.
+
+`client.excess.*` are differences of the same statistic on both sides. Of means the difference is the mean of the
+excess. Of 99th percentiles it is only that difference, for percentiles do not add. `client.excess.deviation` takes the
+network's delay as independent of the server's time, so that variances add: σ² = σ²(client) − σ²(server).
+
+Three things keep it honest:
+
+* Several servers: where together they answered as many requests as the client got answers, they are taken together.
+  Else nobody knows which of them the client asked: it is measured against the slowest, and the excess is "at least" so
+  much.
+* A process whose event loop is held up sees requests and answers late: the client waits and no network is to blame.
+  Where that may account for all of the excess, it is "at most" so much. A request that comes at any moment of a time t
+  meets a loop held for x₁, x₂, … for Σx²/2t on average (mean residual life: D. R. Cox, Renewal Theory, 1962). The mean
+  of the lags is less, for a heartbeat measures one wait however long it is. Requests wait so, and their answers again.
+* The pages must speak of the same time. A lone page tells lifetime averages, and lifetimes differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from latdoctor.detectors.quantiles import latest, makes_sense, quantiles
+from latdoctor.evidence.model import (
+    AT_LEAST,
+    AT_MOST,
+    Bucket,
+    Distribution,
+    Evidence,
+    Gap,
+    Labels,
+    Origin,
+    Reading,
+    Window,
+    is_unknown,
+)
+from latdoctor.units import format_value
+
+CLIENT = "client/"
+SMALL, LARGE = (("size", "small"),), (("size", "large"),)
+HELD = 3.0  # times that a request may meet a loop that is held: coming in, going out, and one to be safe
+LAGS = 8.0  # of a mean lag, where only that is known
+MIN_SEEN = 20  # answers on either side; a mean of fewer is the luck of one
+OVERLAP = 0.5  # of the longer window
+ALIKE = 0.15  # counts that differ by no more are those of the same requests: pages are read one after the other
+DEVIATION = "client.excess.deviation"
+RATIO = "client.latency_ratio"
+DERIVED = (
+    "client.excess.mean",
+    "client.excess.p99",
+    "client.excess.small",
+    "client.excess.large",
+    DEVIATION,
+    RATIO,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`signal` = `client` − `server`, both with `labels`."""
+
+    signal: str
+    client: str
+    server: str
+    labels: Labels = ()
+
+
+DIFFERENCES = (
+    Difference("client.excess.mean", "client.latency.mean", "latency.mean"),
+    Difference("client.excess.p99", "client.latency.p99", "latency.p99"),
+    Difference("client.excess.small", "client.latency_by_size.mean", "latency_by_size.mean", SMALL),
+    Difference("client.excess.large", "client.latency_by_size.mean", "latency_by_size.mean", LARGE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How long event loops may hold up a request: mean and standard deviation, seconds."""
+
+    mean: float
+    deviation: float = 0.0
+
+    @property
+    def tail(self) -> float:
+        return self.mean + 3 * self.deviation
+
+
+def clients(evidence: Evidence) -> Evidence:
+    """The signals of DERIVED for every client of which a server's page tells the other side."""
+    told = {(reading.signal, reading.subject) for reading in evidence.readings if reading.signal in DERIVED}
+    found: list[Reading | Gap] = []
+    for client in _of(evidence, "client.latency.mean", ()):
+        if any((signal, client.subject) in told for signal in DERIVED):
+            continue
+        found.extend(_of_client(evidence, client))
+    return Evidence(
+        readings=tuple(piece for piece in found if isinstance(piece, Reading)),
+        gaps=tuple(piece for piece in found if isinstance(piece, Gap)),
+    )
+
+
+def _of_client(evidence: Evidence, client: Reading) -> Iterator[Reading | Gap]:
+    servers = [one for one in _of(evidence, "latency.mean", ()) if not one.subject.startswith(CLIENT)]
+    beside = [one for one in servers if _same_time(client.window, one.window)]
+    if not beside:
+        yield _alone(client, servers)
+        return
+    few = _few(evidence, {client.subject, *(one.subject for one in beside)})
+    if few:
+        yield _gap(client, DERIVED, few, "watch for longer: --window 60s")
+        return
+    subjects = frozenset(one.subject for one in beside)
+    held = _held(evidence, client.subject, subjects)
+    together = _together(evidence, client.subject, subjects)
+    for difference in DIFFERENCES:
+        made = _difference(evidence, difference, client.subject, subjects, together)
+        if isinstance(made, Reading):
+            settled = _bounded(made, held.tail if made.signal == "client.excess.p99" else held.mean)
+            yield settled
+            if isinstance(settled, Reading) and made.signal == "client.excess.mean":
+                yield from _ratio(client, settled)
+        elif made is not None:
+            yield made
+    yield from _deviation(evidence, client.subject, subjects, held)
+
+
+def _alone(client: Reading, servers: list[Reading]) -> Gap:
+    if not servers:
+        return _gap(
+            client, DERIVED, "no server's own latency was read beside the client's", "add --server URL of the server"
+        )
+    if client.window.start is None or all(one.window.start is None for one in servers):
+        reason = "lifetime averages of a client and a server do not compare"
+    else:
+        reason = "the client's page and the server's speak of different times"
+    return _gap(client, DERIVED, reason, "watch both at once: --server SERVER --server CLIENT --window 10s")
+
+
+def _same_time(one: Window, other: Window) -> bool:
+    if one == other == Window():
+        return True  # written by hand: a test's evidence
+    if one.start is None or one.end is None or other.start is None or other.end is None:
+        return False
+    longer = max(one.end - one.start, other.end - other.start)
+    return min(one.end, other.end) - max(one.start, other.start) >= OVERLAP * longer
+
+
+def _few(evidence: Evidence, subjects: set[str]) -> str:
+    for one in latest(evidence):
+        if one.signal in ("latency", "client.latency") and one.subject in subjects and one.count < MIN_SEEN:
+            return f"{one.count:g} answers were seen on {one.subject}, {MIN_SEEN} are needed"
+    return ""
+
+
+def _held(evidence: Evidence, client: str, servers: frozenset[str]) -> Held:
+    """How long the loops on both sides may hold up a request, as far as they are told."""
+    own = _held_by(evidence, "client.loop_lag", frozenset({client}))
+    theirs = _held_by(evidence, "loop.lag", servers)
+    return Held(HELD * (own.mean + theirs.mean), math.hypot(own.deviation, theirs.deviation))
+
+
+def _held_by(evidence: Evidence, signal: str, subjects: frozenset[str]) -> Held:
+    found = [Held(LAGS / HELD * _number(one)) for one in _of(evidence, f"{signal}.mean", ()) if one.subject in subjects]
+    lags = [one for one in latest(evidence) if one.signal == signal and one.subject in subjects and makes_sense(one)]
+    exact = [_residual(one, seconds) for one in lags if (seconds := one.window.seconds)]
+    return max(exact or found, key=lambda held: held.mean, default=Held(0.0))
+
+
+def _residual(lags: Distribution, seconds: float) -> Held:
+    """Of the buckets' upper ends, so that it is rather too much; of the last bucket half as much again as its lower."""
+    ends = [(one.high if math.isfinite(one.high) else 1.5 * one.low, one.count) for one in lags.buckets]
+    mean = sum(count * end**2 for end, count in ends) / (2 * seconds)
+    square = sum(count * end**3 for end, count in ends) / (3 * seconds)
+    return Held(mean, math.sqrt(max(0.0, square - mean**2)))
+
+
+def _together(evidence: Evidence, client: str, servers: frozenset[str]) -> tuple[Reading, ...]:
+    """The servers' own readings taken together, where their answers are as many as the client's; else none."""
+    known = {(one.signal, one.subject, one.labels): one for one in latest(evidence) if makes_sense(one)}
+    mine = known.get(("client.latency", client, ()))
+    if mine is None or len(servers) < 2:
+        return ()
+    found: list[Reading] = []
+    for signal, labels in (("latency", ()), ("latency_by_size", SMALL), ("latency_by_size", LARGE)):
+        parts = [known[signal, name, labels] for name in sorted(servers) if (signal, name, labels) in known]
+        answers = sum(one.count for one in parts)
+        if signal == "latency" and (len(parts) < len(servers) or abs(answers - mine.count) > ALIKE * mine.count):
+            return ()
+        if not answers or any(one.total is None for one in parts):
+            continue
+        pool = Distribution(
+            signal,
+            f"{len(parts)} servers together",
+            _merged(parts),
+            parts[0].origin,
+            sum(one.total or 0.0 for one in parts),
+            parts[0].window,
+            labels,
+        )
+        found.extend(one for one in quantiles(Evidence(distributions=(pool,))).readings)
+    return tuple(found)
+
+
+def _merged(parts: list[Distribution]) -> tuple[Bucket, ...]:
+    counts: dict[tuple[float, float], float] = {}
+    for bucket in (bucket for one in parts for bucket in one.buckets):
+        counts[bucket.low, bucket.high] = counts.get((bucket.low, bucket.high), 0.0) + bucket.count
+    return tuple(Bucket(low, high, count) for (low, high), count in counts.items())
+
+
+def _difference(
+    evidence: Evidence, of: Difference, client: str, servers: frozenset[str], together: tuple[Reading, ...]
+) -> Reading | Gap | None:
+    mine = next((one for one in _of(evidence, of.client, of.labels) if one.subject == client), None)
+    theirs = [one for one in together if (one.signal, one.labels) == (of.server, of.labels)]
+    theirs = theirs or [one for one in _of(evidence, of.server, of.labels) if one.subject in servers]
+    if mine is None or not theirs:
+        return None
+    slowest = max(theirs, key=_number)
+    if slowest.bound or mine.bound == AT_MOST:
+        return _gap(mine, (of.signal,), f"{of.signal}: one side is known only by a bound", "")
+    note = f"{of.client} {_seconds(mine)} less {of.server} {_seconds(slowest)}"
+    if len(theirs) > 1:
+        note += f" of the slowest of {len(theirs)} servers, {slowest.subject}"
+    bound = AT_LEAST if mine.bound or len(theirs) > 1 else ""
+    origin = Origin(mine.origin.artifact, f"{of.client} less {of.server} of {slowest.subject}")
+    return Reading(of.signal, client, _number(mine) - _number(slowest), origin, mine.window, (), note, bound)
+
+
+def _bounded(made: Reading, held: float) -> Reading | Gap:
+    """`made`, as "at most" where the loops' own lateness may account for it."""
+    if held <= 0 or held < _number(made):
+        return made
+    late = f"event loops that are held up may account for {format_value(held, 'time')} of it"
+    if made.bound:
+        return _gap(made, (made.signal,), f"{made.signal}: {late}", "")
+    return Reading(made.signal, made.subject, made.value, made.origin, made.window, (), f"{made.note}; {late}", AT_MOST)
+
+
+def _ratio(client: Reading, excess: Reading) -> Iterator[Reading]:
+    server = _number(client) - _number(excess)
+    if server > 0:
+        origin = Origin(client.origin.artifact, "client.latency.mean over latency.mean")
+        yield Reading(
+            RATIO, client.subject, _number(client) / server, origin, client.window, (), excess.note, excess.bound
+        )
+
+
+def _deviation(evidence: Evidence, client: str, servers: frozenset[str], held: Held) -> Iterator[Reading | Gap]:
+    """Of small bodies, so that what size costs is not taken for what varies; with one server only."""
+    found = {
+        one.subject: one
+        for one in latest(evidence)
+        if one.labels == SMALL
+        and (one.signal, one.subject in servers) in {("latency_by_size", True), ("client.latency_by_size", False)}
+    }
+    mine, theirs = found.pop(client, None), [found[name] for name in servers if name in found]
+    if mine is None or len(theirs) != 1:
+        return
+    spread, own = _variance(mine), _variance(theirs[0])
+    if spread is None or own is None:
+        reason = f"{DEVIATION}: fewer than {MIN_SEEN} answers to small bodies, or some beyond every bucket"
+        yield Gap("derived", reason, (DEVIATION,), client, "watch for longer: --window 60s")
+        return
+    note = f"standard deviations {format_value(math.sqrt(spread), 'time')} at the client and "
+    note += f"{format_value(math.sqrt(own), 'time')} at the server, from the middles of buckets"
+    value = math.sqrt(max(0.0, spread - own))
+    origin = Origin(mine.origin.artifact, "spread of client.latency_by_size beyond latency_by_size")
+    yield _bounded(Reading(DEVIATION, client, value, origin, mine.window, (), note), held.deviation)
+
+
+def _variance(one: Distribution) -> float | None:
+    """Of the buckets' middles (s²); None where too few or unbounded ones hold them."""
+    buckets = [bucket for bucket in one.buckets if bucket.count > 0]
+    if not makes_sense(one) or one.count < MIN_SEEN or any(math.isinf(b.high) or math.isinf(b.low) for b in buckets):
+        return None
+    middles = [((bucket.low + bucket.high) / 2, bucket.count / one.count) for bucket in buckets]
+    mean = sum(middle * share for middle, share in middles)
+    return sum(share * (middle - mean) ** 2 for middle, share in middles)
+
+
+def _of(evidence: Evidence, signal: str, labels: Labels) -> tuple[Reading, ...]:
+    """The known readings of `signal` with exactly `labels`; of each subject the one whose window ends last."""
+    found: dict[str, Reading] = {}
+    for one in evidence.readings_by_signal.get(signal, ()):
+        if one.labels != labels or isinstance(one.value, str) or is_unknown(one.value):
+            continue
+        known = found.get(one.subject)
+        if known is None or (one.window.end or 0.0) > (known.window.end or 0.0):
+            found[one.subject] = one
+    return tuple(found.values())
+
+
+def _gap(of: Reading, signals: tuple[str, ...], reason: str, next_step: str) -> Gap:
+    return Gap("derived", reason, signals, of.subject, next_step, of.origin)
+
+
+def _seconds(one: Reading) -> str:
+    shown = format_value(_number(one), "time")
+    return f"{one.bound} {shown}" if one.bound else shown
+
+
+def _number(one: Reading) -> float:
+    return 0.0 if isinstance(one.value, str) else one.value

@@ -1,0 +1,220 @@
+"""Ratios of two readings, where a source told both sides but not the ratio itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from latdoctor.conditions.evaluator import of_ratio, show
+from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Series, is_unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`signal` = `over` / `under`. `under` may belong to what the subject runs on, where `inherited` says so."""
+
+    signal: str
+    over: str
+    under: str
+    inherited: bool = False
+
+
+QUOTIENTS = (
+    Quotient("queue.time_share", "queue.time.mean", "latency.mean"),
+    Quotient("compute.input_share", "compute.input.mean", "latency.mean"),
+    Quotient("preprocess.time_share", "preprocess.time.mean", "latency.mean"),
+    Quotient("dependency.time_share", "dependency.time.mean", "latency.mean"),
+    Quotient("batch.alone_length_ratio", "batch.alone_length.mean", "input.length.mean"),
+    Quotient("batch.shared_length_ratio", "batch.shared_longest.p95", "batch.alone_length.mean"),
+    Quotient("server.rss_growth_share", "server.rss_growth", "server.rss"),
+    Quotient("alloc.allocated_growth_share", "alloc.allocated_growth", "alloc.allocated"),
+    Quotient("alloc.device_per_allocation", "alloc.device_calls_grown", "alloc.grown_allocations"),
+    Quotient("gpu.sm_clock_ratio", "gpu.sm_clock", "gpu.sm_clock_max"),
+    Quotient("gpu.power_ratio", "gpu.power", "gpu.power_limit"),
+    Quotient("gpu.memory_used_ratio", "gpu.memory_used", "gpu.memory_total"),
+    Quotient("process.threads_per_cpu", "process.runnable_threads", "host.cpus", inherited=True),
+)
+
+
+def quotients(evidence: Evidence) -> Evidence:
+    """The ratios of `QUOTIENTS` for every subject with both sides; a denominator that is not above 0 is a gap."""
+    found = [piece for quotient in QUOTIENTS for piece in _of_one(quotient, evidence)]
+    return Evidence(
+        readings=tuple(piece for piece in found if isinstance(piece, Reading)),
+        gaps=tuple(piece for piece in found if isinstance(piece, Gap)),
+    )
+
+
+def _of_one(quotient: Quotient, evidence: Evidence) -> Iterator[Reading | Gap]:
+    told = {(reading.subject, reading.labels) for reading in evidence.readings_by_signal.get(quotient.signal, ())}
+    for over in _numerators(quotient, evidence):
+        if (over.subject, over.labels) in told:
+            continue
+        under = _denominator(quotient, over, evidence)
+        if under is None or isinstance(over.value, str) or isinstance(under.value, str):
+            continue
+        upper = show(quotient.over, over.value, over.bound)
+        lower = show(quotient.under, under.value, under.bound)
+        note = f"{quotient.over} {upper} over {quotient.under} {lower}"
+        origin = Origin(over.origin.artifact, f"{quotient.over} over {quotient.under}")
+        bound = of_ratio(over.bound, under.bound)
+        if bound is None or under.value <= 0 or is_unknown(over.value / under.value):
+            reason = f"{quotient.signal}: {note} cannot be divided"
+            yield Gap("derived", reason, (quotient.signal,), over.subject, origin=origin)
+            continue
+        value = over.value / under.value
+        yield Reading(quotient.signal, over.subject, value, origin, over.window, over.labels, note, bound)
+
+
+def _numerators(quotient: Quotient, evidence: Evidence) -> tuple[Reading, ...]:
+    """Of each subject and labels the known reading whose window ends last."""
+    found: dict[tuple[str, object], Reading] = {}
+    for reading in evidence.readings_by_signal.get(quotient.over, ()):
+        key = (reading.subject, reading.labels)
+        if not is_unknown(reading.value) and (key not in found or _end(reading) > _end(found[key])):
+            found[key] = reading
+    return tuple(found.values())
+
+
+def _denominator(quotient: Quotient, over: Reading, evidence: Evidence) -> Reading | None:
+    """The other side for the same labels; the same window before any other, then the one that ends last."""
+    readings = evidence.readings_by_signal.get(quotient.under, ())
+    for owner in evidence.lineage(over.subject) if quotient.inherited else (over.subject,):
+        labels = over.labels if owner == over.subject else ()
+        own = [r for r in readings if r.subject == owner and r.labels == labels and not is_unknown(r.value)]
+        if own:
+            return max(own, key=lambda r: (r.window == over.window, _end(r)))
+    return None
+
+
+def _end(reading: Reading) -> float:
+    return reading.window.end or 0.0
+
+
+GIVES = ("arrival.first_rate", "batch.padding_ratio")
+
+
+def remainders(evidence: Evidence) -> Evidence:
+    """`arrival.first_rate` = arrivals · (1 − share of retries); `batch.padding_ratio` = 1 − 1 / padding factor."""
+    return Evidence(readings=(*_first_rates(evidence), *_padding(evidence)))
+
+
+def _first_rates(evidence: Evidence) -> Iterator[Reading]:
+    told = _subjects(evidence, "arrival.first_rate")
+    shares = {one.subject: value for one, value in numbers(evidence, "retry.share")}
+    for arrivals, rate in numbers(evidence, "arrival.rate"):
+        share = shares.get(arrivals.subject)
+        if share is not None and arrivals.subject not in told:
+            yield _made(arrivals, "arrival.first_rate", rate * max(0.0, 1 - share), "arrival.rate less retries")
+
+
+def _padding(evidence: Evidence) -> Iterator[Reading]:
+    told = _subjects(evidence, "batch.padding_ratio")
+    for factor, value in numbers(evidence, "batch.padding_factor"):
+        # Below 1 fewer tokens were computed than asked for: the two counters do not speak of the same batches.
+        if factor.subject not in told and value >= 1:
+            yield _made(factor, "batch.padding_ratio", 1 - 1 / value, "one less 1 / batch.padding_factor")
+
+
+def _subjects(evidence: Evidence, signal: str) -> frozenset[str]:
+    return frozenset(one.subject for one in evidence.readings_by_signal.get(signal, ()))
+
+
+def numbers(evidence: Evidence, signal: str) -> Iterator[tuple[Reading, float]]:
+    """The known readings without labels; of one subject the one whose window ends last."""
+    found: dict[str, tuple[Reading, float]] = {}
+    for one in evidence.readings_by_signal.get(signal, ()):
+        if isinstance(one.value, str) or is_unknown(one.value) or one.labels:
+            continue
+        known = found.get(one.subject)
+        if known is None or (one.window.end or 0.0) > (known[0].window.end or 0.0):
+            found[one.subject] = (one, one.value)
+    yield from found.values()
+
+
+def _made(source: Reading, signal: str, value: float, place: str) -> Reading:
+    return Reading(signal, source.subject, value, Origin(source.origin.artifact, place), source.window, (), source.note)
+
+
+SLACK = 0.05  # what is in use and what there is are not read at one moment
+
+
+def possible(evidence: Evidence) -> Evidence:
+    """`evidence` without the shares that are none."""
+    wrong = {(signal, subject): (value, origin) for signal, subject, value, origin in _impossible(evidence)}
+    if not wrong:
+        return evidence
+    return replace(
+        evidence,
+        readings=tuple(one for one in evidence.readings if (one.signal, one.subject) not in wrong),
+        series=tuple(one for one in evidence.series if (one.signal, one.subject) not in wrong),
+        gaps=(*evidence.gaps, *(_gap(*of, *said) for of, said in wrong.items())),
+    )
+
+
+def _impossible(evidence: Evidence) -> Iterator[tuple[str, str, float, Origin]]:
+    pieces: tuple[Reading | Series, ...] = (*evidence.readings, *evidence.series)
+    for one in pieces:
+        if catalogue()[one.signal].kind == "share":
+            found = next((value for value in _values(one) if not -SLACK <= value <= 1 + SLACK), None)
+            if found is not None:
+                yield one.signal, one.subject, found, one.origin
+
+
+def _values(of: Reading | Series) -> Iterator[float]:
+    told = of.values if isinstance(of, Series) else (of.value,)
+    yield from (value for value in told if not isinstance(value, str) and not is_unknown(value))
+
+
+def _gap(signal: str, subject: str, value: float, origin: Origin) -> Gap:
+    reason = f"{signal} reads {value:.4g}, and a share lies between 0 and 1"
+    return Gap("derived", reason, (signal,), subject, "see in which unit its exporter tells it", origin)
+
+
+UPTIMES = ("server.uptime", "process.uptime")
+STARTED = "change.process_start"
+
+
+def starts(evidence: Evidence) -> Evidence:
+    """`change.process_start` of every uptime, where no source told the start itself."""
+    told = {event.subject for event in evidence.events_by_signal.get(STARTED, ())}
+    found: list[Event] = []
+    for signal in UPTIMES:
+        for one in evidence.readings_by_signal.get(signal, ()):
+            if one.subject in told or one.window.end is None or isinstance(one.value, str) or is_unknown(one.value):
+                continue
+            told.add(one.subject)
+            origin = Origin(one.origin.artifact, f"{one.origin.place}, from {signal}".lstrip(", "))
+            found.append(Event(STARTED, one.subject, origin, {}, one.window.end - one.value))
+    return Evidence(events=tuple(found))
+
+
+# Bits of the number types that frameworks name; a name that is not here tells nothing.
+BITS: Mapping[str, float] = {
+    **dict.fromkeys(("fp64", "float64", "double"), 64.0),
+    **dict.fromkeys(("fp32", "float32", "float", "tf32"), 32.0),
+    **dict.fromkeys(("bf16", "bfloat16", "fp16", "float16", "half"), 16.0),
+    **dict.fromkeys(("int8", "qint8", "fp8", "float8"), 8.0),
+    **dict.fromkeys(("int4", "fp4"), 4.0),
+}
+FUSED: Mapping[str, float] = {
+    **dict.fromkeys(("sdpa", "flash", "flash2", "flash3", "flash_attention_2", "efficient", "xformers", "cudnn"), 1.0),
+    **dict.fromkeys(("naive", "eager", "math"), 0.0),
+}
+WORDS = (("model.dtype", "model.bits", BITS), ("model.attention", "model.attention_fused", FUSED))
+
+
+def model_words(evidence: Evidence) -> Evidence:
+    """`model.bits` of `model.dtype` and `model.attention_fused` of `model.attention`, where the word is known."""
+    found: list[Reading] = []
+    for source, signal, meaning in WORDS:
+        told = {one.subject for one in evidence.readings_by_signal.get(signal, ())}
+        for one in evidence.readings_by_signal.get(source, ()):
+            value = meaning.get(str(one.value).lower().removeprefix("torch."))
+            if value is not None and one.subject not in told:
+                told.add(one.subject)
+                found.append(Reading(signal, one.subject, value, one.origin, one.window, (), f"{source} {one.value}"))
+    return Evidence(readings=tuple(found))

@@ -1,0 +1,131 @@
+"""One GPU that several sources speak of, by different names, is one subject.
+
+NVML calls it `gpu/0`, an exporter `gpu/0@gpus:9400`, a driver log `gpu/0000:9b:00`. Where two of them tell one UUID,
+they are one card. A driver log tells the PCI address alone, which every machine gives to a card of its own: the
+log's GPU is taken for the one card that has that address among all that were seen. Where several have it, or none
+tells its address, it stays apart and a gap says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from latdoctor.evidence.model import Evidence, Gap, Subject
+from latdoctor.evidence.subjects import pci_of, uuid_of
+
+GPU, OF_SERVER = "gpu/", "@"
+UUID, PCI = "gpu.uuid", "gpu.pci"
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU as one source calls it, and what that tells of its identity; empty where it does not."""
+
+    subject: str
+    uuid: str
+    pci: str
+
+    @property
+    def source(self) -> str:
+        return self.subject.partition(OF_SERVER)[2]
+
+
+def joined(evidence: Evidence) -> Evidence:
+    """`evidence` with one name for each card: NVML's, else an exporter's. Joining twice adds nothing."""
+    cards = tuple(_cards(evidence))
+    names = _one_name_each(cards)
+    logged = [one.id for one in evidence.subjects if pci_of(one.id.removeprefix(GPU)) and OF_SERVER not in one.id]
+    parents = dict(evidence.parents)
+    gaps: list[Gap] = []
+    for subject in logged:
+        found = sorted({names.get(card.subject, card.subject) for card in cards if card.pci == pci_of(subject[4:])})
+        if len(found) == 1:
+            names[subject] = found[0]
+            _put_beneath(parents, found[0], parents.get(subject))
+        elif found or cards:
+            gaps.append(_apart(subject, found))
+    if not names:
+        return structs.replace(evidence, gaps=tuple(dict.fromkeys((*evidence.gaps, *gaps)))) if gaps else evidence
+    return _renamed(evidence, names, parents, gaps)
+
+
+def _cards(evidence: Evidence) -> Iterator[Card]:
+    """Every GPU of which NVML or a page tells, as far as it has a name of its own."""
+    told: dict[str, dict[str, str]] = {}
+    for signal in (UUID, PCI, "gpu.name", "gpu.utilization"):
+        for one in evidence.readings_by_signal.get(signal, ()):
+            if one.subject.startswith(GPU) and not pci_of(one.subject.removeprefix(GPU)):
+                told.setdefault(one.subject, {})[signal] = str(one.value)
+    for subject, texts in sorted(told.items()):
+        yield Card(subject, uuid_of(texts.get(UUID, "")), pci_of(texts.get(PCI, "")))
+
+
+def _one_name_each(cards: tuple[Card, ...]) -> dict[str, str]:
+    """By UUID: the name of each card that has another one too. Slices of one card share its UUID on one page."""
+    groups: dict[str, list[Card]] = {}
+    for card in cards:
+        if card.uuid:
+            groups.setdefault(card.uuid, []).append(card)
+    names: dict[str, str] = {}
+    for group in groups.values():
+        sources = [card.source for card in group]
+        whole = [card for card in group if sources.count(card.source) == 1]
+        first = min((card.subject for card in whole), key=lambda name: (OF_SERVER in name, name), default="")
+        names.update({card.subject: first for card in whole if card.subject != first})
+    return names
+
+
+def _put_beneath(parents: dict[str, str | None], card: str, node: str | None) -> None:
+    """The log's machine between a card and what it was part of, so that what the log says of it still counts."""
+    above = parents.get(card)
+    if node is None or node in (above, card):
+        return
+    if parents.get(node) is None and node not in _lineage(parents, card):
+        parents[node] = above
+        parents[card] = node
+    elif parents.get(node) == above:
+        parents[card] = node
+
+
+def _lineage(parents: Mapping[str, str | None], subject: str) -> list[str]:
+    found: list[str] = []
+    current: str | None = subject
+    while current is not None and current not in found:
+        found.append(current)
+        current = parents.get(current)
+    return found
+
+
+def _apart(subject: str, found: list[str]) -> Gap:
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        why = f"{', '.join(found[:_SHOWN])}{more} have that PCI address and no UUID joins them"
+    else:
+        why = "no GPU that was seen tells that PCI address"
+    step = "let NVML be read on that machine (--nvml), or give its exporter's page alone"
+    return Gap("derived", f"{subject} of the driver log stays a subject of its own: {why}", (), None, step)
+
+
+def _renamed(
+    evidence: Evidence, names: Mapping[str, str], parents: Mapping[str, str | None], gaps: list[Gap]
+) -> Evidence:
+    def name(subject: str) -> str:
+        return names.get(subject, subject)
+
+    kept = dict.fromkeys(name(one.id) for one in evidence.subjects)
+    told = (structs.replace(gap, subject=name(gap.subject)) if gap.subject else gap for gap in evidence.gaps)
+    return structs.replace(
+        evidence,
+        subjects=tuple(Subject(one, parents.get(one)) for one in kept),
+        readings=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.readings),
+        series=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.series),
+        distributions=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.distributions),
+        events=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.events),
+        looked=tuple(dict.fromkeys((signal, name(subject)) for signal, subject in evidence.looked)),
+        gaps=tuple(dict.fromkeys((*told, *gaps))),
+        clipped=tuple(dict.fromkeys((signal, name(subject)) for signal, subject in evidence.clipped)),
+    )

@@ -1,0 +1,63 @@
+"""Do the figures of a queue fit together? Where they break Little's law, the evidence is invalid, and no cause.
+
+L = λ·W (Little 1961): the mean number that waits is the rate times the mean wait, whatever the order of service. Rates
+of arrivals and of completions differ while a queue grows or shrinks, so L must lie between the two products. A depth
+that was sampled a few times is a rough mean and waits are counted when they end, hence a factor of FACTOR each way.
+Beyond it one of the two speaks of something else than the other (a depth that counts only part of the queue, a wait in
+another unit, counters of another model): neither is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from latdoctor.detectors.derived_ratios import numbers
+from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.units import format_value
+
+DEPTH, WAIT = "queue.depth", "queue.time.mean"
+RATES = ("arrival.rate", "completion.rate")
+DOUBTED = (DEPTH, WAIT, "queue.time")
+FACTOR = 3.0
+LEAST = 10.0  # requests: below it one sample more or less decides
+
+
+def consistent(evidence: Evidence) -> Evidence:
+    """`evidence` without the queue's figures where they contradict each other, which is a gap instead."""
+    broken = dict(_contradictions(evidence))
+    if not broken:
+        return evidence
+    gaps = tuple(
+        Gap("derived", reason, DOUBTED, subject, "ask the server's queue for itself, or watch for longer: --window 60s")
+        for subject, reason in broken.items()
+    )
+    return replace(
+        evidence,
+        readings=tuple(one for one in evidence.readings if not (one.subject in broken and one.signal in DOUBTED)),
+        series=tuple(one for one in evidence.series if not (one.subject in broken and one.signal in DOUBTED)),
+        distributions=tuple(
+            one for one in evidence.distributions if not (one.subject in broken and one.signal in DOUBTED)
+        ),
+        gaps=(*evidence.gaps, *gaps),
+    )
+
+
+def _contradictions(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Each subject whose figures contradict each other, and what is said of it."""
+    waits, *rates = (_values(evidence, signal) for signal in (WAIT, *RATES))
+    for subject, depth in _values(evidence, DEPTH).items():
+        told = [rate[subject] for rate in rates if subject in rate]
+        if subject not in waits or not told:
+            continue
+        wait = waits[subject]
+        low, high = min(told) * wait, max(told) * wait
+        if max(depth, low) >= LEAST and not low / FACTOR <= depth <= high * FACTOR:
+            made = f"{min(told):.4g}/s that wait {format_value(wait, 'time')} each make a queue of {low:.3g}"
+            seen = f"{made}, and its depth is {depth:.3g}"
+            yield subject, f"the queue's figures contradict each other by Little's law: {seen}"
+
+
+def _values(evidence: Evidence, signal: str) -> dict[str, float]:
+    return {one.subject: value for one, value in numbers(evidence, signal) if not one.bound}

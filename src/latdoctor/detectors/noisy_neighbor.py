@@ -1,0 +1,63 @@
+"""What others take of the processors of a watched process, the servers whose pages are read being no strangers.
+
+Replicas on one machine take processors from each other; who asks whether somebody else does has named them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from latdoctor.detectors.derived_ratios import numbers
+from latdoctor.detectors.replica_outliers import OF_SERVER, REPLICA
+from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
+from latdoctor.http.address import is_loopback
+
+TAKEN, OWN, BY_SERVERS = "process.others_cpu_ratio", "process.cpu_ratio", "server.cpus_used"
+NEIGHBOURS = "process.neighbour_cpu_ratio"
+
+
+def neighbours(evidence: Evidence) -> Evidence:
+    """`process.neighbour_cpu_ratio`: what others took, less what the servers seen on this machine used beside it.
+
+    A gap where one of several replicas here does not tell what it used: whose the rest is cannot be told then.
+    """
+    if NEIGHBOURS in evidence.readings_by_signal:
+        return Evidence()
+    found = list(_found(evidence))
+    return Evidence(
+        readings=tuple(one for one in found if isinstance(one, Reading)),
+        gaps=tuple(one for one in found if isinstance(one, Gap)),
+    )
+
+
+def _found(evidence: Evidence) -> Iterator[Reading | Gap]:
+    processors = next((value for _, value in numbers(evidence, "host.cpus")), 0.0)
+    own = {one.subject: value for one, value in numbers(evidence, OWN)}
+    used = {one.subject: value for one, value in numbers(evidence, BY_SERVERS) if _is_here(one.subject)}
+    replicas = _replicas([one.id for one in evidence.subjects])
+    silent = sorted(replicas - used.keys()) if len(replicas) > 1 else []
+    for taken, ratio in numbers(evidence, TAKEN):
+        origin = Origin(taken.origin.artifact, f"{TAKEN} less {BY_SERVERS} of the servers here")
+        if taken.subject not in own or processors <= 0:
+            continue
+        if silent:
+            reason = f"{silent[0]} does not tell how much of the processors it uses"
+            yield Gap("derived", reason, (NEIGHBOURS,), taken.subject, origin=origin)
+            continue
+        beside = max(0.0, sum(used.values()) - own[taken.subject]) / processors
+        note = f"{len(used)} servers are no strangers" if beside else ""
+        yield Reading(NEIGHBOURS, taken.subject, max(0.0, ratio - beside), origin, taken.window, note=note)
+
+
+def _replicas(subjects: Iterable[str]) -> frozenset[str]:
+    """Those on this machine that have a page to themselves: one that tells of several is a router's."""
+    pages: dict[str, list[str]] = {}
+    for subject in subjects:
+        if subject.startswith(REPLICA) and _is_here(subject):
+            pages.setdefault(subject.rpartition(OF_SERVER)[2], []).append(subject)
+    return frozenset(told[0] for told in pages.values() if len(told) == 1)
+
+
+def _is_here(subject: str) -> bool:
+    """Whether it is told by a page of this machine: `replica/0@127.0.0.1:8000`."""
+    return is_loopback(subject.rpartition(OF_SERVER)[2].rpartition(":")[0])

@@ -1,0 +1,104 @@
+"""Which stage makes the slowest requests slow? The tail's excess over an ordinary request, parted by stage.
+
+The mean time of each stage among the slowest hundredth, less its mean among the requests between the 40th and the 60th
+percentile, over the same difference of whole latencies. What no stage accounts for is `other`, so the shares add up to
+one; a stage that is quicker in the tail has a share below zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from latdoctor.evidence.model import Evidence, Gap, Labels, Origin, Reading, Series, Value, Window
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+
+LATENCY = "request.latency"
+
+
+def untold(evidence: Evidence, derived: str) -> tuple[Series, ...]:
+    """The latencies of single requests of each subject of which `derived` is not told yet."""
+    told = {one.subject for one in evidence.readings_by_signal.get(derived, ())}
+    return tuple(one for one in evidence.series if one.signal == LATENCY and one.subject not in told)
+
+
+def lacking(series: Series, reason: str, signals: tuple[str, ...]) -> Evidence:
+    """Why `signals` cannot be told of `series`."""
+    return Evidence(gaps=(Gap("derived", reason, signals, series.subject, "", series.origin),))
+
+
+def too_few(series: Series, what: str, seen: int, needed: int, signals: tuple[str, ...]) -> Evidence:
+    return lacking(series, f"{what}: {seen} requests seen, {needed} are needed", signals)
+
+
+def found(series: Series, how: str, told: Iterable[tuple[str, Value, Labels]], seen: int) -> Evidence:
+    """(signal, value, labels) of `seen` requests, made of `series` in the way that `how` names."""
+    origin = Origin(series.origin.artifact, f"{series.origin.place}, {how}")
+    window, note = Window(series.times[0], series.times[-1]), f"of {seen} requests"
+    return Evidence(
+        readings=tuple(
+            Reading(name, series.subject, value, origin, window, labels, note) for name, value, labels in told
+        )
+    )
+
+
+STAGE, DERIVED = "request.stage_time", "tail.share"
+LABEL, OTHER = "stage", "other"
+MIN_REQUESTS = 500  # so that five are the slowest hundredth
+SLOWEST = 0.99
+MIDDLE = (0.4, 0.6)
+
+
+def tail_shares(evidence: Evidence) -> Evidence:
+    """DERIVED by stage, for every series of single requests whose stages are told for the same requests."""
+    wholes = untold(evidence, DERIVED)
+    return Evidence.merge(_of_one(whole, stages) for whole in wholes if (stages := _stages(evidence, whole)))
+
+
+def _stages(evidence: Evidence, whole: Series) -> dict[str, Series]:
+    return {
+        dict(one.labels)[LABEL]: one
+        for one in evidence.series
+        if one.signal == STAGE and one.subject == whole.subject and one.times == whole.times
+    }
+
+
+def _of_one(whole: Series, stages: dict[str, Series]) -> Evidence:
+    import numpy as np
+
+    if len(whole.values) < MIN_REQUESTS:
+        return too_few(whole, "the tail by stage", len(whole.values), MIN_REQUESTS, (DERIVED,))
+    shares = attributed(
+        np.array(whole.values), {stage: np.array(series.values) for stage, series in sorted(stages.items())}
+    )
+    told = ((DERIVED, share, ((LABEL, stage),)) for stage, share in shares.items())
+    return found(whole, "the slowest hundredth against the middle fifth", told, len(whole.values))
+
+
+def attributed(latencies: Numbers, stages: dict[str, Numbers]) -> dict[str, float]:
+    """The share of each stage, and of OTHER; nothing where the tail is no slower than the middle, or figures lack."""
+    import numpy as np
+
+    known = np.isfinite(latencies)
+    for times in stages.values():
+        known &= np.isfinite(times)
+    latencies = latencies[known]
+    if len(latencies) < MIN_REQUESTS:
+        return {}
+    low, high = np.quantile(latencies, MIDDLE)
+    middle = (latencies >= low) & (latencies <= high)
+    slowest = latencies >= np.quantile(latencies, SLOWEST)
+    excess = float(latencies[slowest].mean() - latencies[middle].mean())
+    if excess <= 0:
+        return {}
+    shares = {
+        stage: float(times[known][slowest].mean() - times[known][middle].mean()) / excess
+        for stage, times in stages.items()
+    }
+    return {**shares, OTHER: 1.0 - sum(shares.values())}

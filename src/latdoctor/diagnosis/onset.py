@@ -1,0 +1,107 @@
+"""Since when it is slow, and what changed shortly before: picked from the events, and put into words.
+
+What comes shortly before need not be the cause; it is what a person looks at first, and can undo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from latdoctor.diagnosis.result import Change, Onset
+from latdoctor.evidence.model import Event, Evidence, is_unknown
+
+ONSET = "latency.onset"
+_KINDS = {
+    "change.deployment": "",
+    "change.model": "",
+    "change.version": "",
+    "change.replicas": "",
+    "change.config": "configuration",
+    "change.package": "installed",
+    "change.process_start": "process started",
+}
+SHORTLY = 1800.0  # seconds before the onset; most incidents that a change brings show within half an hour of it
+SLACK = 60.0  # seconds after it: clocks of different machines, and steps of a series
+MOST = 5
+
+
+def onset(evidence: Evidence) -> Onset | None:
+    """The earliest rise that still lasts, else the latest one that is over."""
+    found = [event for event in evidence.events_by_signal.get(ONSET, ()) if event.time is not None]
+    lasting = [event for event in found if "until" not in event.fields]
+    if lasting:
+        return _onset(min(lasting, key=_time))
+    return _onset(max(found, key=_time)) if found else None
+
+
+def _time(event: Event) -> float:
+    return event.time or 0.0
+
+
+def _onset(event: Event) -> Onset:
+    before, after, until, within = (_number(event, name) for name in ("before", "after", "until", "within"))
+    signal = str(event.fields.get("signal", ""))
+    return Onset(_time(event), until, signal, event.subject, before or 0.0, after or 0.0, event.origin, within or 0.0)
+
+
+def _number(event: Event, name: str) -> float | None:
+    value = event.fields.get(name)
+    return value if isinstance(value, float | int) else None
+
+
+def changes(evidence: Evidence, since: Onset | None) -> tuple[Change, ...]:
+    """What changed in the half hour before the onset, or before the end of the evidence; the nearest first.
+
+    What came after an onset by no more than clocks may differ or the onset be wrong is among them, too.
+    """
+    moment = since.time if since else evidence.time.end
+    if moment is None:
+        return ()
+    until = moment + (max(SLACK, since.within) if since else 0.0)
+    near = [
+        event
+        for signal in _KINDS
+        for event in evidence.events_by_signal.get(signal, ())
+        if event.time is not None and moment - SHORTLY <= event.time <= until
+    ]
+    nearest = sorted(near, key=lambda event: abs(moment - _time(event)))
+    return tuple(_once(_change(event, moment) for event in nearest))[:MOST]
+
+
+def _once(found: Iterable[Change]) -> Iterable[Change]:
+    """Two sources that tell of one thing at one time are one change."""
+    seen: set[tuple[str, str, int]] = set()
+    for one in found:
+        mark = (one.says, one.subject, round(one.time))
+        if mark not in seen:
+            seen.add(mark)
+            yield one
+
+
+def _change(event: Event, moment: float) -> Change:
+    what, before, to = (str(event.fields.get(name, "")) for name in ("what", "from", "to"))
+    versions = f"{before} → {to}" if before and to else to
+    named = " ".join(part for part in (_KINDS[event.signal], what, versions) if part)
+    says = named if named and not (event.signal == "change.deployment" and event.text) else event.text
+    return Change(event.signal, event.subject, _time(event), says or event.signal, moment - _time(event), event.origin)
+
+
+SIGNAL, LABEL = "tail.share", "stage"
+UNSEEN = 1.0
+# What a server's log may call the part of the way that holds a stage, where it does not tell it by itself.
+_WITHIN = {"preprocess": "prepare", "session": "prepare", "dependency": "prepare"}
+
+
+def tail_shares(evidence: Evidence) -> Mapping[str, float]:
+    """By stage, 0..1: the largest of all subjects, for any of them may be the one that hurts."""
+    found: dict[str, float] = {}
+    for one in evidence.readings_by_signal.get(SIGNAL, ()):
+        stage = dict(one.labels).get(LABEL, "")
+        if stage and not isinstance(one.value, str) and not is_unknown(one.value):
+            found[stage] = max(found.get(stage, 0.0), min(1.0, max(0.0, one.value)))
+    return found
+
+
+def impact(acts_on: str, shares: Mapping[str, float]) -> float:
+    """The share of the tail that lies in the stage `acts_on`."""
+    return shares.get(acts_on, shares.get(_WITHIN.get(acts_on, ""), UNSEEN))

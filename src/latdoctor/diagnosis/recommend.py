@@ -1,0 +1,79 @@
+"""Where to look next: the sources not read whose findings would tell most about the cause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from latdoctor.diagnosis.evaluate import NOT_EVALUATED, Provider
+from latdoctor.diagnosis.noisy_or import NONE, OTHER, CauseSet, Network
+from latdoctor.diagnosis.result import Check, NextLook, RankedCause
+from latdoctor.diagnosis.rule_schema import Finding, RuleSet
+
+MIN_BITS = 0.01
+_NO_SHARE = 1e-12  # of all probability: the thousands of sets with less, together, move no eighth digit of a bit
+MAX_LOOKS = 3
+Shares = Mapping[str, Sequence[tuple[CauseSet, float]]]
+
+
+def next_looks(
+    rules: RuleSet, network: Network, checks: Sequence[Check], providers: Sequence[Provider]
+) -> tuple[NextLook, ...]:
+    """The unread sources by the mutual information between their findings and the set of causes, best first.
+
+    The information of several findings of one source is summed, an upper bound where they overlap.
+    """
+    # What the site disabled no look would show.
+    unknown = [c.id for c in checks if c.status == NOT_EVALUATED and not rules.finding[c.id].disabled]
+    sets = _telling(network)
+    bits = {name: _information(rules.finding[name], network, sets) for name in unknown}
+    looks = []
+    for provider in providers:
+        shown = [name for name in unknown if provider.may_settle(rules.finding[name])]
+        shown.sort(key=lambda name: (-bits[name], name))
+        total = sum(bits[name] for name in shown)
+        if total >= MIN_BITS:
+            looks.append(NextLook(provider.name, provider.ask, provider.cost, round(total, 3), tuple(shown[:3])))
+    return tuple(sorted(looks, key=lambda look: (-look.bits, look.source))[:MAX_LOOKS])
+
+
+def _telling(network: Network) -> Shares:
+    """Per cause, the sets that hold it, with their P, but for those that hardly have any."""
+    return {name: [one for one in found if one[1] > _NO_SHARE] for name, found in network.sets_with.items()}
+
+
+def _information(finding: Finding, network: Network, sets: Shares) -> float:
+    """I(finding; causes) = H(Σ p·P) − Σ p·H(P), in bits."""
+    touched = {chosen: share for name in (*network.misses(finding), OTHER) for chosen, share in sets[name]}
+    # Sets whose members do not expect the finding all see it as often as nothing at all does: they count as one.
+    shares = {network.expected(finding, NONE): max(0.0, 1 - sum(touched.values()))}
+    for chosen, share in touched.items():
+        expected = network.expected(finding, chosen)
+        shares[expected] = shares.get(expected, 0.0) + share
+    mixed = sum(share * expected for expected, share in shares.items())
+    return max(0.0, _entropy(mixed) - sum(share * _entropy(expected) for expected, share in shares.items()))
+
+
+def _entropy(p: float) -> float:
+    if p <= 0 or p >= 1:
+        return 0.0
+    return -(p * math.log2(p) + (1 - p) * math.log2(1 - p))
+
+
+_CHANGEABLE = ("replica/", "server/")  # subjects whose server a playbook may be for
+
+
+def first_playbook(cause: RankedCause) -> str:
+    """What may be run: for a cause that is named, and was seen at a server that can be changed."""
+    changed = any(subject.startswith(_CHANGEABLE) for subject in cause.subjects)
+    return cause.playbooks[0] if cause.named and cause.playbooks and changed else ""
+
+
+def playbooks_for(causes: Sequence[RankedCause]) -> tuple[str, ...]:
+    """What may be run against all of them together, else against each."""
+    runnable = [cause for cause in causes if first_playbook(cause)]
+    if len(runnable) > 1:
+        together = [name for name in runnable[0].playbooks if all(name in one.playbooks for one in runnable)]
+        if together:
+            return tuple(together)
+    return tuple(dict.fromkeys(first_playbook(cause) for cause in runnable))

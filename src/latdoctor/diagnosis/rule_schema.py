@@ -1,0 +1,108 @@
+"""Findings and causes as types. A finding is written once and shared; a cause says what it makes us see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from latdoctor.conditions.ast import Condition
+
+SEVERITIES = ("info", "warning", "critical")
+STATUSES = ("experimental", "test", "stable", "deprecated")
+# A specific finding points at causes; a symptom is generic pain that names nobody; an error is requests that fail.
+FINDING_KINDS = ("specific", "symptom", "error")
+
+# What an incident outside the catalogue is taken to show: pain usually, anything specific hardly ever.
+OTHER_EXPECTS = {"symptom": 0.80, "error": 0.30}
+OTHER_SPECIFIC = 0.04
+
+# A cause grounds itself only on a finding that it expects at least this much.
+GROUNDING = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLimit:
+    """A comparison of a finding whose limit an overlay replaced: as it stands now, and as it was shipped."""
+
+    text: str
+    shipped: str
+    why: str
+    where: str  # file:line of the overlay
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A named statement about a departure from normal."""
+
+    id: str
+    says: str  # with {signal} places, filled from the evidence; a part in [] goes where a place in it is unknown
+    when: Condition
+    leak: float  # how often it holds with none of the causes present
+    area: str  # the file that holds it
+    where: str  # file:line
+    tier: str = ""  # may be empty for symptoms
+    kind: str = "specific"
+    required: bool = False  # an essential of its tier: without it nothing is called healthy
+    severity: str = ""
+    usual: float = 0.0  # what a cause that is silent about this symptom is taken to expect
+    group: str = ""
+    not_applicable_when: Condition | None = None
+    why: str = ""  # where the threshold comes from
+    site: tuple[SiteLimit, ...] = ()  # limits that an overlay replaced
+    disabled: str = ""  # why the site does not want it judged; empty where it is judged
+
+    @property
+    def specific(self) -> bool:
+        return self.kind == "specific"
+
+    @property
+    def other_expects(self) -> float:
+        return OTHER_EXPECTS.get(self.kind, min(OTHER_SPECIFIC, 2 * self.leak))
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a rule names. `severity` says what to do; how sure we are is computed, never written here."""
+
+    id: str
+    title: str
+    tier: str
+    severity: str
+    prior: float  # relative odds
+    expects: Mapping[str, float]
+    where: str
+    acts_on: str = ""
+    status: str = "stable"
+    rules_out: tuple[str, ...] = ()
+    playbooks: tuple[str, ...] = ()
+    owner: str = ""
+    escalate_after: float | None = None  # seconds
+    explanation: str = ""
+    confirm: str = ""
+    mend: str = ""
+    next_look: str = ""
+    keep_evidence: bool = False  # a restart would destroy what proves it
+    false_positives: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    disabled: str = ""  # why the site does not want it ranked; empty where it is ranked
+
+    def weight(self, finding: Finding) -> float:
+        """How often this cause makes `finding` hold."""
+        return self.expects.get(finding.id, finding.usual)
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """All findings and causes, each in the order of their ids."""
+
+    findings: tuple[Finding, ...]
+    causes: tuple[Cause, ...]
+
+    @cached_property
+    def finding(self) -> Mapping[str, Finding]:
+        return {finding.id: finding for finding in self.findings}
+
+    @cached_property
+    def cause(self) -> Mapping[str, Cause]:
+        return {cause.id: cause for cause in self.causes}

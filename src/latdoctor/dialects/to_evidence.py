@@ -1,0 +1,184 @@
+"""Pages → Evidence, by one dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from latdoctor.dialects.changes import changes
+from latdoctor.dialects.evaluate import evaluate, rate_series
+from latdoctor.dialects.gauges import bit_values
+from latdoctor.dialects.metrics_page import Page, Scrape
+from latdoctor.dialects.model import Dialect, Found, Histogram, Missing, Outcome, Rule, Trouble
+from latdoctor.dialects.page_series import View
+from latdoctor.evidence.model import (
+    Bucket,
+    Distribution,
+    Evidence,
+    Gap,
+    Labels,
+    Origin,
+    Reading,
+    Series,
+    Subject,
+    Window,
+)
+
+_NAMES_SHOWN = 5
+
+
+def recognised(dialects: Iterable[Dialect], pages: Sequence[Page]) -> tuple[Dialect, ...]:
+    """The dialects that some page speaks; a page may speak several."""
+    return tuple(dialect for dialect in dialects if any(dialect.speaks(page) for page in pages))
+
+
+def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str, source: str = "metrics") -> Evidence:
+    """The evidence of a server's pages, oldest first. `server` is its subject, such as server/127.0.0.1:8000;
+    what it serves is named after it, such as model/m@127.0.0.1:8000.
+
+    `source` is what gaps name as theirs.
+
+    With two pages or more, counters and histograms cover the time between the first and the last; with a lone page
+    they cover the server's lifetime (the note says "lifetime average") and rates are gaps. Gauges are averaged over
+    the pages. What could not be read is a gap; a subject that nobody uses gives nothing.
+    """
+    gathering = _Gathering(View(dialect, tuple(scrapes), server), source)
+    for options in dialect.rules:
+        for labels, narrowed in gathering.view.kept_apart(options):
+            gathering.take(narrowed, labels)
+    for bits in dialect.bits:
+        if gathering.view.present(bits.rule.terms[0]) is None:
+            names = (str(bits.rule.terms[0]),)
+            for signal, _ in bits.masks:
+                gathering.missing(signal, names, bits.rule.hint)
+            continue
+        for signal, mask in bits.masks:
+            gathering.put(signal, bits.rule, bit_values(gathering.view, bits, signal, mask))
+    return gathering.evidence()
+
+
+class _Gathering:
+    """Collects what the rules find; gaps with one reason become one gap."""
+
+    def __init__(self, view: View, source: str) -> None:
+        self.view = view
+        self._source = source
+        self._idle = view.idle()
+        self._readings: list[Reading] = []
+        self._series: list[Series] = []
+        self._distributions: list[Distribution] = []
+        self._troubles: dict[tuple[str, str | None, str], list[str]] = {}
+        self._unused: dict[str, tuple[list[str], list[str]]] = {}  # reason → signals, subjects
+
+    def take(self, options: Sequence[Rule], labels: Labels = ()) -> None:
+        """The first alternative that has a value for a subject wins; else the first trouble is told."""
+        merged: dict[str | None, tuple[Found | Trouble, Rule]] = {}
+        absent: list[str] = []
+        for rule in options:
+            outcome = evaluate(self.view, rule)
+            if isinstance(outcome, Missing):
+                absent.extend(outcome.names)
+                continue
+            for subject, result in outcome.items():
+                if subject not in merged or (
+                    isinstance(merged[subject][0], Trouble) and not isinstance(result, Trouble)
+                ):
+                    merged[subject] = (result, rule)
+        if any(isinstance(result, Found) for result, _ in merged.values()):
+            merged.pop(None, None)
+        for subject, (result, rule) in merged.items():
+            self.put(rule.signal, rule, {subject: result}, labels)
+        if not merged and absent:
+            self.missing(options[0].signal, absent, options[0].hint)
+
+    def missing(self, signal: str, names: Iterable[str], hint: str) -> None:
+        listed = _listed(list(dict.fromkeys(names)))
+        if all(scrape.page.cut for scrape in self.view.scrapes):
+            self._trouble(signal, f"not on the page, which is cut: {listed}", None, "fetch the page again")
+        else:
+            self._trouble(signal, f"not exported: {listed}", None, hint or self.view.dialect.hint)
+
+    def put(self, signal: str, rule: Rule, outcome: Outcome, labels: Labels = ()) -> None:
+        for subject, result in outcome.items():
+            if subject in self._idle:
+                continue
+            if isinstance(result, Found) and result.is_finite:
+                self._found(signal, rule, subject or self.view.server, result, labels)
+            elif isinstance(result, Found):
+                self._trouble(signal, f"{result.place} gives no finite number", subject, "")
+            elif result.unused:
+                signals, subjects = self._unused.setdefault(result.reason, ([], []))
+                signals.extend([signal] if signal not in signals else [])
+                subjects.extend([subject] if subject and subject not in subjects else [])
+            else:
+                # The rule's hint is for what the page does not show at all.
+                self._trouble(signal, result.reason, subject, result.next_step)
+
+    def _trouble(self, signal: str, reason: str, subject: str | None, hint: str) -> None:
+        signals = self._troubles.setdefault((reason, subject, hint), [])
+        if signal not in signals:
+            signals.append(signal)
+
+    def _found(self, signal: str, rule: Rule, subject: str, found: Found, labels: Labels) -> None:
+        first, last = self.view.scrapes[found.first], self.view.scrapes[found.last]
+        since = "" if first is last else f", since {first.artifact}"
+        origin = Origin(last.artifact, found.place + since)
+        covers_window = rule.kind in ("slope", "rate", "ratio", "histogram")
+        lifetime = self.view.lone and covers_window
+        window = Window(None if lifetime else first.at, last.at)
+        if isinstance(found.value, Histogram):
+            buckets = tuple(
+                Bucket(bucket.low * rule.factor, bucket.high * rule.factor, bucket.count)
+                for bucket in found.value.buckets
+            )
+            total = None if found.value.total is None else found.value.total * rule.factor
+            self._distributions.append(
+                Distribution(signal, subject, buckets, origin, total, window, labels, found.note)
+            )
+        else:
+            self._readings.append(Reading(signal, subject, found.value, origin, window, labels, found.note))
+        if rule.series:
+            self._series.extend(rate_series(self.view, rule, subject, origin, labels))
+
+    def evidence(self) -> Evidence:
+        seen = dict.fromkeys(
+            [
+                self.view.server,
+                *(reading.subject for reading in self._readings),
+                *(distribution.subject for distribution in self._distributions),
+                *(subject for _, subject, _ in self._troubles if subject is not None),
+            ]
+        )
+        return Evidence(
+            subjects=tuple(self._subjects(seen)),
+            readings=tuple(self._readings),
+            series=tuple(self._series),
+            distributions=tuple(self._distributions),
+            events=tuple(changes(self.view)),
+            gaps=tuple(self._gaps()),
+        )
+
+    def _subjects(self, seen: Iterable[str]) -> Iterable[Subject]:
+        for subject in seen:
+            yield self.view.declared(subject)
+
+    def _gaps(self) -> Iterable[Gap]:
+        source, title = self._source, self.view.dialect.title
+        origin = Origin(self.view.scrapes[-1].artifact)
+        for (reason, subject, hint), signals in self._troubles.items():
+            yield Gap(source, f"{title}: {reason}", tuple(signals), subject, hint, origin)
+        for reason, (signals, subjects) in self._unused.items():
+            # Of no subject: where nothing was measured nothing is hidden, and a judge need not hold it "unknown".
+            yield Gap(source, f"{title}: {reason} for {_listed(subjects)}", tuple(signals), None, "", origin)
+        if self._idle:
+            reason = f"{title}: answered no request, so nothing is said about them: {_listed(sorted(self._idle))}"
+            yield Gap(source, reason, (), None, "", origin)
+        for signal, more in self.view.cut.items():
+            yield Gap(source, f"{title}: {more} more values of a label were left unread", (signal,), None, "", origin)
+        if self.view.left_out:
+            reason = f"{title}: {self.view.left_out} more models or GPUs were left unread"
+            yield Gap(source, reason, tuple(sorted(self.view.dialect.signals)), None, "", origin)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more

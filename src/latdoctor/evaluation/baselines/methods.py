@@ -1,0 +1,168 @@
+"""The scores that published methods give to metrics: the higher, the likelier to be at the root.
+
+Taken over as published, with three changes in their favour: what is not known is left out and not filled up; a column
+that stood still before gets a thousandth of its largest value for its spread, so that neither its unit nor a division
+by zero decides; latencies are what is to be explained, so no peer may name them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from latdoctor.errors import OperationError
+from latdoctor.evaluation.baselines.inputs import LEAST, Column, columns, is_latency, signal_of, target
+from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Values = NDArray[np.float64]
+
+STILL = 1e-3  # of a column's largest value: its least spread
+LEAST_PAIRS = 2 * LEAST  # seconds in which both are known, for a correlation
+
+
+def random_order(signals: Signals, chance: np.random.Generator) -> Scores:
+    """Any order is as good as any other."""
+    names = [name for name in signals if not is_latency(name)]
+    return dict(zip(names, (float(one) for one in chance.random(len(names))), strict=True))
+
+
+def n_sigma(signals: Signals, chance: np.random.Generator) -> Scores:
+    """How many standard deviations of before the incident rises above the mean of before, at its highest."""
+    del chance
+    return _each(signals, lambda column: _highest(column, *_mean_and_deviation(column.before)))
+
+
+def max_z(signals: Signals, chance: np.random.Generator) -> Scores:
+    """The same to either side."""
+    del chance
+    return _each(signals, lambda column: _furthest(column, *_mean_and_deviation(column.before)))
+
+
+def baro(signals: Signals, chance: np.random.Generator) -> Scores:
+    """BARO's RobustScorer: as N-sigma, with the median and the distance of the quartiles."""
+    del chance
+    return _each(signals, lambda column: _highest(column, *_median_and_quartiles(column.before)))
+
+
+def ranked_correlation(signals: Signals, chance: np.random.Generator) -> Scores:
+    """|ρ| of Spearman between each metric and latency over both times. Raises OperationError without a latency."""
+    import numpy as np
+
+    del chance
+    latency = target(signals)
+    if latency is None:
+        raise OperationError("no latency is known, so nothing can be correlated with it")
+    whole = {name: np.concatenate(both) for name, both in signals.items()}
+    found = {}
+    for name, values in whole.items():
+        both = np.isfinite(values) & np.isfinite(whole[latency])
+        if not is_latency(name) and int(both.sum()) >= LEAST_PAIRS:
+            found[name] = abs(correlation_of_ranks(values[both], whole[latency][both]))
+    return found
+
+
+def _each(signals: Signals, score: Callable[[Column], float]) -> Scores:
+    return {column.name: score(column) for column in columns(signals) if not is_latency(column.name)}
+
+
+def _highest(column: Column, center: float, spread: float) -> float:
+    return float((column.incident.max() - center) / spread)
+
+
+def _furthest(column: Column, center: float, spread: float) -> float:
+    return float(abs(column.incident - center).max() / spread)
+
+
+def _mean_and_deviation(values: Values) -> tuple[float, float]:
+    return float(values.mean()), max(float(values.std()), STILL)
+
+
+def _median_and_quartiles(values: Values) -> tuple[float, float]:
+    import numpy as np
+
+    low, middle, high = (float(one) for one in np.percentile(values, (25, 50, 75)))
+    return middle, max(high - low, STILL)
+
+
+def _ranks(values: Values) -> Values:
+    """Ranks from zero; equal values share the mean of theirs."""
+    import numpy as np
+
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    shared: Values = (ends - (counts + 1) / 2)[which].astype(np.float64)
+    return shared
+
+
+def correlation_of_ranks(first: Values, second: Values) -> float:
+    """Spearman's ρ of known values; zero where one of them stands still."""
+    one, other = _ranks(first), _ranks(second)
+    one, other = one - one.mean(), other - other.mean()
+    size = float((one @ one) * (other @ other)) ** 0.5
+    return float(one @ other) / size if size > 0 else 0.0
+
+
+Signals = Mapping[str, "tuple[Values, Values]"]  # `SIGNAL SUBJECT` → the seconds before, and those of the incident
+Scores = Mapping[str, float]  # by the same names
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A way to score metrics. `score` may raise whatever it likes: that is its failure."""
+
+    name: str
+    title: str
+    method: str  # what it does and where it was published
+    score: Callable[[Signals, np.random.Generator], Scores]
+
+
+class Scored(Struct, frozen=True):
+    """What a peer made of one recording: signals by their scores, the highest first; or why it failed."""
+
+    peer: str
+    signals: tuple[tuple[str, float], ...] = ()
+    failed: str = ""
+
+
+def scored(peer: Peer, signals: Signals, seed: int) -> Scored:
+    """The scores of `peer`. `seed` shuffles the columns, so that their order (by name, at first) favours nobody."""
+    import numpy as np
+
+    given = shuffled(signals, seed)
+    try:
+        found = peer.score(given, np.random.default_rng(seed))
+        return ranked(peer.name, {name: found[name] for name in given if name in found})
+    except Exception as error:  # noqa: BLE001 — whatever a peer stumbles over is its failure, and is told
+        return Scored(peer.name, failed=clean(f"{type(error).__name__}: {error}", 300))
+
+
+def shuffled(signals: Signals, seed: int) -> Signals:
+    """The same columns in an order that `seed` alone decides."""
+    import numpy as np
+
+    names = sorted(signals)
+    np.random.default_rng(seed).shuffle(names)
+    return {name: signals[name] for name in names}
+
+
+def ranked(peer: str, scores: Mapping[str, float]) -> Scored:
+    """`scores` of columns as those of their signals, each by its highest subject; what is no number does not count.
+
+    Equal scores stay in the order of `scores`.
+    """
+    best: dict[str, float] = {}
+    for name, score in scores.items():
+        signal = signal_of(name)
+        if not math.isnan(score) and (signal not in best or score > best[signal]):
+            best[signal] = score
+    if not best:
+        return Scored(peer, failed="no metric got a score")
+    return Scored(peer, tuple(sorted(best.items(), key=lambda item: -item[1])))

@@ -1,0 +1,159 @@
+"""What a method gets that knows nothing of latdoctor: the series as they were scraped, under their own names.
+
+A counter as its growth per second, a histogram as its mean and how many it counted per second, a gauge as it stands;
+beside them what the other sources say (the host's files). Nothing is joined with anything else: the ratios, quantiles,
+slopes and comparisons of replicas that latdoctor makes of these series are its own work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from latdoctor.collectors import COLLECTORS
+from latdoctor.collectors.prometheus import exposition
+from latdoctor.collectors.runner import evidence_of
+from latdoctor.detectors.catalog import given_by
+from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.metrics_page import Page
+from latdoctor.dialects.model import Rule
+from latdoctor.evaluation.baselines.methods import Signals
+from latdoctor.evaluation.baselines.metric_to_cause import Prior
+from latdoctor.evaluation.store import Recorded, by_second
+from latdoctor.evaluation.variants import PAGES
+from latdoctor.evidence.bundle import Artifact, Bundle
+from latdoctor.evidence.diff import values
+from latdoctor.evidence.model import Labels
+
+if TYPE_CHECKING:
+    pass
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Values = NDArray[np.float64]
+
+
+_OTHERS = tuple(one for one in COLLECTORS if one.name != PAGES)
+
+
+# Times of whole requests are what is to be explained, so they carry the names by which scorers know that.
+_SUFFERED = {"latency": "latency.mean", "client.latency": "client.latency.mean"}
+
+
+_SPREAD, _PARTS = ("histogram", "summary"), ("sum", "count", "bucket")
+
+
+Read = Callable[[Artifact], Page]
+
+
+def scraped(recorded: Recorded) -> Signals:
+    """Every series of `recorded` as `METRIC TARGET{LABELS}`, second by second: before the incident, and in it."""
+    pages: dict[tuple[str, float], Page] = {}
+
+    def page(artifact: Artifact) -> Page:  # each lies in two seconds
+        key = artifact.source, artifact.taken_at
+        if key not in pages:
+            pages[key] = exposition.parse(artifact.read(), artifact.source)
+        return pages[key]
+
+    return by_second(recorded, lambda look: dict(_columns(look, page)))
+
+
+def by_metric(prior: Prior) -> Prior:
+    """`prior` told of what is scraped: a metric speaks for the signals made of it, and for all that nobody could derive
+    without them. Of a ratio a dialect's metric is what stands above the line, not what it is divided by.
+    """
+    every = frozenset(signal for one in COLLECTORS for signal in one.provides)
+    whole = _told(every)
+    found: dict[str, dict[str, float]] = {}
+    for name, signals in (_made_of() | {signal: frozenset([signal]) for signal in every}).items():
+        own: dict[str, float] = {}
+        for signal in signals | (whole - _told(every - signals)):
+            for cause, share in prior.get(signal, {}).items():
+                own[cause] = own.get(cause, 0.0) + share
+        if own:
+            found[name] = {cause: share / sum(own.values()) for cause, share in own.items()}
+    return found
+
+
+def _told(signals: frozenset[str]) -> frozenset[str]:
+    """`signals` with what can be derived from them."""
+    return signals.union(*given_by(signals).values())
+
+
+@cache
+def _made_of() -> dict[str, frozenset[str]]:
+    """Metric → the signals that the dialects make of it."""
+    found: dict[str, set[str]] = {}
+    for dialect in shipped():
+        rules = [rule for options in dialect.rules for rule in options]
+        for rule in (*rules, *(bits.rule for bits in dialect.bits)):
+            for name in _metrics(rule):
+                found.setdefault(name, set()).add(rule.signal)
+    return {name: frozenset(signals) for name, signals in found.items()}
+
+
+def _metrics(rule: Rule) -> Iterator[str]:
+    for term in (*rule.terms, *rule.held):
+        yield from (selector.name.removesuffix("_sum") for selector in term.options)
+
+
+@cache
+def _symptoms() -> Mapping[str, str]:
+    """Histograms of how long whole requests took → the name of their mean."""
+    return {
+        metric: name
+        for metric, signals in _made_of().items()
+        for signal, name in _SUFFERED.items()
+        if signal in signals or f"{signal}_by_size" in signals
+    }
+
+
+def _columns(look: Bundle, read: Read) -> Iterator[tuple[str, float]]:
+    yield from _of_pages(look, read)
+    for (signal, subject), value in values(evidence_of(_OTHERS, look)[0]).items():
+        if not isinstance(value, str):
+            yield f"{signal} {subject}", value
+
+
+def _of_pages(look: Bundle, read: Read) -> Iterator[tuple[str, float]]:
+    """What the first and the last page of each target show."""
+    targets: dict[str, list[Artifact]] = {}
+    for artifact in look.artifacts:
+        if artifact.collector == PAGES:
+            targets.setdefault(artifact.source, []).append(artifact)
+    for target, artifacts in targets.items():
+        first, *_, last = artifacts if len(artifacts) > 1 else (artifacts[0], artifacts[0])
+        for metric, labels, value in _shown(read(first), read(last), last.taken_at - first.taken_at):
+            inside = ",".join(f"{key}={text}" for key, text in labels)
+            yield f"{_symptoms().get(metric, metric)} {target}{{{inside}}}", value
+
+
+def _shown(first: Page, last: Page, seconds: float) -> Iterator[tuple[str, Labels, float]]:
+    """Metric, labels and value of each series; of what only counts up nothing where no time lies between the pages."""
+    for name, samples in last.samples.items():
+        family, _, part = name.rpartition("_")
+        if last.kinds.get(family) in _SPREAD and part in _PARTS:
+            if part == "count":
+                yield from _spread(first, last, family, seconds)
+        elif last.kinds.get(name) == "counter":
+            if seconds > 0:
+                yield from ((name, labels, more / seconds) for labels, more in _grown(first, last, name).items())
+        else:
+            yield from ((name, sample.labels, sample.value) for sample in samples)
+
+
+def _spread(first: Page, last: Page, family: str, seconds: float) -> Iterator[tuple[str, Labels, float]]:
+    sums, counts = (_grown(first, last, f"{family}_{part}") for part in ("sum", "count"))
+    for labels, count in counts.items():
+        if seconds > 0:
+            yield f"{family}_count", labels, count / seconds
+        if count > 0 and labels in sums:
+            yield family, labels, sums[labels] / count
+
+
+def _grown(first: Page, last: Page, name: str) -> dict[Labels, float]:
+    """By how much each series of `name` grew; one that began anew between the pages is left out."""
+    then = {sample.labels: sample.value for sample in first.samples.get(name, ())}
+    now = {sample.labels: sample.value for sample in last.samples.get(name, ())}
+    return {labels: value - then[labels] for labels, value in now.items() if value >= then.get(labels, float("inf"))}

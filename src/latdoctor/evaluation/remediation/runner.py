@@ -1,0 +1,225 @@
+"""Plays an incident that stays until somebody mends it, has it mended, and measures what the clients had of that."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import structs
+
+from latdoctor.collectors.base import Request
+from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
+from latdoctor.errors import LatdoctorError, OperationError
+from latdoctor.evaluation import machine
+from latdoctor.evaluation.remediation.cases import SLICE, WRONG, MendingCell, sliced, standing
+from latdoctor.evaluation.remediation.operator import Operator, Place, Remedy
+from latdoctor.evaluation.remediation.run_record import (
+    FAILED,
+    NO_PLAYBOOK,
+    NOTHING_NAMED,
+    VERIFIED,
+    Alarm,
+    Saturated,
+    Story,
+    Told,
+    report_of,
+)
+from latdoctor.evaluation.remediation.scores import Attempt
+from latdoctor.evidence.bundle import Bundle
+from latdoctor.lab.clients import Admin, Between, look
+from latdoctor.lab.faults.injection import inject
+from latdoctor.lab.processes import Deployment
+from latdoctor.lab.run_report import BEFORE
+from latdoctor.lab.runner import Watcher, calibrated
+from latdoctor.lab.scenario import Phase, Scenario
+from latdoctor.load.plan import LoadPlan
+from latdoctor.load.process import saturate, start_load
+from latdoctor.load.summary import LoadResult
+from latdoctor.remediation.playbook_loader import Library
+from latdoctor.remediation.playbook_loader import shipped as shipped_playbooks
+from latdoctor.remediation.verification import WINDOW
+
+NOTICED = 15.0  # seconds after which somebody looks though the SLO still holds
+AFTER = 3 * SLICE  # seconds that are measured once it is verified
+SATURATED = 8.0  # seconds
+_SETTLING = 1.0  # seconds of the phase `before` that the look leaves out, on either side
+
+Say = Callable[[str], None]
+
+
+def attempt(cell: MendingCell, say: Say, library: Library | None = None) -> Attempt:
+    """Plays and mends `cell` once. Raises LatdoctorError where it cannot be played at all."""
+    scenario = standing(cell.scenario)
+    loaded = machine.load_average()
+    say("starting the server")
+    with Deployment(scenario) as deployment, tempfile.TemporaryDirectory(prefix="latdoctor-state-") as state:
+        rate = scenario.load.rate or calibrated(scenario, deployment, cell.seed, Watcher(say=say))
+        plan = sliced(scenario.plan(rate, cell.seed))
+        operator = Operator(
+            _place(scenario, deployment), shipped_rules(), library or shipped_playbooks(), Path(state).absolute()
+        )
+        ill = _saturated(plan, scenario, deployment) if cell.saturated else None
+        story, alarm, result = _played(_Live(cell, scenario, plan, deployment, operator, say))
+        mended = _saturated(plan, scenario, deployment) if ill and story.outcome == VERIFIED else None
+    report = report_of(Told(cell, scenario, plan, rate, tuple(operator.entries)), story, alarm, result)
+    complete = structs.replace(
+        report,
+        saturated=(ill, mended) if ill and mended else None,
+        machine=structs.replace(report.machine, load_before=loaded),
+    )
+    return Attempt(complete, story.look)
+
+
+def _place(scenario: Scenario, deployment: Deployment) -> Place:
+    servers = deployment.servers
+    model = Admin(servers[0], deployment.token).config()[0].model
+    return Place(servers, deployment.router, deployment.token, model.version, model.precision, scenario.load.slo)
+
+
+def _saturated(plan: LoadPlan, scenario: Scenario, deployment: Deployment) -> Saturated:
+    first = look(deployment.servers)
+    rate = saturate(plan, deployment.address, SATURATED, phase=scenario.incident.name).rate
+    between = Between(first, look(deployment.servers))
+    return Saturated(
+        rate=rate,
+        calls_per_answer=between.per("ref_forward_calls_total", "ref_requests_total"),
+        page_faults_per_call=between.per("ref_page_faults_total", "ref_forward_calls_total"),
+        allocations_per_call=between.per("ref_device_alloc_total", "ref_forward_calls_total"),
+    )
+
+
+@dataclass
+class _Live:
+    """One run while it lasts."""
+
+    cell: MendingCell
+    scenario: Scenario
+    plan: LoadPlan
+    deployment: Deployment
+    operator: Operator
+    say: Say
+    hearing: Future[LoadResult] | None = None
+    clients: str = ""  # the address of the clients' own page
+    started: float = 0.0
+
+
+def _played(live: _Live) -> tuple[Story, Alarm, LoadResult]:
+    begins = sum(phase.seconds for phase in live.scenario.phases[:-1])
+    alarm = Alarm(live.scenario.load.slo, begins)
+    with start_load(live.plan, live.deployment.address, metrics_port=0, report_s=WINDOW) as load:
+        live.started, live.clients = load.wait_started(), load.metrics
+        with ThreadPoolExecutor(1) as beside:
+            live.hearing = beside.submit(load.wait, alarm.heard)
+            try:
+                story = _walked(live, alarm)
+            finally:
+                load.stop()
+            return story, alarm, live.hearing.result()
+
+
+def _walked(live: _Live, alarm: Alarm) -> Story:
+    """Through the phases before the incident, then the incident and what is done about it."""
+    story = Story()
+    well: Bundle | None = None
+    edge = live.started
+    for phase in live.scenario.phases[:-1]:
+        _until(live, edge)
+        with ExitStack() as gone:
+            _begin(live, phase, gone)
+            if phase.name == BEFORE:
+                story.usage = (machine.usage(time.time()), None)
+                story.looks["well"] = look(live.deployment.servers)
+                _until(live, edge + _SETTLING)
+                well = live.operator.looked(_request(live))
+            edge += phase.seconds
+            _until(live, edge)
+            story.looks["ill"] = look(live.deployment.servers)
+            if phase.name == BEFORE:
+                story.looks["well ended"] = story.looks["ill"]
+    _until(live, edge)
+    with ExitStack() as gone:
+        _begin(live, live.scenario.incident, gone)
+        story.begun = live.started + alarm.begins
+        if well is not None:
+            live.operator.remember(well)
+        _wait_for(live, alarm, story.begun + NOTICED)
+        story.noticed = time.time()
+        _mended(live, story)
+        story.usage = (story.usage[0], machine.usage(time.time()))
+    return story
+
+
+def _begin(live: _Live, phase: Phase, gone: ExitStack) -> None:
+    if phase.config:
+        live.deployment.configure(phase.config)
+    for fault in phase.faults:
+        inject(fault, live.deployment.site, gone)
+
+
+def _mended(live: _Live, story: Story) -> None:
+    """Diagnoses, and does what that leads to."""
+    if live.cell.kind == WRONG:
+        story.remedy = Remedy(live.operator.library.find(live.cell.playbook), None)
+    else:
+        live.say("diagnosing")
+        story.look = live.operator.looked(_request(live))
+        diagnosis = live.operator.diagnosis(story.look)
+        story.diagnosed, story.named = time.time(), diagnosis.answer.causes
+        story.remedy = live.operator.remedy(diagnosis, live.cell.playbook)
+    story.at_work = time.time()
+    story.looks["at work"] = look(live.deployment.servers)
+    if story.remedy is None:
+        story.outcome = NO_PLAYBOOK if story.named else NOTHING_NAMED
+        story.reason = f"named: {', '.join(story.named) or 'nothing'}"
+        return
+    _run(live, story, story.remedy)
+    story.ended = time.time()
+    if story.outcome == VERIFIED:
+        story.looks["mended"] = look(live.deployment.servers)
+        _until(live, story.ended + AFTER + SLICE)
+        story.measured = time.time()
+        story.looks["measured"] = look(live.deployment.servers)
+
+
+def _run(live: _Live, story: Story, remedy: Remedy) -> None:
+    live.say(f"{remedy.playbook.id} is at work")
+    try:
+        plan, access = live.operator.planned(remedy)
+        admin = Admin(access.target.admin, live.deployment.token)
+        before = _configuration(admin)
+        story.result = live.operator.carried_out(plan, access, _request(live), lambda kind: live.say(f"  {kind}"))
+    except LatdoctorError as error:
+        story.outcome, story.reason = FAILED, str(error)
+        return
+    story.outcome, story.reason = story.result.outcome.value, story.result.reason
+    story.restored = None if story.outcome == VERIFIED else _configuration(admin) == before
+    live.say(f"{story.outcome}: {story.reason}")
+
+
+def _configuration(admin: Admin) -> object:
+    """Its values: a tag never comes back, also where they have."""
+    return json.loads(admin.ask("GET", "/admin/config")[1])
+
+
+def _request(live: _Live) -> Request:
+    """The pages of all and the first server's process, as somebody on that machine would look at them."""
+    pages = tuple(f"{base.rstrip('/')}/metrics" for base in (*live.deployment.pages, live.clients))
+    return Request(servers=pages, pid=live.deployment.pids[0], host=True)
+
+
+def _until(live: _Live, moment: float) -> None:
+    """Waits until that time (unix seconds). Raises OperationError where the load ends before."""
+    if live.hearing is not None and wait([live.hearing], max(0.0, moment - time.time())).done:
+        live.hearing.result()
+        raise OperationError("the load was over before the incident was")
+
+
+def _wait_for(live: _Live, alarm: Alarm, at_most: float) -> None:
+    while not alarm.rung.is_set() and time.time() < at_most:
+        _until(live, min(at_most, time.time() + 0.2))

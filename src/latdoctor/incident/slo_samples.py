@@ -1,0 +1,218 @@
+"""How the service stood over some seconds, out of what a look saw: one line of an incident's chart.
+
+A sample speaks of what was counted and measured meanwhile: by pages, a Prometheus server, the driver and the host. What
+a log tells lies anywhere in the past. Unknown is left out, and never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from msgspec import Struct
+
+from latdoctor.dialects.model import NOTHING_COUNTED
+from latdoctor.errors import UNDECODABLE
+from latdoctor.evidence.bundle import Artifact, Bundle
+from latdoctor.evidence.model import AT_LEAST, AT_MOST, Distribution, Evidence, Reading, Window
+from latdoctor.incident.elapsed import Count
+from latdoctor.incident.events import Sampled
+from latdoctor.incident.state import body
+from latdoctor.incident.timeline_model import Sample
+from latdoctor.journal.entry import Entry
+from latdoctor.sanitize import clean
+
+P99 = "latency.p99"
+OVER, WITHIN, UNJUDGED = "over", "within", "unjudged"
+SHARE = 0.01  # of the requests may be later than what 99 % of them keep
+
+
+class _Sampled(Struct, frozen=True):
+    """`events.Sampled` as the journal keeps it: what was no number has become null there."""
+
+    seconds: float
+    values: dict[str, dict[str, float | None]]
+    requests: float | None = None
+    over_slo: float | None = None
+    slo_p99: float | None = None
+    bounds: dict[str, dict[str, str]] = {}
+    over_slo_between: tuple[float, float] | None = None
+
+
+def read_sample(entry: Entry, count: Count) -> Sample | None:
+    """None where another version wrote it otherwise: then nothing was seen."""
+    try:
+        told = body(entry, _Sampled)
+    except UNDECODABLE:
+        return None
+    return Sample(
+        at=entry.at,
+        seconds=count.of(entry).seconds,
+        length=max(0.0, told.seconds),
+        digest=entry.digest,
+        values={clean(subject, 200): _values(listed) for subject, listed in told.values.items()},
+        requests=_known(told.requests),
+        over_slo=_known(told.over_slo),
+        slo_p99=_known(told.slo_p99),
+        bounds={clean(subject, 200): _cleaned(listed) for subject, listed in told.bounds.items()},
+        over_slo_between=told.over_slo_between,
+    )
+
+
+def _values(listed: Mapping[str, float | None]) -> dict[str, float]:
+    return {clean(name, 200): value for name, value in listed.items() if value is not None}
+
+
+def _cleaned(listed: Mapping[str, str]) -> dict[str, str]:
+    return {clean(name, 200): clean(bound, 20) for name, bound in listed.items()}
+
+
+def p99_of(one: Sample) -> float | None:
+    """P99 of the subject that has the highest, seconds; None where none was seen. Subjects are never averaged."""
+    return max((listed[P99] for listed in one.values.values() if P99 in listed), default=None)
+
+
+def standing(one: Sample) -> str:
+    """OVER where any subject's P99 is over the SLO; where no P99 was seen, where more than 1 % of the requests were.
+
+    A P99 that is only bounded tells where the bound does.
+    """
+    if one.slo_p99 is None:
+        return UNJUDGED
+    judged = {
+        _judged(listed[P99], one.bounds.get(subject, {}).get(P99, ""), one.slo_p99)
+        for subject, listed in one.values.items()
+        if P99 in listed
+    }
+    if judged:
+        return OVER if OVER in judged else UNJUDGED if UNJUDGED in judged else WITHIN
+    late = late_of(one)
+    if not one.requests or late is None:
+        return UNJUDGED
+    return OVER if late[0] > SHARE * one.requests else WITHIN if late[1] <= SHARE * one.requests else UNJUDGED
+
+
+def _judged(p99: float, bound: str, slo: float) -> str:
+    if p99 > slo:
+        return UNJUDGED if bound == AT_MOST else OVER
+    return UNJUDGED if bound == AT_LEAST else WITHIN
+
+
+def late_of(one: Sample) -> tuple[float, float] | None:
+    """At least and at most how many requests were later than the SLO."""
+    return one.over_slo_between if one.over_slo is None else (one.over_slo, one.over_slo)
+
+
+def _known(value: float | None) -> float | None:
+    return value if value is not None and value >= 0 else None
+
+
+PAGES, HISTORY = "prometheus", "promql"
+_LIVE = (f"{PAGES}/", f"{HISTORY}/", "nvml.json", "host/")
+
+# What is charted: what users feel, what comes in, how it is served, and memory.
+SIGNALS = (
+    "latency.p50",
+    "latency.p99",
+    "router.latency.p50",
+    "router.latency.p99",
+    "ttft.p99",
+    "arrival.rate",
+    "completion.rate",
+    "error.ratio",
+    "queue.depth",
+    "batch.size.mean",
+    "batch.tokens.mean",
+    "server.rss",
+    "process.rss",
+    "alloc.reserved",
+    "kv.usage",
+    "gpu.memory_used_ratio",
+    "host.memory.available_ratio",
+)
+MAX_SUBJECTS = 64
+_REQUESTS = ("router.latency", "latency")  # whose answers are counted: a router's, else those of all servers
+_BEFORE = "-before.prom"  # ends the name of a page of the look before
+
+
+def continued(bundle: Bundle, before: Bundle | None) -> Bundle:
+    """`bundle` with the last page of each server of the look `before` in front, so that counters tell of the time
+    between the two as well and nothing is counted twice.
+    """
+    if before is None:
+        return bundle
+    last: dict[tuple[str, str], Artifact] = {}
+    for page in (one for one in before.artifacts if one.collector == PAGES):
+        last[page.group, page.source] = max((page, last.get((page.group, page.source), page)), key=_time)
+    shown = {(one.group, one.source) for one in bundle.artifacts if one.collector == PAGES}
+    front = tuple(replace(page, name=f"{PAGES}/{page.group}{_BEFORE}") for key, page in last.items() if key in shown)
+    times = [page.taken_at for page in (*front, *bundle.artifacts)]
+    window = Window(min(times), max(times)) if front else bundle.window
+    return replace(bundle, artifacts=(*front, *bundle.artifacts), window=window)
+
+
+def sample(evidence: Evidence, window: Window, slo_p99: float | None) -> Sampled:
+    """What `evidence` (with what is derived of it) says of `window`."""
+    values: dict[str, dict[str, float]] = {}
+    bounds: dict[str, dict[str, str]] = {}
+    for reading in _charted(evidence):
+        told = values.get(reading.subject, {})
+        if reading.signal in told or (not told and len(values) >= MAX_SUBJECTS):
+            continue
+        values.setdefault(reading.subject, {})[reading.signal] = float(reading.value)
+        if reading.bound:
+            bounds.setdefault(reading.subject, {})[reading.signal] = reading.bound
+    requests, least, most = _requests(evidence, slo_p99)
+    return Sampled(
+        seconds=max(0.0, window.seconds or 0.0),
+        values=values,
+        requests=requests,
+        over_slo=least if least == most else None,
+        slo_p99=slo_p99,
+        bounds=bounds,
+        over_slo_between=None if least is None or most is None or least == most else (least, most),
+    )
+
+
+def _time(page: Artifact) -> float:
+    return page.taken_at
+
+
+def _charted(evidence: Evidence) -> Iterator[Reading]:
+    for signal in SIGNALS:
+        for reading in evidence.readings_by_signal.get(signal, ()):
+            known = isinstance(reading.value, int | float) and math.isfinite(reading.value)
+            if known and not reading.labels and reading.origin.artifact.startswith(_LIVE):
+                yield reading
+
+
+def _requests(evidence: Evidence, slo: float | None) -> tuple[float | None, float | None, float | None]:
+    """How many were answered, and how many of these at least and at most later than `slo`; None: not known.
+
+    One server whose answers are not known, as after its start, makes the sum unknown.
+    """
+    for signal in _REQUESTS:
+        for source in (PAGES, HISTORY):
+            found = [
+                one
+                for one in evidence.distributions
+                if one.signal == signal and not one.labels and one.origin.artifact.startswith(f"{source}/")
+            ]
+            gaps = [gap for gap in evidence.gaps if gap.source == source and signal in gap.signals]
+            if not found and not any(NOTHING_COUNTED in gap.reason for gap in gaps):
+                continue
+            if any(NOTHING_COUNTED not in gap.reason for gap in gaps) or any(one.window.start is None for one in found):
+                return None, None, None
+            count = sum(one.count for one in found)
+            if slo is None:
+                return count, None, None
+            return count, sum(_later(one, slo)[0] for one in found), sum(_later(one, slo)[1] for one in found)
+    return None, None, None
+
+
+def _later(one: Distribution, slo: float) -> tuple[float, float]:
+    """How many observations lie above `slo`: those of the buckets behind it, and at most of the one around it too."""
+    least = sum(bucket.count for bucket in one.buckets if bucket.low >= slo and bucket.high > slo)
+    around = sum(bucket.count for bucket in one.buckets if bucket.low < slo < bucket.high)
+    return least, least + around

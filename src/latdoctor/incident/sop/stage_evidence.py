@@ -1,0 +1,221 @@
+"""Whether the journal shows what an SOP counts as met. Unknown is never met.
+
+What was true of an incident and is no more does not count: a run that was taken back mitigates nothing, and an alert
+that fires again is not resolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN
+from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.incident import events
+from latdoctor.incident.elapsed import Passed, Start
+from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED, Sign
+from latdoctor.incident.state import Incident, body
+from latdoctor.journal.entry import Entry, unix_seconds
+from latdoctor.remediation import run_history
+from latdoctor.remediation.guards import MAX_AGE
+from latdoctor.remediation.observation import Observation, judged
+from latdoctor.remediation.run_result import Outcome
+from latdoctor.sanitize import clean
+
+_WHY = 160  # characters of why something is not known
+LONGEST_GAP = 60.0  # seconds without a sample, after which nobody knows whether it held meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an entry says of a sign: holds, fails or unknown; `says` in words."""
+
+    status: str
+    entry: Entry
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The incident, how long after its start each entry was journaled, and the entry after which it has to be."""
+
+    incident: Incident
+    passed: Mapping[str, Passed]
+    start: Start
+    since: Entry | None = None
+
+    @property
+    def entries(self) -> Iterator[Entry]:
+        least = self.since.seq if self.since else 0
+        return (entry for entry in self.incident.entries if entry.seq > least)
+
+
+def told(sign: Sign, scene: Scene) -> tuple[Told, ...]:
+    """What each entry that the sign asks for says, in their order; nothing after the first that holds."""
+    found: list[Told] = []
+    for one in _TELLING.get(sign.event, _plain)(sign, scene):
+        found.append(one)
+        if one.status == HOLDS:
+            break
+    return tuple(found)
+
+
+def _plain(sign: Sign, scene: Scene) -> Iterator[Told]:
+    for entry in scene.entries:
+        if entry.kind == sign.event:
+            values = _VALUES[sign.event](entry)
+            status = _least(_asked(wanted, values[name]) for name, wanted in sign.qualifiers.items())
+            says = ", ".join(f"{name} {' and '.join(values[name]) or 'none'}" for name in sign.qualifiers)
+            why = f" ({_why_unknown(entry)})" if status == UNKNOWN and entry.kind == events.CONFIRMED else ""
+            yield Told(status, entry, f"{says}{why}")
+
+
+def _why_unknown(entry: Entry) -> str:
+    return clean(body(entry, events.Confirmed).says, _WHY)
+
+
+def _asked(wanted: Sequence[str], values: Sequence[str]) -> str:
+    if set(wanted) & set(values):
+        return HOLDS
+    return UNKNOWN if set(values) & _NOT_KNOWN else FAILS
+
+
+def _least(statuses: Iterator[str]) -> str:
+    found = set(statuses)
+    return FAILS if FAILS in found else UNKNOWN if UNKNOWN in found else HOLDS
+
+
+# Values by which an entry says that something could not be told.
+_NOT_KNOWN = frozenset({events.UNKNOWN, "inconclusive", Outcome.INCOMPLETE.value})
+
+Values = Mapping[str, tuple[str, ...]]
+
+
+def _confirmed(entry: Entry) -> Values:
+    return {"status": (body(entry, events.Confirmed).status,)}
+
+
+def _diagnosed(entry: Entry) -> Values:
+    found = body(entry, events.Diagnosed)
+    tiers = dict.fromkeys(cause.tier for cause in found.causes if cause.named)
+    return {"answer": (found.answer,), "level": (found.level,), "tier": tuple(tiers)}
+
+
+def _closing(entry: Entry) -> Values:
+    return {"outcome": (body(entry, run_history.Closed).outcome.value,)}
+
+
+_VALUES: Mapping[str, Callable[[Entry], Values]] = {
+    events.CONFIRMED: _confirmed,
+    events.DIAGNOSED: _diagnosed,
+    events.PLANNED: lambda entry: {"risk": (body(entry, events.Planned).risk,)},
+    RUN_OPENED: lambda entry: {"risk": (body(entry, run_history.Opened).plan.risk,)},
+    RUN_CLOSED: _closing,
+    events.NOTIFIED: lambda entry: {"sent": ("true" if body(entry, events.Notified).sent else "false",)},
+    events.CLOSED: lambda entry: {"outcome": (body(entry, events.Closed).outcome,)},
+}
+
+
+def _diagnoses(sign: Sign, scene: Scene) -> Iterator[Told]:
+    """A diagnosis counts where what it saw lies in the incident, and behind what it has to come after."""
+    for one in _plain(sign, scene):
+        seen = body(one.entry, events.Diagnosed)
+        if seen.seen_until is None:
+            yield Told(UNKNOWN, one.entry, "the diagnosis does not tell of which time it speaks")
+        elif seen.seen_until < scene.start.at - MAX_AGE:
+            yield Told(FAILS, one.entry, "what the diagnosis saw was before the incident")
+        elif scene.since and (seen.seen_from is None or seen.seen_from < unix_seconds(scene.since.at)):
+            yield Told(UNKNOWN, one.entry, "what the diagnosis saw began before that")
+        else:
+            yield one
+
+
+def _runs(sign: Sign, scene: Scene) -> Iterator[Told]:
+    """The last end of each run counts, and none of one that is being taken back."""
+    last: dict[str, Entry] = {}
+    for entry in scene.incident.entries:
+        if entry.kind in (RUN_CLOSED, "rollback.begun"):
+            last[entry.run] = entry
+    for one in _plain(sign, scene):
+        standing = last[one.entry.run]
+        if standing is one.entry:
+            yield one
+        elif one.status == HOLDS:
+            yield Told(FAILS, one.entry, f"run {one.entry.run} was taken back")
+
+
+def _alerts(sign: Sign, scene: Scene) -> Iterator[Told]:
+    """How the alerts stood after each notification. Resolved are they where none fires again after it."""
+    wanted = sign.qualifiers.get("status", (events.FIRING,))
+    alerts: dict[str, str] = {}
+    standing: list[tuple[str, Entry, int]] = []
+    for entry in scene.incident.entries:
+        if entry.kind == events.ALERTED:
+            notification = body(entry, events.Alerted)
+            alerts.update({alert.fingerprint: alert.status for alert in notification.alerts})
+            state = events.FIRING if events.FIRING in alerts.values() else events.RESOLVED
+            standing.append((state, entry, notification.truncated))
+    fires_last = max((place for place, (state, _, _) in enumerate(standing) if state == events.FIRING), default=-1)
+    least = scene.since.seq if scene.since else 0
+    for place, (state, entry, truncated) in enumerate(standing):
+        if entry.seq <= least:
+            continue
+        if state == events.RESOLVED and place < fires_last:
+            yield Told(FAILS, entry, "the alert fired again")
+        elif state == events.RESOLVED and truncated:
+            yield Told(UNKNOWN, entry, f"{truncated} alerts were left out of the notification")
+        else:
+            yield Told(HOLDS if state in wanted else FAILS, entry, f"status {state}")
+
+
+def _samples(sign: Sign, scene: Scene) -> Iterator[Told]:
+    """The condition in each sample; it holds where it did for `holds` seconds on end."""
+    since: float | None = None  # the start of the samples in which it has held without a break
+    ended = after = 0.0
+    if scene.since:
+        after = scene.passed[scene.since.digest].seconds or 0.0
+    for entry in scene.entries:
+        if entry.kind != events.SAMPLED:
+            continue
+        sample, at = body(entry, events.Sampled), scene.passed[entry.digest]
+        if at.seconds is None:
+            since = None
+            yield Told(UNKNOWN, entry, at.why)
+            continue
+        began = at.seconds - sample.seconds
+        if scene.since and began < after:
+            continue  # part of it is from before
+        status, says = _sampled(sign, sample, entry, unix_seconds(entry.at))
+        if status != HOLDS:
+            since = None
+        elif since is None or began - ended > LONGEST_GAP:
+            since = began
+        ended = at.seconds
+        if status == HOLDS and since is not None and ended - since < sign.holds:
+            status, says = FAILS, f"{says}, for {ended - since:.0f} s of {sign.holds:.0f} s so far"
+        yield Told(status, entry, says)
+
+
+def _sampled(sign: Sign, sample: events.Sampled, entry: Entry, at: float) -> tuple[str, str]:
+    """Whether the condition holds for every subject of the sample, and what was seen."""
+    if sign.when is None:
+        return UNKNOWN, "nothing is asked"
+    window = Window(at - sample.seconds, at)
+    readings = tuple(
+        Reading(
+            signal, subject, value, Origin(entry.digest), window, bound=sample.bounds.get(subject, {}).get(signal, "")
+        )
+        for subject, values in sample.values.items()
+        for signal, value in values.items()
+    )
+    slo = {} if sample.slo_p99 is None else {"slo.p99": sample.slo_p99}
+    seen = judged(sign.when, Observation(Evidence(readings=readings), {}, slo, at - sample.seconds, at), {})
+    return seen.status, seen.told
+
+
+_TELLING: Mapping[str, Callable[[Sign, Scene], Iterator[Told]]] = {
+    events.ALERTED: _alerts,
+    events.DIAGNOSED: _diagnoses,
+    RUN_CLOSED: _runs,
+    events.SAMPLED: _samples,
+}

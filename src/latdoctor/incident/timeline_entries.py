@@ -1,0 +1,319 @@
+"""What the entries of an incident say, in words: each as pieces, facts apart from what is inferred."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import msgspec
+
+from latdoctor.conditions.evaluator import show
+from latdoctor.errors import UNDECODABLE
+from latdoctor.incident import events, slo_samples
+from latdoctor.incident.elapsed import NOT_TOLD, WALL, Count, is_time, rfc3339
+from latdoctor.incident.state import body
+from latdoctor.incident.timeline_model import FACT, INFERENCE, OWN, SAID, Sample, Told
+from latdoctor.journal.entry import Entry
+from latdoctor.remediation.change import Value
+from latdoctor.remediation.run_history import Closed, RunState, Touched, line_of
+from latdoctor.remediation.run_result import Outcome
+from latdoctor.sanitize import clean
+from latdoctor.units import percent
+
+CRITICAL, WARNING = "critical", "warning"
+EVIDENCE = "the evidence"  # whose clock the beginning is by that a diagnosis found
+CAUSE, SINCE, BEGAN, BECAUSE, SLO = "cause", "since", "began", "because", "slo"  # parts of what an entry tells
+_MOST = 4  # names in one line
+_NAME = 80  # characters of an alert's name
+_CONFIRMED = {
+    events.REAL: "the alert is real",
+    events.FALSE_ALARM: "a false alarm",
+    events.UNKNOWN: "whether the alert is real is not known",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What an entry tells; `time` (unix seconds) where it was by another clock, which `clock` names."""
+
+    says: str
+    part: str = ""
+    basis: str = FACT
+    by: str = ""
+    evidence: tuple[str, ...] = ()
+    level: str = ""
+    time: float | None = None
+    clock: str = OWN
+
+
+def pieces(entry: Entry) -> tuple[Piece, ...] | None:
+    """What an entry of the incident itself says; None for a kind that is not known here.
+
+    Raises msgspec.ValidationError.
+    """
+    told = _WORDS.get(entry.kind)
+    return tuple(told(entry)) if told else None
+
+
+def _opened(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Opened)
+    if said.began is not None and is_time(said.began):
+        by_hand = said.source == events.BY_HAND
+        says = "the trouble began" if by_hand else "the alert began to fire"
+        basis = SAID if by_hand else FACT
+        yield Piece(says, BEGAN, basis, said.by if by_hand else "", time=said.began, clock=said.clock or NOT_TOLD)
+    how = "an alert" if said.source == events.BY_ALERT else "hand"
+    of = f" (of {_some(said.targets)})" if said.targets else ""
+    yield Piece(f"incident opened by {how}: {said.title}{of}", by=said.by)
+
+
+def _alerted(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Alerted)
+    parts = []
+    for status in (events.FIRING, events.RESOLVED):
+        names = [alert.name for alert in said.alerts if alert.status == status]
+        parts += [f"{len(names)} {status}: {_some(names)}"] if names else []
+    parts += [f"{said.truncated} more were left out by the sender"] if said.truncated else []
+    cut = cut_in_words(said.alerts)
+    parts += [cut] if cut else []
+    firing = any(alert.status == events.FIRING for alert in said.alerts)
+    severities = {alert.labels.get("severity", "") for alert in said.alerts if alert.status == events.FIRING}
+    level = next((one for one in (CRITICAL, WARNING) if one in severities), "")
+    what = "alert" if firing else "alert over"
+    yield Piece(f"{what}: {'; '.join(parts) or 'nothing in it'}", by=said.receiver, level=level)
+
+
+def cut_in_words(alerts: Iterable[events.Alert]) -> str:
+    """What of the alerts was too much to be kept: `cut to fit: LatencyHigh (8 labels left out)`; empty: nothing."""
+    told = [f"{clean(one.name or one.fingerprint, _NAME)} ({clean(one.cut, 100)})" for one in alerts if one.cut]
+    return f"cut to fit: {_some(told)}" if told else ""
+
+
+def _confirmed(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Confirmed)
+    yield Piece(f"{_CONFIRMED.get(said.status, said.status)}: {said.says}")
+
+
+def _diagnosed(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Diagnosed)
+    kept = tuple(place for place in (said.bundle, said.document) if place)
+    if said.since is not None:
+        yield Piece("latency rose, and has stayed high", SINCE, INFERENCE, time=said.since, clock=EVIDENCE)
+    verdict = said.says if said.says.startswith(said.level) else f"{said.level}: {said.says}"
+    yield Piece(f"looked at {said.target}: {verdict}", evidence=kept, level=said.level)
+    named = [cause for cause in said.causes if cause.named]
+    for number, cause in enumerate(named, 1):
+        part = CAUSE if number == 1 else f"{CAUSE}-{number}"
+        yield Piece(named_in_words(cause), part, INFERENCE, evidence=kept)
+    if not named:
+        yield Piece(_unnamed(said), CAUSE, INFERENCE, evidence=kept)
+
+
+def _unnamed(said: events.Diagnosed) -> str:
+    """What a diagnosis answers that names nothing."""
+    if said.answer == "one-of" and said.causes:
+        return "one of: " + ", ".join(f"{cause.id} ({percent(cause.probability)})" for cause in said.causes[:_MOST])
+    return "no cause found" if said.answer == "none" else "no cause of the catalogue explains what was seen"
+
+
+def named_in_words(cause: events.Named) -> str:
+    """`cause: Long requests run alone (app.batching.long-alone, 94 %) on replica/0, because …; against it: …`."""
+    on = f" on {_some(cause.subjects)}" if cause.subjects else ""
+    because = f", because {'; '.join(cause.because[:_MOST])}" if cause.because else ""
+    against = f"; against it: {'; '.join(cause.against[:_MOST])}" if cause.against else ""
+    return f"cause: {cause.title} ({cause.id}, {percent(cause.probability)}){on}{because}{against}"
+
+
+def _planned(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Planned)
+    yield Piece(f"plan made, nothing changed: {said.title} ({said.playbook}) on {said.target}, risk {said.risk}")
+
+
+def _joined(entry: Entry) -> Iterator[Piece]:
+    yield Piece(f"run {body(entry, events.RunJoined).joined} is for this incident")
+
+
+def _noted(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Noted)
+    yield Piece(said.text, basis=SAID, by=said.by)
+
+
+def _marked(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Marked)
+    yield Piece(f"stage {said.stage} is met" + (f": {said.text}" if said.text else ""), basis=SAID, by=said.by)
+
+
+def _notifying(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Notifying)
+    yield Piece(f"telling {said.to}: {said.what}")
+
+
+def _notified(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Notified)
+    why = f" ({said.why})" if said.why else ""
+    if said.sent:
+        yield Piece(f"told {said.to}: {said.what}{why}")
+    else:
+        yield Piece(f"could NOT tell {said.to}: {said.what}{why}", level=WARNING)
+
+
+def _closed(entry: Entry) -> Iterator[Piece]:
+    said = body(entry, events.Closed)
+    yield Piece(f"incident closed: {said.outcome}" + (f": {said.says}" if said.says else ""), by=said.by)
+
+
+def _some(names: tuple[str, ...] | list[str]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more
+
+
+_WORDS: Mapping[str, Callable[[Entry], Iterator[Piece]]] = {
+    events.OPENED: _opened,
+    events.ALERTED: _alerted,
+    events.CONFIRMED: _confirmed,
+    events.DIAGNOSED: _diagnosed,
+    events.PLANNED: _planned,
+    events.RUN_JOINED: _joined,
+    events.NOTED: _noted,
+    events.MARKED: _marked,
+    events.NOTIFYING: _notifying,
+    events.NOTIFIED: _notified,
+    events.CLOSED: _closed,
+}
+
+
+LONGEST = 1000  # characters of what a moment says
+_SAME = 1.0  # seconds between two diagnoses' beginnings that are one
+_WITH_VALUES = ("change.made", "undo.made")
+_LEVELS = {"undo.failed": CRITICAL, "verify.failed": WARNING, "rollback.begun": WARNING, "run.refused": WARNING}
+_STANDS = {
+    slo_samples.OVER: "over the SLO",
+    slo_samples.WITHIN: "within the SLO",
+    slo_samples.UNJUDGED: "not to be judged",
+}
+
+
+def moments(entries: Iterable[Entry], count: Count, runs: Mapping[str, RunState]) -> tuple[Told, ...]:
+    """Every moment, in the order of the journal; what another clock told stands where its time falls.
+
+    The journal's own order holds even where somebody has set the clock.
+    """
+    listed: list[tuple[float, int, int, Told]] = []
+    reached = -math.inf
+    for place, told in enumerate(_told(entries, count, runs)):
+        own = told.clock == OWN or told.seconds is None
+        if told.seconds is not None and own:
+            reached = max(reached, told.seconds)
+        listed.append((reached if own or told.seconds is None else told.seconds, own, place, told))
+    return tuple(told for *_, told in sorted(listed, key=lambda one: one[:3]))
+
+
+def _told(entries: Iterable[Entry], count: Count, runs: Mapping[str, RunState]) -> Iterator[Told]:
+    stood = ""
+    begun: list[float] = []
+    for entry in entries:
+        if entry.kind == events.SAMPLED:
+            seen = slo_samples.read_sample(entry, count)
+            if seen is None:
+                yield _moment(entry, _unreadable(entry), count)
+                continue
+            now = slo_samples.standing(seen)
+            if now != stood:
+                yield _moment(entry, _stands(seen, now), count)
+            stood = now
+            continue
+        for piece in _pieces(entry, runs):
+            if piece.part == SINCE and piece.time is not None:
+                if any(abs(piece.time - other) < _SAME for other in begun):
+                    continue  # every later look tells it again
+                begun.append(piece.time)
+            yield _moment(entry, piece, count)
+
+
+def _stands(seen: Sample, now: str) -> Piece:
+    """A change of how the service stands to its SLO; all else that was sampled is in the series."""
+    p99 = slo_samples.p99_of(seen)
+    shown = f": P99 {show(slo_samples.P99, p99)}" if p99 is not None else ""
+    slo = f", the SLO is {show(slo_samples.P99, seen.slo_p99)}" if seen.slo_p99 is not None else ", no SLO is known"
+    level = CRITICAL if now == slo_samples.OVER else ""
+    return Piece(f"the service is {_STANDS[now]}{shown}{slo}", SLO, level=level)
+
+
+def _pieces(entry: Entry, runs: Mapping[str, RunState]) -> tuple[Piece, ...]:
+    """What an entry says; one that another version wrote otherwise says so, and hides no other."""
+    try:
+        found = pieces(entry)
+        return _of_run(entry, runs.get(entry.run)) if found is None else found
+    except (*UNDECODABLE, KeyError, IndexError, TypeError, ValueError):
+        return (_unreadable(entry),)
+
+
+def _unreadable(entry: Entry) -> Piece:
+    return Piece(f"{entry.kind}: this version cannot read what it says", level=WARNING)
+
+
+def _of_run(entry: Entry, run: RunState | None) -> tuple[Piece, ...]:
+    """What an entry of a run says, with its playbook before it."""
+    plan = run.plan if run else None
+    name = f"{plan.playbook}: " if plan else ""
+    says, level = line_of(entry, plan), _LEVELS.get(entry.kind, "")
+    evidence: tuple[str, ...] = ()
+    if entry.kind == "evidence.kept":
+        path = msgspec.json.decode(entry.body)["path"]
+        evidence = ("/".join(PurePosixPath(path).parts[-3:]),)  # in the state folder
+        says = "what was seen before the change is kept"
+    if entry.kind in _WITH_VALUES and run is not None:
+        says += _values(run, msgspec.json.decode(entry.body, type=Touched), back=entry.kind == "undo.made")
+    if entry.kind == "run.closed":
+        closed = msgspec.json.decode(entry.body, type=Closed)
+        says += f" ({closed.reason})" if closed.reason and closed.reason != closed.outcome else ""
+        level = CRITICAL if closed.outcome is Outcome.INCOMPLETE else ""
+    own = Piece(f"{name}{says}", evidence=evidence, level=level)
+    if entry.kind != "run.opened" or plan is None or plan.because is None:
+        return (own,)
+    why = f"{plan.because.cause}, {percent(plan.because.probability)} by diagnosis {plan.because.run_id}"
+    return own, Piece(f"{name}it is to mend {why}", BECAUSE, INFERENCE)
+
+
+def _values(run: RunState, touched: Touched, *, back: bool) -> str:
+    fields = run.change(touched).fields
+    shown = [
+        f"{field.name} {value(field.after if back else field.before)} → {value(field.before if back else field.after)}"
+        for field in fields[:4]
+    ]
+    more = f" and {len(fields) - 4} more" if len(fields) > 4 else ""
+    return f": {', '.join(shown)}{more}" if shown else ""
+
+
+def value(one: Value) -> str:
+    """A configured value for people."""
+    if one is None:
+        return "not set"
+    return clean(one if isinstance(one, str) else msgspec.json.encode(one).decode(), 60)
+
+
+def _moment(entry: Entry, piece: Piece, count: Count) -> Told:
+    when = count.of(entry)
+    at, clock, seconds, measured = entry.at, piece.clock, when.seconds, when.by
+    if piece.time is not None and is_time(piece.time):
+        at, seconds, measured = rfc3339(piece.time), count.at(piece.time), WALL
+    elif piece.time is not None:
+        clock = OWN  # what it said was no time: it was heard of now
+    return Told(
+        at=at,
+        clock=clean(clock, 100),
+        seconds=seconds,
+        measured=measured,
+        kind=entry.kind,
+        part=piece.part,
+        says=clean(piece.says, LONGEST),
+        basis=piece.basis,
+        by=clean(piece.by, 100),
+        run=entry.run,
+        seq=entry.seq,
+        digest=entry.digest,
+        evidence=tuple(clean(place, 300) for place in piece.evidence),
+        level=clean(piece.level, 20),
+    )

@@ -1,0 +1,341 @@
+"""A TCP proxy that spoils what passes through it: in front of a replica, the router or the dependency."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import random
+import signal
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from latdoctor.errors import UNDECODABLE, OperationError, UsageError
+from latdoctor.lab.faults.toxics import Cut, End, Line, Pass, Stream, Toxic, Toxics, Wait
+from latdoctor.lab.http_server import Listening
+from latdoctor.sanitize import clean
+
+READ_BYTES = 64 * 1024
+HELD_BYTES = 1 << 20  # of one direction; a sender who is faster waits
+MOST_CONNECTIONS = 1024
+CONNECT_SECONDS = 10.0
+
+
+class Clock(Protocol):
+    """The time of the proxy; tests bring one that jumps."""
+
+    def now(self) -> float: ...
+
+    async def wait(self, stirred: asyncio.Event, until: float | None) -> None:
+        """Returns when `stirred` is set, or at `until`."""
+
+
+class MonotonicClock:
+    """The machine's monotonic clock, in seconds."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def wait(self, stirred: asyncio.Event, until: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if until is None else max(0.0, until - self.now())):
+                await stirred.wait()
+
+
+class Traffic(Struct, frozen=True):
+    """What the proxy has done since it started."""
+
+    connections: int  # taken in
+    open: int
+    bytes_up: int  # passed from clients to the server
+    bytes_down: int
+    bytes_held: int  # taken in and not passed yet
+    resets: int  # by a toxic
+    refused: int  # the server could not be reached, or too many connections
+
+
+class _Reset(Exception):  # noqa: N818 (it is a wish, not a failure)
+    """A toxic wants the connection reset."""
+
+
+class FaultProxy:
+    """Listens on one port and passes everything on to `host:port`, under the toxics in force.
+
+    Which connections a toxic of less than full toxicity meets is drawn from `seed`, the connection's number and the
+    toxic's name: the same run meets the same ones.
+    """
+
+    def __init__(self, host: str, port: int, *, clock: Clock | None = None, seed: int = 0) -> None:
+        self._upstream = (host, port)
+        self._clock = clock or MonotonicClock()
+        self._seed = seed
+        self.toxics = Toxics(self._clock.now)
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lines: set[Line] = set()
+        self._passed: dict[Stream, int] = {"up": 0, "down": 0}
+        self._connections = self._resets = self._refused = 0
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Opens the port (0: a free one). Raises OperationError where it cannot be had."""
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port)
+        except OSError as error:
+            what = f"the proxy cannot listen: {error.strerror or error}"
+            raise OperationError(what, where=f"{host}:{port}", next_step="choose another port") from error
+
+    @property
+    def port(self) -> int:
+        """The port it listens on. Raises OperationError before `start`."""
+        if self._server is None or not self._server.sockets:
+            raise OperationError("the proxy has not been started")
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def traffic(self) -> Traffic:
+        return Traffic(
+            connections=self._connections,
+            open=len(self._tasks),
+            bytes_up=self._passed["up"],
+            bytes_down=self._passed["down"],
+            bytes_held=sum(line.held for line in self._lines),
+            resets=self._resets,
+            refused=self._refused,
+        )
+
+    async def close(self) -> None:
+        """Closes the port and every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._tasks) >= MOST_CONNECTIONS:
+            self._refused += 1
+            _abort(writer)
+            return
+        self._tasks.add(task)
+        self._connections += 1
+        try:
+            await self._join(reader, writer, self._connections)
+        except asyncio.CancelledError:
+            pass  # by close(); asyncio logs a cancelled connection as an error, and it is none
+        finally:
+            _abort(writer)
+            self._tasks.discard(task)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                far_reader, far_writer = await asyncio.open_connection(*self._upstream)
+        except OSError:  # TimeoutError is one
+            self._refused += 1
+            return
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pipe("up", number, reader, far_writer))
+                both.create_task(self._pipe("down", number, far_reader, writer))
+            await _close(writer)
+            await _close(far_writer)
+        except* _Reset:
+            self._resets += 1
+        except* ConnectionError:
+            pass  # one side has vanished; the other is reset, as it would be without a proxy
+        finally:
+            _abort(far_writer)
+
+    async def _pipe(
+        self, stream: Stream, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        line = Line(random.Random(f"{self._seed}/{number}/{stream}"))  # noqa: S311 (repeatable, not secret)
+        stirred, room = asyncio.Event(), asyncio.Event()
+        self._lines.add(line)
+        self.toxics.listen(stirred.set)
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._fill(line, reader, stirred, room))
+                both.create_task(self._empty(stream, number, line, writer, stirred, room))
+        finally:
+            self.toxics.forget(stirred.set)
+            self._lines.discard(line)
+
+    async def _fill(
+        self, line: Line, reader: asyncio.StreamReader, stirred: asyncio.Event, room: asyncio.Event
+    ) -> None:
+        while data := await reader.read(READ_BYTES):
+            line.arrive(data, self._clock.now())
+            stirred.set()
+            while line.held >= HELD_BYTES:
+                room.clear()
+                await room.wait()
+        line.end(self._clock.now())
+        stirred.set()
+
+    async def _empty(
+        self,
+        stream: Stream,
+        number: int,
+        line: Line,
+        writer: asyncio.StreamWriter,
+        stirred: asyncio.Event,
+        room: asyncio.Event,
+    ) -> None:
+        def lot(name: str) -> float:
+            return random.Random(f"{self._seed}/{number}/{name}").random()  # noqa: S311 (the same)
+
+        while True:
+            stirred.clear()
+            match line.step(self._clock.now(), self.toxics.bearing(stream, lot)):
+                case Pass(data):
+                    writer.write(data)
+                    await writer.drain()
+                    self._passed[stream] += len(data)
+                    room.set()
+                case Wait(until):
+                    await self._clock.wait(stirred, until)
+                case Cut():
+                    raise _Reset
+                case End():
+                    if writer.can_write_eof():
+                        writer.write_eof()
+                    return
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Ends the connection with a reset, whatever is still unsent; nothing where it is closed already."""
+    if writer.transport.is_closing():
+        return
+    raw = writer.get_extra_info("socket")
+    if raw is not None:
+        with suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+MAX_BODY_BYTES = 16 * 1024
+
+
+def app(proxy: FaultProxy, token: str) -> Starlette:
+    """The interface as an ASGI application, to be served on loopback. Raises UsageError without a token."""
+    if not token:
+        raise UsageError("the proxy's control needs a token")
+    control = _Control(proxy)
+    return Starlette(
+        routes=[
+            Route("/toxics", _guarded(control.show, token), methods=["GET"]),
+            Route("/toxics", _guarded(control.add, token), methods=["POST"]),
+            Route("/toxics/{name}", _guarded(control.remove, token), methods=["DELETE"]),
+            Route("/traffic", _guarded(control.traffic, token), methods=["GET"]),
+        ]
+    )
+
+
+class _Control:
+    def __init__(self, proxy: FaultProxy) -> None:
+        self._proxy = proxy
+
+    async def show(self, _: Request) -> Response:
+        return _json(self._proxy.toxics.active())
+
+    async def add(self, request: Request) -> Response:
+        body = await _body(request)
+        try:
+            added = self._proxy.toxics.add(msgspec.json.decode(body, type=Toxic))
+        except (*UNDECODABLE, UsageError) as error:
+            return _error(422, "invalid", clean(str(error), 300))
+        return _json(added, 201)
+
+    async def remove(self, request: Request) -> Response:
+        if not self._proxy.toxics.remove(request.path_params["name"]):
+            return _error(404, "unknown-toxic", "no toxic of that name is in force")
+        return Response(status_code=204)
+
+    async def traffic(self, _: Request) -> Response:
+        return _json(self._proxy.traffic())
+
+
+def _guarded(handler: Handler, token: str) -> Handler:
+    async def guarded(request: Request) -> Response:
+        given = request.headers.get("authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            return _error(401, "wrong-token", "the token is missing or wrong")
+        return await handler(request)
+
+    return guarded
+
+
+async def _body(request: Request) -> bytes:
+    """The body; one over the limit is cut, and then is no JSON."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            break
+    return bytes(body[:MAX_BODY_BYTES])
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _error(status: int, error: str, detail: str) -> Response:
+    return _json({"error": error, "detail": detail}, status)
+
+
+HOST = "127.0.0.1"
+DRAIN_SECONDS = 2.0  # of the control; what passes through the proxy is cut
+
+
+class ProxyOptions(Struct, frozen=True):
+    """Where everything goes, and what the control lets in. Port 0 takes a free one."""
+
+    upstream_host: str
+    upstream_port: int
+    token: str
+    port: int = 0
+    control_port: int = 0
+    seed: int = 0
+
+
+def run(options: ProxyOptions, *, announce: Callable[[str], None]) -> None:
+    """Passes on until SIGTERM or SIGINT. Raises OperationError where a port cannot be had."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(options, announce))
+
+
+async def _run(options: ProxyOptions, announce: Callable[[str], None]) -> None:
+    told = asyncio.Event()
+    for wanted in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(wanted, told.set)
+    proxy = FaultProxy(options.upstream_host, options.upstream_port, seed=options.seed)
+    listening = Listening(app(proxy, options.token), host=HOST, port=options.control_port, drain_seconds=DRAIN_SECONDS)
+    await proxy.start(HOST, options.port)
+    try:
+        await listening.start()
+        announce(f"{HOST}:{proxy.port}")
+        announce(listening.url)
+        await told.wait()
+        await listening.stop()
+    finally:
+        await proxy.close()

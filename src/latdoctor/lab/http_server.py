@@ -1,0 +1,308 @@
+"""One HTTP connection of a client that may be slow, vanished or hostile: what it can hold is bounded in size and time.
+
+uvicorn's own protocol bounds neither the size of a head nor the time that it may take, and waits for ever for a
+client that connects and says nothing, or that does not read its answer. It goes on reading while requests that came
+in one packet wait for their turn, and where their client has gone it tells only the last of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+import uvicorn
+from msgspec import Struct
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from latdoctor.errors import OperationError
+
+_SPARE_FILES = 128  # of the process, beside its connections
+
+
+class Limits(Struct, frozen=True):
+    """What one client, and all together, may hold.
+
+    `head_bytes`: of the request line and the headers (nginx takes 32 KiB). `head_seconds`: from the connection, or
+    the first byte of a later request, to the end of the head. `read_seconds`: for reading what the buffers do not
+    take of an answer. `refusal_seconds`: for a client that still sends to read why it is turned away.
+    `connections`: at a time; more are turned away with a 503. `at_once`: requests of one connection that wait for the
+    answer to the one before them; after so many it is closed.
+    """
+
+    head_bytes: int = 32 * 1024
+    head_seconds: float = 10.0
+    read_seconds: float = 10.0
+    refusal_seconds: float = 1.0
+    connections: int = 8192
+    at_once: int = 64
+
+
+def allow_files(most: int = Limits().connections) -> None:
+    """Lets this process have a file for each of `most` connections, as far as its hard limit goes."""
+    wanted = most + _SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+def fitting(limits: Limits) -> Limits:
+    """`limits` with no more connections than this process may have files for: it must never fail to accept one."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return limits
+    return msgspec.structs.replace(limits, connections=max(16, min(limits.connections, soft - _SPARE_FILES)))
+
+
+class _Enough(Exception):  # noqa: N818 - told to the parser, which stops
+    """Told to the parser by raising it in a callback: it reads no further."""
+
+
+class _Flow(FlowControl):
+    """Reads nothing more while requests that were read already wait for their turn."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: deque[Any]) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's protocol within `limits`. Used on the event loop."""
+
+    def __init__(self, *arguments: Any, limits: Limits, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._limits = limits
+        self._head = 0  # bytes of the head that the parser has told
+        self._in_head = self._in_body = False
+        self._unfinished = 0  # bytes of a head that the parser has not told yet
+        self._too_large: int | None = None  # the status that says so
+        self._turned_away = False
+        self._answering: RequestResponseCycle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
+        if len(self.connections) > self._limits.connections:
+            self._say(503, "too-many-connections", "too many connections are open", b"retry-after: 1\r\n")
+            transport.close()
+        else:
+            self._start_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head()
+        self._stop_reading()
+        self.pipeline.clear()
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+        super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._turned_away:
+            after_a_body = self._in_body
+            super().data_received(data)
+            self._bound_head(len(data) if self._in_head and not after_a_body else 0)
+
+    def _bound_head(self, size: int) -> None:
+        """After `size` more bytes inside a head: one header that never ends reaches no callback."""
+        if self._turned_away or not self._idle:
+            return
+        self._unfinished += size
+        if self._unfinished > 2 * self._limits.head_bytes:
+            self._too_large = 431
+            self.send_400_response("")
+        elif self.timeout_keep_alive_task is None and self._head_timer is None:
+            self._start_head()
+
+    @property
+    def _idle(self) -> bool:
+        """No request of this connection is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url), 414)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4, 431)
+        super().on_header(name, value)
+
+    def on_message_begin(self) -> None:
+        self._head = self._unfinished = 0
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._in_body = False, True
+        self._stop_head()
+        if len(self.pipeline) >= self._limits.at_once:
+            raise _Enough
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        super().on_message_complete()
+
+    def _count(self, size: int, status: int) -> None:
+        self._head += size
+        if self._head > self._limits.head_bytes:
+            self._too_large = status
+            raise _Enough
+
+    def send_400_response(self, msg: str) -> None:
+        """Called where the parser gives up."""
+        self._turned_away = True
+        self._stop_head()
+        if not self._idle:
+            if not self.cycle.more_body:  # an answer is on its way: this one would be taken for it
+                self.cycle.keep_alive = False
+                return
+            self.cycle.disconnected = True  # nobody waits for the answer to half a request
+            self.cycle.message_event.set()
+        if self._too_large is None:
+            self._say(400, "no-http", "this is no HTTP request")
+        else:
+            self._say(self._too_large, "head-too-large", f"a head may have {self._limits.head_bytes} bytes")
+        # Closed at once with bytes unread, the connection would be reset and the answer lost.
+        self._head_timer = self.loop.call_later(self._limits.refusal_seconds, self.transport.close)
+
+    def _say(self, status: int, error: str, detail: str, header: bytes = b"") -> None:
+        body = msgspec.json.encode({"error": error, "detail": detail})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + header + b"\r\n" + body)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Not worth a line of the log for each such request: it is answered as if it had not asked."""
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop_reading()
+        self._read_timer = self.loop.call_later(self._limits.read_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_reading()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():  # closing would wait for a client that does not read
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _start_head(self) -> None:
+        self._head_timer = self.loop.call_later(self._limits.head_seconds, self.transport.close)
+
+    def _stop_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_reading(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+
+
+BACKLOG = 2048
+LINGER_SECONDS = 0.1
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that leaves the signals to its owner and says when it is up."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closes the door first and the idle connections a moment later: what had just come in is still read."""
+        await asyncio.sleep(0)  # whoever stands at the door now
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(LINGER_SECONDS)
+        await super().shutdown(sockets)
+
+
+class Listening:
+    """Serves `app` (ASGI) on `host:port`; port 0 takes a free one. The port is held from the start."""
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        drain_seconds: float = 30.0,
+        limits: Limits | None = None,
+    ) -> None:
+        """Raises OperationError where the port cannot be had."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # TCP by name: asyncio sets TCP_NODELAY only then, and without it an answer waits 40 ms for a delayed ACK.
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            what = f"the port cannot be had: {error.strerror or error}"
+            raise OperationError(what, where=f"{host}:{port}", next_step="choose another port") from error
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        config = uvicorn.Config(
+            app,
+            http=cast(type[asyncio.Protocol], partial(Connection, limits=fitting(limits or Limits()))),
+            ws="none",
+            lifespan="off",
+            log_level="error",  # its warnings are about what clients sent: whoever likes could fill the disk with them
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        )
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
+    async def start(self) -> None:
+        """Returns when requests are taken in. Raises what kept the server from coming up."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        up = asyncio.create_task(self._server.up.wait())
+        await asyncio.wait({self._task, up}, return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
+        if self._task.done():
+            await self._task
+
+    async def stop(self) -> None:
+        """Takes in nothing more, lets what is in flight end within the time to drain, and closes."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+        self._socket.close()

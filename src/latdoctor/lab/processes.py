@@ -1,0 +1,344 @@
+"""The processes of a scenario: the reference server, several behind a router, the dependency, and fault proxies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.errors import OperationError
+from latdoctor.lab.clients import Admin, typed
+from latdoctor.lab.dependency_service import StoreSettings
+from latdoctor.lab.faults.injection import Site
+from latdoctor.lab.scenario import Scenario
+from latdoctor.lab.server import parent_watch
+from latdoctor.lab.server.admin import VARIABLE
+from latdoctor.lab.server.config import ServerConfig, patched
+from latdoctor.lab.server.supervisor import free_ports
+from latdoctor.sanitize import clean
+
+READY_WITHIN = 120.0  # seconds: a cold machine loads torch slowly
+DRAIN_WITHIN = 30.0
+
+
+class Child:
+    """`python -m MODULE ARGUMENTS` in a session of its own. Leave it as a context: it never outlives it, and not the
+    thread that started it either, however that ends (Linux; see `tether`).
+    """
+
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 — closed in __exit__; a pipe could fill up
+        self._process = subprocess.Popen(  # noqa: S603 — our own interpreter and module
+            [
+                *(sys.executable, "-I", "-S", parent_watch.__file__, str(os.getpid())),
+                *(sys.executable, "-m", module, *arguments),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self._said,
+            stderr=self._said,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._said.close()
+
+    def wait_answers(self, url: str, headers: Mapping[str, str] | None = None, within: float = READY_WITHIN) -> None:
+        """Until `url` answers 200. Raises OperationError where the process ends before, or takes too long."""
+        deadline = time.monotonic() + within
+        asked = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 — our own process
+        while time.monotonic() < deadline:
+            if self.exit_code is not None:
+                raise OperationError(f"{self.name} ended before it was ready: {self.last_words()}")
+            with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=1) as answer:  # noqa: S310
+                if answer.status == 200:
+                    return
+            time.sleep(0.05)
+        raise OperationError(f"{self.name} was not ready within {within:g} s: {self.last_words()}")
+
+    def stop(self) -> None:
+        """Drains and ends; one that does not end is killed."""
+        if self.exit_code is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(DRAIN_WITHIN)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def last_words(self) -> str:
+        """The last line it wrote."""
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return clean(lines[-1], 300) if lines else "it said nothing"
+
+
+class _Serving:
+    """`latdoctor lab serve` on a free loopback port, with a token of its own."""
+
+    _title = "the server"
+
+    def __init__(self, config: ServerConfig, *arguments: str) -> None:
+        (self.port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.token = secrets.token_urlsafe(24)
+        self.admin = Admin(self.url, self.token)
+        self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-lab-")
+        self._arguments = arguments
+        self._started_with = config
+        self._child = self._started(config)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def wait_ready(self) -> None:
+        """Raises OperationError where the server ends or is not ready in time."""
+        self._child.wait_answers(f"{self.url}/readyz")
+
+    def _started(self, config: ServerConfig) -> Child:
+        settings = Path(self._folder.name) / "server.yaml"
+        settings.write_bytes(msgspec.json.encode(config))  # JSON is YAML
+        arguments = ["lab", "serve", "--port", str(self.port), "--config", str(settings), *self._arguments]
+        return Child(self._title, "latdoctor", arguments, {VARIABLE: self.token, "OMP_NUM_THREADS": "1"})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.__exit__(None, None, None)
+        self._folder.cleanup()
+
+
+class ServerProcess(_Serving):
+    """One server. Leave it as a context: the process never outlives it."""
+
+    def __init__(self, config: ServerConfig, *, faults: bool = True) -> None:
+        super().__init__(config, *(["--fault-agent"] if faults else []))
+
+    def restart(self, knobs: Mapping[str, Any]) -> None:
+        """Ends the process and starts another on the same port, with `knobs` put in; returns when it is ready.
+
+        Raises OperationError where it does not come up, UsageError for bad knobs.
+        """
+        config = patched(self._started_with, knobs, strict=False)
+        self._child.__exit__(None, None, None)
+        self._child = self._started(config)
+        self.wait_ready()
+
+    def config(self) -> tuple[ServerConfig, str]:
+        """The present configuration and its ETag. Raises OperationError."""
+        return self.admin.config()
+
+    def configure(self, patch: Mapping[str, Any]) -> None:
+        """Turns live knobs, against the version that was read. Raises OperationError."""
+        self.admin.configure(patch)
+
+
+class Standing(Struct, frozen=True):
+    """What the router's admin interface says of a replica."""
+
+    name: str
+    url: str
+    state: str
+    pid: int
+
+
+class RouterProcess(_Serving):
+    """A router and its replicas. Leave it as a context: none of the processes outlives it."""
+
+    _title = "the router"
+
+    def __init__(self, config: ServerConfig, replicas: int) -> None:
+        super().__init__(config, "--replicas", str(replicas), "--fault-agent")
+
+    def replicas(self) -> tuple[Standing, ...]:
+        """Raises OperationError."""
+        _, body = self.admin.ask("GET", "/admin/replicas")
+        return msgspec.json.decode(body, type=tuple[Standing, ...])
+
+    def replica_admin(self, url: str) -> Admin:
+        return Admin(url, self.token)
+
+
+class ProxyProcess:
+    """`latdoctor lab proxy` in front of `host:port`."""
+
+    def __init__(self, to: str) -> None:
+        port, control = free_ports(2)
+        token = secrets.token_urlsafe(24)
+        self.url = f"http://127.0.0.1:{port}"
+        self.admin = Admin(f"http://127.0.0.1:{control}", token)
+        arguments = ["lab", "proxy", "--to", to, "--port", str(port), "--control-port", str(control)]
+        self.child = Child("the fault proxy", "latdoctor", arguments, {VARIABLE: token})
+
+    def wait_ready(self) -> None:
+        """Raises OperationError."""
+        self.child.wait_answers(f"{self.admin.url}/toxics", self.admin.headers)
+
+
+class DependencyProcess:
+    """The service that the server asks for each request."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        (self.port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        arguments = [
+            *("--port", str(self.port), "--ttl", str(settings.ttl)),
+            *("--max-keys", str(settings.max_keys), "--miss-seconds", str(settings.miss_seconds)),
+        ]
+        self.child = Child("the dependency", "latdoctor.lab.dependency_service", arguments)
+
+    def wait_ready(self) -> None:
+        """Raises OperationError."""
+        self.child.wait_answers(f"{self.url}/healthz")
+
+
+class Deployment:
+    """The servers of `scenario` and what stands beside them. Leave it as a context: no process outlives it."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._ends = ExitStack()
+        self._server: ServerProcess | None = None
+        self._router: RouterProcess | None = None
+        self._clients_proxy: ProxyProcess | None = None
+        self._dependency_proxy: ProxyProcess | None = None
+
+    def __enter__(self) -> Deployment:
+        """Starts everything. Raises OperationError where something does not become ready, UsageError."""
+        with self._ends:  # ends what has been started where something after it does not start
+            self._start()
+            self._ends = self._ends.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+    @property
+    def address(self) -> str:
+        """Where clients send their requests."""
+        return self._clients_proxy.url if self._clients_proxy else self._front.url
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """Who shows a metrics page: the router first, if there is one, then each server."""
+        router = (self._router.url,) if self._router else ()
+        return (*router, *self.servers)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The base addresses of the servers."""
+        if self._router:
+            return tuple(replica.url for replica in self._router.replicas())
+        return (self._front.url,)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The servers' processes at this moment."""
+        if self._router:
+            return tuple(replica.pid for replica in self._router.replicas() if replica.pid)
+        return (self._front.pid,)
+
+    @property
+    def router(self) -> str:
+        """The base address of the router; empty without one."""
+        return self._router.url if self._router else ""
+
+    @property
+    def token(self) -> str:
+        """What the admin interfaces of the servers and of the router want to be told."""
+        return self._front.token
+
+    @property
+    def site(self) -> Site:
+        """Where faults can be put in, at this moment."""
+        return Site(
+            servers=self._admins,
+            pids=self.pids,
+            router=self._router.admin if self._router else None,
+            clients_proxy=self._clients_proxy.admin if self._clients_proxy else None,
+            dependency_proxy=self._dependency_proxy.admin if self._dependency_proxy else None,
+            restart=self._server.restart if self._server else None,
+        )
+
+    def configure(self, knobs: Mapping[str, Mapping[str, Any]]) -> None:
+        """Turns live knobs of every server. Raises OperationError, UsageError."""
+        for server in self._admins:
+            server.configure(typed(knobs))
+
+    @property
+    def _front(self) -> ServerProcess | RouterProcess:
+        front = self._router or self._server
+        if front is None:
+            raise RuntimeError("the deployment has not been entered")
+        return front
+
+    @property
+    def _admins(self) -> tuple[Admin, ...]:
+        if self._router:
+            return tuple(self._router.replica_admin(replica.url) for replica in self._router.replicas())
+        return (self._server.admin,) if self._server else ()
+
+    def _start(self) -> None:
+        config = self._scenario.config()
+        if self._scenario.dependency is not None:
+            dependency = DependencyProcess(self._scenario.dependency)
+            self._ends.enter_context(dependency.child)
+            self._dependency_proxy = self._proxy(dependency.url)
+            config = patched(config, {"dependency": {"address": self._dependency_proxy.url}})
+            dependency.wait_ready()
+        if self._scenario.replicas > 1:
+            self._router = self._ends.enter_context(RouterProcess(config, self._scenario.replicas))
+        else:
+            self._server = self._ends.enter_context(ServerProcess(config))
+        if self._scenario.clients_proxy:
+            self._clients_proxy = self._proxy(self._front.url)
+        for proxy in (self._dependency_proxy, self._clients_proxy):
+            if proxy is not None:
+                proxy.wait_ready()
+        self._front.wait_ready()
+
+    def _proxy(self, url: str) -> ProxyProcess:
+        proxy = ProxyProcess(url.removeprefix("http://"))
+        self._ends.enter_context(proxy.child)
+        return proxy

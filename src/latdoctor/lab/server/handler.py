@@ -1,0 +1,167 @@
+"""`POST /v1/intent`: takes a request in, follows it through the stages and the queue, and answers it.
+
+Everything here runs on the event loop and only waits; what computes runs on request threads and the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from latdoctor.lab.server import request_parser
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.engine import Engine
+from latdoctor.lab.server.errors import BadRequest, ClientGone, Refused, Shed, Unavailable
+from latdoctor.lab.server.governance import Governance
+from latdoctor.lab.server.metrics import Metrics
+from latdoctor.lab.server.pending import Ticket
+from latdoctor.lab.server.readiness import Readiness
+from latdoctor.lab.server.request_parser import Exchange, parse
+from latdoctor.lab.server.stage_handlers import Steps
+from latdoctor.lab.server.stages import Stages
+from latdoctor.load.wire import FRAMES_PER_SECOND
+
+_SPARE = 512  # requests that may be on their way beside those that may wait
+CLIENT_GONE = 499  # as nginx logs it; nobody reads it
+FAQ = "faq"
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The parts that a request meets. `config` gives the configuration of the moment."""
+
+    engine: Engine
+    stages: Stages
+    steps: Steps
+    governance: Governance
+    metrics: Metrics
+    readiness: Readiness
+    config: Callable[[], ServerConfig]
+    clock: Callable[[], float]
+    body_seconds: float = request_parser.BODY_SECONDS
+
+    async def __call__(self, request: Request) -> Response:
+        began, entered = self.clock(), time.time()
+        self.metrics.arrivals.inc()
+        try:
+            with self.readiness.request(self.config().queue.max_requests + _SPARE):
+                exchange = await self._answered(request, began, entered)
+        except (ClientGone, ClientDisconnect):
+            self.metrics.cancelled.inc()
+            return Response(status_code=CLIENT_GONE)
+        except Refused as refused:
+            return await self._refuse(refused, began, entered)
+        self.metrics.requests.of("200").inc()
+        headers = {"connection": "close"} if self.readiness.away else None
+        return Response(exchange.body, media_type="application/json", headers=headers)
+
+    async def _answered(self, request: Request, began: float, entered: float) -> Exchange:
+        content = await request_parser.read(request, self.body_seconds)
+        # What follows is the server's own time. How long the body took is the network's and the client's.
+        received = self.clock()
+        self.metrics.body_seconds.observe(received - began)
+        asked = parse(content)
+        if asked.attempt:
+            self.metrics.retry_arrivals.inc()
+        self.governance.arrived(asked)
+        exchange = Exchange(asked, asked.request_id or next(_NAMES), received, entered, len(content))
+        await self.stages.before(exchange)
+        deadline = self.governance.admit(asked, exchange.tokens, received, self.engine.book)
+        if exchange.tokens > self.config().batching.long_seconds * FRAMES_PER_SECOND:
+            self.metrics.long_inputs.inc()
+        await self._compute(request, exchange, deadline)
+        await self.stages.after(exchange)
+        self._count(exchange)
+        return exchange
+
+    async def _compute(self, request: Request, exchange: Exchange, deadline: float | None) -> None:
+        """Queues the request and waits: for its answer, the client's leaving, the deadline or the fallback's time."""
+        lane = self.governance.lane(exchange.tokens)
+        ticket = self.engine.submit(exchange.tokens, exchange.input, lane=lane, deadline=deadline)
+        exchange.queued = ticket.work.arrived
+        fallback_ms = self.config().governance.fallback_ms
+        async with self._watched(request, ticket):
+            # A timer that is not cancelled keeps its ticket for as long: up to ten minutes of requests.
+            timers = []
+            if deadline is not None:
+                timers.append(self._at(deadline, partial(self._too_late, ticket)))
+            if fallback_ms:
+                timers.append(self._at(exchange.received + fallback_ms / 1000, partial(self._fall_back, ticket)))
+            try:
+                exchange.computed = await ticket.answer
+            except _FallBack:
+                exchange.intent, exchange.source = FAQ, "fallback"
+                self.metrics.fallback.inc()
+            finally:
+                for timer in timers:
+                    timer.cancel()
+
+    @asynccontextmanager
+    async def _watched(self, request: Request, ticket: Ticket) -> AsyncIterator[None]:
+        """Notices a client that goes away meanwhile, and forgets its request."""
+        watch = asyncio.ensure_future(self._gone(request, ticket))
+        try:
+            yield
+        finally:
+            watch.cancel()
+            self.engine.drop(ticket)
+
+    async def _gone(self, request: Request, ticket: Ticket) -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        if not ticket.answer.done():
+            ticket.answer.set_exception(ClientGone())
+
+    def _at(self, instant: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(max(0.0, instant - self.clock()), call)
+
+    def _too_late(self, ticket: Ticket) -> None:
+        if not ticket.answer.done() and self.engine.drop(ticket):
+            ticket.answer.set_exception(Shed(429, "deadline", "the answer would come too late", retry_after=1))
+
+    def _fall_back(self, ticket: Ticket) -> None:
+        if not ticket.answer.done():
+            ticket.answer.set_exception(_FallBack())
+
+    def _count(self, exchange: Exchange) -> None:
+        took = exchange.sent - exchange.received
+        self.metrics.request_seconds.observe(took)
+        self.metrics.latency_of_size(exchange.content_bytes, took)
+        if exchange.computed is not None:
+            self.metrics.latency_of_version(exchange.computed.version, took)
+            if exchange.computed.standby:
+                self.metrics.standby.inc()
+
+    async def _refuse(self, refused: Refused, began: float, entered: float) -> Response:
+        self.metrics.requests.of(str(refused.status)).inc()
+        if isinstance(refused, BadRequest):
+            self.metrics.rejected.of(refused.reason).inc()
+        elif isinstance(refused, Shed):
+            self.metrics.shed.of(refused.reason).inc()
+        seconds = self.clock() - began
+        await self.stages.elsewhere(partial(self.steps.log, entered, seconds, refused.status, "", refused.reason))
+        return refusal(refused, close=self.readiness.away)
+
+
+class _FallBack(Unavailable):
+    """The time limit has passed: the standard answer is given instead."""
+
+    def __init__(self) -> None:
+        super().__init__("fallback", "the model took too long")
+
+
+def refusal(refused: Refused, *, close: bool = False) -> Response:
+    """The answer that a refused request gets."""
+    headers = {**refused.headers, **({"connection": "close"} if close else {})}
+    return Response(refused.body, refused.status, headers, "application/json")
+
+
+_NAMES = (f"r{number}" for number in itertools.count(1))

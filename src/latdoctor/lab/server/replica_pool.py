@@ -1,0 +1,293 @@
+"""The replicas behind the router: how each of them stands, and how many requests it works on."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Literal, Protocol, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+from latdoctor.errors import OperationError, UsageError
+
+PolicyName = Literal["round-robin", "least-loaded", "weighted"]
+POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
+LEAST_SHARE = 0.1
+
+
+class Candidate(Struct, frozen=True):
+    """A replica that may be chosen. Weight 0: only asked by `round-robin`."""
+
+    name: str
+    weight: float
+    in_flight: int
+    ready_for: float  # seconds
+
+
+class Balancer(Protocol):
+    def choose(self, candidates: Sequence[Candidate]) -> str | None:
+        """The name of the one to ask, or None where nobody may be."""
+
+
+def eased(weight: float, ready_for: float, slow_start: float) -> float:
+    """The weight that counts for a replica that has been ready for so many seconds."""
+    if slow_start <= 0 or ready_for >= slow_start:
+        return weight
+    return weight * max(LEAST_SHARE, ready_for / slow_start)
+
+
+class _InTurn:
+    """Smooth weighted round-robin: all gain their weight, the richest is chosen and pays for all."""
+
+    def __init__(self, slow_start: float, *, by_weight: bool) -> None:
+        self._slow_start = slow_start
+        self._by_weight = by_weight
+        self._credit: dict[str, float] = {}
+
+    def choose(self, candidates: Sequence[Candidate]) -> str | None:
+        weights = {
+            one.name: eased(one.weight if self._by_weight else 1.0, one.ready_for, self._slow_start)
+            for one in candidates
+        }
+        # Who is away loses its credit: a replica that comes back must not be flooded with what it missed.
+        credit = {name: self._credit.get(name, 0.0) + weight for name, weight in weights.items() if weight > 0}
+        self._credit = credit
+        if not credit:
+            return None
+        chosen = max(credit, key=lambda name: credit[name])
+        credit[chosen] -= sum(weights.values())
+        return chosen
+
+
+class _LeastLoaded:
+    def __init__(self, slow_start: float) -> None:
+        self._slow_start = slow_start
+        self._turn = 0
+        self._last: dict[str, int] = {}
+
+    def choose(self, candidates: Sequence[Candidate]) -> str | None:
+        loads = {
+            one.name: (one.in_flight + 1) / weight
+            for one in candidates
+            if (weight := eased(one.weight, one.ready_for, self._slow_start)) > 0
+        }
+        if not loads:
+            return None
+        chosen = min(loads, key=lambda name: (loads[name], self._last.get(name, 0)))
+        self._turn += 1
+        self._last[chosen] = self._turn
+        return chosen
+
+
+_BUILDERS: dict[PolicyName, Callable[[float], Balancer]] = {
+    "round-robin": lambda slow_start: _InTurn(slow_start, by_weight=False),
+    "least-loaded": _LeastLoaded,
+    "weighted": lambda slow_start: _InTurn(slow_start, by_weight=True),
+}
+
+
+def build(policy: PolicyName, slow_start: float) -> Balancer:
+    """The rule of that name; `slow_start` in seconds, 0 for none."""
+    return _BUILDERS[policy](slow_start)
+
+
+def home(session: str, candidates: Sequence[Candidate]) -> str | None:
+    """The one of `candidates` that a session belongs to, each with a share of all sessions as large as its weight.
+
+    Weighted rendezvous hashing (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005): where one goes, only
+    its sessions move, and they come back with it. Nobody is eased in, else sessions would move twice.
+    """
+    scores = {one.name: -one.weight / math.log(_draw(session, one.name)) for one in candidates if one.weight > 0}
+    return max(scores, key=lambda name: scores[name], default=None)
+
+
+def _draw(session: str, name: str) -> float:
+    """A number inside 0..1, the same in every process."""
+    digest = hashlib.blake2b(f"{name}/{session}".encode(errors="replace"), digest_size=6).digest()
+    return (int.from_bytes(digest) + 0.5) / (1 << 48)
+
+
+State = Literal["starting", "ready", "unready", "draining", "lost"]
+Weight = Annotated[float, Meta(ge=0, le=1000)]
+
+
+class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The router's knobs, all of them live."""
+
+    policy: PolicyName = "least-loaded"
+    weights: dict[str, Weight] = {}  # by replica; 1 where none is given
+    slow_start_ms: Annotated[float, Meta(ge=0, le=600_000)] = 10_000
+    timeout_ms: Annotated[float, Meta(gt=0, le=600_000)] = 30_000  # of one request at one replica
+    sticky: bool = False  # whether a session goes to the same replica for as long as that one is ready
+
+
+class Replica(Struct):
+    """One replica as the router knows it. Only `Fleet` changes it."""
+
+    name: str
+    url: str  # http://host:port
+    state: State = "starting"
+    ready_since: float = 0.0  # seconds of the fleet's clock; counts while ready
+    in_flight: int = 0
+    pid: int = 0  # 0: no process
+    losses: int = 0
+    starts: int = 0  # how many processes it has had
+
+
+class Standing(Struct, frozen=True):
+    """A replica as it is shown: to people, to the admin interface, to the metrics page."""
+
+    name: str
+    url: str
+    state: State
+    pid: int
+    in_flight: int
+    losses: int
+    starts: int
+    weight: float
+    eased_weight: float  # what counts now; below `weight` while it is eased in; 0 where it takes nothing
+    weight_share: float  # of its weight, whatever that is
+
+
+class Fleet:
+    """Chooses among the replicas that are ready, by the policy of the configuration in force."""
+
+    def __init__(
+        self, urls: dict[str, str], config: RouterConfig | None = None, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`urls` by name. Raises UsageError where there is none, or where the configuration does not fit."""
+        if not urls:
+            raise UsageError("a router needs at least one replica")
+        self._now = now
+        self._replicas = {name: Replica(name, url.rstrip("/")) for name, url in urls.items()}
+        self._changed = asyncio.Event()
+        self.configure(config or RouterConfig())
+
+    @property
+    def config(self) -> RouterConfig:
+        return self._config
+
+    def configure(self, config: RouterConfig) -> None:
+        """Puts the configuration in force from the next request on. Raises UsageError for a bad one."""
+        try:
+            config = msgspec.convert(msgspec.to_builtins(config), RouterConfig)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"the router's configuration is not valid: {error}") from error
+        unknown = sorted(config.weights.keys() - self._replicas.keys())
+        if unknown:
+            raise UsageError(
+                f"there is no replica {', '.join(unknown)}", next_step=f"one of {', '.join(self._replicas)}"
+            )
+        if self._replicas and all(config.weights.get(name, 1.0) == 0 for name in self._replicas):
+            raise UsageError(
+                "every replica has the weight 0, so that none would be asked",
+                next_step="leave one its weight; null takes a weight back to 1",
+            )
+        self._config = config
+        self._balancer = build(config.policy, config.slow_start_ms / 1000)
+
+    def choose(self, but: frozenset[str] = frozenset(), session: str | None = None) -> Replica | None:
+        """The replica to ask next, none of `but`; None where nobody can be asked.
+
+        A request of a session goes to the session's home, where sessions are sticky.
+        """
+        now = self._now()
+        candidates = [
+            Candidate(one.name, self._weight(one.name), one.in_flight, now - one.ready_since)
+            for one in self._replicas.values()
+            if one.state == "ready" and one.name not in but
+        ]
+        at_home = self._config.sticky and session is not None
+        chosen = home(session or "", candidates) if at_home else self._balancer.choose(candidates)
+        return None if chosen is None else self._replicas[chosen]
+
+    @contextmanager
+    def asked(self, replica: Replica) -> Iterator[None]:
+        """Counts a request as in flight at the replica."""
+        replica.in_flight += 1
+        try:
+            yield
+        finally:
+            replica.in_flight -= 1
+            self._tell()
+
+    def known(self, name: str) -> Replica:
+        """The replica of that name. Raises UsageError for an unknown one."""
+        if name not in self._replicas:
+            raise UsageError(f"there is no replica {name!r}", next_step=f"one of {', '.join(self._replicas)}")
+        return self._replicas[name]
+
+    def started(self, name: str, pid: int) -> None:
+        """Its process runs; it is not ready yet."""
+        self._replicas[name].starts += 1
+        self._set(name, "starting", pid)
+
+    def ready(self, name: str) -> None:
+        """It takes requests; eased in if it did not before. One that is drained stays so."""
+        replica = self._replicas[name]
+        if replica.state not in ("ready", "draining"):
+            replica.ready_since = self._now()
+            self._set(name, "ready", replica.pid)
+
+    def unready(self, name: str) -> None:
+        """Its process runs and it takes no requests: it says so, or it does not answer."""
+        if self._replicas[name].state == "ready":
+            self._set(name, "unready", self._replicas[name].pid)
+
+    def drain(self, name: str) -> None:
+        """No more requests for it; what it works on it may end. Raises UsageError for an unknown name."""
+        self._set(name, "draining", self.known(name).pid)
+
+    def lost(self, name: str) -> None:
+        """Its process has ended; a loss, unless it was drained."""
+        self._replicas[name].losses += self._replicas[name].state != "draining"
+        self._set(name, "lost", 0)
+
+    def standings(self) -> Sequence[Standing]:
+        return [
+            Standing(
+                name=one.name,
+                url=one.url,
+                state=one.state,
+                pid=one.pid,
+                in_flight=one.in_flight,
+                losses=one.losses,
+                starts=one.starts,
+                weight=(weight := self._weight(one.name)),
+                eased_weight=weight * (share := self._weight_share(one)),
+                weight_share=share,
+            )
+            for one in self._replicas.values()
+        ]
+
+    async def until(self, holds: Callable[[Sequence[Standing]], bool], within: float) -> None:
+        """Returns once `holds` is true of the standings. Raises OperationError after `within` seconds."""
+        try:
+            async with asyncio.timeout(within):
+                while not holds(self.standings()):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError as error:
+            states = ", ".join(f"{one.name} is {one.state}" for one in self.standings())
+            raise OperationError(f"the replicas did not get there in {within:g} s: {states}") from error
+
+    def _weight(self, name: str) -> float:
+        # Turn by turn all are alike, whatever the weights say.
+        return 1.0 if self._config.policy == "round-robin" else self._config.weights.get(name, 1.0)
+
+    def _weight_share(self, one: Replica) -> float:
+        ready_for, slow = self._now() - one.ready_since, self._config.slow_start_ms / 1000
+        return eased(1.0, ready_for, slow) if one.state == "ready" else 0.0
+
+    def _set(self, name: str, state: State, pid: int) -> None:
+        replica = self._replicas[name]
+        replica.state, replica.pid = state, pid
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()

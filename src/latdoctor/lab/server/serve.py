@@ -1,0 +1,182 @@
+"""`latdoctor lab serve`: builds a server, opens its door, and closes it in order when it is told to.
+
+On SIGTERM or SIGINT the server says it is not ready, keeps taking what still comes for a moment (so that whoever
+sends it requests has time to notice), closes its door, answers everything it has accepted, and leaves. A second
+signal makes it leave at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from latdoctor.errors import UsageError
+from latdoctor.http.address import is_loopback
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.metrics import CONTENT_TYPE
+from latdoctor.lab.server.server import Parts
+
+if TYPE_CHECKING:
+    from latdoctor.lab.server.server import Brain
+
+
+READY, UNAVAILABLE, FAILED = 200, 503, 500
+INTENT = "/v1/intent"
+
+
+def build(parts: Parts, also: Sequence[BaseRoute] = ()) -> Starlette:
+    """The ASGI application of `parts`, with the routes in `also`."""
+
+    async def healthz(_: Request) -> Response:
+        return _json(READY, {"status": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        state = parts.readiness
+        return _json(READY if state.ready else UNAVAILABLE, {"status": state.state})
+
+    async def metrics(_: Request) -> Response:
+        return Response(await parts.page(), headers={"content-type": CONTENT_TYPE})
+
+    async def failed(request: Request, _: Exception) -> Response:
+        """What nobody foresaw: the traceback goes to the server's log, not to the client."""
+        if request.url.path == INTENT:
+            parts.metrics.requests.of(str(FAILED)).inc()
+        return _json(FAILED, {"error": "internal", "detail": "the server failed; its log says more"})
+
+    async def intent(request: Request) -> Response:
+        return await parts.desk(request)
+
+    return Starlette(
+        routes=[
+            Route(INTENT, intent, methods=["POST"]),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+            *parts.admin.routes(),
+            *parts.acts.routes(parts.admin.guarded),
+            *also,
+        ],
+        exception_handlers={HTTPException: _plain, Exception: failed},
+    )
+
+
+async def _plain(_: Request, error: Exception) -> Response:
+    """404 and 405, as JSON."""
+    assert isinstance(error, HTTPException)
+    response = _json(error.status_code, {"error": error.detail.lower().replace(" ", "-"), "detail": error.detail})
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _json(status: int, value: dict[str, str]) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+# What may be attached to a server at its start; gets all of its parts, and returns routes of its own.
+Agent = Callable[["Parts"], Sequence["BaseRoute"]]
+
+GRACE_SECONDS = 0.5
+DRAIN_SECONDS = 30.0
+
+
+class ServeOptions(Struct, frozen=True):
+    """How a server is started. `port` 0 takes a free one."""
+
+    config: ServerConfig = ServerConfig()
+    host: str = "127.0.0.1"
+    port: int = 8080
+    allow_remote: bool = False
+    admin_token: str = ""
+    access_log: Path | None = None
+    replica: str = "0"
+    agent: Agent | None = None
+    grace_seconds: float = GRACE_SECONDS
+
+
+def serve(options: ServeOptions) -> None:
+    """Serves until it is told to stop. Raises UsageError, and OperationError where the port cannot be had."""
+    import uvloop
+
+    from latdoctor.lab.http_server import allow_files
+
+    if not options.allow_remote and not is_loopback(options.host):
+        raise UsageError(
+            f"{options.host} can be reached from other machines", next_step="--allow-remote, if that is what you want"
+        )
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes a line each time it starts and stops
+    # torch starts a team of threads for each new size of its pool; one is what two shared processors bear best.
+    os.environ.setdefault("OMP_NUM_THREADS", str(options.config.model.threads))
+    allow_files()
+    brain = real_brain(options.config)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(options, brain))
+
+
+async def _serve(options: ServeOptions, brain: Brain) -> None:
+    from latdoctor.lab.http_server import Listening
+
+    pass  # import of a merged module
+    from latdoctor.lab.server.server import Identity, Parts
+
+    parts = Parts(options.config, brain, Identity(options.replica, options.admin_token, options.access_log))
+    also = options.agent(parts) if options.agent else ()
+    listening = Listening(build(parts, also), host=options.host, port=options.port, drain_seconds=DRAIN_SECONDS)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        if told.is_set():
+            os._exit(1)  # asked twice: no more waiting for anybody
+        told.set()
+
+    for signal_ in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_, tell)
+    await parts.start()
+    try:
+        await listening.start()
+        sys.stdout.write(f"{listening.url}\n")
+        sys.stdout.flush()
+        await told.wait()
+        parts.readiness.draining = True
+        await asyncio.sleep(options.grace_seconds)
+        await listening.stop()
+    finally:
+        await parts.stop()
+
+
+def real_brain(config: ServerConfig) -> Brain:
+    """The intent model and its memory. Loads torch (a second). Raises UsageError for what this machine cannot do."""
+    import torch
+
+    from latdoctor.lab.server.memory import build as build_pool
+    from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, IntentModel
+    from latdoctor.lab.server.profiler import TorchRecorder
+    from latdoctor.lab.server.server import Brain
+    from latdoctor.lab.server.work import audio_frames
+
+    audio_frames(1, FRAME_WIDTH)  # numpy loads its generators at the first use: no request shall pay for that
+    pool = build_pool(config.memory)
+    model = IntentModel(config.model, pool, positions=config.queue.max_tokens_per_request)
+    return Brain(
+        model=model,
+        pool=pool,
+        intents=INTENTS,
+        features=FRAME_WIDTH,
+        backend="cuda" if pool.backend == "cuda" else "cpu",
+        torch_threads=torch.get_num_threads,
+        recorder=TorchRecorder,
+        compiles=lambda: (model.compilations.total, model.compilations.seconds),
+    )

@@ -1,0 +1,203 @@
+"""`latdoctor lab serve --replicas N`: the same server several times over on this machine, behind a router."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from starlette.routing import BaseRoute
+
+from latdoctor.errors import OperationError, UsageError
+from latdoctor.http.address import is_loopback
+from latdoctor.lab.http_server import Listening
+from latdoctor.lab.server import router_admin
+from latdoctor.lab.server.admin import VARIABLE
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.replica_pool import Fleet, RouterConfig, Standing
+from latdoctor.lab.server.router import Router
+from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
+from latdoctor.lab.server.supervisor import Command, Patience, Supervisor, free_ports
+
+# What may be attached to a router at its start; its routes stand behind the token that it is given.
+Agent = Callable[[Fleet, Supervisor, str], Sequence[BaseRoute]]
+
+ROUTER_GRACE_SECONDS = 0.5
+MOST_FALSE_STARTS = 3  # of one replica, before the router gives up
+
+
+class RouterOptions(Struct, frozen=True):
+    """What `serve` needs to know."""
+
+    commands: tuple[Command, ...]
+    config: RouterConfig = RouterConfig()
+    patience: Patience = Patience()
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 takes a free one
+    token: str = ""  # of the admin interface; none: nobody is let in
+    agent: Agent | None = None
+    grace_seconds: float = ROUTER_GRACE_SECONDS
+
+
+async def serve_router(
+    options: RouterOptions,
+    *,
+    announce: Callable[[str], None],
+    end: asyncio.Event | None = None,
+    signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
+) -> None:
+    """Serves until one of `signals` or `end`.
+
+    `announce` gets the address once every replica is ready, and then the address of each of them. Raises
+    OperationError where the port cannot be had or the replicas do not become ready, UsageError for bad options.
+    """
+    asked_to_end = end or asyncio.Event()
+
+    def tell() -> None:
+        if asked_to_end.is_set():
+            os._exit(1)  # asked twice: no more waiting for anybody; the replicas are tethered
+        asked_to_end.set()
+
+    for wanted in signals:
+        asyncio.get_running_loop().add_signal_handler(wanted, tell)
+    fleet = Fleet({command.name: command.url for command in options.commands}, options.config)
+    supervisor = Supervisor(fleet, options.commands, options.patience)
+    also = options.agent(fleet, supervisor, options.token) if options.agent else ()
+    async with Router(fleet) as router:
+        app = router.app(*router_admin.routes(fleet, supervisor, options.token), *also)
+        listening = Listening(app, host=options.host, port=options.port, drain_seconds=options.patience.drain)
+        await listening.start()
+        try:
+            await supervisor.start()
+            if await _all_ready(fleet, options.patience.start, asked_to_end):
+                for url in (listening.url, *(command.url for command in options.commands)):
+                    announce(url)
+                await asked_to_end.wait()
+                router.draining = True
+                await asyncio.sleep(options.grace_seconds)
+        finally:
+            await listening.stop()
+            await supervisor.stop()
+
+
+async def _all_ready(fleet: Fleet, within: float, asked_to_end: asyncio.Event) -> bool:
+    """False where the end is asked for before. Raises OperationError where a replica does not get there."""
+    ready = asyncio.create_task(fleet.until(_settled, within))
+    ending = asyncio.create_task(asked_to_end.wait())
+    await asyncio.wait({ready, ending}, return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    if not ready.done():
+        ready.cancel()
+        return False
+    await ready
+    for one in fleet.standings():
+        if one.state != "ready":
+            raise OperationError(f"replica {one.name} ended {one.losses} times before it was ready")
+    return True
+
+
+def _settled(standings: Sequence[Standing]) -> bool:
+    """All are ready, or one of them will hardly ever be."""
+    return all(one.state == "ready" for one in standings) or any(
+        one.losses >= MOST_FALSE_STARTS and one.state != "ready" for one in standings
+    )
+
+
+GROUP = "router."
+
+
+def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Agent | None = None) -> None:
+    """Serves until it is told to stop; the addresses of the router and of its replicas are told on stdout.
+
+    Raises UsageError, and OperationError where the port cannot be had or a replica does not become ready.
+    """
+    import uvloop
+
+    if not options.allow_remote and not is_loopback(options.host):
+        raise UsageError(
+            f"{options.host} can be reached from other machines", next_step="--allow-remote, if that is what you want"
+        )
+    router = RouterOptions(
+        commands(options, replicas),
+        config,
+        Patience(drain=GRACE_SECONDS + DRAIN_SECONDS + 5),  # as long as a replica takes at most by itself
+        options.host,
+        options.port,
+        options.admin_token,
+        agent,
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve_router(router, announce=_announce))
+
+
+def commands(options: ServeOptions, replicas: int) -> tuple[Command, ...]:
+    """How each replica is started: on a free port of its own, all else alike. The token goes by the environment."""
+    log, agent = options.access_log, ("--fault-agent",) if options.agent else ()
+    shared = (*agent, *(f"--set={setting}" for setting in settings(options.config)))
+    return tuple(
+        Command(
+            str(number),
+            (
+                *(sys.executable, "-m", "latdoctor", "lab", "serve", f"--port={port}", f"--replica={number}"),
+                *shared,
+                *((f"--access-log={log}.{number}",) if log else ()),
+            ),
+            f"http://127.0.0.1:{port}",
+            environment={VARIABLE: options.admin_token},
+        )
+        for number, port in enumerate(free_ports(replicas))
+    )
+
+
+def settings(config: ServerConfig) -> tuple[str, ...]:
+    """The knobs of `config` that have not their default, each as `group.knob=value`, as `configured` reads them."""
+    default, found = msgspec.to_builtins(ServerConfig()), msgspec.to_builtins(config)
+    return tuple(
+        f"{group}.{knob}={_written(value)}"
+        for group, knobs in found.items()
+        for knob, value in knobs.items()
+        if value != default[group][knob]
+    )
+
+
+def router_config(given: Sequence[str]) -> tuple[RouterConfig, tuple[str, ...]]:
+    """The router's configuration by those of the settings that are for it, and the others. Raises UsageError.
+
+    Weights are written `router.weights=0:9,1:1`.
+    """
+    own: dict[str, Any] = {}
+    for setting in given:
+        name, equals, value = setting.partition("=")
+        if name.startswith(GROUP):
+            if not equals:
+                raise UsageError(f"{setting!r} sets no knob", next_step=f"write {GROUP}KNOB=VALUE")
+            knob = name.removeprefix(GROUP)
+            own[knob] = _weights(value) if knob == "weights" else value
+    try:
+        config = msgspec.convert(own, RouterConfig, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the router's configuration is not valid: {error}") from error
+    return config, tuple(setting for setting in given if not setting.startswith(GROUP))
+
+
+def _weights(text: str) -> dict[str, str]:
+    pairs = [part.partition(":") for part in text.split(",")]
+    if not all(colon for _, colon, _ in pairs):
+        raise UsageError(f"{text!r} are no weights", next_step=f"write {GROUP}weights=0:9,1:1")
+    return {name.strip(): weight for name, _, weight in pairs}
+
+
+def _written(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _announce(url: str) -> None:
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()

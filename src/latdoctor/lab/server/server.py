@@ -1,0 +1,223 @@
+"""One server put together from its parts, started and stopped; knows no sockets and no signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from latdoctor import __version__
+from latdoctor.lab.server import metrics
+from latdoctor.lab.server import metrics as vitals
+from latdoctor.lab.server.access_log import AccessLog
+from latdoctor.lab.server.admin import Admin, Guard
+from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.dependency import DependencyClient
+from latdoctor.lab.server.engine import Engine
+from latdoctor.lab.server.governance import Governance
+from latdoctor.lab.server.handler import Desk
+from latdoctor.lab.server.live_config import Tuning
+from latdoctor.lab.server.memory.pool import MemoryStats, Pool
+from latdoctor.lab.server.metrics import BatchCounts, Metrics
+from latdoctor.lab.server.metrics_collector import StatePage
+from latdoctor.lab.server.operations import Acting
+from latdoctor.lab.server.profiler import Depth, Profiling, Recorder
+from latdoctor.lab.server.readiness import Readiness
+from latdoctor.lab.server.request_parser import BODY_SECONDS
+from latdoctor.lab.server.schedulers import build as build_scheduler
+from latdoctor.lab.server.schedulers.admission import Prediction
+from latdoctor.lab.server.sessions import InProcessSessions
+from latdoctor.lab.server.stage_handlers import Steps
+from latdoctor.lab.server.stages import Stages, TimedLock
+from latdoctor.lab.server.work import Scheduler
+from latdoctor.lab.server.worker import Model, ServingModels, Usage
+
+REQUEST_THREADS = 4
+_STOP_SECONDS = 10.0  # how long the worker's last batch is waited for
+
+
+class Identity(Struct, frozen=True):
+    """Who this server is, and who may tune it."""
+
+    replica: str = "0"
+    admin_token: str = ""
+    access_log: Path | None = None
+    body_seconds: float = BODY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Brain:
+    """What computes, given from outside: the real one loads torch."""
+
+    model: Model
+    pool: Pool
+    intents: Sequence[str]
+    features: int  # of one frame of audio
+    backend: str  # cpu | cuda
+    torch_threads: Callable[[], int]
+    recorder: Callable[[Depth], Recorder]
+    compiles: Callable[[], tuple[int, float]]  # how often the model was compiled, and for how many seconds
+
+
+class Parts:
+    """Everything of one server. `start` and `stop` run on its event loop."""
+
+    def __init__(
+        self, config: ServerConfig, brain: Brain, identity: Identity, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.brain = brain
+        self.readiness = Readiness()
+        self.metrics = Metrics(identity.replica, brain.backend)
+        self.shared = TimedLock(self.metrics.lock_wait.observe)
+        self.prediction = Prediction()
+        self.governance = Governance(config, self.prediction, clock)
+        self.models = ServingModels(brain.model, self.governance.wants_standby, self.shared)
+        self.counts = BatchCounts(self.metrics, self.prediction, brain.torch_threads)
+        self.engine = Engine(self._scheduler, config, self.models, self.counts, clock)
+        self.sessions = InProcessSessions(config.sessions, config.queue.max_tokens_per_request)
+        self.dependency = DependencyClient(config.dependency, self.metrics)
+        self.access_log = AccessLog(identity.access_log) if identity.access_log else None
+        self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
+        self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")  # a new model and requests never wait for each other
+        self._page_thread = ThreadPoolExecutor(1, "latdoctor-page")
+        self.steps = Steps(
+            intents=brain.intents,
+            features=brain.features,
+            max_tokens=config.queue.max_tokens_per_request,
+            sessions=self.sessions,
+            shared=self.shared,
+            governance=self.governance,
+            metrics=self.metrics,
+            access_log=self.access_log,
+            clock=clock,
+        )
+        observe = {name: histogram.observe for name, histogram in self.metrics.stages.items()}
+        self.stages = Stages(self.steps.calls(), self.dependency.stage, observe, self._request_threads)
+        self.tuning = Tuning(
+            config,
+            engine=self.engine,
+            models=self.models,
+            pool=brain.pool,
+            governance=self.governance,
+            sessions=self.sessions,
+            shared=self.shared,
+            dependency=self.dependency,
+            threads=self.side_thread,
+        )
+        self.desk = Desk(
+            self.engine,
+            self.stages,
+            self.steps,
+            self.governance,
+            self.metrics,
+            self.readiness,
+            lambda: self.tuning.config,
+            clock,
+            identity.body_seconds,
+        )
+        profiling = Profiling(self.engine, brain.recorder, self.side_thread)
+        guard = Guard(identity.admin_token)
+        self.admin = Admin(guard, self.tuning, self.engine, profiling, brain.pool.stats, clock, self.side_thread)
+        self.acts = Acting(self.engine, self.models, self.tuning, self.readiness, profiling)
+        self.metrics.also(StatePage(ServerState(self, __version__, clock), self.metrics.fixed))
+        self._gc = vitals.GcPauses(self.metrics.gc_pause.observe)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _scheduler(self, config: ServerConfig) -> Scheduler:
+        governance = config.governance
+        return build_scheduler(
+            config.batching,
+            self.prediction.model,
+            lane_boundary=governance.lane_boundary_tokens if governance.lanes else None,
+            lane_age=governance.lane_age_ms / 1000,
+        )
+
+    async def page(self) -> bytes:
+        """The metrics page, rendered off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._page_thread, self.metrics.page)
+
+    async def start(self) -> None:
+        """Starts the worker, and warms the model up behind the closed door."""
+        self._gc.start()
+        self.engine.start()
+        beat = vitals.heartbeat(self.metrics.loop_lag.observe, self.engine.look_after)
+        self._tasks = [asyncio.create_task(beat), asyncio.create_task(self._warm_up())]
+
+    async def _warm_up(self) -> None:
+        config = self.tuning.config
+        prepare = partial(self.models.prepare, config.model, standby=config.governance.standby != "off")
+        await asyncio.get_running_loop().run_in_executor(self.side_thread, prepare)
+        if config.model.warm_up:
+            await self.engine.on_worker(self.models.warm_up)
+        self.readiness.warm = True
+
+    async def stop(self) -> None:
+        """After the last request: ends the worker and the threads, and closes what is open."""
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        worker = self.engine.stop()
+        if worker is not None:
+            await asyncio.get_running_loop().run_in_executor(self.side_thread, worker.join, _STOP_SECONDS)
+        await self.dependency.close()
+        for threads in (self._request_threads, self.side_thread, self._page_thread):
+            threads.shutdown(wait=False)
+        self._gc.stop()
+        if self.access_log is not None:
+            self.access_log.close()
+        self.brain.pool.close()
+
+
+class ServerState:
+    """Read on the page's own thread: takes no lock that requests hold for long."""
+
+    def __init__(self, parts: Parts, version: str, clock: Callable[[], float]) -> None:
+        self._parts = parts
+        self._version = version
+        self._clock = clock
+        self._began = clock()
+        self._began_unix = time.time()
+
+    def info(self) -> dict[str, str]:
+        model = self._parts.models.main
+        return {
+            "version": self._version,
+            "dtype": model.precision,
+            "attention": model.settings.attention,
+            "model_version": model.settings.version,
+        }
+
+    def memory(self) -> MemoryStats:
+        return self._parts.brain.pool.stats()
+
+    def usage(self) -> Usage:
+        return self._parts.engine.usage
+
+    def figures(self) -> dict[str, float | None]:
+        parts, now = self._parts, self._clock()
+        book = parts.engine.book
+        compiles, compile_seconds = parts.brain.compiles()
+        return {
+            "ref_start_time_seconds": self._began_unix,
+            "ref_uptime_seconds": now - self._began,
+            "ref_queue_depth": book.depth,
+            "ref_queue_tokens": book.tokens,
+            "ref_queue_oldest_age_seconds": book.oldest_age(now),
+            "ref_breaker_open": parts.governance.breaker.is_open(now),
+            "ref_process_threads": metrics.threads(),
+            "ref_torch_threads": parts.counts.torch_threads or None,
+            "ref_rss_bytes": metrics.resident_bytes(),
+            "ref_sessions": len(parts.sessions),
+            "ref_compiles_total": compiles,
+            "ref_compile_seconds_total": compile_seconds,
+            "ref_process_cpu_seconds_total": time.process_time(),
+            "ref_worker_restarts_total": parts.engine.restarts,
+        }

@@ -1,0 +1,174 @@
+"""Keeps the replicas' processes running: starts them, asks whether they are ready, replaces the lost ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import aiohttp
+from msgspec import Struct
+
+from latdoctor.errors import OperationError, UsageError
+from latdoctor.lab.server import parent_watch
+from latdoctor.lab.server.replica_pool import Fleet
+
+
+class Command(Struct, frozen=True):
+    """How one replica is started, and where it then answers."""
+
+    name: str
+    argv: tuple[str, ...]
+    url: str  # http://host:port, as the fleet knows it
+    ready_path: str = "/readyz"  # 200: ready; anything else: not
+    environment: dict[str, str] = {}  # added to the supervisor's own
+    log: str = ""  # a file for all that it says; none: errors go where ours go, the rest is thrown away
+
+
+class Patience(Struct, frozen=True):
+    """How long the supervisor waits for what, in seconds."""
+
+    probe_every: float = 0.25
+    probe_timeout: float = 2.0
+    failed_probes: int = 3  # so many in a row make a replica unready; an answer other than 200 does at once
+    start: float = 120.0  # a process that is not ready by then is replaced
+    first_pause: float = 0.1  # before a replacement; doubles while none of them becomes ready
+    longest_pause: float = 5.0
+    drain: float = 30.0  # between SIGTERM and SIGKILL
+
+
+class Supervisor:
+    """One process for each command. What becomes of them is told to the fleet."""
+
+    def __init__(self, fleet: Fleet, commands: Sequence[Command], patience: Patience | None = None) -> None:
+        """Raises UsageError where the commands are not those of the fleet."""
+        if sorted(command.name for command in commands) != sorted(one.name for one in fleet.standings()):
+            raise UsageError("the supervisor needs exactly one command for each replica of the fleet")
+        self._fleet = fleet
+        self._commands = tuple(commands)
+        self._patience = patience or Patience()
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._keepers: list[asyncio.Task[None]] = []
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Starts every process; `fleet.until` tells when they are ready."""
+        timeout = aiohttp.ClientTimeout(total=self._patience.probe_timeout)
+        self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(force_close=True))
+        self._keepers = [asyncio.create_task(self._keep(command, self._session)) for command in self._commands]
+
+    async def stop(self) -> None:
+        """SIGTERM to all, SIGKILL to those who have not ended in time. Returns when all have ended."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        if self._keepers:
+            await asyncio.wait(self._keepers)
+        await asyncio.gather(*(self._end(process) for process in self._processes.values()))
+        if self._session is not None:
+            await self._session.close()
+
+    async def replace(self, name: str) -> None:
+        """Drains the replica and ends its process; a new one takes its place.
+
+        Raises UsageError for an unknown name, OperationError where it has no process now or is being replaced already:
+        a process that is told twice to end drops what it works on.
+        """
+        process = self._running(name)
+        if self._fleet.known(name).state == "draining":
+            raise OperationError(f"replica {name} is being replaced already", next_step="wait until it is ready")
+        self._fleet.drain(name)
+        await self._end(process)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL for the replica's process, as when its machine is lost; a new one takes its place.
+
+        Raises UsageError for an unknown name, OperationError where it has no process now.
+        """
+        self._running(name).kill()
+
+    def _running(self, name: str) -> asyncio.subprocess.Process:
+        process = self._processes.get(self._fleet.known(name).name)
+        if process is None or process.returncode is not None:
+            raise OperationError(f"replica {name} has no process now", next_step="it is being replaced already")
+        return process
+
+    async def _keep(self, command: Command, session: aiohttp.ClientSession) -> None:
+        pause = self._patience.first_pause
+        while True:
+            process = await self._spawn(command)
+            watch = asyncio.create_task(self._watch(command, process, session))
+            try:
+                await process.wait()
+            finally:
+                watch.cancel()
+                await asyncio.wait({watch})
+            was_ready = self._fleet.known(command.name).state != "starting"
+            self._fleet.lost(command.name)
+            pause = self._patience.first_pause if was_ready else min(pause * 2, self._patience.longest_pause)
+            await asyncio.sleep(pause)
+
+    async def _spawn(self, command: Command) -> asyncio.subprocess.Process:
+        with ExitStack() as opened:
+            log = opened.enter_context(Path(command.log).open("ab")) if command.log else None
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", parent_watch.__file__, str(os.getpid()), *command.argv),
+                stdin=subprocess.DEVNULL,
+                stdout=log or subprocess.DEVNULL,
+                stderr=log,
+                env={**os.environ, **command.environment},
+                start_new_session=True,  # Ctrl-C is for the router, which then drains the replicas
+            )
+        self._processes[command.name] = process
+        self._fleet.started(command.name, process.pid)
+        return process
+
+    async def _watch(
+        self, command: Command, process: asyncio.subprocess.Process, session: aiohttp.ClientSession
+    ) -> None:
+        """Asks for as long as the process runs; ends the process where it does not become ready."""
+        deadline, failed = time.monotonic() + self._patience.start, 0
+        while True:
+            status = await _probe(session, command)
+            failed = 0 if status is not None else failed + 1
+            if status == 200:
+                self._fleet.ready(command.name)
+            elif status is not None or failed >= self._patience.failed_probes:
+                self._fleet.unready(command.name)
+            if self._fleet.known(command.name).state == "starting" and time.monotonic() > deadline:
+                await self._end(process)
+            await asyncio.sleep(self._patience.probe_every)
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(self._patience.drain):
+                await process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _probe(session: aiohttp.ClientSession, command: Command) -> int | None:
+    """The status of the ready URL; None: no answer."""
+    try:
+        async with session.get(command.url + command.ready_path) as answer:
+            return answer.status
+    except (aiohttp.ClientError, TimeoutError):
+        return None
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
+    """So many ports that are free now: somebody else may take one before it is used."""
+    with ExitStack() as opened:
+        held = [opened.enter_context(socket.socket()) for _ in range(count)]
+        for one in held:
+            one.bind((host, 0))
+        return tuple(int(one.getsockname()[1]) for one in held)

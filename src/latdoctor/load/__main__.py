@@ -1,0 +1,84 @@
+"""The generator's own process: an order on stdin, messages as JSON lines on stdout (see `process`)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack
+
+import msgspec
+import uvloop
+
+from latdoctor.load.capacity import saturation
+from latdoctor.load.openloop import Http, OpenLoop, Transport
+from latdoctor.load.plan import schedule
+from latdoctor.load.process import Ended, Message, Order, Started
+from latdoctor.load.summary import Ran, summarise
+
+
+def main() -> None:
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    uvloop.run(_saturate(order) if order.saturate_s else _load(order))
+
+
+async def _load(order: Order) -> None:
+    plan, planned = order.plan, schedule(order.plan)
+    # The records of a run hold no cycles; what is here already need not be looked through again while it runs.
+    gc.collect()
+    gc.freeze()
+    async with AsyncExitStack() as living:
+        transport, shown = await _transport(order, living)
+        run = OpenLoop(plan, planned, transport, time.monotonic)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, run.stop)
+        started, begin, cpu = time.time(), time.monotonic(), time.process_time()
+        _tell(Started(started, shown))
+        reports = asyncio.create_task(_report(run, order.report_s))
+        await run.run()
+        reports.cancel()
+        seconds, cpu = time.monotonic() - begin, time.process_time() - cpu
+    _tell(run.progress())
+    outcomes = tuple(run.outcomes)
+    ran = Ran(order.address, started, seconds, cpu, run.most_in_flight, run.stopped, outcomes)
+    _tell(Ended(summarise(plan, planned, ran)))
+
+
+async def _transport(order: Order, living: AsyncExitStack) -> tuple[Transport, str]:
+    """What carries the requests, and the address of the metrics page; empty where none is shown."""
+    if order.metrics_port is None:
+        return await living.enter_async_context(Http(order.address)), ""
+    from latdoctor.load.client_metrics import (  # a run without a page starts without a server
+        ClientPage,
+        Counted,
+        showing,
+    )
+
+    page = ClientPage()
+    shown = await living.enter_async_context(showing(page, order.metrics_port))
+    http = await living.enter_async_context(Http(order.address, page.traces()))
+    return Counted(http, page), shown
+
+
+async def _report(run: OpenLoop, every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        _tell(run.progress())
+
+
+async def _saturate(order: Order) -> None:
+    plan = order.plan
+    mix = next(phase.mix for phase in plan.phases if phase.name == order.phase)
+    async with Http(order.address) as transport:
+        _tell(await saturation(plan, mix, transport, time.monotonic, order.saturate_s, order.in_flight))
+
+
+def _tell(message: Message) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

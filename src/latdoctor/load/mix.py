@@ -1,0 +1,139 @@
+"""What is asked: shares of short and long, text and audio, sessions, and bodies that are wrong on purpose."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from latdoctor.load.wire import FRAMES_PER_SECOND
+
+MALFORMED = "malformed"
+MOST_TURNS = 20  # of a transcript: what the server takes
+MOST_WORDS = 4000  # of a transcript; well under the server's limit of 64 KiB for a body
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Length = Annotated[int, Meta(ge=1, le=100_000)]  # tokens
+
+
+class Mix(Struct, frozen=True, forbid_unknown_fields=True):
+    """Shares of all requests. Lengths are tokens, drawn evenly from a range; a text has one word a token.
+
+    The default lengths are those of a customer-service desk: short turns, and a few long recordings.
+    `sessions` is how many conversations the requests belong to; 0: none. Each request of a conversation carries the
+    texts of the turns before, as chat clients do.
+    """
+
+    long_share: Share = 0.15
+    audio_share: Share = 0.3
+    malformed_share: Share = 0.0
+    sessions: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    short_tokens: tuple[Length, Length] = (20, 60)
+    long_tokens: tuple[Length, Length] = (300, 500)
+
+    def __post_init__(self) -> None:
+        for low, high in (self.short_tokens, self.long_tokens):
+            if low > high:
+                raise ValueError(f"a range of lengths goes from {low} to {high}")
+
+
+class Turn(Struct, frozen=True, gc=False):
+    """A text by its first word and its length in words."""
+
+    place: int
+    tokens: int
+
+
+class Ask(Struct, frozen=True, gc=False):
+    """One request's content; `place` is where its words begin, or which wrong body it is.
+
+    `before` are the texts of the same session's earlier requests.
+    """
+
+    kind: str
+    tokens: int
+    place: int
+    session: int | None
+    before: tuple[Turn, ...] = ()
+
+
+def draw(mix: Mix, rng: Random) -> Ask:
+    """The next request of `mix`. Always six numbers are drawn, so that another share changes no other request."""
+    wrong, long, audio, length, place, session = (rng.random() for _ in range(6))
+    size = "long" if long < mix.long_share else "short"
+    low, high = mix.long_tokens if size == "long" else mix.short_tokens
+    kind = MALFORMED if wrong < mix.malformed_share else f"{size}-{'audio' if audio < mix.audio_share else 'text'}"
+    return Ask(
+        kind=kind,
+        tokens=low + int(length * (high - low + 1)),
+        place=int(place * len(_WORDS)),
+        session=int(session * mix.sessions) if mix.sessions else None,
+    )
+
+
+class Conversations:
+    """What was asked so far in each session."""
+
+    def __init__(self) -> None:
+        self._turns: dict[int, tuple[Turn, ...]] = {}
+
+    def joined(self, ask: Ask) -> Ask:
+        """`ask` with what came before it in its session, the newest first to be kept where that is too much."""
+        if ask.session is None or ask.kind == MALFORMED:
+            return ask
+        before = self._turns.get(ask.session, ())
+        if not ask.kind.endswith("audio"):
+            self._turns[ask.session] = _bounded((*before, Turn(ask.place, ask.tokens)))
+        return structs.replace(ask, before=before)
+
+
+def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    kept = turns[-MOST_TURNS:]
+    while sum(turn.tokens for turn in kept) > MOST_WORDS:
+        kept = kept[1:]
+    return kept
+
+
+def body(ask: Ask, request_id: str, attempt: int) -> bytes:
+    """The body of one attempt; `attempt` 0 is the first."""
+    if ask.kind == MALFORMED:
+        return _WRONG[ask.place % len(_WRONG)]
+    fields: dict[str, object] = {"request_id": request_id, "attempt": attempt}
+    if ask.kind.endswith("audio"):
+        fields["audio_seconds"] = ask.tokens / FRAMES_PER_SECOND
+    else:
+        fields["text"] = _text(ask.place, ask.tokens)
+    if ask.session is not None:
+        fields["session"] = f"s-{ask.session}"
+    if ask.before:
+        fields["transcript"] = [_text(turn.place, turn.tokens) for turn in ask.before]
+    return msgspec.json.encode(fields)
+
+
+def _text(place: int, words: int) -> str:
+    """`words` words from an endless text, so that a body is made in microseconds while the run goes on."""
+    rounds, rest = divmod(words, len(_WORDS))
+    turned = _WORDS[place:] + _WORDS[:place] if place + rest > len(_WORDS) or rounds else _WORDS[place : place + rest]
+    return " ".join(turned * rounds + turned[:rest])
+
+
+_VOCABULARY = """
+the my a please order parcel invoice account refund ticket where is was not it when will arrive paid twice card
+address change cancel subscription delivery late broken screen charger phone battery update login password reset
+blocked payment failed receipt missing colour size wrong exchange return label courier tracking number never came
+gift voucher expired discount code does work speak to someone about contract renewal price increase month again
+thanks help me urgent still waiting since monday yesterday morning I we you can could would have been told that
+"""
+_WORDS = Random(0).choices(_VOCABULARY.split(), k=4096)  # noqa: S311  # filler text, no secret
+_WRONG = (
+    b"{",
+    b"[]",
+    b"{}",
+    b'{"text": 5}',
+    b'{"text": "\xff"}',
+    b'{"audio_seconds": -1}',
+    b'{"audio_seconds": 1e9}',
+    b'{"text": "' + b"a" * 70_000 + b'"}',
+)

@@ -1,0 +1,175 @@
+"""A load plan: phases of arrivals and mixes, what is given up when, and what counts as good."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+from pathlib import Path
+from random import Random
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+
+from latdoctor import strict_yaml
+from latdoctor.errors import DefinitionError, OperationError, Problem, UsageError
+from latdoctor.http.address import is_loopback
+from latdoctor.load.arrivals import Arrivals, Span
+from latdoctor.load.mix import Ask, Conversations, Mix, draw
+
+_CONNECT_S = 3.0
+
+
+def check_address(address: str, *, remote: bool) -> None:
+    """Refuses what is no http address, another machine unless `remote`, and where nothing listens.
+
+    Raises UsageError, OperationError.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port or 80
+    except ValueError as error:
+        raise UsageError(f"{address!r} is no address ({error})") from error
+    if parts.scheme != "http" or not host:
+        raise UsageError(f"{address!r} is no http address", next_step="such as http://127.0.0.1:8080")
+    if not remote and not is_loopback(host):
+        raise UsageError(f"{host} is not this machine", next_step="add --allow-remote if its owner agrees to the load")
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_S).close()
+    except OSError as error:
+        raise OperationError(
+            f"nothing answers ({error.strerror or error})", where=address, next_step="latdoctor lab serve"
+        ) from error
+
+
+MAX_PHASES = 50
+
+
+class Phase(Struct, frozen=True, forbid_unknown_fields=True):
+    """A stretch of time with one kind of arrivals and one mix. A change of either begins a new phase."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+    seconds: Span
+    arrivals: Arrivals
+    mix: Mix = Mix()
+
+
+class RetryPolicy(Struct, frozen=True, forbid_unknown_fields=True):
+    """What clients do when they are refused, fail or wait too long.
+
+    `immediate` asks again at once. `backoff` waits a random time up to base·2ⁿ (full jitter: M. Brooker, Exponential
+    Backoff and Jitter, 2015), and never less than the server's Retry-After.
+    """
+
+    kind: Literal["none", "immediate", "backoff"] = "none"
+    attempts: Annotated[int, Meta(ge=1, le=20)] = 3  # in all, the first included
+    base_ms: Annotated[float, Meta(gt=0, le=60_000)] = 100.0
+    max_ms: Annotated[float, Meta(gt=0, le=600_000)] = 5000.0
+
+
+class LoadPlan(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole run, decided before it begins. Times are seconds unless the name says otherwise.
+
+    `timeout_s`: how long one attempt is waited for. `slo_s`: an answer within this time is good. Requests of the first
+    `warm_up_s` are sent but not measured. `max_in_flight` bounds memory: what would exceed it is counted as not sent.
+    `late_ms`: how late the generator may wake up (P99) before the run counts as spoiled.
+    """
+
+    phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=MAX_PHASES)]
+    seed: int = 0
+    timeout_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
+    slo_s: Annotated[float, Meta(gt=0, le=600)] = 0.5
+    retry: RetryPolicy = RetryPolicy()
+    warm_up_s: Annotated[float, Meta(ge=0, le=600)] = 0.0
+    max_in_flight: Annotated[int, Meta(ge=1, le=20_000)] = 5000
+    late_ms: Annotated[float, Meta(gt=0, le=10_000)] = 10.0
+
+    def __post_init__(self) -> None:
+        names = [phase.name for phase in self.phases]
+        if len(set(names)) < len(names):
+            raise ValueError("two phases have the same name")
+        if self.warm_up_s >= self.seconds:
+            raise ValueError("the warm-up is as long as the whole run")
+
+    @property
+    def seconds(self) -> float:
+        """The length of the schedule; the last answers come after it."""
+        return sum(phase.seconds for phase in self.phases)
+
+    def starts(self) -> tuple[float, ...]:
+        """When each phase begins, in seconds from the start of the run."""
+        return tuple(sum(phase.seconds for phase in self.phases[:index]) for index in range(len(self.phases)))
+
+
+def read(path: Path) -> LoadPlan:
+    """The plan in a YAML (or JSON) file. Raises DefinitionError with the line of what is wrong."""
+    node = strict_yaml.load(path)
+    try:
+        return msgspec.convert(_plain(node), LoadPlan, strict=False)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$")
+        raise DefinitionError([Problem(_where(node, place.rstrip("`")), what)]) from error
+
+
+def _plain(node: strict_yaml.Node) -> object:
+    if isinstance(node.value, dict):
+        return {key: _plain(child) for key, child in node.value.items()}
+    return [_plain(child) for child in node.value] if isinstance(node.value, tuple) else node.value
+
+
+def _where(node: strict_yaml.Node, place: str) -> str:
+    """The line of the value that msgspec calls, say, `.phases[1].seconds`; of its parent where that is missing."""
+    for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", place):
+        child: strict_yaml.Node | None = None
+        if key and isinstance(node.value, dict):
+            child = node.value.get(key)
+        elif index and isinstance(node.value, tuple):
+            child = node.value[int(index)]
+        if child is None:
+            break
+        node = child
+    return node.where
+
+
+MAX_REQUESTS = 500_000  # a record of each is kept until the run is summed up
+
+
+class Planned(Struct, frozen=True, gc=False):
+    """One request as planned: `at` is seconds from the start of the run, `phase` an index."""
+
+    index: int
+    at: float
+    phase: int
+    ask: Ask
+
+
+def schedule(plan: LoadPlan) -> tuple[Planned, ...]:
+    """Every request of `plan` in the order of time. Raises UsageError for a plan of too many or of none.
+
+    Instants and contents come from generators of their own: another mix leaves every instant where it was.
+    """
+    expected = sum(phase.arrivals.expected(phase.seconds) for phase in plan.phases)
+    if expected > MAX_REQUESTS:
+        raise UsageError(f"the plan has {expected:.0f} requests", next_step=f"at most {MAX_REQUESTS} in one run")
+    planned: list[Planned] = []
+    conversations = Conversations()  # they go on from phase to phase
+    for number, (phase, start) in enumerate(zip(plan.phases, plan.starts(), strict=True)):
+        instants = phase.arrivals.times(phase.seconds, generator(plan.seed, f"{number}/arrivals"))
+        contents = generator(plan.seed, f"{number}/mix")
+        for at in instants:
+            planned.append(Planned(len(planned), start + at, number, conversations.joined(draw(phase.mix, contents))))
+    if not planned:
+        raise UsageError("the plan has no request in it", next_step="a higher rate, or more seconds")
+    return tuple(planned)
+
+
+def generator(seed: int, purpose: str) -> Random:
+    """A generator for one purpose; text seeds are hashed the same by every Python."""
+    return Random(f"{seed}/{purpose}")  # noqa: S311  # a repeatable schedule, no secret
+
+
+def digest(planned: tuple[Planned, ...]) -> str:
+    """Equal schedules have equal digests: two runs can be shown to have offered the same."""
+    return hashlib.sha256(msgspec.json.encode(planned)).hexdigest()[:16]

@@ -1,0 +1,367 @@
+"""From what became of each request to the result of the run. Pure: the same outcomes give the same result."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+from hdrh.codec import HdrCookieException, HdrLengthException  # type: ignore[import-untyped]
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
+from msgspec import Struct
+
+from latdoctor.errors import SourceError
+from latdoctor.load.mix import MALFORMED
+from latdoctor.load.outcome import Outcome
+from latdoctor.load.plan import LoadPlan, Planned, digest
+
+# hdrhistogram ships no types.
+
+
+_LOWEST, _HIGHEST, _DIGITS = 1, 3_600_000_000, 3  # microseconds
+_MAX_TEXT = 1 << 20
+_REFUSALS = (HdrCookieException, HdrLengthException)
+
+
+class Latencies:
+    """A distribution of times in seconds. What is over an hour counts as an hour."""
+
+    def __init__(self, seconds: Iterable[float] = ()) -> None:
+        self._counts = HdrHistogram(_LOWEST, _HIGHEST, _DIGITS)
+        for value in seconds:
+            self._counts.record_value(min(_HIGHEST, max(_LOWEST, round(value * 1e6))))
+
+    def add(self, counts: HdrHistogram) -> None:
+        """Adds all values of another one, count by count. Raises ValueError where its buckets are not the same."""
+        settings = (counts.lowest_trackable_value, counts.highest_trackable_value, counts.significant_figures)
+        if settings != (_LOWEST, _HIGHEST, _DIGITS):
+            raise ValueError(f"its range and digits are {settings}")
+        self._counts.add(counts)
+
+    @property
+    def count(self) -> int:
+        return int(self._counts.get_total_count())
+
+    @property
+    def longest(self) -> float | None:
+        """Seconds, within three digits; None of nothing."""
+        return self._counts.get_max_value() / 1e6 if self.count else None
+
+    def percentile(self, percent: float) -> float | None:
+        """Seconds, within three digits, by nearest rank as in `quantile`; None of nothing."""
+        if not self.count:
+            return None
+        # The library rounds a rank to the nearest where `quantile` rounds up; asked for a whole rank it gives that one.
+        whole = 100 * rank(self.count, percent / 100) / self.count
+        return float(self._counts.get_value_at_percentile(whole) / 1e6)
+
+    def encoded(self) -> str:
+        """As every HdrHistogram library reads it (V2, compressed, base64)."""
+        return str(self._counts.encode().decode("ascii"))
+
+
+def merged(texts: Iterable[str]) -> Latencies:
+    """The distribution of all values of several encoded ones. Raises SourceError for what is none of ours."""
+    whole = Latencies()
+    for text in texts:
+        if len(text) > _MAX_TEXT:
+            raise SourceError(f"a histogram of more than {_MAX_TEXT} characters")
+        try:
+            whole.add(HdrHistogram.decode(text.encode("ascii")))
+        except (*_REFUSALS, ValueError, RuntimeError, IndexError, zlib.error) as error:
+            raise SourceError(f"not a histogram of latencies ({error})") from error
+    return whole
+
+
+def rank(count: int, share: float) -> int:
+    """Which of `count` values in order, from 1, is the smallest that `share` of them do not exceed."""
+    return max(1, math.ceil(round(count * share, 9)))  # 0.07 · 100 is 7.000000000000001 to a computer
+
+
+def quantile(ordered: Sequence[float], share: float) -> float | None:
+    """The smallest value that `share` of all do not exceed (nearest rank); None of nothing."""
+    return ordered[rank(len(ordered), share) - 1] if ordered else None
+
+
+class Counts(Struct, frozen=True):
+    """Requests by how they ended. They end in exactly one way: `requests` is the sum of the next six.
+
+    `refused`: 429 or 503. `rejected`: another 4xx. `failed`: 5xx, no connection, a broken or wrong answer. `timed_out`:
+    the last attempt was given up. `not_sent`: the bound on requests in flight was reached. `attempts` were sent in
+    all; `retries` of them were not the first. `good`: answered within the SLO.
+    """
+
+    requests: int = 0
+    answered: int = 0
+    refused: int = 0
+    rejected: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    not_sent: int = 0
+    attempts: int = 0
+    retries: int = 0
+    good: int = 0
+
+
+class Summary(Struct, frozen=True):
+    """Counts and latencies over `seconds`. Times in seconds, rates per second; None: nothing to tell it by.
+
+    Latencies run from the planned instant to the last answer, through all retries. They are of answered requests and of
+    those that timed out or were not sent, which count with the time waited or the timeout: never with nothing. Refused
+    and failed ones end quickly and would flatter; they show in the counts and in `goodput`. `late_p99` is the
+    generator's own lateness. `statuses` counts attempts.
+    """
+
+    seconds: float
+    counts: Counts
+    offered: float
+    completed: float
+    goodput: float
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    longest: float | None
+    late_p99: float | None
+    statuses: dict[str, int]
+    histogram: str
+
+
+class PhaseResult(Struct, frozen=True):
+    """One phase; `start` is in seconds from the start of the run. Requests belong to the phase they were planned in."""
+
+    name: str
+    start: float
+    whole: Summary
+    kinds: dict[str, Summary]
+
+
+class Second(Struct, frozen=True):
+    """The requests planned in one second of the run."""
+
+    second: int
+    counts: Counts
+    p50: float | None
+    p99: float | None
+
+
+class Generator(Struct, frozen=True):
+    """The generator's own health. Lateness in seconds; `cpu_share` is of one core."""
+
+    late_p50: float | None
+    late_p99: float | None
+    late_max: float | None
+    cpu_share: float
+    most_in_flight: int
+
+
+class LoadResult(Struct, frozen=True):
+    """A whole run. `started` is Unix time. `spoiled` says why the figures cannot be trusted; empty: they can."""
+
+    plan: LoadPlan
+    schedule: str
+    address: str
+    started: float
+    seconds: float
+    warm_up_requests: int
+    total: Summary
+    kinds: dict[str, Summary]
+    phases: tuple[PhaseResult, ...]
+    series: tuple[Second, ...]
+    generator: Generator
+    spoiled: tuple[str, ...]
+
+    def phase(self, name: str) -> PhaseResult:
+        """The phase called `name`. Raises KeyError."""
+        for phase in self.phases:
+            if phase.name == name:
+                return phase
+        raise KeyError(name)
+
+
+def total(counts: Iterable[Counts]) -> Counts:
+    """The sum of several counts."""
+    sums: Counter[str] = Counter()
+    for each in counts:
+        sums.update(msgspec.structs.asdict(each))
+    return Counts(**sums)
+
+
+def summary(
+    seconds: float, counts: Counts, latencies: Latencies, statuses: dict[str, int], late_p99: float | None
+) -> Summary:
+    """A summary from its parts. Goodput is good answers per second of the schedule."""
+    return Summary(
+        seconds=seconds,
+        counts=counts,
+        offered=counts.requests / seconds,
+        completed=counts.answered / seconds,
+        goodput=counts.good / seconds,
+        p50=latencies.percentile(50),
+        p95=latencies.percentile(95),
+        p99=latencies.percentile(99),
+        longest=latencies.longest,
+        late_p99=late_p99,
+        statuses=statuses,
+        histogram=latencies.encoded(),
+    )
+
+
+def merge(parts: Sequence[Summary]) -> Summary:
+    """Several runs (say, of three seeds) as one: exact counts, exact histogram; the worst lateness of all.
+
+    Raises SourceError for a damaged histogram, ValueError for none at all.
+    """
+    if not parts:
+        raise ValueError("nothing to merge")
+    statuses: Counter[str] = Counter()
+    for part in parts:
+        statuses.update(part.statuses)
+    return summary(
+        sum(part.seconds for part in parts),
+        total(part.counts for part in parts),
+        merged(part.histogram for part in parts),
+        dict(sorted(statuses.items())),
+        max((part.late_p99 for part in parts if part.late_p99 is not None), default=None),
+    )
+
+
+def series_csv(result: LoadResult) -> str:
+    """The per-second series as CSV: one line a second, times in seconds, blank where there is nothing to tell."""
+    text = io.StringIO()
+    names = [field.name for field in msgspec.structs.fields(Counts)]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["second", *names, "p50_s", "p99_s"])
+    for row in result.series:
+        writer.writerow([row.second, *(getattr(row.counts, name) for name in names), row.p50, row.p99])
+    return text.getvalue()
+
+
+_TIMED = frozenset({"answered", "timed_out", "not_sent"})  # endings whose time belongs to the latencies
+# Lateness is part of every latency: up to a tenth of the P99 it changes no conclusion, above it may be the conclusion.
+_LATE_SHARE = 0.1
+# A generator this busy answers late itself, though it may wake up on time.
+_BUSY_SHARE = 0.85
+
+
+class Ran(Struct, frozen=True):
+    """What a run leaves behind: `started` in Unix time, `cpu_seconds` of the generator's process."""
+
+    address: str
+    started: float
+    seconds: float
+    cpu_seconds: float
+    most_in_flight: int
+    stopped: bool
+    outcomes: tuple[Outcome, ...]
+
+
+Pair = tuple[Planned, Outcome]
+_K = TypeVar("_K", bound=Hashable)
+
+
+def summarise(plan: LoadPlan, planned: tuple[Planned, ...], ran: Ran) -> LoadResult:
+    """The result of a run of `planned`; requests that a stop kept from their turn are in no count."""
+    pairs = sorted(((planned[outcome.index], outcome) for outcome in ran.outcomes), key=lambda pair: pair[0].index)
+    measured = [pair for pair in pairs if pair[0].at >= plan.warm_up_s]
+    # A stopped run was as long as it was sent for, not as planned.
+    end = min(plan.seconds, max(ran.seconds, 1e-3)) if ran.stopped else plan.seconds
+    phases = tuple(_phases(plan, measured, end))
+    late = sorted(outcome.late for _, outcome in measured)
+    generator = Generator(
+        late_p50=quantile(late, 0.5),
+        late_p99=quantile(late, 0.99),
+        late_max=late[-1] if late else None,
+        cpu_share=ran.cpu_seconds / max(ran.seconds, 1e-9),
+        most_in_flight=ran.most_in_flight,
+    )
+    length = max(end - plan.warm_up_s, 1e-3)
+    return LoadResult(
+        plan=plan,
+        schedule=digest(planned),
+        address=ran.address,
+        started=ran.started,
+        seconds=ran.seconds,
+        warm_up_requests=len(pairs) - len(measured),
+        total=_summary(plan, measured, length),
+        kinds=_kinds(plan, measured, length),
+        phases=phases,
+        series=tuple(_series(plan, measured)),
+        generator=generator,
+        spoiled=tuple(_spoiled(plan, ran, phases, generator)),
+    )
+
+
+def _phases(plan: LoadPlan, pairs: Sequence[Pair], end: float) -> Iterable[PhaseResult]:
+    by_phase = _grouped(pairs, lambda pair: pair[0].phase)
+    for number, (phase, start) in enumerate(zip(plan.phases, plan.starts(), strict=True)):
+        begin = max(start, plan.warm_up_s)
+        length = min(start + phase.seconds, end) - begin
+        if length > 0:
+            own = by_phase.get(number, [])
+            yield PhaseResult(phase.name, start, _summary(plan, own, length), _kinds(plan, own, length))
+
+
+def _kinds(plan: LoadPlan, pairs: Sequence[Pair], seconds: float) -> dict[str, Summary]:
+    groups = _grouped(pairs, lambda pair: pair[0].ask.kind)
+    return {kind: _summary(plan, groups[kind], seconds) for kind in sorted(groups)}
+
+
+def _series(plan: LoadPlan, pairs: Sequence[Pair]) -> Iterable[Second]:
+    seconds = _grouped(pairs, lambda pair: int(pair[0].at))
+    for second in range(math.ceil(plan.seconds)):
+        own = seconds.get(second, [])
+        took = sorted(_timed(own))
+        yield Second(second, _counts(plan, own), quantile(took, 0.5), quantile(took, 0.99))
+
+
+def _summary(plan: LoadPlan, pairs: Sequence[Pair], seconds: float) -> Summary:
+    statuses = Counter(status for _, outcome in pairs for status in outcome.statuses)
+    late = sorted(outcome.late for _, outcome in pairs)
+    return summary(
+        seconds, _counts(plan, pairs), Latencies(_timed(pairs)), dict(sorted(statuses.items())), quantile(late, 0.99)
+    )
+
+
+def _timed(pairs: Sequence[Pair]) -> Iterable[float]:
+    return (outcome.took for _, outcome in pairs if outcome.ending in _TIMED)
+
+
+def _counts(plan: LoadPlan, pairs: Sequence[Pair]) -> Counts:
+    endings = Counter[str](outcome.ending for _, outcome in pairs)
+    attempts = sum(len(outcome.statuses) for _, outcome in pairs)
+    good = sum(
+        outcome.ending == "answered" and outcome.took <= plan.slo_s and planned.ask.kind != MALFORMED
+        for planned, outcome in pairs
+    )
+    retries = attempts - sum(bool(outcome.statuses) for _, outcome in pairs)
+    return Counts(requests=len(pairs), attempts=attempts, retries=retries, good=good, **endings)
+
+
+def _grouped(pairs: Sequence[Pair], key: Callable[[Pair], _K]) -> dict[_K, list[Pair]]:
+    groups: dict[_K, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(key(pair), []).append(pair)
+    return groups
+
+
+def _spoiled(plan: LoadPlan, ran: Ran, phases: Sequence[PhaseResult], generator: Generator) -> Iterable[str]:
+    """Why the figures cannot be trusted, in words; a reason that holds in one phase names it."""
+    if ran.stopped:
+        yield f"stopped after {ran.seconds:.1f} s of {plan.seconds:.1f} s"
+    for phase in phases:
+        if phase.whole.counts.not_sent:
+            yield (
+                f"{phase.name}: {phase.whole.counts.not_sent} requests were not sent, "
+                f"with {plan.max_in_flight} in flight: the load was not as planned"
+            )
+        late, p99 = phase.whole.late_p99, phase.whole.p99
+        if late is not None and late * 1000 > plan.late_ms and (p99 is None or late > _LATE_SHARE * p99):
+            against = "" if p99 is None else f" against a measured P99 of {p99 * 1000:.0f} ms"
+            yield f"{phase.name}: the generator was {late * 1000:.0f} ms late (P99){against}: the machine was too busy"
+    if generator.cpu_share > _BUSY_SHARE:
+        yield f"the generator used {generator.cpu_share:.0%} of a core: it could not keep up"

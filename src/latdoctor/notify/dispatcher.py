@@ -1,0 +1,104 @@
+"""Tells one receiver all that it is due, each try between two entries of the journal.
+
+`notification.begun` is on the disk before anything is sent and `notification.sent` after it was answered. So a try that
+was killed between the two counts as one, and what cannot be journaled is not sent: nobody would know that it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from latdoctor.http.address import Resolve, resolved
+from latdoctor.incident import events
+from latdoctor.journal.entry import Moment, unix_seconds
+from latdoctor.journal.entry import now as moment_now
+from latdoctor.journal.locks import held
+from latdoctor.journal.state_dir import LOCKS
+from latdoctor.journal.store import Journal
+from latdoctor.notify.outbox import Due
+from latdoctor.notify.receiver import Message, Receiver
+from latdoctor.notify.transport import Keys, Outcome, attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one try."""
+
+    message: Message
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What is sent with; a test brings its own clock and names. `hear` is told each result as it comes."""
+
+    journal: Journal
+    state: Path
+    hear: Callable[[Result], None] = lambda _: None
+    now: Callable[[], Moment] = moment_now
+    sleep: Callable[[float], None] = time.sleep
+    resolve: Resolve = resolved
+
+
+@dataclass(slots=True)
+class Delivered:
+    """`wait`: seconds until something may be tried again that could not be sent; None: nothing waits.
+
+    `waiting`: how many messages that is.
+    """
+
+    results: list[Result] = field(default_factory=list)
+    wait: float | None = None
+    waiting: int = 0
+
+    @property
+    def sent(self) -> int:
+        return sum(one.outcome.sent for one in self.results)
+
+
+def deliver(receiver: Receiver, keys: Keys, look: Callable[[], Due], office: Office, seconds: float) -> Delivered:
+    """Sends what `look` gives until it gives no more, for at most `seconds` beyond a try that has begun.
+
+    One at a time for each receiver: raises Busy where another process is at it, JournalError, UsageError.
+    """
+    done = Delivered()
+    with held(office.state / LOCKS, f"telling {receiver.name}"):
+        until = office.now().monotonic + seconds
+        while True:
+            found = look()
+            done.wait, done.waiting = found.wait, found.waiting + len(found.messages)
+            left = until - office.now().monotonic
+            if found.messages and left > 0:
+                done.results += _batch(found.messages, receiver, keys, office, until)
+            elif found.wait is not None and found.wait < left:
+                office.sleep(found.wait)
+            else:
+                done.wait = 0.0 if found.messages else found.wait
+                break
+    return done
+
+
+def _batch(messages: list[Message], receiver: Receiver, keys: Keys, office: Office, until: float) -> list[Result]:
+    """Up to the first that has to be tried again."""
+    results: list[Result] = []
+    for message in messages:
+        if office.now().monotonic >= until:
+            break
+        results.append(Result(message, told(message, receiver, keys, office)))
+        office.hear(results[-1])
+        if results[-1].outcome.again_after is not None:
+            break
+    return results
+
+
+def told(message: Message, receiver: Receiver, keys: Keys, office: Office) -> Outcome:
+    """One try, journaled before and after. Raises JournalError, UsageError."""
+    told_of = (message.to, message.what, message.key)
+    office.journal.append(message.incident, events.NOTIFYING, events.Notifying(*told_of))
+    outcome = attempt(message, receiver, keys, unix_seconds(office.now().at), office.resolve)
+    noted = events.Notified(*told_of, outcome.sent, outcome.why, outcome.unsure, outcome.again_after)
+    office.journal.append(message.incident, events.NOTIFIED, noted)
+    return outcome

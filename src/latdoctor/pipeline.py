@@ -1,0 +1,191 @@
+"""What a run of a playbook looks with: the same collectors and findings as a diagnosis, for a window of its choice.
+
+And which playbook a diagnosis leads to. For the command and for the bench of remediation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from latdoctor import __version__
+from latdoctor.collectors import COLLECTORS
+from latdoctor.collectors.base import Collector, Request
+from latdoctor.collectors.runner import SystemClock, evidence_of, look
+from latdoctor.conditions.evaluator import Facts
+from latdoctor.detectors import derive
+from latdoctor.diagnosis.diagnose import Case, slo_terms
+from latdoctor.diagnosis.evaluate import Provider, judge
+from latdoctor.diagnosis.recommend import playbooks_for
+from latdoctor.diagnosis.result import Diagnosis, RankedCause
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.errors import BundleError, LatdoctorError, OperationError, UsageError
+from latdoctor.evidence.baseline import Baseline
+from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.bundle_files import save
+from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.model import Coverage, Evidence, Gap
+from latdoctor.evidence.redaction import bundle as redacting
+from latdoctor.evidence.redaction.redactor import Redactor
+from latdoctor.remediation.observation import Observation, Observe
+from latdoctor.remediation.planner import Because
+from latdoctor.remediation.target import Access, Pages, Target, canonical, kind_of, place_of
+from latdoctor.sanitize import clean
+
+_KINDS_SHOWN = 5
+
+
+def seen(bundle: Bundle, collectors: Sequence[Collector] = COLLECTORS) -> tuple[Evidence, tuple[Coverage, ...]]:
+    """Everything a bundle says, derived readings included."""
+    evidence, coverage = evidence_of(collectors, bundle)
+    return derive(Evidence.merge([evidence, Evidence(gaps=_unread(bundle))])), coverage
+
+
+def _unread(bundle: Bundle) -> tuple[Gap, ...]:
+    """What is there and is of no kind that is known: a newer version may have written it."""
+    known = {collector.name for collector in COLLECTORS}
+    kinds = sorted({clean(one.collector, 40) for one in bundle.artifacts if one.collector not in known})
+    if not kinds:
+        return ()
+    shown = ", ".join(kinds[:_KINDS_SHOWN]) + (" and more" if len(kinds) > _KINDS_SHOWN else "")
+    step = "read it with the version that wrote it: its manifest says which"
+    return (Gap("bundle", f"artifacts of a kind that this version cannot read: {shown}", (), None, step),)
+
+
+def case(bundle: Bundle, evidence: Evidence, coverage: tuple[Coverage, ...]) -> Case:
+    """What a diagnosis of `bundle` starts from; `evidence` is what is seen in it."""
+    return Case(
+        context=bundle.context,
+        window=bundle.window,
+        evidence=evidence,
+        baseline=bundle.baseline.lookup if bundle.baseline else {},
+        coverage=coverage,
+        providers=tuple(Provider(c.name, c.ask, c.cost, _shown(c)) for c in COLLECTORS if c.ask),
+    )
+
+
+def _shown(collector: Collector) -> frozenset[str]:
+    """What a look by it tells, with what is derived from its distributions (`latency` gives `latency.p99`)."""
+    spread = tuple(f"{name}." for name in collector.provides if catalogue()[name].kind == "distribution")
+    return (collector.provides - collector.by_chance) | {name for name in catalogue() if name.startswith(spread)}
+
+
+def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
+    """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
+
+    Only at what shows the present: a history or a log would bring samples from before the change.
+    Raises UsageError where nothing of that kind was given.
+    """
+    live = Request(servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
+    if not live.servers:
+        raise UsageError(
+            "nothing shows whether a change helps", next_step="give the server's metrics page: --server URL"
+        )
+
+    def observe(seconds: float) -> Observation:
+        request = replace(live, window=seconds)
+        bundle = look(COLLECTORS, request, context, SystemClock(), baseline=baseline)
+        return observation(bundle, rules)
+
+    return observe
+
+
+def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) -> Pages:
+    """The pages by which one sees whether a change of this target helps: all but those of its siblings.
+
+    What a sibling does tells nothing of the change, and would keep it from being verified. Only a server whose kind is
+    not `known` (admin interface, as `canonical` spells it → kind) is asked for it.
+    """
+    siblings = tuple(url for url in servers if _sibling(_origin(url), access, known))
+    return Pages(tuple(url for url in servers if url not in siblings), siblings)
+
+
+def _sibling(place: str, access: Access, known: Mapping[str, str]) -> bool:
+    """Whether another server of the target's kind is there; one that does not let us in is none."""
+    if canonical(place) == canonical(access.target.admin):
+        return False
+    if canonical(place) in known:
+        return known[canonical(place)] == access.target.kind
+    try:
+        return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
+    except LatdoctorError:
+        return False
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def observation(bundle: Bundle, rules: RuleSet) -> Observation:
+    """What a look says of signals and findings. Raises OperationError where it shows nothing at all."""
+    evidence, _ = seen(bundle)
+    if not evidence.readings:
+        why = evidence.gaps[0].reason if evidence.gaps else "no source showed anything"
+        raise OperationError(f"nothing was seen: {why}")
+    baseline = bundle.baseline.lookup if bundle.baseline else {}
+    facts = Facts(evidence, slo_terms(bundle.context), baseline, {})
+    checks = judge(rules, facts, ())
+    return Observation(
+        evidence=evidence,
+        findings={check.id: check.status for check in checks},
+        slo=facts.slo,
+        started=bundle.window.start or 0.0,
+        ended=bundle.window.end or 0.0,
+        bundle=bundle,
+        baseline=baseline,
+    )
+
+
+def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
+    """The playbook against all named causes together, else against the first that has one, and why; None without any.
+
+    Where it is one of several causes, the first playbook that all of them have: it mends whichever it is.
+    """
+    named = [cause for cause in diagnosis.causes if cause.named]
+    for playbook in playbooks_for(named)[:1]:
+        cause = next(cause for cause in named if playbook in cause.playbooks)
+        return playbook, because(diagnosis, cause, cause.probability)
+    if diagnosis.answer.kind == "one-of":
+        several = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
+        for playbook in several[0].playbooks if several else ():
+            if all(playbook in cause.playbooks for cause in several):
+                sure = min(1.0, sum(cause.probability for cause in several))
+                return playbook, because(diagnosis, several[0], sure)
+    return None
+
+
+def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> Because:
+    """Why a plan is made: what is remembered of the diagnosis that named `cause`."""
+    seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
+    subjects = {name for one in diagnosis.causes for name in one.subjects}
+    subjects |= {name for one in diagnosis.checks for name in one.subjects}
+    # A diagnosis of pages is called by the first of them: `a:8000 and 1 more`.
+    named = [diagnosis.target.split(" ")[0], *(name.rpartition("@")[2] for name in subjects if "@" in name)]
+    places = {place_of(f"{scheme}://{name}") for name in named for scheme in ("http", "https")}
+    return Because(
+        run_id=diagnosis.run_id,
+        cause=cause.id,
+        probability=probability,
+        seen=seen,
+        target=diagnosis.target,
+        subjects=cause.subjects,
+        places=tuple(sorted(places - {""})),
+    )
+
+
+def kept(bundle: Bundle, path: Path) -> None:
+    """Saves it, redacted. Raises OperationError."""
+    redactor = Redactor()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        save(redacting.redacted(bundle, redactor), path, __version__, redactor)
+    except (OSError, BundleError) as error:
+        why = error.what if isinstance(error, BundleError) else error.strerror
+        raise OperationError(
+            f"what was seen cannot be kept: {why}",
+            where=str(path.parent),
+            next_step="free space there, or name another folder in LATDOCTOR_STATE",
+        ) from error

@@ -1,0 +1,56 @@
+"""A look that goes on: what changed from one diagnosis to the next, on one line or on a screen that is redrawn."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.report import console, presenter
+from latdoctor.report.comparison import answered
+from latdoctor.units import percent
+
+LATELY = 4  # changes that the screen keeps
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something that was told while it was watched. `at` is unix seconds."""
+
+    at: float
+    says: str
+
+
+def summary(diagnosis: Diagnosis) -> str:
+    """The verdict and its answer in one line: what has to change for a new line."""
+    return answered(diagnosis.verdict, diagnosis.answer)
+
+
+def line(diagnosis: Diagnosis) -> str:
+    """The same with how sure it is, and with what hurts."""
+    sure = [percent(cause.probability) for cause in presenter.shown_causes(diagnosis, every=False)]
+    pain = [line.says for line in presenter.symptoms(diagnosis) if line.kind == presenter.FOR]
+    shares = f" ({', '.join(sure)})" if sure else ""
+    return f"{summary(diagnosis)}{shares}{': ' if pain else ''}{'; '.join(pain[:2])}"
+
+
+def stamped(told: Told) -> str:
+    """`2026-11-22 02:51:10 UTC  critical: app.load.burst (94 %)`."""
+    return f"{moment(told.at)}  {told.says}"
+
+
+def moment(at: float) -> str:
+    return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def screen(diagnosis: Diagnosis, lately: Sequence[Told], heading: str) -> RenderableType:
+    """The newest report under what changed lately; a terminal that is too low for it loses its end."""
+    parts = [Text(heading, style="dim", no_wrap=True, overflow="ellipsis")]
+    parts += [
+        Text(f"{moment(told.at)[11:19]}  {told.says}", no_wrap=True, overflow="ellipsis") for told in lately[-LATELY:]
+    ]
+    return Group(*parts, Text(), *console.parts(diagnosis))

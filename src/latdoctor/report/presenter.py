@@ -1,0 +1,441 @@
+"""A diagnosis arranged for reading: the pieces that console and Markdown both print, without any markup."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+
+from latdoctor.conditions.evaluator import HOLDS, Atom
+from latdoctor.diagnosis.evaluate import FIRED
+from latdoctor.diagnosis.overlays import DISABLED, SITE_THRESHOLD
+from latdoctor.diagnosis.recommend import first_playbook, playbooks_for
+from latdoctor.diagnosis.result import Change, Check, Diagnosis, Onset, RankedCause, RuledOut, Tier
+from latdoctor.evidence.model import Origin
+from latdoctor.report.playbook import advised
+from latdoctor.units import format_value, percent
+
+_UNLOOKED, _NOT_SHOWN_PREFIX = "not looked at: needs ", "nothing shows "  # how reasons begin (diagnosis/judge.py)
+_BEHIND = " — "  # stands before the reason in a verdict's line
+_SHOWN = 4
+
+
+def is_unlooked(check: Check) -> bool:
+    """Whether it was not evaluated because no source was given that shows it, and for nothing else."""
+    return check.status == "not-evaluated" and _is_one(check.reason)
+
+
+def _is_one(reason: str) -> bool:
+    parts = reason.split("; ")
+    return all(part.startswith((_UNLOOKED, _NOT_SHOWN_PREFIX)) for part in parts) and parts[0].startswith(_UNLOOKED)
+
+
+def verdict_reasons(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Why nothing is called healthy: what was not looked at is one line, behind the others."""
+    reasons = diagnosis.verdict.reasons
+    folded = [reason for reason in reasons if _is_one(reason.partition(_BEHIND)[2])]
+    if len(folded) < 2:
+        return reasons
+    named = [reason.partition(": ")[2].partition(_BEHIND)[0] for reason in folded]
+    return (*(reason for reason in reasons if reason not in folded), f"not looked at: {', '.join(named)}")
+
+
+def summary(diagnosis: Diagnosis) -> str:
+    """How many checks were not looked at, and what would show most of them; empty where there are none."""
+    reasons = [check.reason for check in diagnosis.checks if is_unlooked(check)]
+    if not reasons:
+        return ""
+    counts = Counter(ask for reason in reasons for ask in _asks(reason))
+    (first, most), *others = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    more = "".join(f", {ask} {count}" for ask, count in others[: _SHOWN - 1])
+    return f"not looked at: {len(reasons)} checks, of which {first} would show {most}{more} (-v)"
+
+
+def _asks(reason: str) -> set[str]:
+    """The options that a reason names: `needs --server URL (or --metrics FILE) or --log FILE` names two."""
+    parts = (part[len(_UNLOOKED) :] for part in reason.split("; ") if part.startswith(_UNLOOKED))
+    return {ask for part in parts for ask in part.split(" or ")}
+
+
+def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What fired and what no named cause expects. Where none is named: what would expect it, but is ruled out."""
+    answer, says = diagnosis.answer, {check.id: check.says for check in diagnosis.checks}
+    ruled_out = () if answer.causes else answer.ruled_out
+    unfit = {name: row for row in reversed(ruled_out) for name in row.explains}
+    return tuple(f"{says[name]}{_unfit(unfit[name], says) if name in unfit else ''}" for name in answer.unexplained)
+
+
+def _unfit(ruled_out: RuledOut, says: Mapping[str, str]) -> str:
+    return f" (fits {ruled_out.cause}, which is ruled out: {'; '.join(says[name] for name in ruled_out.by)})"
+
+
+_LISTED = 4  # of the things that one gap says the same of
+
+
+def gap_lines(diagnosis: Diagnosis, *, every: bool) -> tuple[str, ...]:
+    """What could not be seen and what to do about it, the gaps that left most checks unevaluated first.
+
+    One line for several subjects of which the same is said, and for several things with the same hint.
+    """
+    reasons = [check.reason for check in diagnosis.checks if check.status == "not-evaluated"]
+    hidden = {gap: sum(gap.reason in reason for reason in reasons) for gap in diagnosis.gaps}
+    subjects: dict[tuple[str, str, str], list[str]] = {}
+    for gap in sorted(diagnosis.gaps, key=lambda gap: -hidden[gap]):
+        said = gap.reason.removeprefix(f"{gap.subject}: ")
+        about = subjects.setdefault((gap.source, said, gap.next_step), [])
+        if gap.subject and gap.subject not in said:
+            about.append(gap.subject)
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for (source, said, next_step), about in subjects.items():
+        head, colon, tail = said.rpartition(": ")
+        alike.setdefault((source, _cut(about, ", ", every=every), head + colon, next_step), []).append(tail)
+    return tuple(_gap_line(*key, _cut(tails, "; ", every=every)) for key, tails in alike.items())
+
+
+def _cut(names: Sequence[str], separator: str, *, every: bool) -> str:
+    shown = names if every else names[:_LISTED]
+    return separator.join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
+def _gap_line(source: str, about: str, head: str, next_step: str, said: str) -> str:
+    reader = "" if source == "derived" else f"{source.replace('_', ' ')}: "
+    subject = f"{about}: " if about else ""
+    return f"{reader}{subject}{head}{said}" + (f" — {next_step}" if next_step else "")
+
+
+FOR, AGAINST, UNSEEN = "for", "against", "not seen"
+_NOWHERE = "not shown by what was read"
+_NEAR = 0.1  # a cause that is less likely is not worth a tired person's time
+_MUCH = 3  # checks hidden for one reason, from which on the compact answer tells of it
+_NAME_WIDTH = 44
+_LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
+_TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
+_SEEN = {"seen": "seen", "partly": "seen in part", "unseen": "not seen", "not-applicable": "does not apply"}
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLine:
+    """One finding for, against, or missing for a cause, with the numbers and where they were read."""
+
+    kind: str
+    says: str
+    details: tuple[str, ...] = ()
+    unlooked: bool = False  # missing only because no source was given that shows it
+
+
+@dataclass(frozen=True, slots=True)
+class TierLine:
+    heading: str
+    counts: str
+    fired: tuple[EvidenceLine, ...]
+    clear: tuple[EvidenceLine, ...]
+    not_evaluated: tuple[str, ...]  # reasons, with what they hide
+    not_evaluated_otherwise: tuple[str, ...]  # those of them that no other source would mend, and that hide much
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The verdict in one line."""
+    level, says = diagnosis.verdict.level, diagnosis.verdict.says
+    return level.upper() + says[len(level) :] if says.startswith(level) else f"{level.upper()}: {says}"
+
+
+def site_line(diagnosis: Diagnosis) -> str:
+    """What was judged by limits of the site, or not judged as it wishes; empty where all is as shipped."""
+    limited = sum(any(SITE_THRESHOLD in atom.note for atom in check.atoms) for check in diagnosis.checks)
+    disabled = sum(check.reason.startswith(DISABLED) for check in diagnosis.checks)
+    told = [f"{limited} judged by site thresholds"] if limited else []
+    told += [f"{disabled} disabled by the site"] if disabled else []
+    findings = [f"of the findings, {' and '.join(told)} (-v)"] if told else []
+    causes = diagnosis.disabled_causes
+    left_out = [f"not ranked, disabled by the site: {', '.join(causes)}"] if causes else []
+    return "; ".join((*findings, *left_out))
+
+
+def shortened(name: str, width: int = _NAME_WIDTH) -> str:
+    """A long name by its two ends, which tell it from others, in `width` columns or one more."""
+    if cell_len(name) <= width:
+        return name
+    half = width // 2
+    end = next(name[place:] for place in range(len(name) + 1) if cell_len(name[place:]) <= half)
+    return f"{set_cell_size(name, half).rstrip()}…{end}"
+
+
+def answer_line(diagnosis: Diagnosis) -> str:
+    """What the answer is, where no single line about a cause says it."""
+    answer = diagnosis.answer
+    if answer.kind == "one-of":
+        return f"one of: {', '.join(answer.causes)}"
+    if answer.kind == "unexplained":
+        return f"no cause of the catalogue explains what was seen{_nearest(diagnosis)}"
+    return "no cause found" if answer.kind == "none" else ""
+
+
+def _nearest(diagnosis: Diagnosis) -> str:
+    """The likeliest cause, where it is not likely enough to be named and still worth a look."""
+    first = next(iter(diagnosis.causes), None)
+    return f" (nearest: {first.id}, {percent(first.probability)})" if first and first.probability >= _NEAR else ""
+
+
+def shown_causes(diagnosis: Diagnosis, *, every: bool) -> tuple[RankedCause, ...]:
+    """The named causes, or the candidates of a one-of answer; all that were listed where `every`."""
+    if every:
+        return diagnosis.causes
+    chosen = set(diagnosis.answer.causes)
+    return tuple(cause for cause in diagnosis.causes if cause.id in chosen)
+
+
+def facts_of(cause: RankedCause) -> str:
+    """The line under a cause's title."""
+    subjects = f" · on {', '.join(shortened(subject) for subject in cause.subjects[:4])}" if cause.subjects else ""
+    more = f" and {len(cause.subjects) - 4} more" if len(cause.subjects) > 4 else ""
+    standing = "" if cause.standing == "hurting" else f" · {cause.standing}"
+    return f"{cause.id} · {cause.tier} · {cause.severity}{standing}{subjects}{more}"
+
+
+def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
+    """The findings for, against and missing, each with its numbers."""
+    checks = {check.id: check for check in diagnosis.checks}
+    lines = [EvidenceLine(FOR, checks[name].says, details(checks[name])) for name in cause.evidence_for]
+    for name in cause.evidence_against:
+        check = checks[name]
+        lines.append(EvidenceLine(AGAINST, check.says, details(check)))
+    lines += [
+        EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})", unlooked=is_unlooked(checks[name]))
+        for name in cause.unseen
+    ]
+    return tuple(lines)
+
+
+def details(check: Check) -> tuple[str, ...]:
+    """Each comparison with its value, limit, subject, and place: what a person needs to go and look.
+
+    Of what fired for one of several reasons, those that hold: a number within its limit is no reason. Only where none
+    holds, as in a "not", all are shown.
+    """
+    several = len(check.subjects) > 1
+    holding = [atom for atom in check.atoms if atom.status == HOLDS] if check.status == FIRED else []
+    return tuple(dict.fromkeys(_atom(atom, with_subject=several) for atom in holding or check.atoms))
+
+
+def _atom(atom: Atom, *, with_subject: bool) -> str:
+    subject = f" on {atom.subject}" if with_subject else ""
+    place = "; ".join(part for part in (_place(atom.origin) if atom.origin else "", atom.note) if part)
+    where = f" [{place}]" if place else ""
+    equals = "is" if atom.bound else "="
+    return f"{listed(atom.signal)}{subject} {equals} {atom.shown} (limit {atom.operator} {listed(atom.limit)}){where}"
+
+
+def listed(condition: str) -> str:
+    """A condition whose long list of codes is cut after the first three."""
+    return _LONG_LIST.sub(lambda match: f"[{match[1]}… {match[0].count(',') - 2} more]", condition)
+
+
+def _place(origin: Origin) -> str:
+    """Where it was read; a long artifact name keeps its two ends."""
+    return str(Origin(shortened(origin.artifact), origin.place)) if origin.artifact else origin.place
+
+
+def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
+    """What to do, by which playbook, whom to wake, and what not to do yet."""
+    rows = [("do", cause.mend)]
+    if playbook := first_playbook(cause):
+        rows.append(("mend", advised(playbook)))
+    if cause.owner:
+        rows.append(("wake", cause.owner))
+    if cause.keep_evidence:
+        rows.append(("keep", "do not restart yet: the evidence would be lost (latdoctor collect first)"))
+    return tuple(rows)
+
+
+def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
+    """The account of the probability; the rows add up to the total as printed."""
+    rows = [(f"{row.points:+d}", row.says) for row in cause.contributions]
+    total = sum(row.points for row in cause.contributions)
+    return (*rows, (f"{total:+d}", "total: 10 points = ten times likelier"))
+
+
+def tier_lines(diagnosis: Diagnosis) -> tuple[TierLine, ...]:
+    """The walk over the three tiers."""
+    checks = {check.id: check for check in diagnosis.checks}
+    told = {name for cause in diagnosis.causes for name in cause.evidence_for}
+    told |= {check.id for check in diagnosis.checks if check.kind != "specific"}  # they have a section of their own
+    return tuple(_tier_line(tier, checks, told) for tier in diagnosis.tiers)
+
+
+def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierLine:
+    """One tier; the numbers of a finding that is `told` of stand with its cause already."""
+    counts = {
+        "fired": len(tier.fired),
+        "clear": len(tier.clear),
+        "not evaluated": len(tier.not_evaluated),
+        "not applicable": len(tier.not_applicable),
+    }
+    unseen = [checks[name] for name in tier.not_evaluated]
+    return TierLine(
+        heading=f"{_TIER_NUMBER.get(tier.name, 0)} {tier.name}: {_SEEN[tier.seen]}",
+        counts=" · ".join(f"{count} {name}" for name, count in counts.items() if count),
+        fired=tuple(
+            EvidenceLine(FOR, checks[name].says, () if name in told else details(checks[name])) for name in tier.fired
+        ),
+        clear=tuple(EvidenceLine(AGAINST, checks[name].says, details(checks[name])) for name in tier.clear),
+        not_evaluated=_grouped(unseen),
+        not_evaluated_otherwise=_grouped((one for one in unseen if not (is_unlooked(one) or _is_nowhere(one))), _MUCH),
+    )
+
+
+def _grouped(checks: Iterable[Check], least: int = 1) -> tuple[str, ...]:
+    """Checks that were not evaluated, one line a reason: what can be done something about first, then the commonest.
+
+    Reasons that hide fewer than `least` are left out.
+    """
+    reasons: dict[str, list[str]] = {}
+    for check in checks:
+        reason = _NOWHERE if _is_nowhere(check) else check.reason
+        reasons.setdefault(reason, []).append(check.id)
+    ordered = sorted(reasons.items(), key=lambda item: (item[0] == _NOWHERE, -len(item[1])))
+    return tuple(f"{reason} — hides {_some(names)}" for reason, names in ordered if len(names) >= least)
+
+
+def _is_nowhere(check: Check) -> bool:
+    return check.reason.startswith("nothing shows ") and ";" not in check.reason
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
+    """The symptoms that fired, and the required ones that could not be judged."""
+    lines = []
+    for check in diagnosis.checks:
+        if check.kind == "specific":
+            continue
+        if check.status == "fired":
+            lines.append(EvidenceLine(FOR, check.says, details(check)))
+        elif check.required and check.status == "not-evaluated":
+            lines.append(EvidenceLine(UNSEEN, f"{check.id}: {check.reason}"))
+    return tuple(lines)
+
+
+def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What to type or do next: the answer always ends in one."""
+    named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
+    steps = [
+        f"latdoctor remediate --playbook {playbook} --server URL (shows what it would change; --apply does it)"
+        for playbook in playbooks_for(named)[:2]
+    ]
+    steps += [f"latdoctor explain {cause.id}" for cause in named[:2]]
+    for look in diagnosis.next_looks[:2]:
+        steps.append(f"look with {look.ask}: it {look.cost} and would show {', '.join(look.checks)}")
+    if diagnosis.answer.causes and not diagnosis.next_looks:
+        steps.append("no other source would change this ranking")
+    if any(check.required and "nothing shows latency.p99" in check.reason for check in diagnosis.checks):
+        steps.append("watch the server's own metrics page (--server URL): nothing that was read tells its P99")
+    if any(check.required and "no SLO given" in check.reason for check in diagnosis.checks):
+        steps.append("give the SLO, such as --slo 500ms: without an SLO nobody can say whether this is slow")
+    return tuple(steps) or ("latdoctor preflight",)
+
+
+_CHANGES = "changes"  # the collector of notes and processes
+_TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
+_SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning, or clocks differ
+_SURE = 1.0  # seconds: a moment that is known to the second is told as it is
+_CENTURY = 3.2e9  # seconds: further ahead lies what is no time at all
+_MAX_CHANGES = 3
+_OF_LATE, _BEFORE, _ABOUT, _AFTER = "changed of late", "shortly before", "about then, before or after", "just after"
+
+
+def scope(diagnosis: Diagnosis) -> str:
+    """What was looked at, and the time that it tells of; where it does not tell, when it was looked at."""
+    looked, told = diagnosis.window, diagnosis.evidence_window
+    parts = [f"target {shortened(diagnosis.target, _TARGET_WIDTH)}"]
+    watched = (looked.seconds or 0.0) >= 1
+    if watched and looked.end is not None:
+        parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {_moment(looked.end)}")
+    begun = looked.start if watched else None
+    if told.start is not None and told.end is not None and (begun is None or told.start < begun - _SLACK):
+        parts.append(f"evidence from {_span(told.start, told.end)}{_ahead(told.end, looked.end)}")
+    elif not watched and looked.end is not None:
+        parts.append(f"looked at {_moment(looked.end)}")
+    return " · ".join(parts)
+
+
+def _ahead(end: float, now: float | None) -> str:
+    """What a reader must know of times that lie in the future: most often their zone was not told."""
+    if now is None or not _SLACK < end - now < _CENTURY:
+        return ""
+    return f", {format_value(end - now, 'time')} ahead of the clock here"
+
+
+def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Since when it is slow, and what changed shortly before, at about that time, and just after it."""
+    lines = []
+    # Within the SLO a rise is no trouble: the document has it, the first lines do not.
+    since, day = None if diagnosis.verdict.level == "healthy" else diagnosis.since, ""
+    if since is not None:
+        name = since.signal.rpartition(".")[2].upper()
+        rise = f"{name} {format_value(since.before, 'time')} before, {format_value(since.after, 'time')} then"
+        until = f" until {_clock(since.until, _moment(since.time)[:10])}" if since.until is not None else ""
+        about = f" (± {format_value(since.within, 'time')})" if since.within > _SURE else ""
+        lines.append(f"slow since {_moment(since.time)}{about}{until}: {rise} ({shortened(since.subject)})")
+        day = _moment(since.time)[:10]
+    if diagnosis.changes and diagnosis.verdict.level != "healthy":
+        lines += _changed(diagnosis, day)
+    elif since is not None:
+        lines.append(f"{_BEFORE}: {_no_change(diagnosis)}")
+    return tuple(lines)
+
+
+def _changed(diagnosis: Diagnosis, day: str) -> Iterator[str]:
+    """The nearest changes: one that came after the onset, or may have, is not said to have come before it."""
+    shown = [(_when(one, diagnosis.since), one) for one in diagnosis.changes[:_MAX_CHANGES]]
+    left = len(diagnosis.changes) - len(shown)
+    for when in (_OF_LATE, _BEFORE, _ABOUT, _AFTER):
+        told = "; ".join(
+            f"{_clock(one.time, day)} {one.says} ({shortened(one.subject)})" for of, one in shown if of == when
+        )
+        if told:
+            yield f"{when}: {told}" + (f" and {left} more" if left else "")
+            left = 0
+
+
+def _when(change: Change, since: Onset | None) -> str:
+    if since is None:
+        return _OF_LATE
+    if change.seconds_before > since.within:
+        return _BEFORE
+    return _AFTER if change.seconds_before < -since.within else _ABOUT
+
+
+def _no_change(diagnosis: Diagnosis) -> str:
+    """What an answer without a change may say: where one was looked for in vain, that is no "none"."""
+    unread = [gap.reason for gap in diagnosis.gaps if gap.source == _CHANGES]
+    if not unread:
+        return "no change seen in what was read"
+    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+    failed = any(row.collector == _CHANGES and row.status == "failed" for row in diagnosis.coverage)
+    told = "unknown, as what tells of changes could not be read" if failed else "no change seen, but not all was read"
+    return f"{told} ({unread[0]}{more})"
+
+
+def _clock(time: float, day: str) -> str:
+    """A moment without the day where that is told already."""
+    moment = _moment(time)
+    return moment[11:19] if moment.startswith(day or "no day") else moment
+
+
+def _span(start: float, end: float) -> str:
+    first, last = _moment(start), _moment(end)
+    return first if first == last else f"{first} to {last}"
+
+
+def _moment(time: float) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):  # a source may tell of any number
+        return "a time that makes no sense"

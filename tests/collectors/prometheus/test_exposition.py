@@ -1,0 +1,107 @@
+"""The text format: a bad line costs that line, and what is no page is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latdoctor.collectors.prometheus import exposition
+from latdoctor.collectors.prometheus.exposition import MAX_LINE, parse
+from latdoctor.errors import SourceError
+
+
+def test_names_and_kinds_stand_as_on_the_page() -> None:
+    page = parse(b"# HELP a b\n# TYPE a counter\na 1\n# TYPE b_total counter\nb_total 2\n# TYPE c gauge\n", "p")
+    assert set(page.samples) == {"a", "b_total"}
+    assert page.kinds == {"a": "counter", "b_total": "counter", "c": "gauge"}
+
+
+def test_values_labels_and_times() -> None:
+    page = parse(b'a{z="1",b="x\\"y",} 87 1700000000000\nb 0.870000\nc +Inf\nd NaN\n', "p")
+    (sample,) = page.samples["a"]
+    assert (sample.value, sample.whole, sample.timestamp) == (87.0, True, 1700000000.0)
+    assert sample.labels == (("b", 'x"y'), ("z", "1"))
+    assert sample.label("missing") == ""
+    assert page.samples["b"][0].whole is False
+    assert page.samples["c"][0].value == math.inf
+    assert math.isnan(page.samples["d"][0].value)
+    assert page.timestamp is None
+    assert parse(b"a 1 1000\nb 2 3000\n", "p").timestamp == 3.0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'half{model="x',
+        b'half{model="x"}',
+        b"half",
+        b"half abc",
+        b'half{a="1",a="2"} 1',
+        b"half{a=1} 1",
+        b"9half 1",
+        b"# TYPE half",
+        b"half " + b"9" * 400,
+        b'half{a="' + b"x" * MAX_LINE + b'"} 1',
+    ],
+)
+def test_a_bad_line_costs_only_itself(line: bytes) -> None:
+    page = parse(b"# TYPE good gauge\ngood 1\n" + line + b"\nlater 2\n", "p")
+    assert {name: samples[0].value for name, samples in page.samples.items()} == {"good": 1.0, "later": 2.0}
+    assert [bad.line for bad in page.bad_lines] == [3]
+
+
+def test_a_half_line_at_the_end_keeps_the_name_of_what_is_lost() -> None:
+    page = parse(b'good 1\nhalf_line{model="x', "p")
+    assert [(bad.line, bad.name) for bad in page.bad_lines] == [(2, "half_line")]
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"", "empty"),
+        (b" \n\n", "empty"),
+        (b"<!DOCTYPE html><html></html>", "HTML"),
+        (b'{"status": "success"}', "JSON"),
+        (b"[1, 2]", "JSON"),
+        (b"\x1f\x8b\x00\x00binary", "binary"),
+        (b"404 page not found", "no metrics page"),
+        (b"# only a comment\n", "no metrics page"),
+    ],
+)
+def test_what_is_no_page_is_refused(raw: bytes, said: str) -> None:
+    with pytest.raises(SourceError, match=said) as caught:
+        parse(raw, "p")
+    assert caught.value.where == "p"
+    assert caught.value.next_step
+
+
+def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "MAX_LINES", 3)
+    with pytest.raises(SourceError, match="4 lines are more than the 3"):
+        parse(b"a 1\nb 1\nc 1\n", "p")
+    monkeypatch.setattr(exposition, "MAX_BYTES", 4)
+    with pytest.raises(SourceError, match="more than"):
+        parse(b"a 1\nb 1\n", "p")
+
+
+def test_a_quoted_name_is_no_json() -> None:
+    assert parse(b'{"my_metric"} 1\n', "p").samples["my_metric"][0].value == 1.0
+
+
+LINES = st.text(st.sampled_from('abz_:{}="\\,|#0129.+-eE \tNaInf\r\x00\x85\u2028é'), max_size=30)
+
+
+@given(st.lists(LINES | st.text(max_size=20), max_size=8))
+def test_no_text_breaks_the_reader(lines: list[str]) -> None:
+    raw = "\n".join(["good 1", *lines]).encode("utf-8", "surrogatepass")
+    try:
+        page = parse(raw, "p")
+    except SourceError:
+        assert b"\x00" in raw
+        return
+    assert page.samples["good"][0].value == 1.0
+    for bad in page.bad_lines:
+        assert 2 <= bad.line <= raw.count(b"\n") + 1

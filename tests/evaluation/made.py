@@ -1,0 +1,63 @@
+"""Truths and answers by hand, and a small recording, for the tests of the bench."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from latdoctor.evaluation.diagnose_runs import Answered, Ranked
+from latdoctor.evaluation.ground_truth import PLAYED, Span, Told, Truth
+from latdoctor.evaluation.recording import Attempt
+from latdoctor.evidence.bundle import Artifact, Bundle, Context
+from latdoctor.evidence.model import Window
+
+START = 1_000_000.0
+PAGE = """ref_arrivals_total{{replica="0"}} {count}
+ref_queue_depth{{replica="0"}} {count}
+"""
+
+
+def truth(run: str, *causes: str, kind: str = PLAYED, severity: str = "usual") -> Truth:
+    return Truth(run, kind, scenario=run, seed=1, severity=severity, causes=causes)
+
+
+def answered(
+    run: str,
+    ranking: Mapping[str, float] | Sequence[str] = (),
+    *,
+    view: str = "plain",
+    cited: Sequence[str] = (),
+    moved: Sequence[str] | None = None,
+    unknown: Sequence[str] | None = None,
+    named: Sequence[str] | None = None,
+) -> Answered:
+    """An answer that ranks these causes, each 0.9 sure where no probability is given; named from 0.6 on."""
+    sure = ranking if isinstance(ranking, Mapping) else dict.fromkeys(ranking, 0.9)
+    told = [name for name, p in sure.items() if p >= 0.6] if named is None else list(named)
+    return Answered(
+        run=run,
+        view=view,
+        kind="named" if told else "none",
+        named=tuple(told),
+        ranked=tuple(Ranked(name, p, name in told, tuple(cited)) for name, p in sure.items()),
+        verdict="critical",
+        seconds=0.1,
+        moved=None if moved is None else tuple(moved),
+        unknown=None if unknown is None else tuple(unknown),
+    )
+
+
+def page(number: int, at: float, port: int = 1, body: str = "") -> Artifact:
+    source = f"http://127.0.0.1:{port}/metrics"
+    text = body or PAGE.format(count=10 * number)
+    return Artifact(f"prometheus/{port}-s-{number:05d}.prom", "prometheus", f"{port}-s", source, at, text.encode())
+
+
+def recording(seconds: int = 20, servers: int = 1) -> Bundle:
+    """A page of each server every second from START on."""
+    pages = tuple(page(number, START + number, port) for number in range(seconds + 1) for port in range(1, servers + 1))
+    return Bundle(Context("reference", 0.5), Window(START, START + seconds), pages)
+
+
+def attempt(run: str = "x", *causes: str, spoiled: Sequence[str] = ()) -> Attempt:
+    told = Told(Span(START + 1, START + 7), Span(START + 9, START + 17), "http://127.0.0.1:2/metrics")
+    return Attempt(recording(servers=2), told, truth(run, *causes), tuple(spoiled))

@@ -1,0 +1,324 @@
+"""The bench over recordings: made ones are diagnosed, scored, calibrated, promoted, and shown on a page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from latdoctor.diagnosis.rule_loader import shipped
+from latdoctor.errors import BundleError, OperationError
+from latdoctor.evaluation import recording, report, runner
+from latdoctor.evaluation.calibration import GRID, calibrate
+from latdoctor.evaluation.case import Cell
+from latdoctor.evaluation.contest import Contestant, Given, Scorer, as_peer, contest
+from latdoctor.evaluation.diagnose_runs import Judged
+from latdoctor.evaluation.fixtures import anonymous
+from latdoctor.evaluation.ground_truth import MADE, PLAYED, Span, Told, split
+from latdoctor.evaluation.scoring import OURSELVES, score
+from latdoctor.evaluation.store import SPOILED, TOLD, TRIES, TRUTHS, Recorded, Store, recordings
+from latdoctor.evidence.bundle_files import opened
+from tests.cli.running import run
+from tests.evaluation.made import attempt, truth
+
+KINDS = ("infra.gpu.thermal-throttle", "infra.gpu.xid-fault", "infra.driver.cuda-errors", "healthy")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three kinds of made telemetry with something wrong in it, and one without."""
+    made = tmp_path_factory.mktemp("recordings")
+    for kind in KINDS:
+        Store(made).keep(recording.Recorder().attempt(Cell(MADE, kind, "0.7", 1), print))
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> tuple[Judged, ...]:
+    return runner.judged(whole(folder), print)
+
+
+def whole(folder: Path) -> runner.Bench:
+    return runner.Bench(tuple(recordings(folder)), shipped(), split())
+
+
+def test_made_incidents_are_named_in_the_plain_look_and_unknown_ones_are_tried(found: Sequence[Judged]) -> None:
+    plain = {one.answered.run: one.answered for one in found if one.answered.view == "plain"}
+    assert len(plain) == len(KINDS)
+    for kind in KINDS[:3]:
+        assert plain[f"made-{kind}-0.7-1"].named == (kind,)
+        assert plain[f"made-{kind}-0.7-1"].unknown is not None
+    assert plain["made-healthy-0.7-1"].named == ()
+    assert plain["made-healthy-0.7-1"].unknown is None
+    views = {one.answered.view for one in found if "thermal" in one.answered.run}
+    assert {"no NVML", "no log"} <= views
+
+
+def test_without_the_only_source_that_shows_it_nothing_is_named(found: Sequence[Judged]) -> None:
+    (blind,) = [
+        one.answered
+        for one in found
+        if one.answered.run.startswith("made-infra.driver.cuda-errors") and one.answered.view == "no log"
+    ]
+    assert blind.named == ()
+
+
+def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: Path, found: Sequence[Judged]) -> None:
+    store = Store(folder)
+    store.keep_spoiled("made-x", ("late",))
+    scores = runner.scores(
+        whole(folder),
+        found,
+        runner.Chosen("--matrix x", len(store.runs()) + 1, *store.losses([*store.runs(), "made-x"])),
+        print,
+    )
+    assert scores.ac1.value == 1
+    assert scores.runs.made == len(KINDS)
+    assert scores.runs.spoiled_tries == 1
+    assert [peer.name for peer in scores.peers] == ["latdoctor"]
+    assert scores.peers[0].ac1.of == 0, "made telemetry has no before, so no peer is judged on it"
+    shown = report.page(scores)
+    assert "| AC@1 | 100.0% [43.9%–100.0%] |" in shown
+    assert "## Hard pairs" in shown
+    assert "Of --matrix x 1 of 5 are not among them." in shown
+    assert "None" not in shown + report.summary(scores)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"run": "another"}, "is of 'another'"),
+        ({"causes": ("infra.gpu.moon",)}, "'infra.gpu.moon', which is no cause"),
+        ({"kind": "dreamt"}, "is of the kind 'dreamt'"),
+        ({"kind": PLAYED}, "was played, and it is not told when it was slow"),
+    ],
+)
+def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
+    folder: Path, tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
+    copied = Store(Path(shutil.copytree(folder, tmp_path / "copied")))
+    run = copied.runs()[0]
+    copied.write(TRUTHS, run, structs.replace(copied.truth(run), **changed))
+    with pytest.raises(BundleError, match=says):
+        list(recordings(copied.folder))
+
+
+def test_what_was_told_cannot_be_the_truth(folder: Path, tmp_path: Path) -> None:
+    copied = Store(Path(shutil.copytree(folder, tmp_path / "copied")))
+    run = copied.runs()[0]
+    shutil.copy(copied.json(TRUTHS, run), copied.json(TOLD, run))
+    with pytest.raises(BundleError, match="damaged: Object contains unknown field"):
+        list(recordings(copied.folder))
+
+
+def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
+    folder: Path, found: Sequence[Judged]
+) -> None:
+    truths = {one.truth.run: one.truth for one in recordings(folder)}
+    fit = calibrate(truths, found, shipped(), split())
+    assert fit.temperature in GRID
+    assert fit.judged_on == 2, "the driver's errors, and the healthy one"
+    assert fit.fitted_on == sum("infra.gpu" in one.answered.run for one in found)
+    assert len(fit.curve) == len(GRID)
+    assert "## The temperature" in report.page(
+        runner.scores(whole(folder), found, runner.Chosen("--matrix x", 3, 0, 0), print), fit
+    )
+
+
+def test_answers_are_the_same_by_several_processes(folder: Path, found: Sequence[Judged]) -> None:
+    more = whole(folder)
+    twice = runner.Bench(more.recorded * 2, more.rules, more.split)
+    again = runner.judged(twice, print, processes=2)
+    assert [(one.answered.view, one.answered.ranked) for one in again] == [
+        (one.answered.view, one.answered.ranked) for one in (*found, *found)
+    ]
+
+
+def played(name: str, *causes: str) -> Recorded:
+    return Recorded(Path(name), Told(Span(0, 1), Span(2, 3)), truth(name, *causes))
+
+
+def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
+    runs = (played("a", "app.load.burst"), played("b", "infra.io.stall"), played("well"))
+    learnt: list[str] = []
+
+    def fit(training: Sequence[Recorded]) -> Scorer:
+        learnt.extend(one.truth.run for one in training)
+
+        def scorer(recorded: Recorded) -> Sequence[str]:
+            if recorded.truth.run == "b":
+                raise OperationError("ZeroDivisionError: no variance")
+            return ("app.load.burst",)
+
+        return scorer
+
+    def breaks(training: Sequence[Recorded]) -> Scorer:
+        raise OperationError("too few")
+
+    said: list[str] = []
+    entered = (Contestant("sound", "scraped", fit), Contestant("broken", "signals", breaks))
+    sound, broken = contest(entered, runs, split(), said.append)
+    assert learnt == ["a"]
+    assert (sound.ac1.right, sound.ac1.of, sound.crashed) == (1, 2, 1)
+    assert (sound.never_looked_at.right, sound.never_looked_at.of) == (0, 1), "nobody learnt of infra.io"
+    assert (broken.ac1.right, broken.ac1.of, broken.crashed) == (0, 2, 2)
+    assert any("no variance" in line for line in said)
+    assert "broken cannot be fitted: too few" in said
+    ours = as_peer(OURSELVES, "bundle", [Given(one.truth, one.truth.causes, 0.1) for one in runs[:2]], split())
+    beside = structs.replace(score({}, (), split()), peers=(ours, sound, broken))
+    for text in (report.page(beside), report.summary(beside)):
+        assert "Ahead of the best that reads scraped, by AC@1: 0.50." in text
+        assert "Ahead of the best that reads signals, by AC@1: 1.00." in text
+
+
+def test_a_mistake_of_our_own_is_no_failure_of_a_peer() -> None:
+    def mistaken(training: Sequence[Recorded]) -> Scorer:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError, match="ours"):
+        contest((Contestant("x", "y", mistaken),), (played("a", "app.load.burst"),), split(), print)
+
+
+def test_nobody_enters_where_only_one_cause_occurs() -> None:
+    rivals = (Contestant("x", "y", print),)  # type: ignore[arg-type]
+    burst, other = (played(name, cause) for name, cause in (("a", "app.load.burst"), ("b", "infra.io.stall")))
+    assert runner.entered(runner.Bench((burst, burst), shipped(), split(), rivals)) == ()
+    assert runner.entered(runner.Bench((burst, other), shipped(), split(), rivals)) == rivals
+
+
+def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder: Path, tmp_path: Path) -> None:
+    arguments = ["lab", "bench", "diagnosis", "--no-play", "--matrix", "hour", "--folder", str(folder)]
+    shown = run([*arguments, "--page", str(tmp_path / "bench.md"), "-o", "json", "--calibrate"])
+    assert shown.code == 0, shown.err
+    scores = json.loads(shown.out)
+    for key in ("ac1", "ac3", "both_of_two", "false_alarms", "ece", "brier", "peers", "calibration"):
+        assert key in scores
+    assert (tmp_path / "bench.md").read_text().startswith("# How right the diagnosis is")
+    assert "AC@1" in run([*arguments, "--answers", str(tmp_path / "answers.jsonl")]).out
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert {line["run"] for line in lines} == set(Store(folder).runs())
+    empty = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(tmp_path / "nothing")])
+    assert empty.code == 2
+    assert "there is no such folder" in empty.err
+    assert f"{len(Store(folder).runs())} of the" in " ".join(shown.err.split()), "or a part would pass for the whole"
+    name = "infra.gpu.xid-fault"
+    only = run([*arguments, "--only", name, "--page", str(tmp_path / "only.md"), "-o", "json"])
+    assert json.loads(only.out)["runs"]["made"] == sum(name in run for run in Store(folder).runs())
+    assert (
+        f"`latdoctor lab bench diagnosis --matrix hour --only {name} --page FILE`" in (tmp_path / "only.md").read_text()
+    )
+    once = run(["lab", "bench", "diagnosis", "--once", "--quick", "--folder", str(tmp_path / "new")])
+    assert once.code == 3, once.err
+    assert len(Store(tmp_path / "new").runs()) == 1
+
+
+def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_up_is_told(
+    folder: Path, tmp_path: Path
+) -> None:
+    held = tmp_path / "held"
+    shutil.copytree(folder, held, ignore=shutil.ignore_patterns(SPOILED))
+    for _ in range(TRIES):
+        Store(held).keep_spoiled("played-of-no-matrix", ["it was too loud"])
+    Store(held).write(TOLD, "played-without-a-truth", Told())
+    arguments = ["lab", "bench", "diagnosis", "--matrix", "recorded", "--folder", str(held)]
+    shown = run([*arguments, "--no-peers", "--page", str(tmp_path / "page.md")])
+    assert shown.code == 0, shown.err
+    report = " ".join((tmp_path / "page.md").read_text().split())
+    assert "`latdoctor lab bench diagnosis --matrix recorded --no-peers --page FILE`" in report
+    assert f"{TRIES} spoiled tries, 1 runs given up" in report
+    assert f"2 of {len(KINDS) + 2} are not among them" in report
+    assert Store(held).runs() == Store(folder).runs(), "nothing is played"
+    nowhere = run([*arguments[:-1], str(tmp_path / "nowhere")])
+    assert "there is no such folder next: name the folder" in " ".join(nowhere.err.split())
+    other = run(["lab", "bench", "diagnosis", "--no-play", "--matrix", "fresh", "--folder", str(held)])
+    assert "score whatever it holds: --matrix recorded" in " ".join(other.err.split())
+    for option in (["--once"], ["--only", "healthy"]):
+        refused = run([*arguments, *option])
+        assert refused.code == 2
+        assert f"{option[0]} is for a matrix that is planned" in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--page", "no/such/page.md"], "the page cannot be written: No such file or directory"),
+        (["--page", "."], "the page cannot be written: Is a directory"),
+        (["--answers", "no/such/answers"], "the answers cannot be written: No such file or directory"),
+        (["--folder", "a-file"], "a folder of recordings is needed, and this is none"),
+        (["--matrix", "full"], "--quick and --matrix full are two matrices"),
+        (["--seed", "100"], "the seeds of the matrix quick are its own next: --matrix fresh"),
+        (["--only", "no-such"], "no run plays 'no-such'"),
+        (["--once"], "--once plays one run, and --no-play none"),
+        (["--page", "x", "--answers", "x"], "the page and the answers are one file"),
+        (["--page", "{folder}/truths/x.json"], "the page would lie among the recordings"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_scored(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-file").write_text("")
+    outcome = run(
+        [
+            "lab",
+            "bench",
+            "diagnosis",
+            "--no-play",
+            "--quick",
+            "--folder",
+            str(folder),
+            *(word.format(folder=folder) for word in more),
+        ]
+    )
+    assert outcome.code == 2
+    assert says in " ".join(outcome.err.split())
+    assert "diagnosed" not in outcome.err
+
+
+def test_a_promoted_run_says_what_it_says_whole_and_names_no_group_of_the_machine(folder: Path, tmp_path: Path) -> None:
+    name = "made-infra.gpu.thermal-throttle-0.7-1"
+    to = tmp_path / "thermal"
+    outcome = run(["lab", "bench", "promote", name, "--folder", str(folder), "--to", str(to)])
+    assert outcome.code == 0, outcome.err
+    assert run(["diagnose", str(to)]).code == 3
+    assert run(["lab", "bench", "promote", "no-such", "--folder", str(folder), "--to", str(to)]).code == 2
+
+
+def test_groups_of_processes_get_other_names_wherever_they_stand() -> None:
+    from dataclasses import replace
+
+    from latdoctor.evidence.bundle import Artifact
+
+    text = (
+        '{"files":{"/proc/7/cgroup":"4:memory:/farm/0a1b\\n0::/\\n",'
+        '"/proc/self/mountinfo":"1 2 0:3 /farm/0a1b '
+        '/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\\n",'
+        '"/sys/fs/cgroup/memory/farm/0a1b/memory.stat":"x 1\\n"}}'
+    )
+    sample = Artifact("host/000.json", "host", "host", "/proc", 1.0, text.encode())
+    other = Artifact("logs/a", "logs", "a", "a", 1.0, b"/farm/0a1b")
+    made = anonymous(replace(attempt("x").bundle, artifacts=(sample, other)))
+    told = made.artifacts[0].read().decode()
+    assert "farm" not in told
+    assert "0a1b" not in told
+    assert told.count("/group-2/group-1") == 3 or told.count("/group-1/group-2") == 3
+    assert made.artifacts[1] == other
+
+
+def test_diagnosis_gets_the_bundle_alone(folder: Path, found: Sequence[Judged], tmp_path: Path) -> None:
+    """The answer is the same where truth and everything else of the run are gone."""
+    from latdoctor.diagnosis.diagnose import Stamp, diagnose
+    from latdoctor.pipeline import case, seen
+
+    (one,) = [one for one in recordings(folder) if "xid" in one.truth.run]
+    alone = tmp_path / "bundle.tar.zst"
+    alone.write_bytes(one.bundle.read_bytes())
+    with opened(alone) as bundle:
+        answer = diagnose(case(bundle, *seen(bundle)), shipped(), Stamp("x", ""))
+    before = next(x.answered for x in found if x.answered.run == one.truth.run and x.answered.view == "plain")
+    assert [cause.id for cause in answer.causes] == [cause.id for cause in before.ranked]

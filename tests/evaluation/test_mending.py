@@ -1,0 +1,364 @@
+"""Incidents that are mended: which there are, what counts, what comes out of it, and one that is really played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from latdoctor import pipeline
+from latdoctor.diagnosis.diagnose import Stamp, diagnose
+from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
+from latdoctor.errors import UsageError
+from latdoctor.evaluation.ground_truth import Span
+from latdoctor.evaluation.remediation import cases as listed
+from latdoctor.evaluation.remediation import operator as user
+from latdoctor.evaluation.remediation import report as page
+from latdoctor.evaluation.remediation import runner
+from latdoctor.evaluation.remediation.cases import (
+    DIAGNOSED,
+    GIVEN,
+    QUICK,
+    WRONG,
+    MendingCell,
+    cells,
+    mendable,
+    sliced,
+    standing,
+)
+from latdoctor.evaluation.remediation.operator import Operator, Place, Remedy
+from latdoctor.evaluation.remediation.run_record import Alarm, MendingReport, Moments, Saturated, moved, spoiled, within
+from latdoctor.evaluation.remediation.scores import Attempt, MendingStore, score
+from latdoctor.evaluation.store import record
+from latdoctor.evidence.bundle_files import opened
+from latdoctor.lab.run_report import PhaseReport
+from latdoctor.lab.scenario import Load, Phase, Scenario, find
+from latdoctor.load.arrivals import Poisson
+from latdoctor.load.openloop import Progress
+from latdoctor.load.plan import MAX_PHASES, LoadPlan
+from latdoctor.load.plan import Phase as LoadPhase
+from latdoctor.load.summary import Counts, Generator, Latencies, LoadResult, PhaseResult, summary
+from latdoctor.pipeline import remedy_of
+from latdoctor.remediation.playbook_loader import shipped
+
+ROOT = Path(__file__).parents[2]
+
+
+# --- which runs there are
+
+
+def test_the_quick_runs_come_first_and_every_run_has_a_name_of_its_own() -> None:
+    whole = cells(shipped())
+    assert whole[: len(QUICK)] == cells(shipped(), quick=True)
+    assert [cell.scenario for cell in cells(shipped(), quick=True)] == list(QUICK)
+    assert len({cell.run for cell in whole}) == len(whole)
+
+
+def test_every_fault_that_a_playbook_addresses_is_played() -> None:
+    played = {cell.scenario for cell in cells(shipped()) if cell.kind == DIAGNOSED}
+    assert played == set(mendable(shipped()))
+    assert {"promo-rush", "threads", "bad-rollout"} <= played
+    assert not {"no-fault", "busy", "gc-pauses"} & played
+
+
+@pytest.mark.parametrize(("scenario", "playbook"), listed.WRONGLY)
+def test_a_wrong_playbook_addresses_nothing_that_is_wrong_there(scenario: str, playbook: str) -> None:
+    causes = {truth.cause for truth in find(scenario).causes}
+    assert not causes & set(shipped().find(playbook).addresses)
+
+
+@pytest.mark.parametrize("name", mendable(shipped()))
+def test_a_standing_incident_goes_on_at_its_own_rate_until_it_is_stopped(name: str) -> None:
+    scenario = standing(name)
+    assert scenario.phases[-1].name == "incident"
+    assert scenario.phases[-1].config == find(name).incident.config
+    for fault in scenario.incident.faults:
+        lifetime = fault.toxic.lifetime if hasattr(fault, "toxic") else getattr(fault, "lifetime", None)
+        assert lifetime in (None, listed.LIFETIME)
+    plan = sliced(scenario.plan(10.0, 1))
+    assert len(plan.phases) == MAX_PHASES
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=LoadPlan) == plan
+    first = scenario.plan(10.0, 1).phases[-1].arrivals.expected(1.0)
+    assert plan.phases[-1].arrivals == Poisson(first)
+    assert plan.phases[-1].mix == scenario.incident.mix
+
+
+# --- what a run is measured by
+
+
+def whole(name: str, start: float, p99: float, *, answered: int = 100, late: float = 0.001) -> PhaseResult:
+    counts = Counts(requests=100, answered=answered, attempts=100, good=answered if p99 <= 0.5 else 0)
+    return PhaseResult(name, start, summary(4.0, counts, Latencies([p99] * 100), {"200": answered}, late), {})
+
+
+def loaded(*phases: PhaseResult, told: tuple[str, ...] = ()) -> LoadResult:
+    plan = LoadPlan(tuple(LoadPhase(phase.name, 4.0, Poisson(25.0)) for phase in phases))
+    total = phases[0].whole
+    return LoadResult(plan, "", "", 0.0, 20.0, 0, total, {}, phases, (), Generator(0.0, 0.0, 0.0, 0.1, 9), told)
+
+
+FIGURES = PhaseReport(
+    name="before", requests=100, answered=100, refused=0, failed=0, timed_out=0, good=100, p50=0.05, p95=0.1, p99=0.2,
+    goodput=20.0, forward_calls=50.0, calls_per_answer=0.5, padding_waste=0.0, batch_size_mean=2.0,
+    allocations_per_call=None, page_faults_per_call=10.0, queue_depth=0.0,
+)  # fmt: skip
+ILL = msgspec.structs.replace(
+    FIGURES, name="incident", good=20, p99=4.0, goodput=4.0, calls_per_answer=1.0, page_faults_per_call=900.0
+)
+AFTER = msgspec.structs.replace(FIGURES, name="after", p99=0.4, page_faults_per_call=9.0)
+
+
+def test_only_whole_slices_within_a_time_are_merged() -> None:
+    result = loaded(whole("before", 0.0, 0.1), whole("incident", 4.0, 2.0), whole("incident-2", 8.0, 6.0))
+    merged = within(result, Span(4.0, 12.0))
+    assert merged is not None
+    assert merged.counts.requests == 200
+    assert merged.p99 == pytest.approx(6.0, rel=0.01)
+    alone = within(result, Span(4.5, 12.0))
+    assert alone is not None
+    assert alone.counts.requests == 100
+    assert within(result, Span(9.0, 12.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "before", "incident", "others", "reasons"),
+    [
+        ((), FIGURES, ILL, 0.02, []),
+        ((), FIGURES, ILL, None, []),
+        (("stopped after 8.0 s of 180.0 s",), FIGURES, ILL, 0.0, []),
+        (("incident-2: the generator was 40 ms late",), FIGURES, ILL, 0.0, []),
+        (("incident: the generator was 40 ms late",), FIGURES, ILL, 0.0, ["incident: "]),
+        (("the generator used 90% of a core",), FIGURES, ILL, 0.0, ["90%"]),
+        ((), FIGURES, ILL, 0.4, ["40%"]),
+        ((), msgspec.structs.replace(FIGURES, good=50), ILL, 0.0, ["only 50 of 100"]),
+        ((), FIGURES, FIGURES, 0.0, ["moved nothing"]),
+    ],
+)
+def test_a_run_is_spoiled_whatever_became_of_it(
+    told: tuple[str, ...], before: PhaseReport, incident: PhaseReport, others: float | None, reasons: list[str]
+) -> None:
+    phases = (whole("before", 0.0, 0.1), whole("incident", 4.0, 2.0), whole("incident-2", 8.0, 6.0))
+    found = list(spoiled(loaded(*phases, told=told), [Span(0.0, 7.9)], before, incident, others))
+    assert len(found) == len(reasons)
+    assert all(part in one for part, one in zip(reasons, found, strict=True))
+
+
+def test_requests_that_are_lost_are_an_incident_without_a_tail() -> None:
+    assert moved(FIGURES, msgspec.structs.replace(FIGURES, answered=80))
+    assert not moved(FIGURES, msgspec.structs.replace(FIGURES, p99=0.25))
+    assert not moved(FIGURES, msgspec.structs.replace(FIGURES, p99=None))
+
+
+def test_the_alarm_rings_at_the_first_window_of_the_incident_over_the_slo() -> None:
+    alarm = Alarm(slo=0.5, begins=12.0)
+
+    def progress(elapsed: float, p99: float | None) -> Progress:
+        return Progress(elapsed, 180.0, "x", 1, 1, 0, 0, 0.0, None, p99)
+
+    for one in (progress(10.0, 3.0), progress(15.0, 0.4), progress(20.0, None)):
+        alarm.heard(one)
+    assert not alarm.rung.is_set()
+    alarm.heard(progress(25.0, 0.6))
+    alarm.heard(progress(30.0, 0.6))
+    assert alarm.over == 8.0
+    assert alarm.rung.is_set()
+
+
+# --- what an operator does
+
+
+def diagnosed(name: str) -> Diagnosis:
+    from latdoctor.pipeline import case, seen
+
+    with opened(ROOT / "fixtures" / "incidents" / name) as bundle:
+        return diagnose(case(bundle, *seen(bundle)), shipped_rules(), Stamp("x", ""))
+
+
+def operator(tmp_path: Path, *servers: str, router: str = "") -> Operator:
+    place = Place(servers or ("http://127.0.0.1:1",), router, "secret", "v1", "int8", 0.5)
+    return Operator(place, shipped_rules(), shipped(), tmp_path)
+
+
+def test_the_playbook_of_the_first_named_cause_is_taken(tmp_path: Path) -> None:
+    remedy = operator(tmp_path).remedy(diagnosed("dependency-slow.tar.zst"))
+    assert remedy is not None
+    assert remedy.because is not None
+    assert remedy.because.cause == "app.dependency.slow"
+    assert remedy.playbook.id == "app.dependency.timeout"
+
+
+def test_what_no_playbook_mends_leads_to_none(tmp_path: Path) -> None:
+    assert operator(tmp_path).remedy(diagnosed("gc-pauses.tar.zst")) is None
+    assert operator(tmp_path).remedy(diagnosed("no-fault.tar.zst")) is None
+
+
+def test_another_playbook_is_taken_only_where_it_addresses_what_is_named(tmp_path: Path) -> None:
+    found = diagnosed("dependency-slow.tar.zst")
+    remedy = operator(tmp_path).remedy(found, "app.dependency.bypass")
+    assert remedy is not None
+    assert remedy.playbook.id == "app.dependency.bypass"
+    assert operator(tmp_path).remedy(found, "promo-rush-sop") is None
+
+
+def test_where_it_is_one_of_several_what_mends_all_of_them_is_taken() -> None:
+    found = diagnosed("dependency-slow.tar.zst")
+    first, second = (
+        msgspec.structs.replace(found.causes[0], id=name, named=False, probability=0.4, playbooks=playbooks)
+        for name, playbooks in (("a", ("x", "both")), ("b", ("both", "y")))
+    )
+    answer = msgspec.structs.replace(found.answer, kind="one-of", causes=("a", "b"))
+    either = msgspec.structs.replace(found, causes=(first, second), answer=answer)
+    remedy = remedy_of(either)
+    assert remedy is not None
+    assert (remedy[0], remedy[1].cause, remedy[1].probability) == ("both", "a", 0.8)
+    apart = msgspec.structs.replace(either, causes=(first, msgspec.structs.replace(second, playbooks=("y",))))
+    assert remedy_of(apart) is None
+
+
+def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Path) -> None:
+    who = operator(tmp_path, "http://a:1", "http://b:2", router="http://r:3")
+    book = shipped().find("framework.model.previous-version")
+    assert who._target(Remedy(book, None, ("1",))) == "http://b:2"
+    assert who._settings(Remedy(book, None, ("1",))) == {"version": "v1"}
+    assert who._settings(Remedy(shipped().find("framework.precision.restore"), None)) == {"precision": "int8"}
+    assert who._target(Remedy(shipped().find("app.balance.even"), None, ("0", "1"))) == "http://r:3"
+    assert who._settings(Remedy(shipped().find("infra.replica.replace"), None, ("1",))) == {"replica": "1"}
+    for replicas in ((), ("0", "1"), ("7",), ("x",)):
+        with pytest.raises(UsageError, match="which replica"):
+            who._target(Remedy(book, None, replicas))
+    assert user._replicas(("replica/1@127.0.0.1:8080", "server", "replica/1", "gpu/0")) == ("1",)
+
+
+# --- what comes of it
+
+
+def report(
+    kind: str, scenario: str, outcome: str, *, cause: str = "", playbook: str = "", restored: bool | None = None
+) -> MendingReport:
+    causes = tuple(truth.cause for truth in find(scenario).causes)
+    first = Saturated(100.0, 1.0, 900.0, None), Saturated(170.0, 0.25, 9.0, None)
+    return MendingReport(
+        run=MendingCell(kind, scenario, playbook).run,
+        kind=kind,
+        scenario=scenario,
+        seed=1,
+        rate=100.0,
+        slo=0.5,
+        causes=causes,
+        named=(cause,) if cause else (),
+        cause=cause,
+        playbook=playbook,
+        outcome=outcome,
+        reason="it has not helped: a | b" if outcome == "rolled-back" else outcome,
+        before=FIGURES,
+        incident=ILL,
+        after=AFTER if outcome == "verified" else None,
+        moments=Moments(over=3.0, noticed=8.0, verified=45.0 if outcome == "verified" else None),
+        restored=restored,
+        saturated=first if scenario == "promo-rush" else None,
+    )
+
+
+RUNS = (
+    report(GIVEN, "promo-rush", "verified", cause="app.batching.long-alone", playbook="app.batching.token-budget"),
+    report(DIAGNOSED, "threads", "verified", cause="infra.cpu.contention"),
+    report(DIAGNOSED, "leak", "rolled-back", cause="framework.alloc.leak", playbook="framework.alloc.more-room"),
+    report(DIAGNOSED, "overload", "nothing-named"),
+    report(WRONG, "loop-block", "rolled-back", playbook="app.batching.by-complexity", restored=True),
+    report(WRONG, "burst", "verified", playbook="app.batching.by-complexity", restored=False),
+    report(WRONG, "alloc-storm", "refused", playbook="app.governance.lanes"),
+)
+
+
+def test_a_mended_incident_counts_only_where_a_true_cause_was_acted_on() -> None:
+    scores = score(RUNS, spoiled_tries=2, given_up=1)
+    assert (scores.right.right, scores.right.of) == (2, 4)
+    assert (scores.mended.right, scores.mended.of) == (1, 2)
+    assert (scores.wrong_refused.right, scores.wrong_refused.of) == (2, 3)
+    assert (scores.wrong_restored.right, scores.wrong_restored.of) == (2, 2)
+    assert scores.outcomes == {"nothing-named": 1, "rolled-back": 1, "verified": 2}
+    (rush,) = scores.rush
+    assert rush.p99_down == pytest.approx(0.9)
+    assert rush.goodput_times == pytest.approx(5.0)
+    assert rush.calls_down == pytest.approx(0.5)
+    assert rush.calls_down_saturated == pytest.approx(0.75)
+    assert rush.capacity_times == pytest.approx(1.7)
+    assert rush.faults_down == pytest.approx(0.99)
+    assert rush.allocations_down is None
+    assert rush.to_verified == pytest.approx(42.0)
+
+
+def test_the_page_tells_every_run_and_why_one_was_not_verified() -> None:
+    text = page.page(score(RUNS))
+    table = next(line for line in text.splitlines() if line.startswith("| threads |"))
+    assert "`infra.cpu.contention` (wrong)" in table
+    assert "it has not helped: a \\| b" in text
+    assert "−75 %" in text
+    assert "× 5.0" in text
+    assert "| loop-block | `app.batching.by-complexity` | rolled-back | yes |" in text
+    assert page.page(score(())).count("Nothing to tell.") >= 3
+    assert "promo-rush" in page.summary(score(RUNS))
+    assert "Not played yet: x, y." in page.page(score(RUNS, missing=("x", "y")))
+    assert "Not played yet" not in text
+
+
+def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:
+    store, wanted = MendingStore(tmp_path), cells(shipped(), quick=True)
+    script = [("late",), (), (), ()]
+    played = list[str]()
+
+    def attempt(cell: MendingCell, say: Callable[[str], None]) -> Attempt:
+        played.append(cell.scenario)
+        made = report(cell.kind, cell.scenario, "verified")
+        return Attempt(msgspec.structs.replace(made, spoiled=script.pop(0)), None)
+
+    assert record(store, wanted, attempt, print, most=1) == 2
+    assert record(store, wanted, attempt, print) == 0
+    assert played == [QUICK[0], *QUICK]
+    assert store.report(wanted[0].run).tries == 2
+    assert store.losses(store.runs()) == (1, 0)
+    assert store.runs() == tuple(sorted(cell.run for cell in wanted))
+
+
+# --- one that is really played
+
+
+def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batcher that waits for company: it is looked at, a playbook is run, and the clients are better off."""
+    from latdoctor.lab.faults.types import Configure
+
+    scenario = Scenario(
+        id="waits-too-long",
+        title="short",
+        phases=(
+            Phase("before", 5.0),
+            Phase("incident", 5.0, faults=(Configure({"batching": {"max_wait_ms": 900.0}}),)),
+        ),
+        server={"model": {"layers": "1", "width": "64"}},
+        load=Load(rate=12.0, slo=0.5),
+        truth=("app.batching.waits-too-long",),
+    )
+    monkeypatch.setattr(listed, "_found", lambda name: scenario)
+    monkeypatch.setattr(listed, "BEFORE_SECONDS", 5.0)
+    monkeypatch.setattr(user, "LOOK", 3.0)
+    monkeypatch.setattr(runner, "AFTER", 4.0)
+    attempt = runner.attempt(MendingCell(DIAGNOSED, "waits-too-long"), print)
+    made = attempt.report
+    assert made.named == ("app.batching.waits-too-long",)
+    assert made.outcome == "verified", made.reason
+    assert made.before.p99 is not None
+    assert made.incident.p99 is not None
+    assert made.after is not None
+    assert made.after.p99 is not None
+    assert made.after.p99 < made.incident.p99
+    assert made.moments.to_verified is not None
+    store = MendingStore(tmp_path)
+    store.keep(attempt)
+    assert store.report(made.run).outcome == "verified"
+    with opened(store.look(made.run)) as look:
+        evidence, coverage = pipeline.seen(look)
+        again = diagnose(pipeline.case(look, evidence, coverage), shipped_rules(), Stamp("again", ""))
+    assert again.answer.causes == made.named

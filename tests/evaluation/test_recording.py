@@ -1,0 +1,347 @@
+"""What is read while a run lasts, whether it was spoiled, and one run that is really played."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from latdoctor.collectors.base import Collected, Collector, Request
+from latdoctor.errors import UsageError
+from latdoctor.evaluation import machine, matrix, recording
+from latdoctor.evaluation.case import LONG, Cell, causes_of, scenario_of, seconds
+from latdoctor.evaluation.ground_truth import MADE, PLAYED, split
+from latdoctor.evaluation.recording import Attempt, Watch, watching
+from latdoctor.evaluation.scoring import PAIR_RUNS
+from latdoctor.evaluation.store import Store, recordings, signals
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Gap
+from latdoctor.lab.run_report import Confirmed, PhaseReport, PlayReport
+from latdoctor.lab.scenario import Load, Phase, Scenario, find
+from tests.evaluation.made import attempt
+
+
+class FixedClock:
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("one moment takes no time")
+
+
+def collector(name: str) -> Collector:
+    def collect(request: Request, clock: FixedClock) -> Collected:
+        assert request.window == 0
+        sources = request.servers if name == "prometheus" else ("/proc",)
+        pages = [
+            Artifact(f"{name}/{n}-h-00.prom", name, f"{n}-h" if name == "prometheus" else name, source, clock.at, b"1")
+            for n, source in enumerate(sources, 1)
+        ]
+        return Collected(tuple(pages), (Gap(name, "one"),))
+
+    return Collector(
+        name=name,
+        title=name,
+        provides=frozenset(),
+        asked=lambda request: bool(request.servers),
+        collect=collect,  # type: ignore[arg-type]
+        parse=lambda artifacts: pytest.fail("nothing is parsed while it is recorded"),
+        preflight=lambda: (),
+        ask="",
+        cost="",
+    )
+
+
+def test_snapshots_are_named_apart_and_a_server_keeps_its_group_whoever_else_there_is() -> None:
+    clock = FixedClock()
+    watch = Watch(clock)
+    watch.snapshot(collector("prometheus"))
+    assert watch.artifacts == []
+    watch.aim(("http://a:1", "http://b:1/"), 7)
+    watch.snapshot(collector("prometheus"))
+    watch.snapshot(collector("host"))
+    clock.at = 101.0
+    watch.aim(("http://b:1",), 8)
+    watch.snapshot(collector("prometheus"))
+    watch.snapshot(collector("host"))
+    assert [(one.name, one.group, one.source) for one in watch.artifacts] == [
+        ("prometheus/1-h-00000.prom", "1-h", "http://a:1/metrics"),
+        ("prometheus/2-h-00001.prom", "2-h", "http://b:1/metrics"),
+        ("host/00002.json", "host-7", "/proc"),
+        ("prometheus/2-h-00003.prom", "2-h", "http://b:1/metrics"),
+        ("host/00004.json", "host-8", "/proc"),
+    ]
+    assert [one.at for one in watch.gaps] == [100.0, 100.0, 101.0, 101.0]
+
+
+PHASE = PhaseReport(
+    name="incident", requests=100, answered=100, refused=0, failed=0, timed_out=0, good=100, p50=0.1, p95=0.2, p99=0.3,
+    goodput=10.0, forward_calls=10.0, calls_per_answer=1.0, padding_waste=0.0, batch_size_mean=1.0,
+    allocations_per_call=None, page_faults_per_call=None, queue_depth=0.0,
+)  # fmt: skip
+
+
+def report(*truth: Confirmed, spoiled: tuple[str, ...] = (), good: int = 100) -> PlayReport:
+    phase = msgspec.structs.replace(PHASE, good=good)
+    draining = msgspec.structs.replace(PHASE, name="draining")
+    return PlayReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), spoiled, None, truth)
+
+
+@pytest.mark.parametrize(
+    ("played", "others", "told"),
+    [
+        (report(), 0.02, []),
+        (report(), None, []),
+        (report(Confirmed("a", 0.1, True)), 0.0, []),
+        (report(Confirmed("a")), 0.0, []),
+        (report(Confirmed("a", 0.1, True), Confirmed("b", 0.3, False)), 0.0, []),
+        (report(Confirmed("a", 0.3, False)), 0.0, ["moved nothing"]),
+        (report(spoiled=("late",)), 0.0, ["late"]),
+        (report(spoiled=("draining: late", "incident: late")), 0.0, ["incident: late"]),
+        (report(), 0.4, ["40%"]),
+        (report(good=50), 0.0, ["only 50 of 100"]),
+        (report(Confirmed("a", 0.1, True), good=50), 0.0, []),
+    ],
+)
+def test_a_run_is_spoiled_before_anybody_has_diagnosed_it(
+    played: PlayReport, others: float | None, told: list[str]
+) -> None:
+    reasons = list(recording.spoiled(played, others))
+    assert len(reasons) == len(told)
+    assert all(part in reason for part, reason in zip(told, reasons, strict=True))
+
+
+def proc(root: Path, busy: int, processes: Mapping[int, tuple[int, int]]) -> Path:
+    """A /proc with so many busy ticks, and for each process its parent and its own ticks."""
+    root.mkdir(exist_ok=True)
+    (root / "stat").write_text(f"cpu  {busy} 0 0 500 7 0 0 0 99 0\ncpu0 1 1\n")
+    for pid, (parent, ticks) in processes.items():
+        (root / str(pid)).mkdir(exist_ok=True)
+        (root / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} 1 1 0 -1 0 1 0 2 0 {ticks} 0 0 0 20 0\n")
+    return root
+
+
+def test_what_others_take_is_all_that_neither_we_nor_our_children_take(tmp_path: Path) -> None:
+    import os
+
+    tick = os.sysconf("SC_CLK_TCK")
+    first = machine.usage(0.0, proc(tmp_path, 0, {1: (0, 0), 10: (1, 0), 11: (10, 0), 12: (11, 0)}), pid=10)
+    later = {1: (0, 3 * tick), 10: (1, tick), 11: (10, 2 * tick), 12: (11, 4 * tick)}
+    last = machine.usage(5.0, proc(tmp_path, 10 * tick, later), pid=10)
+    assert machine.others(first, last, processors=2) == pytest.approx(0.3)
+    assert machine.others(first, first, 2) is None
+    assert machine.usage(0.0, tmp_path / "nowhere") is None
+
+
+def test_what_others_take_in_the_incident_alone_is_not_watered_down_by_what_was_before() -> None:
+    def used(at: float, busy: float, own: float) -> machine.Usage:
+        return machine.Usage(at, busy, own, whole=2 * at, stolen=0)
+
+    with watching() as watch:
+        stages = recording._Stages(watch)
+    stages.usages += [("before", used(0, 0, 0)), ("incident", used(10, 10, 10)), ("", used(20, 26, 20))]
+    assert stages.others(find("no-timer"), processors=2) == pytest.approx(0.3)
+    stages.usages[1:] = [("incident", None), ("", used(20, 26, 20))]
+    assert stages.others(find("no-timer"), processors=2) is None
+
+
+def test_what_the_host_gave_to_others_and_what_the_processors_are(tmp_path: Path) -> None:
+    def read(stat: str) -> machine.Usage | None:
+        (tmp_path / "stat").write_text(stat)
+        return machine.usage(0.0, tmp_path, pid=1)
+
+    first, last = read("cpu  10 0 0 80 10 0 0 0 7 0\n"), read("cpu  20 0 0 120 15 0 0 45 9 0\n")
+    assert machine.steal(first, last) == pytest.approx(0.45), "guests are counted once"
+    assert machine.steal(first, first) is None
+    assert machine.steal(None, last) is None
+    assert machine.model(tmp_path) == ""
+    (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Some CPU: 2 GHz\nmodel name : other\n")
+    assert machine.model(tmp_path) == "Some CPU: 2 GHz"
+
+
+def test_what_the_kernel_does_not_tell_of_the_machine_stays_empty(tmp_path: Path) -> None:
+    told = machine.state(tmp_path)
+    assert (told["model"], told["load_average"], told["psi_cpu"]) == ("", None, "")
+    (tmp_path / "pressure").mkdir()
+    (tmp_path / "pressure" / "cpu").write_text("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\n")
+    (tmp_path / "loadavg").write_text("0.52 2.01 1.83 1/79 3265\n")
+    told = machine.state(tmp_path)
+    assert (told["load_average"], told["psi_cpu"]) == (0.52, "avg10=1.50")
+
+
+@pytest.mark.parametrize("name", matrix.MATRICES)
+def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: str) -> None:
+    cells = matrix.cells(name)
+    assert len({cell.run for cell in cells}) == len(cells)
+    for cell in cells:
+        if cell.kind == PLAYED:
+            scenario = scenario_of(cell)
+            assert scenario.incident.name == "incident"
+            assert not (cell.calm and scenario.truth)
+            assert len(scenario.causes) == 2 or not cell.beside
+
+
+def test_the_matrices_grow_and_the_hour_takes_about_one() -> None:
+    quick, hour, full = (set(matrix.cells(name)) for name in ("quick", "hour", "full"))
+    assert hour <= full
+    assert len(quick) < len(hour) < len(full)
+    assert sum(map(seconds, quick)) < 6 * 60
+    assert 40 * 60 < sum(map(seconds, hour)) < 60 * 60
+
+
+def test_every_kind_of_run_is_there_for_every_seed() -> None:
+    played = [cell for cell in matrix.cells("full") if cell.kind == PLAYED]
+    calm = Counter(cell.seed for cell in played if cell.calm)
+    together = Counter(cell.seed for cell in played if cell.beside)
+    long = Counter(cell.seed for cell in played if cell.long)
+    assert set(calm) == set(together) == {1, 2, 3, 4}
+    assert len(set(calm.values())) == 1
+    assert min(calm.values()) > 20
+    assert set(together.values()) == {len(matrix.TOGETHER)}
+    assert long == {1: len(matrix.STEADY), 2: len(matrix.STEADY)}
+    plain = [cell for cell in played if not (cell.calm or cell.beside or cell.long)]
+    ill = {cell.scenario for cell in plain if causes_of(cell)}
+    for seed in (1, 2, 3, 4):
+        for severity in matrix.SEVERITIES:
+            there = {cell.scenario for cell in plain if (cell.seed, cell.severity) == (seed, severity)}
+            assert ill <= there, (seed, severity)
+    well = Counter(cell.scenario for cell in plain if not causes_of(cell))
+    assert set(well) == {"busy", "no-fault"}
+    assert sum(well.values()) >= 60
+
+
+def test_no_other_matrix_has_a_fresh_seed() -> None:
+    seen = {(cell.kind, cell.seed) for name in ("quick", "hour", "full") for cell in matrix.cells(name)}
+    fresh = matrix.cells("fresh", matrix.FRESH_SEED)
+    assert not seen & {(cell.kind, cell.seed) for cell in fresh}
+    assert {cell.scenario for cell in matrix.cells("full")} == {cell.scenario for cell in fresh}
+    assert {cell.severity for cell in fresh if cell.kind == PLAYED} == set(matrix.SEVERITIES)
+    other = matrix.cells("fresh", matrix.FRESH_SEED + len(matrix.SEVERITIES))
+    assert not set(fresh) & set(other), "a seed further on is fresh again"
+    with pytest.raises(UsageError, match="may have been seen"):
+        matrix.cells("fresh", matrix.FRESH_SEED - 1)
+
+
+def test_causes_that_are_hard_to_tell_apart_have_the_runs_for_it() -> None:
+    cells = matrix.cells("full")
+    runs = Counter(cause for cell in cells for cause in causes_of(cell))
+    for group in split().hard_pairs:
+        for cause in group:
+            assert runs[cause] >= PAIR_RUNS, cause
+    apart = Counter(pair for cell in cells for pair in matrix.told_apart(cell))
+    assert min(apart.values()) >= PAIR_RUNS
+    both_ways = {way for one, other in split().pairs for way in ((one, other), (other, one))}
+    assert both_ways == set(apart)
+
+
+def test_a_beginning_of_the_full_matrix_is_balanced() -> None:
+    cells = matrix.cells("full")
+    hour = matrix.cells("hour")
+    assert cells[: len(hour)] == hour
+    fresh = [cell for cell in cells[len(hour) :] if cell.kind == PLAYED]
+    ill = {cell.scenario for cell in hour if cell.kind == PLAYED and causes_of(cell)}
+    second, then = fresh[: len(ill)], fresh[len(ill) :]
+    assert {(cell.scenario, cell.severity, cell.seed) for cell in second} == {(name, "usual", 2) for name in ill}
+    kinds = [
+        "well" if not causes_of(cell) else "together" if cell.beside else cell.severity
+        for cell in then
+        if not cell.long
+    ]
+    assert list(dict.fromkeys(kinds)) == ["well", "together", "mild", "severe", "usual"]
+
+
+def test_of_a_run_with_both_of_a_pair_nothing_is_told_apart() -> None:
+    promo = matrix.told_apart(Cell(PLAYED, "promo-rush", "usual", 1))
+    assert ("app.batching.long-alone", "app.batching.count-only") in promo
+    assert ("app.batching.long-alone", "framework.alloc.storm") not in promo
+    assert matrix.told_apart(Cell(PLAYED, "loop-block", "usual", 1, calm=True)) == frozenset()
+    assert causes_of(Cell(MADE, "healthy", "0.7", 1)) == ()
+
+
+def test_faults_together_are_left_out_one_at_a_time() -> None:
+    both = scenario_of(Cell(PLAYED, "dependency-slow", "usual", 1, beside="network-jitter"))
+    assert both.clients_proxy
+    assert both.dependency is not None
+    assert len(both.incident.faults) == 2
+    left = [truth.without["incident"].faults for truth in both.causes]
+    assert left == [both.incident.faults[1:], both.incident.faults[:1]]
+
+
+def test_a_long_run_keeps_its_faults_for_as_long() -> None:
+    long = scenario_of(Cell(PLAYED, "network-jitter", "usual", 1, long=True))
+    assert long.incident.seconds == LONG
+    assert long.incident.faults[0].toxic.lifetime > LONG  # type: ignore[union-attr]
+
+
+def test_made_telemetry_is_recorded_and_its_truth_lies_apart(tmp_path: Path) -> None:
+    cell = Cell(MADE, "infra.gpu.thermal-throttle", "0.7", 1)
+    made = recording.Recorder().attempt(cell, print)
+    assert made.truth.causes == ("infra.gpu.thermal-throttle",)
+    assert made.told.incident is None
+    Store(tmp_path).keep(made)
+    (kept,) = recordings(tmp_path)
+    assert all(len(before) == 0 for before, _ in signals(kept).values())
+
+
+def test_a_rate_is_measured_again_after_an_hour_for_another_severity_and_where_a_run_was_spoiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+
+    def played(cell: Cell, _say: object, rate: float) -> Attempt:
+        given.append(rate)
+        return dataclasses.replace(attempt(cell.run), rate=rate or 50.0 + len(given), spoiled=spoiled_next)
+
+    monkeypatch.setattr(recording, "_played", played)
+    clock = FixedClock()
+    recorder = recording.Recorder(clock.now)
+
+    def play(severity: str, seed: int) -> None:
+        recorder.attempt(Cell(PLAYED, "burst", severity, seed), print)
+
+    spoiled_next: tuple[str, ...] = ()
+    play("usual", 1)
+    play("usual", 2)
+    play("mild", 2)
+    assert given == [0.0, 51.0, 0.0]
+    clock.at += recording.RATE_STAYS + 1
+    play("usual", 3)
+    play("usual", 4)
+    assert given[3:] == [0.0, 54.0]
+    spoiled_next = ("late",)
+    play("usual", 5)
+    play("usual", 5)
+    assert given[5:] == [54.0, 0.0]
+
+
+def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few seconds of nothing wrong: pages and processes are read throughout, and the look is cut out of them."""
+    scenario = Scenario(
+        id="short",
+        title="short",
+        phases=(Phase("before", 3.0), Phase("incident", 3.0)),
+        server={"model": {"layers": "1", "width": "64"}},
+        load=Load(rate=20.0, slo=5.0),
+    )
+    monkeypatch.setattr(recording, "scenario_of", lambda cell: scenario)
+    made = recording.Recorder().attempt(Cell(PLAYED, "no-fault", "usual", 1), print)
+    assert made.truth.causes == ()
+    others = ("others took", "the machine was too busy")  # they may run on this machine beside the test
+    assert [reason for reason in made.spoiled if not any(one in reason for one in others)] == []
+    assert made.told.before is not None
+    assert made.told.incident is not None
+    assert made.told.incident.start - made.told.before.start == pytest.approx(3.0, abs=0.5)
+    Store(tmp_path).keep(made)
+    (kept,) = recordings(tmp_path)
+    rates = {key: seen for key, seen in signals(kept).items() if key.startswith("arrival.rate replica/")}
+    assert rates
+    for before, incident in rates.values():
+        assert len(before) >= 1
+        assert len(incident) >= 1

@@ -1,0 +1,206 @@
+"""Scores by hand, and what must hold of every one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from latdoctor.evaluation import report
+from latdoctor.evaluation.ground_truth import MADE, PLAYED, Split, Truth, split
+from latdoctor.evaluation.scoring import Scores, ac_at, average, score
+from tests.evaluation.made import answered, truth
+
+A, B, C = "app.load.burst", "app.load.overload", "infra.io.stall"
+SPLIT = Split(looked_at=("app.load",), never=("infra.io",), hard_pairs=((A, B),))
+
+
+def scored(*pairs: tuple[Truth, object]) -> Scores:
+    return score({one.run: one for one, _ in pairs}, [answer for _, answer in pairs], SPLIT)  # type: ignore[misc]
+
+
+def well(run: str, scenario: str, kind: str = PLAYED) -> Truth:
+    return replace(truth(run, kind=kind), scenario=scenario)
+
+
+def test_the_accuracy_of_three_runs() -> None:
+    found = scored(
+        (truth("first", A), answered("first", [A, B])),
+        (truth("third", A), answered("third", [C, B, A])),
+        (truth("nowhere", C), answered("nowhere", [A])),
+    )
+    assert (found.ac1.right, found.ac1.of) == (1, 3)
+    assert found.ac3.right == 2
+    assert found.avg5.value == pytest.approx((1 + 3 / 5 + 0) / 3)
+    assert [miss.run for miss in found.misses] == ["nowhere", "third"]
+
+
+def test_accuracy_with_two_causes() -> None:
+    assert ac_at(1, (A, B), (B, C, A)) == 1
+    assert ac_at(3, (A, B), (B, C, A)) == 1
+    assert ac_at(2, (A, B), (B, C, A)) == 0.5
+    assert ac_at(3, (A,), ()) == 0
+    assert average((A, B), (A, B)) == 1
+
+
+def test_both_of_two_are_the_first_two_in_any_order() -> None:
+    found = scored(
+        (truth("both", A, B), answered("both", [B, A])),
+        (truth("one", A, B), answered("one", [A, C, B])),
+        (truth("single", A), answered("single", [A])),
+    )
+    assert (found.both_of_two.right, found.both_of_two.of) == (1, 2)
+
+
+def test_a_named_cause_where_nothing_is_wrong_is_a_false_alarm() -> None:
+    found = scored(
+        (truth("well"), answered("well")),
+        (truth("busy"), answered("busy", {A: 0.5})),
+        (truth("alarmed"), answered("alarmed", [A])),
+    )
+    assert (found.false_alarms.share.right, found.false_alarms.share.of) == (1, 3)
+    assert found.false_alarms.runs == ("alarmed",)
+    assert found.ac1.of == 0
+    assert found.ac1.value is None
+    assert (found.named_right.right, found.named_right.of) == (0, 1)
+
+
+def test_sixty_well_runs_without_an_alarm_bound_its_rate() -> None:
+    found = scored(*((truth(str(n)), answered(str(n))) for n in range(60)))
+    assert found.false_alarms.bound == pytest.approx(0.0487, abs=1e-4)
+
+
+def test_false_alarms_stand_by_what_the_runs_are_an_example_of() -> None:
+    found = scored(
+        (well("a", "no-fault"), answered("a")),
+        (well("b", "busy"), answered("b", [A])),
+        (well("c", "busy"), answered("c")),
+        (well("d", "dependency-slow"), answered("d")),
+        (well("e", "healthy-but-busy", kind=MADE), answered("e")),
+        (truth("wrong", A), answered("wrong", [A])),
+    )
+    told = {one.name: (one.false_alarms.share.right, one.false_alarms.share.of) for one in found.well}
+    assert told == {
+        "played, calm": (0, 1),
+        "played, busy": (1, 2),
+        "played, the load of a fault's scenario without its fault": (0, 1),
+        "made, busy": (0, 1),
+    }
+    assert sum(of for _, of in told.values()) == found.false_alarms.share.of
+
+
+def test_the_page_says_what_rate_no_false_alarm_bounds_and_which_pairs_have_too_few_runs() -> None:
+    runs = [(well(str(n), "busy"), answered(str(n))) for n in range(60)]
+    runs += [(truth(f"a{n}", A), answered(f"a{n}", [A, B])) for n in range(20)]
+    runs += [(truth("b", B), answered("b", [A, B]))]
+    shown = report.page(scored(*runs))
+    assert (
+        "| played, busy | 0 of 60: 0.0% [0.0%–6.0%]; the true rate is at most 4.9%, below 3/60 (one-sided 95 %) |"
+        in shown
+    )
+    assert f"| `{A}` | `{B}` | 20 of 20: 100.0% [83.9%–100.0%] |" in shown
+    assert f"| `{B}` | `{A}` | 0 of 1: 0.0% [0.0%–79.3%] (few) |" in shown
+    assert "| hard pairs told apart | 1 of 2 in 90% of the runs or more; 1 of 2 with 20 runs |" in shown
+
+
+def test_naming_nothing_is_abstaining_and_costs_no_precision() -> None:
+    found = scored((truth("x", A), answered("x", {A: 0.4})), (truth("y", A), answered("y", {A: 0.7, C: 0.65})))
+    assert (found.abstained.right, found.abstained.of) == (1, 2)
+    assert (found.named_right.right, found.named_right.of) == (1, 2)
+
+
+def test_calibration_is_that_of_the_top_cause_and_of_every_run() -> None:
+    found = scored((truth("x", A), answered("x", {A: 0.8})), (truth("y"), answered("y")))
+    assert found.brier.value == pytest.approx((0.04 + 0) / 2)
+    assert sum(one.of for one in found.bins) == 2
+
+
+def test_cited_findings_are_grounded_where_the_fault_moved_them() -> None:
+    found = scored(
+        (truth("x", A), answered("x", [A], cited=["f", "g"], moved=["f", "h"])),
+        (truth("wrong", A), answered("wrong", [B], cited=["f"], moved=[])),
+        (truth("made", A, kind=MADE), answered("made", [A], cited=["f"])),
+    )
+    assert found.grounded.value == 0.5
+    assert found.grounded.of == 1
+
+
+def test_hard_pairs_are_told_both_ways() -> None:
+    found = scored(
+        (truth("a", A), answered("a", [A, B])),
+        (truth("b", B), answered("b", [A, B])),
+        (truth("unlisted", B), answered("unlisted", [])),
+    )
+    told = {(pair.cause, pair.neighbour): pair.told_apart for pair in found.hard_pairs}
+    assert told[A, B].value == 1
+    assert (told[B, A].right, told[B, A].of) == (0, 2)
+
+
+def test_of_a_run_with_a_harmless_neighbour_nothing_is_told_apart() -> None:
+    both = replace(truth("both", A), harmless=(B,))
+    found = scored((both, answered("both", [B, A])))
+    told = {(pair.cause, pair.neighbour): pair.told_apart for pair in found.hard_pairs}
+    assert told[A, B].of == 0
+    assert (found.ac1.right, found.ac1.of) == (0, 1), "it is no right answer, though"
+
+
+def test_an_unknown_incident_is_wrongly_named_outside_its_own_hard_pair_only() -> None:
+    found = scored(
+        (truth("neighbour", A), answered("neighbour", [A], unknown=[B])),
+        (truth("stranger", A), answered("stranger", [A], unknown=[C])),
+        (truth("nothing", C), answered("nothing", [C], unknown=[])),
+    )
+    assert (found.unknown_named.right, found.unknown_named.of) == (1, 3)
+    assert {one.cause: one.wrongly_named.right for one in found.left_out} == {A: 1, C: 0}
+
+
+def test_views_stand_beside_the_plain_looks_of_the_same_runs_and_count_nowhere_else() -> None:
+    found = scored(
+        (truth("x", A), answered("x", [A])),
+        (truth("x", A), answered("x", [B, A], view="no host")),
+        (truth("x", A), answered("x", {A: 0.3}, view="60 s early")),
+        (truth("y", A), answered("y", [C])),
+    )
+    assert found.ac1.of == 2
+    assert [row.name for row in found.withheld] == ["no host", "no host: the same runs with it"]
+    assert [row.accuracy.ac1.right for row in found.withheld] == [0, 1]
+    assert found.wrong_time[0].sureness == 0.3
+
+
+def test_families_and_the_split_are_apart() -> None:
+    found = scored((truth("x", A), answered("x", [A])), (truth("y", C), answered("y", [A])))
+    assert found.looked_at.ac1.value == 1
+    assert found.never_looked_at.ac1.value == 0
+    assert [(row.name, row.accuracy.ac1.value) for row in found.families] == [("app.load", 1), ("infra.io", 0)]
+
+
+CAUSES = st.sampled_from([A, B, C])
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(CAUSES, max_size=2, unique=True), st.lists(CAUSES, max_size=3, unique=True)), max_size=12
+    )
+)
+def test_what_holds_of_all_scores(runs: list[tuple[list[str], list[str]]]) -> None:
+    pairs = [(truth(str(n), *causes), answered(str(n), ranking)) for n, (causes, ranking) in enumerate(runs)]
+    found = scored(*pairs)
+    assert found == scored(*pairs[::-1])
+    assert found.ac1.of == sum(bool(causes) for causes, _ in runs)
+    assert found.ac1.of + found.false_alarms.share.of == len(runs)
+    if found.ac1.of:
+        assert found.avg5.value is not None
+        assert 0 <= found.avg5.value <= 1
+        assert len(found.misses) == found.ac1.of - found.ac1.right
+
+
+def test_the_published_split_names_every_family_of_the_catalogue_once() -> None:
+    from latdoctor.diagnosis.rule_loader import shipped
+    from latdoctor.evaluation.ground_truth import family
+
+    published = split()
+    listed = [*published.looked_at, *published.never]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {family(cause.id) for cause in shipped().causes}
+    assert {name for pair in published.pairs for name in pair} <= set(shipped().cause)

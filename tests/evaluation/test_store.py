@@ -1,0 +1,120 @@
+"""A folder of recordings: what is there is not repeated, what is spoiled is, and an interrupted run is no run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from latdoctor.errors import BundleError, LatdoctorError, OperationError
+from latdoctor.evaluation.case import Cell
+from latdoctor.evaluation.ground_truth import PLAYED
+from latdoctor.evaluation.recording import Attempt
+from latdoctor.evaluation.store import TRIES, Store, record, recordings
+from tests.evaluation.made import attempt
+
+CELLS = tuple(Cell(PLAYED, "no-fault", "usual", seed) for seed in (1, 2, 3))
+
+
+class Player:
+    """Plays what it is told: per seed the reasons for which each try is spoiled, or the error that it ends with."""
+
+    def __init__(self, script: dict[int, list[tuple[str, ...] | LatdoctorError]] | None = None) -> None:
+        self.script = script or {}
+        self.played: list[int] = []
+
+    def __call__(self, cell: Cell, say: Callable[[str], None]) -> Attempt:
+        self.played.append(cell.seed)
+        told = self.script.get(cell.seed, [])
+        outcome = told.pop(0) if told else ()
+        if isinstance(outcome, LatdoctorError):
+            raise outcome
+        return attempt(cell.run, spoiled=outcome)
+
+
+def test_a_run_that_is_there_is_not_repeated(tmp_path: Path) -> None:
+    store, player = Store(tmp_path), Player()
+    assert record(store, CELLS, player, print, most=1) == 2
+    assert record(store, CELLS, player, print) == 0
+    assert record(store, CELLS, player, print) == 0
+    assert player.played == [1, 2, 3]
+    assert [one.truth.run for one in recordings(tmp_path)] == sorted(cell.run for cell in CELLS)
+
+
+def test_a_spoiled_run_is_repeated_at_once_and_its_tries_are_counted(tmp_path: Path) -> None:
+    store, said = Store(tmp_path), list[str]()
+    player = Player({2: [("late",), ("unsteady", "late")]})
+    assert record(store, CELLS, player, said.append) == 0
+    assert player.played == [1, 2, 2, 2, 3]
+    assert store.truth(CELLS[1].run).tries == 3
+    assert store.truth(CELLS[0].run).tries == 1
+    assert store.spoiled(CELLS[1].run) == (("late",), ("unsteady", "late"))
+    assert store.losses(store.runs()) == (2, 0)
+    assert store.losses([CELLS[0].run]) == (0, 0), "of the others nothing is said"
+    assert "spoiled: unsteady; late" in said
+
+
+def test_a_run_that_is_spoiled_every_time_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    player = Player({1: [("late",), OperationError("the server broke"), ("late",), ("late",)]})
+    assert record(store, CELLS, player, print) == 0
+    assert player.played == [1] * TRIES + [2, 3]
+    assert not store.bundle(CELLS[0].run).exists()
+    assert "the server broke" in store.spoiled(CELLS[0].run)[1][0]
+    assert store.losses(cell.run for cell in CELLS) == (TRIES, 1)
+    assert record(store, CELLS, player, print) == 0
+    assert len(player.played) == TRIES + 2
+
+
+def test_a_run_that_was_interrupted_is_recorded_anew_and_keeps_its_spoiled_tries(tmp_path: Path) -> None:
+    store, cell = Store(tmp_path), CELLS[0]
+    store.keep_spoiled(cell.run, ("late",))
+    store.keep(attempt(cell.run))
+    (tmp_path / "truths" / f"{cell.run}.json").unlink()  # as where it was killed before it was whole
+    assert store.missing((cell,)) == (cell,)
+    assert list(recordings(tmp_path)) == []
+    assert record(store, (cell,), Player(), print) == 0
+    assert store.truth(cell.run).tries == 2
+
+
+def test_what_whoever_looks_knows_holds_no_truth(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.keep(attempt("x", "app.load.burst"))
+    assert "app.load.burst" in (tmp_path / "truths" / "x.json").read_text()
+    for path in (tmp_path / "told").iterdir():
+        assert "burst" not in path.read_text()
+    from latdoctor.evidence.bundle_files import opened
+
+    with opened(store.bundle("x")) as bundle:
+        assert all(b"burst" not in artifact.read() for artifact in bundle.artifacts)
+        assert "burst" not in repr(bundle.context)
+
+
+@pytest.mark.parametrize("damaged", [b"{}", b"", b'{"run": "\xff"}', b"[" * 100_000])
+def test_a_damaged_truth_is_told_with_its_place(tmp_path: Path, damaged: bytes) -> None:
+    store = Store(tmp_path)
+    store.keep(attempt("x"))
+    (tmp_path / "truths" / "x.json").write_bytes(damaged)
+    with pytest.raises(BundleError) as refused:
+        list(recordings(tmp_path))
+    assert "x.json" in str(refused.value)
+
+
+def test_the_time_left_goes_by_what_the_runs_took(tmp_path: Path) -> None:
+    said = list[str]()
+    moments = iter(range(0, 6000, 600))  # ten minutes a run, whatever was planned
+    record(Store(tmp_path), CELLS, Player(), said.append, clock=lambda: float(next(moments)))
+    assert "1 of 3" in said[0]
+    assert "about 20 min left" in said[1]
+    assert "about 10 min left" in said[2]
+
+
+def test_a_truth_is_read_as_it_was_written(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made = attempt("x", "app.load.burst")
+    store.keep(made)
+    assert store.truth("x") == made.truth
+    assert store.told("x") == made.told
+    assert msgspec.json.decode((tmp_path / "truths" / "x.json").read_bytes())["causes"] == ["app.load.burst"]

@@ -1,0 +1,142 @@
+"""What the exchange itself promises, beyond what tests/remediation/test_http.py holds it to."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from latdoctor.errors import OperationError
+from latdoctor.http.client import Came, Lost, Request, Secret, exchange, without
+from tests.http.served import Serve, answering, dripping, hangs, serving
+from tests.remediation.actions.wire import PATIENCE
+
+CANARY = "canary-in-the-mine-0123456789"
+
+
+def post(url: str, *, seconds: float = PATIENCE, authorities: Path | None = None, place: str = "") -> Came | Lost:
+    request = Request("POST", url, {"X-Secret": CANARY}, CANARY.encode(), authorities=authorities)
+    return exchange(request, seconds, (lambda _: place) if place else None)
+
+
+def test_nothing_of_a_request_is_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with serving(answering(403, b"no")) as server:
+        url = f"{server.url}/{CANARY}?{CANARY}"
+        came = post(url)
+        assert CANARY.encode() in server.seen[0].split(b"\r\n")[0]
+    assert isinstance(came, Came)
+    request = Request("POST", url, {"X": CANARY}, CANARY.encode())
+    assert CANARY not in repr(request) + repr(came) + caplog.text
+
+
+def test_an_error_of_the_place_brings_no_frame_that_holds_the_address() -> None:
+    def nowhere(url: str) -> str:
+        try:
+            raise ValueError(url)
+        except ValueError as error:
+            raise OperationError("not there") from error
+
+    with pytest.raises(OperationError, match="not there") as raised:
+        exchange(Request("POST", f"http://127.0.0.1:9/{CANARY}", {}), PATIENCE, nowhere)
+    assert raised.value.__cause__ is None
+    assert raised.value.__context__ is None
+    trace = raised.value.__traceback__
+    while trace is not None:
+        if "/latdoctor/" in trace.tb_frame.f_code.co_filename:
+            assert CANARY not in repr(trace.tb_frame.f_locals)
+        trace = trace.tb_next
+
+
+BEGUN: dict[str, Serve] = {
+    "silent": hangs,
+    "half an answer": lambda client, _: client.sendall(b"HTTP/1.1 2"),
+    "hangs up": lambda client, _: None,
+    "drips": dripping(b"HTTP/1.1 200 OK\r\nx: "),
+}
+
+
+@pytest.mark.parametrize("serve", BEGUN.values(), ids=BEGUN.keys())
+def test_what_was_sent_without_an_answer_may_have_been_done(serve: Serve) -> None:
+    with serving(serve) as server:
+        lost = post(server.url, seconds=0.3)
+    assert isinstance(lost, Lost)
+    assert lost.begun
+
+
+def test_what_nobody_was_there_for_was_not_done() -> None:
+    with serving(hangs) as server:
+        url = server.url
+    lost = post(url)
+    assert isinstance(lost, Lost)
+    assert not lost.begun
+
+
+def test_a_name_that_takes_too_long_to_look_up_was_not_asked() -> None:
+    go_on = threading.Event()
+
+    def slow(_: str) -> str:
+        go_on.wait(PATIENCE)
+        return "127.0.0.1"
+
+    with serving(answering(200)) as server:
+        lost = exchange(Request("POST", server.url, {}), 0.05, slow)
+        go_on.set()
+        for thread in [one for one in threading.enumerate() if one.name == "latdoctor-http"]:
+            thread.join(PATIENCE)
+        assert isinstance(lost, Lost)
+        assert not lost.begun
+        assert server.seen == []
+
+
+def test_of_an_answer_only_what_is_asked_for_is_kept() -> None:
+    with serving(answering(429, b"slow down", "retry-after: 7", 'etag: "a"', "set-cookie: x=y")) as server:
+        came = post(server.url)
+    assert isinstance(came, Came)
+    assert (came.status, came.body, came.headers) == (429, b"slow down", {"retry-after": "7", "etag": '"a"'})
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
+    """A certificate for `receiver.test` that trusts itself, and a server's context with it."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "ca.pem", folder / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=receiver.test"]
+    made += ["-addext", "subjectAltName=DNS:receiver.test", "-keyout", str(key), "-out", str(certificate)]
+    try:
+        subprocess.run(made, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not there to make a certificate")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return certificate, context
+
+
+def test_tls_is_proved_by_the_name_and_not_by_the_address(authority: tuple[Path, ssl.SSLContext]) -> None:
+    trusted, context = authority
+    with serving(answering(200), context) as server:
+        good = post(f"https://receiver.test:{server.port}/", authorities=trusted, place="127.0.0.1")
+        other = post(f"https://other.test:{server.port}/", authorities=trusted, place="127.0.0.1")
+        unknown = post(f"https://receiver.test:{server.port}/", place="127.0.0.1")
+        assert len(server.seen) == 1
+    assert isinstance(good, Came)
+    for lost in (other, unknown):
+        assert isinstance(lost, Lost)
+        assert "certificate" in lost.why
+        assert not lost.begun
+
+
+def test_a_file_without_certificates_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_text("")
+    lost = post("https://127.0.0.1:9/", authorities=tmp_path / "empty.pem")
+    assert isinstance(lost, Lost)
+    assert not lost.begun
+
+
+def test_secrets_are_taken_out_the_longest_first() -> None:
+    secrets = [Secret("abc"), Secret(), Secret("abcdef")]
+    assert without("x abcdef y a\u200bbc z", secrets) == "x … y … z"

@@ -1,0 +1,195 @@
+"""What every action keeps to: planned by reading, made once, taken back, and never over what others have set."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from latdoctor import remediation
+from latdoctor.remediation.actions import ACTIONS
+from latdoctor.remediation.change import Change, Conflict, Deadline, Standing, Unreachable, brought
+from latdoctor.remediation.playbook import UNDOS
+from tests.lab.server.running import PATIENCE, TOKEN
+from tests.remediation.actions.worlds import SHARED, WORLDS, World
+
+LONG = PATIENCE
+SHORT = 0.4  # seconds, where a test waits for nothing to happen
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    yield
+    SHARED.close()
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with WORLDS[request.param]() as made:
+        yield made
+
+
+def bring(world: World, change: Change, to: Standing, seconds: float = LONG) -> bool:
+    return brought(change, to, world.resource(change), Deadline.after(seconds))
+
+
+def writes(world: World) -> int:
+    return sum(not first.startswith(b"GET") for first in world.wire.seen) if world.wire else 0
+
+
+def test_every_action_has_a_world_and_a_name_of_its_own() -> None:
+    names = [one.name for one in ACTIONS]
+    assert {name.split()[0] for name in WORLDS} == set(names)
+    assert len(names) == len(set(names))
+    for one in ACTIONS:
+        assert one.kinds <= {"reference", "reference-router", "process", "http"}
+        assert one.undos
+        assert one.undos <= set(UNDOS)
+
+
+def test_it_is_made_and_taken_back(world: World) -> None:
+    change = world.planned()
+    assert world.values(change) == change.before
+    assert bring(world, change, Standing.AFTER)
+    assert world.values(change) == change.after
+    if world.undo == "restore":
+        assert bring(world, change, Standing.BEFORE)
+        assert world.values(change) == change.before
+
+
+def test_doing_it_twice_does_nothing_more(world: World) -> None:
+    change = world.planned()
+    for to in (Standing.AFTER, Standing.BEFORE) if world.undo == "restore" else (Standing.AFTER,):
+        bring(world, change, to)
+        before = writes(world)
+        assert not bring(world, change, to)
+        assert writes(world) == before
+
+
+def test_planning_writes_nothing(world: World) -> None:
+    world.planned()
+    assert writes(world) == 0
+
+
+def test_what_others_have_set_is_theirs(world: World) -> None:
+    if world.ours is None:
+        pytest.skip("it has two values only: whatever others set is before or after")
+    change = world.planned()
+    world.ours()
+    theirs = world.values(change)
+    for to in (Standing.AFTER, Standing.BEFORE):
+        with pytest.raises(Conflict) as raised:
+            bring(world, change, to)
+        assert not raised.value.written
+        assert TOKEN not in str(raised.value)
+    assert world.values(change) == theirs
+    assert writes(world) == 0
+
+
+def test_what_others_set_while_we_write_is_theirs(world: World) -> None:
+    if world.ours is None or world.wire is None:
+        pytest.skip("nobody can come between")
+    change = world.planned()
+    world.wire.before = world.ours
+    if change.caution:
+        pytest.skip("without a tag this cannot be seen: the plan says so")
+    with pytest.raises(Conflict):
+        bring(world, change, Standing.AFTER)
+    assert world.values(change) not in (change.before, change.after)
+
+
+def test_what_others_set_beside_it_stays(world: World) -> None:
+    if world.other is None:
+        pytest.skip("there is nothing beside it")
+    change = world.planned()
+    if world.wire is not None and not change.caution:
+        world.wire.before = world.other  # between our look and our writing
+    else:
+        world.other()
+    assert bring(world, change, Standing.AFTER)
+    assert world.values(change) == change.after
+    assert world.kept()
+    if world.undo == "restore":
+        bring(world, change, Standing.BEFORE)
+        assert world.kept()
+
+
+@pytest.mark.parametrize("to", [Standing.AFTER, Standing.BEFORE])
+def test_a_lost_answer_is_settled_by_looking(world: World, to: Standing) -> None:
+    if world.wire is None or (to is Standing.BEFORE and world.undo != "restore"):
+        pytest.skip("no answer can be lost")
+    change = world.planned()
+    if to is Standing.BEFORE:
+        bring(world, change, Standing.AFTER)
+    world.wire.lose, before = 1, writes(world)
+    assert bring(world, change, to)
+    assert world.wire.lose == 0
+    assert writes(world) == before + 1
+    assert world.values(change) == (change.after if to is Standing.AFTER else change.before)
+    if world.done is not None:
+        assert world.done() == 1
+
+
+@pytest.mark.parametrize("first", [b"", b"GET"])
+def test_a_server_that_hangs_is_unreachable_in_time(world: World, first: bytes) -> None:
+    if world.wire is None:
+        pytest.skip("nothing can hang")
+    change = world.planned()
+    world.wire.hang = 1000
+    if first:
+        world.wire.spoil = lambda line: line.startswith(first)
+    with pytest.raises(Unreachable) as raised:
+        bring(world, change, Standing.AFTER, SHORT)
+    assert TOKEN not in str(raised.value) + repr(raised.value)
+
+
+def test_a_person_can_do_it_by_hand(world: World) -> None:
+    change = world.planned()
+    wanted = change.after
+    if world.undo == "restore":
+        bring(world, change, Standing.AFTER)
+        wanted = change.before
+    command = world.resource(change).by_hand(wanted)
+    assert TOKEN not in command
+    assert "\n" not in command
+    environment = {**os.environ, "LATDOCTOR_ADMIN_TOKEN": TOKEN, "no_proxy": "*"}
+    done = subprocess.run(["/bin/bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if "running" in wanted:  # a signal is on its way
+        deadline = Deadline.after(LONG)
+        while world.values(change) != wanted:
+            assert deadline.pause(0.01)
+    assert world.values(change) == wanted
+
+
+def test_what_is_wrong_is_told_without_a_target(world: World) -> None:
+    assert list(world.action.problems({**world.given, "nonsense!": "1"}))
+
+
+def test_no_action_uses_a_shell_or_code_from_data() -> None:
+    """Nor anything else that runs what it is given."""
+    forbidden_modules = {"subprocess", "pickle", "marshal", "shelve", "ctypes", "importlib", "runpy", "code", "pty"}
+    forbidden_names = {"eval", "exec", "compile", "__import__", "system", "popen", "fork", "forkpty"}
+    folder = Path(remediation.__file__).parent
+    files = [*sorted(folder.glob("actions/*.py")), folder / "admin_api.py"]
+    assert len(files) > len(ACTIONS) // 2
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                assert not {alias.name.partition(".")[0] for alias in node.names} & forbidden_modules, file
+            elif isinstance(node, ast.ImportFrom):
+                assert (node.module or "").partition(".")[0] not in forbidden_modules, file
+            elif isinstance(node, ast.Call):
+                called = node.func
+                name = called.id if isinstance(called, ast.Name) else ""
+                name = called.attr if isinstance(called, ast.Attribute) and _is_os(called) else name
+                assert name not in forbidden_names, file
+                assert not name.startswith(("spawn", "posix_spawn", "execv", "execl")), file
+
+
+def _is_os(called: ast.Attribute) -> bool:
+    return isinstance(called.value, ast.Name) and called.value.id == "os"

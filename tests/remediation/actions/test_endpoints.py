@@ -1,0 +1,204 @@
+"""The corners of what is done over HTTP: counts that have no way back, replicas that drain, pages of others."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.http.client import Secret
+from latdoctor.remediation.actions import config_endpoint, http_json, replica_replace, server_operations
+from latdoctor.remediation.actions.config_endpoint import ROUTER, SERVER
+from latdoctor.remediation.actions.http_json import JSON, fields, merged
+from latdoctor.remediation.actions.replica_replace import REPLACE
+from latdoctor.remediation.actions.server_operations import RELOAD, SET_DRAINING, WARM_UP
+from latdoctor.remediation.admin_api import Answer
+from latdoctor.remediation.change import Contended, Deadline, Refused, State, Unreachable
+from latdoctor.remediation.target import Access, Target
+from tests.lab.server.running import PATIENCE, TOKEN, Running
+from tests.remediation.actions.worlds import json_page, json_served, routed
+
+
+def soon() -> Deadline:
+    return Deadline.after(PATIENCE)
+
+
+def test_what_was_done_has_no_way_back() -> None:
+    with Running() as server:
+        access = Access(Target("lab", "reference", admin=server.url), Secret(TOKEN))
+        endpoint = WARM_UP.resource(access, WARM_UP.where(access.target, {}))
+        state = endpoint.read(soon())
+        assert WARM_UP.wanted({}, state) == {"warm_ups": 1}
+        endpoint.write({"warm_ups": 1}, state.version, soon())
+        with pytest.raises(Contended):
+            endpoint.write({"warm_ups": 1}, state.version, soon())
+        state = endpoint.read(soon())
+        for count in (0, 1, 3):
+            with pytest.raises(Refused, match="what was done is done"):
+                endpoint.write({"warm_ups": count}, state.version, soon())
+        with pytest.raises(Refused, match="one thing"):
+            endpoint.write({"warm_ups": 2, "reloads": 1}, state.version, soon())
+        assert endpoint.read(soon()) == state
+
+
+def test_two_acts_of_one_plan_follow_each_other() -> None:
+    state = State({"draining": False, "warm_ups": 3, "worker_restarts": 0, "reloads": 0}, '"v"')
+    assert WARM_UP.wanted({}, state) == {"warm_ups": 4}
+    assert RELOAD.wanted({}, state) == {"reloads": 1}
+    with pytest.raises(UsageError, match="true or false"):
+        SET_DRAINING.wanted({"draining": "maybe"}, state)
+    assert list(SET_DRAINING.problems({"draining": "$flag"})) == []
+    assert list(SET_DRAINING.problems({"draining": "maybe"}))
+    assert list(WARM_UP.problems({"x": "1"}))
+
+
+def test_a_replica_that_drains_is_waited_for_and_not_told_again() -> None:
+    with routed() as (fleet, url):
+        target = Target("lab", "reference-router", admin=url)
+        access = Access(target, Secret(TOKEN))
+        replicas = REPLACE.resource(access, REPLACE.where(target, {}))
+        state = replicas.read(soon())
+        assert state.values == {"starts.a": 1, "starts.b.1": 1}
+        fleet.drain("a")
+        with pytest.raises(Contended, match="being replaced already"):
+            replicas.write({"starts.a": 2}, state.version, soon())
+        with pytest.raises(Refused, match="no way back"):
+            replicas.write({"starts.a": 1}, state.version, soon())
+        with pytest.raises(UsageError, match="did you mean"):
+            REPLACE.wanted({"replica": "b.2"}, state)
+
+
+def test_a_new_process_that_does_not_come_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with routed() as (fleet, url):
+        target = Target("lab", "reference-router", admin=url)
+        replicas = REPLACE.resource(Access(target, Secret(TOKEN)), REPLACE.where(target, {}))
+        state = replicas.read(soon())
+        monkeypatch.setattr("tests.remediation.actions.worlds._Replacing.start", lambda *_: None)
+        with pytest.raises(Unreachable, match="no new process yet"):
+            replicas.write({"starts.a": 2}, state.version, Deadline.after(3))  # a busy machine answers in one
+        assert fleet.known("a").starts == 1
+
+
+def test_a_page_without_a_tag_says_what_it_cannot_promise() -> None:
+    with json_page("PUT", tagged=False)() as world:
+        change = world.planned()
+        assert "somebody else" in change.caution
+        assert change.version.startswith("sha256:")
+        world.ours()
+        with pytest.raises(Contended):  # it compares all the same
+            world.resource(change).write(change.after, change.version, soon())
+    with json_page("PATCH", tagged=True)() as world:
+        assert world.planned().caution == ""
+
+
+def test_a_weak_tag_is_none() -> None:
+    with json_served() as server:
+        access = Access(Target("page", "http", allow=(server.url,)), Secret())
+        page = JSON.resource(access, f"PATCH {server.url}/x")
+        answer = Answer(b'{"a": 1}', 'W/"1"')
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(http_json, "exchange", lambda *_, **__: answer)
+            state = page.read(soon())
+    assert state.caution
+    assert state.version.startswith("sha256:")
+
+
+def test_only_what_is_allowed_is_asked() -> None:
+    with json_served() as server:
+        allow = (f"{server.url}/things",)
+        target = Target("page", "http", allow=allow)
+        for where in (f"{server.url}/other", f"{server.url}/thingses", f"{server.url}/things/../other"):
+            with pytest.raises(UsageError):
+                JSON.where(target, {"url": where})
+            with pytest.raises(UsageError):
+                JSON.resource(Access(target, Secret()), f"PUT {where}")
+        with pytest.raises(UsageError):
+            JSON.resource(Access(target, Secret()), f"DELETE {server.url}/things")
+        assert server.tokens == set()
+
+
+def test_a_name_for_this_machine_is_refused_unless_it_is_listed() -> None:
+    with json_served() as server, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("latdoctor.remediation.admin_api.resolved", lambda *_: ["127.0.0.1"])
+        named = server.url.replace("127.0.0.1", "config.example")
+        target = Target("page", "http", allow=(named,))
+        page = JSON.resource(Access(target, Secret(TOKEN)), f"PUT {named}/x")
+        with pytest.raises(Refused, match="not public"):
+            page.read(soon())
+        assert server.tokens == set()
+        listed = Target("page", "http", allow=(named, server.url))
+        page = JSON.resource(Access(listed, Secret(TOKEN)), f"PUT {named}/x")
+        assert page.read(soon()).values["limit"] == 5
+        assert server.tokens == {f"Bearer {TOKEN}"}
+
+
+def test_which_fields_of_a_page_can_be_set() -> None:
+    whole = {
+        "a": 1,
+        "b": None,
+        "c": {"d": "x", "e": {"f": 1}, "g": None},
+        "h i": 2,
+        "j.k": 3,
+        "l": [1],
+        "m": float("inf"),
+    }
+    assert fields(whole) == {"a": 1, "c.d": "x", "l": "[1]"}
+    state = State(fields(whole), '"1"')
+    assert JSON.wanted({"url": "u", "method": "PUT", "set.c.d": "y", "set.a": "2"}, state) == {"c.d": "y", "a": 2}
+    with pytest.raises(UsageError, match="no field 'b'"):
+        JSON.wanted({"set.b": "1"}, state)
+    assert merged(whole, {"c": {"d": "y"}})["c"] == {"d": "y", "e": {"f": 1}, "g": None}
+    with pytest.raises(Refused, match="no object any more"):
+        merged({"c": 1}, {"c": {"d": 1}})
+
+
+@pytest.mark.parametrize("given", [
+    {},
+    {"url": "http://h/"},
+    {"set.a": "1"},
+    {"url": "http://h/", "set.a": "1", "method": "POST"},
+    {"url": "http://h/", "set.a b": "1"},
+    {"url": "http://h/", "a": "1"},
+])  # fmt: skip
+def test_arguments_of_a_page_are_looked_at(given: dict[str, str]) -> None:
+    assert list(JSON.problems(given))
+
+
+JSONS = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=5),
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+BODIES = some.binary(max_size=50) | JSONS.map(lambda value: repr(value).encode()) | JSONS.map(msgspec.json.encode)
+ENDPOINTS = [
+    (config_endpoint, SERVER, Target("x", "reference", admin="http://127.0.0.1:9"), {}),
+    (config_endpoint, ROUTER, Target("x", "reference-router", admin="http://127.0.0.1:9"), {}),
+    (server_operations, WARM_UP, Target("x", "reference", admin="http://127.0.0.1:9"), {}),
+    (replica_replace, REPLACE, Target("x", "reference-router", admin="http://127.0.0.1:9"), {}),
+    (http_json, JSON, Target("x", "http", allow=("http://127.0.0.1:9",)), {"url": "http://127.0.0.1:9/a"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "action", "target", "arguments"), ENDPOINTS, ids=lambda one: getattr(one, "name", "")
+)
+@given(bodies=some.lists(BODIES, min_size=1, max_size=3), tag=some.sampled_from(["", '"1"', 'W/"1"']))
+def test_any_answer_is_a_state_or_a_typed_error(
+    module: object, action: object, target: Target, arguments: dict[str, str], bodies: list[bytes], tag: str
+) -> None:
+    left = [*bodies]
+
+    def answer(*_: object, **__: object) -> Answer:
+        return Answer(left.pop(0) if len(left) > 1 else left[0], tag)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "exchange", answer)
+        where = action.where(target, arguments)  # type: ignore[attr-defined]
+        resource = action.resource(Access(target, Secret()), where)  # type: ignore[attr-defined]
+        try:
+            state = resource.read(soon())
+        except LatdoctorError:
+            return
+    assert all(value is None or isinstance(value, bool | int | float | str) for value in state.values.values())

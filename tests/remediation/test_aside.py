@@ -1,0 +1,53 @@
+"""Telling what happens: in its order, and never waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from msgspec import Raw
+
+from latdoctor.journal.entry import Entry
+from latdoctor.remediation import run_context as module
+from latdoctor.remediation.run_context import aside
+
+
+def entry(number: int) -> Entry:
+    return Entry(number, "r1", "2026-11-22T09:16:12+00:00", 1.0, "boot", "kind", Raw(b"{}"), "0" * 64, "1" * 64)
+
+
+def test_all_is_told_in_its_order() -> None:
+    told: list[int] = []
+    with aside(lambda one: told.append(one.seq)) as tell:
+        for number in range(200):
+            tell(entry(number))
+    assert told == list(range(200))
+
+
+def test_a_screen_that_stands_still_is_not_waited_for() -> None:
+    """More than can wait is told: were it waited for, this would never end."""
+    goes_on, told = threading.Event(), []
+
+    def stuck(one: Entry) -> None:
+        goes_on.wait()
+        told.append(one.seq)
+
+    with aside(stuck) as tell:
+        for number in range(module.MOST + 10):
+            tell(entry(number))
+    assert told == []
+    goes_on.set()
+
+
+def test_a_screen_that_has_gone_ends_the_telling_alone() -> None:
+    asked: list[int] = []
+
+    def gone(one: Entry) -> None:
+        asked.append(one.seq)
+        raise BrokenPipeError
+
+    say: Callable[[Entry], None]
+    with aside(gone) as say:
+        say(entry(1))
+        say(entry(2))
+    assert asked == [1]

@@ -1,0 +1,170 @@
+"""The shipped playbooks: sound, judged only by what their target shows, turning only knobs that can be turned live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from latdoctor import pipeline
+from latdoctor.conditions.ast import Condition, signals_of
+from latdoctor.conditions.evaluator import HOLDS
+from latdoctor.detectors.catalog import given_by
+from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.diagnose import Stamp, diagnose
+from latdoctor.dialects.loader import shipped as dialects
+from latdoctor.errors import UsageError
+from latdoctor.evidence.bundle_files import opened
+from latdoctor.lab.server.config import ServerConfig, knobs, patched
+from latdoctor.lab.server.replica_pool import RouterConfig
+from latdoctor.remediation.actions.value_parsing import typed as as_knob
+from latdoctor.remediation.observation import Observation, judged
+from latdoctor.remediation.parameters import filled, shown, typed
+from latdoctor.remediation.playbook import DISRUPTIONS, RISKS, Playbook
+from latdoctor.remediation.playbook_lint import PAIN, lint
+from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.verification import FAILURE, untold, window_of
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "incidents"
+PLAYBOOKS = shipped().playbooks
+# Whose pages are watched: of a replica's target the router's too, where one takes it out of service.
+PAGES = {"reference": ("reference", "reference-router"), "reference-router": ("reference-router",)}
+
+each = pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.id)
+
+
+def conditions(playbook: Playbook) -> Iterator[Condition]:
+    verify = playbook.verify
+    yield from (*playbook.preconditions, *verify.succeed, *verify.abort)
+    yield from (one for one in (verify.load, playbook.settle.until) if one is not None)
+
+
+def test_they_are_sound() -> None:
+    rules = rule_loader.shipped()
+    found = lint(shipped(), {cause.id: cause.expects for cause in rules.causes}, rules.finding)
+    assert [str(problem) for problem in found] == []
+
+
+def test_rules_and_playbooks_agree() -> None:
+    """A cause names the playbooks that address it, the one to try first in front."""
+    rules = rule_loader.shipped()
+    of_rules = {cause.id: set(cause.playbooks) for cause in rules.causes if cause.playbooks}
+    addressed = {name for playbook in PLAYBOOKS for name in playbook.addresses}
+    assert of_rules == {name: {one.id for one in shipped().addressing(name)} for name in addressed}
+    twice = [cause.id for cause in rules.causes if len(set(cause.playbooks)) < len(cause.playbooks)]
+    assert twice == []
+
+
+def test_who_mends_the_cause_is_tried_before_who_treats_a_symptom() -> None:
+    for cause in rule_loader.shipped().causes:
+        treats = [shipped().find(name).treats for name in cause.playbooks if not shipped().find(name).stages]
+        assert treats == sorted(treats), cause.id
+
+
+@cache
+def signals_shown(*names: str) -> frozenset[str]:
+    """What these pages show, with what is derived from it."""
+    read = frozenset(signal for dialect in dialects() if dialect.id in names for signal in dialect.signals)
+    return read | frozenset(signal for given in given_by(read).values() for signal in given)
+
+
+@each
+def test_every_condition_is_on_what_the_target_shows(playbook: Playbook) -> None:
+    for target in playbook.targets:
+        seen = signals_shown(*PAGES[target])
+        unseen = {signal for condition in conditions(playbook) for signal in signals_of(condition)} - seen
+        assert unseen == set()
+        for name in playbook.verify.mechanism:
+            # A finding may prefer what only others show; something of it must be there.
+            assert seen & set(signals_of(rule_loader.shipped().finding[name].when)), name
+
+
+@each
+def test_it_says_what_a_tired_person_asks(playbook: Playbook) -> None:
+    assert len(playbook.title) <= 70
+    assert len(playbook.explanation) > 100
+    assert playbook.references
+    assert playbook.measured_by.startswith("latdoctor lab bench")
+    assert playbook.verify.hold >= 10.0, "one window alone is no proof"
+    pain = {signal for one in playbook.verify.succeed for signal in signals_of(one) if signal.startswith(PAIN)}
+    assert pain, "nobody is helped by a mechanism alone"
+
+
+def test_nothing_that_refuses_requests_is_called_a_low_risk_without_reason() -> None:
+    """The retry budget is: what it refuses is asked again by those who are still there."""
+    harmless = {one.id for one in PLAYBOOKS if one.risk == RISKS[0] and DISRUPTIONS.index(one.disruption) > 1}
+    assert harmless == {"app.governance.retry-budget"}
+
+
+def settings(playbook: Playbook) -> Iterator[Mapping[str, str]]:
+    """The defaults, and each parameter at either end of its range or at each of its choices."""
+    needed = {one.name: "v1" for one in playbook.parameters if one.default is None}
+    yield needed
+    for one in playbook.parameters:
+        ends = [shown(one, _kept(one.type, end)) for end in (one.minimum, one.maximum) if end is not None]
+        yield from ({**needed, one.name: text} for text in (*ends, *one.choices))
+
+
+def _kept(kind: str, end: float) -> int | float:
+    return int(end) if kind == "integer" else end
+
+
+@each
+def test_every_knob_is_there_live_and_takes_its_whole_range(playbook: Playbook) -> None:
+    live, config = dict(knobs()), ServerConfig()
+    for given in settings(playbook):
+        values = typed(playbook, given)
+        for step in playbook.steps:
+            if step.action != "server.config.set":
+                continue
+            for name, text in filled(step, playbook, values).items():
+                assert live.get(name), f"{name} cannot be turned while the server runs"
+                group, _, knob = name.partition(".")
+                value = as_knob(name, text, getattr(getattr(config, group), knob))
+                assert patched(config, {group: {knob: value}})
+
+
+@each
+def test_every_knob_of_the_router_is_there(playbook: Playbook) -> None:
+    for given in settings(playbook):
+        for step in playbook.steps:
+            if step.action == "router.config.set":
+                asked: dict[str, Any] = filled(step, playbook, typed(playbook, given))
+                assert RouterConfig(**asked)
+
+
+def test_a_knob_that_is_not_there_would_be_noticed() -> None:
+    with pytest.raises(UsageError):
+        patched(ServerConfig(), {"batching": {"max_batch": 3}})
+
+
+RECORDED = [
+    ("promo-rush", "promo-rush-sop"),
+    ("promo-rush", "app.batching.token-budget"),
+    ("promo-rush", "framework.alloc.pool"),
+    ("burst", "app.governance.shed-late"),
+    ("burst", "app.governance.queue-bound"),
+    ("dependency-slow", "app.dependency.timeout"),
+    ("dependency-slow", "app.dependency.bypass"),
+]
+
+
+@cache
+def observed(incident: str) -> Observation:
+    with opened(FIXTURES / f"{incident}.tar.zst") as bundle:
+        evidence, coverage = pipeline.seen(bundle)
+        diagnosis = diagnose(pipeline.case(bundle, evidence, coverage), rule_loader.shipped(), Stamp("r", "now"))
+    return Observation(evidence, {check.id: check.status for check in diagnosis.checks}, {}, 0.0, 10.0)
+
+
+@pytest.mark.parametrize(("incident", "name"), RECORDED)
+def test_in_a_recorded_incident_all_that_judges_it_is_seen_and_nothing_has_helped_yet(incident: str, name: str) -> None:
+    playbook, seen = shipped().find(name), observed(incident)
+    assert [judged(one, seen, seen.remembered).status for one in playbook.preconditions] == [HOLDS] * len(
+        playbook.preconditions
+    )
+    assert untold(playbook.verify, [seen]) == ()
+    assert window_of(playbook.verify, seen, [seen]).status == FAILURE

@@ -1,0 +1,88 @@
+"""The way back over several resources, and field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from latdoctor.remediation import actions
+from latdoctor.remediation.change import Change, Field, Unreachable
+from latdoctor.remediation.rollback import WITHIN, Back, take_back
+from latdoctor.remediation.run_context import Recorder
+from latdoctor.remediation.run_history import Touched
+from latdoctor.remediation.run_result import Outcome
+from tests.remediation.simulated import Service, Setting
+from tests.remediation.test_promises import simulated
+from tests.remediation.test_run import Room
+
+BOTH = (Field("scheduler", "long-alone", "token-budget"), Field("lanes", False, True))
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    with simulated() as made:
+        yield made
+
+
+def back(room: Room, *changes: Change) -> Back:
+    made = [(Touched(0, number), change) for number, change in enumerate(changes)]
+    return take_back(made, "it has not helped", room.world, Recorder(room.journal, "r1", room.world.tell))
+
+
+def test_one_that_does_not_answer_leaves_time_for_the_others(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [Service(values={"lanes": True}) for _ in range(3)]
+    known = tuple(Setting(service, f"test.{number}", f"place {number}") for number, service in enumerate(places))
+    monkeypatch.setattr(actions, "ACTIONS", (*actions.ACTIONS, *known))
+
+    def hang(service: Service) -> None:
+        """The clock is the room's."""
+        room.service.now += 10
+        raise Unreachable("no answer")
+
+    places[0].on_answer = hang
+    lanes = (Field("lanes", False, True),)
+    ended = back(room, *(Change(f"s{n}", f"test.{n}", f"place {n}", lanes, "restore") for n in range(3)))
+    assert ended.outcome is Outcome.INCOMPLETE
+    assert [service.values["lanes"] for service in places] == [True, False, False]
+    assert ended.manual == ("set {'lanes': False}",)
+    assert room.service.now <= WITHIN + 10
+
+
+def test_one_that_answers_late_is_tried_again(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    late, well = Service(values={"lanes": True}), Service(values={"lanes": True})
+    known = (Setting(late, "test.0", "place 0"), Setting(well, "test.1", "place 1"))
+    monkeypatch.setattr(actions, "ACTIONS", (*actions.ACTIONS, *known))
+
+    def hang(service: Service) -> None:
+        if not well.writes:
+            room.service.now += 10
+            raise Unreachable("no answer")
+
+    late.on_answer = hang
+    lanes = (Field("lanes", False, True),)
+    ended = back(room, *(Change(f"s{n}", f"test.{n}", f"place {n}", lanes, "restore") for n in range(2)))
+    assert ended.outcome is Outcome.ROLLED_BACK, ended
+    assert late.values == well.values == {"lanes": False}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "outcome", "stands"),
+    [
+        ("single", Outcome.INCOMPLETE, "single"),
+        ("long-alone", Outcome.ROLLED_BACK, "long-alone"),  # somebody has put that one back already
+    ],
+)
+def test_of_two_fields_ours_goes_back_and_theirs_stays(room: Room, theirs: str, outcome: Outcome, stands: str) -> None:
+    room.service.values = {"scheduler": theirs, "lanes": True}
+    ended = back(room, Change("both", "test.set", "memory", BOTH, "restore"))
+    assert ended.outcome is outcome, ended
+    assert room.service.values == {"scheduler": stands, "lanes": False}
+    assert ("undo.left" in room.told) == (outcome is Outcome.INCOMPLETE)
+
+
+def test_what_has_no_way_back_is_told_once(room: Room) -> None:
+    ended = back(room, Change("both", "test.set", "memory", BOTH, "irreversible"))
+    assert ended.outcome is Outcome.INCOMPLETE
+    assert "no way back" in ended.manual[0]
+    assert {"undo.failed", "undo.left"} <= set(room.told)

@@ -1,0 +1,67 @@
+"""One target has one key, however its address is written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latdoctor.remediation.target import Target, canonical, place_of
+
+HERE = "http://127.0.0.1:8080"
+SAME = [
+    "http://localhost:8080",
+    "HTTP://LocalHost.:8080/",
+    "http://app.localhost:8080",
+    "http://127.9.8.7:8080",
+    "http://127.1:8080",
+    "http://0.0.0.0:8080",
+    "http://0:8080",
+    "http://[::1]:8080",
+    "http://[::]:8080",
+    "http://[0:0:0:0:0:0:0:1]:8080",
+    "http://[::ffff:127.0.0.1]:8080",
+]
+OTHERS = [
+    "http://127.0.0.1:8081",
+    "http://128.0.0.1:8080",
+    "http://localhost.example:8080",
+    "http://127.0.0.1:8080/b",
+    "http://[fe80::1]:8080",
+]
+
+
+@pytest.mark.parametrize("url", SAME)
+def test_this_machine_has_many_names(url: str) -> None:
+    assert Target("one", "reference", admin=url).key == Target("other", "http", admin=HERE).key
+
+
+@pytest.mark.parametrize("url", OTHERS)
+def test_what_is_another_has_another_key(url: str) -> None:
+    assert canonical(url) != canonical(HERE)
+
+
+def test_a_port_that_is_not_written_is_the_usual_one() -> None:
+    assert canonical("http://Host") == canonical("http://host:80/")
+    assert canonical("https://host") == canonical("https://host:443")
+
+
+@pytest.mark.parametrize("text", ["", "pid 12", "memory", "http://[::1", "http://h:99999", "http://h:x"])
+def test_what_is_no_address_stays_as_it_is(text: str) -> None:
+    assert canonical(text) == text
+
+
+def test_a_process_is_known_by_its_number_and_its_beginning() -> None:
+    assert Target("p", "process", pid=12, started=7.0).key != Target("p", "process", pid=12, started=8.0).key
+
+
+def test_a_place_is_host_and_port() -> None:
+    assert place_of("http://LocalHost:8000/a") == "127.0.0.1:8000" != place_of("http://127.0.0.1:8001")
+    assert place_of("http://[2001:DB8::0:1]") == "[2001:db8::1]:80"
+
+
+@given(st.text(max_size=60))
+def test_any_text_has_one_spelling(text: str) -> None:
+    for url in (text, f"http://{text}", f"http://{text}:80/"):
+        assert canonical(canonical(url)) == canonical(url)
+        assert "/" not in place_of(url)
