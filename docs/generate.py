@@ -45,8 +45,8 @@ def pages() -> dict[str, str]:
     causes = reference_pages.pages(rule_loader.shipped(), split().pairs)
     return {
         "commands.md": _commands_page(),
-        "diagnosis.schema.json": json.dumps(json_documents.schema(), indent=1) + "\n",
-        "timeline.schema.json": json.dumps(json_documents.schema(), indent=1) + "\n",
+        "diagnosis.schema.json": json.dumps(json_documents.diagnosis_schema(), indent=1) + "\n",
+        "timeline.schema.json": json.dumps(json_documents.timeline_schema(), indent=1) + "\n",
         "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
         "signals.md": reference_pages.page(),
         **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},

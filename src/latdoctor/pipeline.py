@@ -152,8 +152,8 @@ def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
         several = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
         for playbook in several[0].playbooks if several else ():
             if all(playbook in cause.playbooks for cause in several):
-                sure = min(1.0, sum(cause.probability for cause in several))
-                return playbook, because(diagnosis, several[0], sure)
+                ramp = min(1.0, sum(cause.probability for cause in several))
+                return playbook, because(diagnosis, several[0], ramp)
     return None
 
 

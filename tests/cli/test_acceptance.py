@@ -52,7 +52,7 @@ def test_alexnet_is_cold_and_its_warm_up_is_no_storm(samples: Path) -> None:
     warm_up = checks(said, "fired")["allocations-in-warm-up"]
     assert "allocations-in-warm-up" in first["evidence_for"]
     assert _atom(warm_up, "alloc.warmup_calls")["value"] == 24
-    assert "device allocations during warm-up: 24;" in warm_up["says"]
+    assert "device allocations during warm-up: 24;" in warm_up["message"]
 
 
 def test_a_trace_without_a_gpu_says_so(samples: Path) -> None:
@@ -71,7 +71,7 @@ def test_xid_119_is_named_with_code_address_and_action(samples: Path) -> None:
     assert finding["severity"] == "critical"
     assert finding["subjects"] == ["gpu/0000:9b:00"]
     for part in ("Xid 119", "0000:9b:00", "NVIDIA's action: reset the GPU"):
-        assert part in finding["says"]
+        assert part in finding["message"]
     assert finding["atoms"][0]["origin"] == {"artifact": "logs/dmesg-with-xid-119.log", "place": "line 3"}
 
 

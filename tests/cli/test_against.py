@@ -91,9 +91,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "says", "hint"), WRONG)
-def test_what_cannot_be_compared_is_told(arguments: list[str], says: str, hint: str) -> None:
+@pytest.mark.parametrize(("arguments", "message", "hint"), WRONG)
+def test_what_cannot_be_compared_is_told(arguments: list[str], message: str, hint: str) -> None:
     outcome = run(["diagnose", INCIDENT, *arguments])
     assert (outcome.code, outcome.out) == (2, "")
-    assert says in outcome.err
+    assert message in outcome.err
     assert hint in outcome.err

@@ -283,8 +283,8 @@ def test_all_errors_of_a_rules_folder_are_shown_with_their_lines() -> None:
     for name in ("findings", "causes"):
         Path("own", name).mkdir(parents=True)
     Path("own/findings/mine.yaml").write_text(
-        "- id: Bad Id\n  says: much\n  when: nope.signal > 5\n  tier: nowhere\n  leak: 300%\n"
-        "- id: two\n  says: two\n  when: queue.depth > 3\n  tier: application\n  leak: 2%\n  bogus: 1\n"
+        "- id: Bad Id\n  message: much\n  when: nope.signal > 5\n  tier: nowhere\n  leak: 300%\n"
+        "- id: two\n  message: two\n  when: queue.depth > 3\n  tier: application\n  leak: 2%\n  bogus: 1\n"
     )
     Path("own/causes/x.yaml").write_text("id: x\nid: y\n")
     for command in ("rules lint", "diagnose --log kern.log", "rules list", "rules test"):

@@ -21,16 +21,16 @@ def _page(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("slo", "code", "status", "says"),
+    ("slo", "code", "status", "message"),
     [
         ("500ms", 3, "fired", "P99 is at least 1 s, the SLO is 500 ms"),
         ("2s", 4, "not-evaluated", "latency.p99 is at least 1 s, which leaves open whether it is > 2 s (slo.p99)"),
     ],
 )
-def test_a_p99_beyond_every_bucket(tmp_path: Path, slo: str, code: int, status: str, says: str) -> None:
+def test_a_p99_beyond_every_bucket(tmp_path: Path, slo: str, code: int, status: str, message: str) -> None:
     document = diagnosed("--metrics", str(_page(tmp_path)), "--slo", slo, code=code)
     found = checks(document, status)["p99-over-slo"]
-    assert says in (found["says"], found["reason"])
+    assert message in (found["message"], found["reason"])
     assert document["verdict"]["level"] == ("critical" if code == 3 else "inconclusive")
     if code == 4:
-        assert f"application: p99-over-slo — {says}" in document["verdict"]["reasons"]
+        assert f"application: p99-over-slo — {message}" in document["verdict"]["reasons"]

@@ -54,7 +54,7 @@ def test_slow_now_is_not_slow_then() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failing", "given", "code", "says"),
+    ("failing", "given", "code", "message"),
     [
         (0.04, [], 4, "INCONCLUSIVE"),
         (0.3, [], 3, "30 % of requests fail"),
@@ -64,13 +64,13 @@ def test_slow_now_is_not_slow_then() -> None:
     ],
 )
 def test_requests_that_fail_are_told_without_being_asked(
-    failing: float, given: list[str], code: int, says: str
+    failing: float, given: list[str], code: int, message: str
 ) -> None:
     rows = [f"{when(NIGHT - 600 + n)} {503 if n % 100 < 100 * failing else 200} 0.1" for n in range(600)]
     Path("access.log").write_text("\n".join(rows) + "\n")
     outcome = run(["diagnose", "--log", "access.log", *PATTERN, "--slo", "500ms", *given])
     assert outcome.code == code, outcome.out
-    assert says in outcome.out
+    assert message in outcome.out
 
 
 def test_to_watch_is_nothing_that_a_log_can_be_told() -> None:

@@ -77,13 +77,13 @@ def test_lint_tells_every_problem_with_its_line(own: str) -> None:
     Path("own/test.scheduler.yaml").write_text(text.replace("[batch-sizes-bimodal clear]", "[batch-size clear]"))
     told = run(["playbooks", "lint", "--playbooks", own])
     assert told.code == 2
-    for says in (
+    for message in (
         "own/test.scheduler.yaml:2: addresses: there is no cause 'app.batching.long-alon' "
         "(did you mean app.batching.long-alone?)",
         "own/test.scheduler.yaml:2: mechanism: there is no finding 'batch-size'",
         "own/test.scheduler.yaml:14: there is no action 'test.set'",
     ):
-        assert says in told.err
+        assert message in told.err
 
 
 def test_lint_wants_more_than_less_pain_of_who_mends_a_cause(own: str) -> None:

@@ -32,13 +32,13 @@ def test_slow_since_and_the_version_before_it(bot: str, tmp_path: Path) -> None:
     since = document["since"]
     assert since["subject"] == "replica/0@a:8002"
     assert abs(since["time"] - (END - SLOW)) <= 2 * CURVE
-    changes = {(one["kind"], one["says"], one["subject"]): one["time"] for one in document["changes"]}
+    changes = {(one["kind"], one["message"], one["subject"]): one["time"] for one in document["changes"]}
     version = changes["change.model", "model version v6 → v7", "replica/0@a:8002"]
     assert END - VERSION <= version <= END - VERSION + STEP
     assert changes["change.process_start", "process started", "server/a:8002"] == END - VERSION - 5
     replicas = changes["change.replicas", "replicas 3 → 2", "service/bot"]
     assert END - GONE <= replicas <= END - GONE + 300 + 2 * STEP  # without a mark that it left, it lingers 5 minutes
-    assert any(kind == "change.version" and "gateway version 2.0 → 2.1" in says for kind, says, _ in changes)
+    assert any(kind == "change.version" and "gateway version 2.0 → 2.1" in message for kind, message, _ in changes)
     assert not any(subject.endswith("b:8002") for _, _, subject in changes)
     replayed = diagnosed(str(tmp_path / "look.tar.zst"), code=3)
     assert replayed["changes"] == document["changes"]

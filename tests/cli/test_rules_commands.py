@@ -17,8 +17,8 @@ INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
 HEAT = "infra.gpu.thermal-throttle"
 OVERLAY = """
 - finding: gpu-clocks-cut-by-heat
-  limits: {gpu.sm_clock_ratio: {limit: 5%, sure: [8%, 2%]}}
-  why: these boards are capped on purpose
+  limits: {gpu.sm_clock_ratio: {limit: 5%, ramp: [8%, 2%]}}
+  rationale: these boards are capped on purpose
 """
 
 
@@ -138,7 +138,7 @@ def test_without_bundles_only_the_rules_are_compared(site: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["a", "b", "c"], "3 folders of rules were given"),
         (["nowhere"], "is not a folder of rules"),
@@ -146,15 +146,15 @@ def test_without_bundles_only_the_rules_are_compared(site: str) -> None:
         (["site", "--bundles", "gone"], "gone"),
     ],
 )
-def test_what_cannot_be_compared_is_told(site: str, arguments: list[str], says: str) -> None:
+def test_what_cannot_be_compared_is_told(site: str, arguments: list[str], message: str) -> None:
     said = run(["rules", "diff", *arguments])
     assert (said.code, said.out) == (2, "")
-    assert says in said.err
+    assert message in said.err
 
 
 def test_a_cause_that_the_site_disabled_is_told_where_it_is_missing(site: str) -> None:
     why = "the hall is hot by design, and everybody who works in it knows"
-    Path("site/overlays/hall.yaml").write_text(f"- {{cause: {HEAT}, disable: true, why: {why!r}}}\n")
+    Path("site/overlays/hall.yaml").write_text(f"- {{cause: {HEAT}, disable: true, rationale: {why!r}}}\n")
     said = run(["diagnose", str(INCIDENTS / "gpu-thermal"), "--rules", site])
     assert f"not ranked, disabled by the site: {HEAT}" in " ".join(said.out.split())
     changed = " ".join(run(["rules", "diff", site]).out.split())

@@ -237,7 +237,7 @@ def test_an_alert_opens_one_and_its_repetition_none(state: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["start", "--began", "2099-01-01T00:00:00Z"], "what has not begun yet is no incident"),
         (["start", "--began", "soon"], "'soon' is no time"),
@@ -250,9 +250,9 @@ def test_an_alert_opens_one_and_its_repetition_none(state: Path) -> None:
         (["watch"], "no incident is open"),
     ],
 )
-def test_what_cannot_be_done_is_told(state: Path, arguments: list[str], says: str) -> None:
+def test_what_cannot_be_done_is_told(state: Path, arguments: list[str], message: str) -> None:
     outcome = said("sop", *arguments, code=2)
-    assert says in outcome.err
+    assert message in outcome.err
     assert outcome.out == ""
     assert not (state / JOURNAL).exists()
 
@@ -324,13 +324,13 @@ def test_a_page_cannot_be_formatted_from_outside() -> None:
 def test_the_handover_says_what_is_not_known() -> None:
     started()
     page = said("sop", "export", "--handover", "-o", "text").out
-    for says in (
+    for message in (
         "nothing was diagnosed yet",
         "nobody told",
         "nothing, as far as latdoctor",
         "    latdoctor diagnose --server URL\n",
     ):
-        assert says in page
+        assert message in page
     assert json.loads(said("sop", "export", "-o", "json").out)["schema_version"] == "1"
 
 
@@ -386,9 +386,9 @@ def test_without_its_sop_the_incident_is_shown_all_the_same(state: Path) -> None
         damage()
         outcome = said("sop", "status", code=1)
         shown = " ".join(outcome.out.split())
-        for says in (f"{name} OPEN", "checkout is slow", "its stages are not known", "ann: the gateway is fine",
+        for message in (f"{name} OPEN", "checkout is slow", "its stages are not known", "ann: the gateway is fine",
                      "permitted: not known", "Next: latdoctor diagnose --server 10.0.0.5:8000"):  # fmt: skip
-            assert says in shown
+            assert message in shown
         assert outcome.err == ""
         document = status()
         assert (document["stages"], document["permitted"], document["sop"]) == ([], [], "ours")
@@ -472,11 +472,11 @@ def test_without_a_home_there_is_no_incident(monkeypatch: pytest.MonkeyPatch) ->
     def nowhere() -> Path:
         raise UsageError("there is no place to keep the journal")
 
-    monkeypatch.setattr("latdoctor.cli.incident_context.state.folder", nowhere)
+    monkeypatch.setattr("latdoctor.cli.incident_context.state_dir.folder", nowhere)
     outcome = run(["diagnose", RUSH])
     assert (outcome.code, outcome.err) == (3, "")
 
 
-@pytest.mark.parametrize(("count", "says"), [(1, "1 run was refused"), (2, "2 runs were refused")])
-def test_one_is_not_many(count: int, says: str) -> None:
-    assert refused_line(count) == f"{says} by a guard"
+@pytest.mark.parametrize(("count", "message"), [(1, "1 run was refused"), (2, "2 runs were refused")])
+def test_one_is_not_many(count: int, message: str) -> None:
+    assert refused_line(count) == f"{message} by a guard"

@@ -121,7 +121,7 @@ def test_what_was_looked_at_last_is_named_by_the_next_command(target: list[str])
 
 @pytest.mark.usefixtures("_zone")
 @pytest.mark.parametrize(
-    ("text", "now", "ago", "says"),
+    ("text", "now", "ago", "message"),
     [
         ("12:48", NOON, 720, "It began 2026-11-22 12:48:00 CET (local time), 12:00 ago."),
         ("13:00", NOON, 0, "It began 2026-11-22 13:00:00 CET (local time), 0:00 ago."),
@@ -133,14 +133,14 @@ def test_what_was_looked_at_last_is_named_by_the_next_command(target: list[str])
         ("168h", NOON, 168 * HOUR, "It began 2026-11-15 13:00:00 CET (local time), 7 d 0 h ago."),
     ],
 )
-def test_when_it_began_is_said_as_it_was_understood(text: str, now: float, ago: float, says: str) -> None:
+def test_when_it_began_is_said_as_it_was_understood(text: str, now: float, ago: float, message: str) -> None:
     found = began(text, now)
-    assert (now - found.at, found.says) == (ago, says)
+    assert (now - found.at, found.message) == (ago, message)
 
 
 @pytest.mark.usefixtures("_zone")
 @pytest.mark.parametrize(
-    ("text", "says", "step"),
+    ("text", "message", "step"),
     [
         ("14:00", "14:00:00 CET is still to come today, and that of yesterday was 23:00:00 ago",
          "such as --began 2026-11-21T14:00:00"),
@@ -151,10 +151,10 @@ def test_when_it_began_is_said_as_it_was_understood(text: str, now: float, ago: 
         ("25:00", "'25:00' is no time", "--began 2h"),
     ],
 )  # fmt: skip
-def test_a_beginning_that_cannot_be_is_refused(text: str, says: str, step: str) -> None:
+def test_a_beginning_that_cannot_be_is_refused(text: str, message: str, step: str) -> None:
     with pytest.raises(UsageError) as caught:
         began(text, NOON)
-    assert says in caught.value.what
+    assert message in caught.value.what
     assert step in caught.value.next_step
     assert caught.value.where == "--began"
 
@@ -167,7 +167,7 @@ def test_any_text_is_a_beginning_within_a_week_or_refused(text: str, now: float)
     except UsageError:
         return
     assert 0 <= now - found.at <= 168 * HOUR
-    assert found.says.startswith("It began 2026-")
+    assert found.message.startswith("It began 2026-")
 
 
 def test_the_confirmation_says_when_it_began(state: Path) -> None:
@@ -215,7 +215,7 @@ def test_who_is_told_being_wrong_keeps_no_incident_from_opening(text: str, state
 
 
 @pytest.mark.parametrize(
-    ("starts", "says"),
+    ("starts", "message"),
     [
         ("9999-12-31T00:00:00Z", "it was told to begin at 9999-12-31 00:00:00 UTC, which is not believed"),
         ("1900-01-01T00:00:00Z", "it was told to begin at 1900-01-01 00:00:00 UTC, which is not believed"),
@@ -223,10 +223,10 @@ def test_who_is_told_being_wrong_keeps_no_incident_from_opening(text: str, state
         ("0001-01-01T00:00:00Z", "nobody told when the trouble began"),
     ],
 )
-def test_a_beginning_of_an_alert_that_cannot_be_is_told(starts: str, says: str) -> None:
+def test_a_beginning_of_an_alert_that_cannot_be_is_told(starts: str, message: str) -> None:
     Path("alert.json").write_bytes(notification([alert(1, starts=starts)]))
     started("--alert", "alert.json")
-    assert says in " ".join(said("sop", "status").out.split())
+    assert message in " ".join(said("sop", "status").out.split())
 
 
 def test_a_beginning_that_cannot_be_hides_none_that_can(state: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_of_an_alert_was_cut_is_told_and_journaled() -> None:
     one["annotations"]["description"] = "y" * 3000
     Path("alert.json").write_bytes(notification([one, alert(2, name="Other")]))
     outcome = said("sop", "start", "--alert", "alert.json")
-    says = "cut to fit: LatencyHigh (9 labels left out, 1 annotation shortened)"
-    assert outcome.err.endswith(f": {says}\n")
-    assert f"alert: 2 firing: LatencyHigh, Other; {says}" in " ".join(said("timeline").out.split())
+    message = "cut to fit: LatencyHigh (9 labels left out, 1 annotation shortened)"
+    assert outcome.err.endswith(f": {message}\n")
+    assert f"alert: 2 firing: LatencyHigh, Other; {message}" in " ".join(said("timeline").out.split())
     assert said("sop", "start", "--alert", "alert.json").err == ""  # what is known already is not told again

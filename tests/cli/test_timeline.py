@@ -59,7 +59,7 @@ def test_a_run_has_one_of_its_own(state: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--incident", "inc-none"], "there is no incident 'inc-none'"),
         (["--run", "none"], "there is no run 'none'"),
@@ -67,11 +67,11 @@ def test_a_run_has_one_of_its_own(state: Path) -> None:
         (["--run", ID], "there is no run"),
     ],
 )
-def test_what_is_not_there_is_a_mistake_of_usage(state: Path, arguments: list[str], says: str) -> None:
+def test_what_is_not_there_is_a_mistake_of_usage(state: Path, arguments: list[str], message: str) -> None:
     assert state
     outcome = run(["timeline", *arguments])
     assert (outcome.code, outcome.out) == (2, "")
-    assert says in outcome.err
+    assert message in outcome.err
     assert "next:" in outcome.err
 
 

@@ -152,11 +152,11 @@ REFUSED = [
 
 
 @pytest.mark.usefixtures("pages_here")
-@pytest.mark.parametrize(("arguments", "says"), REFUSED)
-def test_what_cannot_be_watched_is_refused(arguments: list[str], says: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_what_cannot_be_watched_is_refused(arguments: list[str], message: str) -> None:
     outcome = run(["diagnose", "--watch", *arguments])
     assert (outcome.code, outcome.out) == (2, "")
-    assert says in outcome.err
+    assert message in outcome.err
 
 
 @pytest.mark.usefixtures("pages_here")

@@ -78,10 +78,10 @@ def test_within_carries_its_tolerance() -> None:
 
 
 def test_sure_bounds_are_in_base_units() -> None:
-    found = condition("{is: gpu.busy_ratio < 50%, sure: [70%, 25%]}")
+    found = condition("{is: gpu.busy_ratio < 50%, ramp: [70%, 25%]}")
     assert isinstance(found, Comparison)
-    assert found.sure == (0.7, 0.25)
-    assert condition("{sure: [70%, 25%], is: gpu.busy_ratio < 50%}") == found, "the order of keys means nothing"
+    assert found.ramp == (0.7, 0.25)
+    assert condition("{ramp: [70%, 25%], is: gpu.busy_ratio < 50%}") == found, "the order of keys means nothing"
 
 
 def test_combinations() -> None:
@@ -197,41 +197,41 @@ BAD_MAPPINGS = [
     ("{prefer: queue.depth > 5}", "lacks 'otherwise'"),
     ("{otherwise: queue.depth > 5}", "unknown key 'otherwise'"),
     ("{prefer: queue.depth > 5, otherwise: queue.depth > 6, else: queue.depth > 7}", "unknown key 'else'"),
-    ("{sure: [1, 2]}", "unknown key 'sure'"),
+    ("{ramp: [1, 2]}", "unknown key 'ramp'"),
     ("{is: queue.depth > 5}", "sure takes two quantities"),
-    ("{is: queue.depth > 5, sure: [1]}", "sure takes two quantities"),
-    ("{is: queue.depth > 5, sure: [1, 6, 9]}", "sure takes two quantities"),
-    ("{is: queue.depth > 5, sure: 6}", "'sure' must be a list"),
-    ("{is: queue.depth > 5, sure: [1s, 9s]}", "'1s' is a time, queue.depth is a count"),
-    ("{is: {any: [queue.depth > 5]}, sure: [1, 9]}", "expected a signal on the left"),
-    ("{is: queue.depth > 5, sure: [9, 1]}", "must lie between clear and certain"),
-    ("{is: queue.depth > 5, sure: [6, 9]}", "must lie between clear and certain"),
-    ("{is: queue.depth > 5, sure: [1, 5]}", "must lie between clear and certain"),
-    ("{is: queue.depth > 5, sure: [5, 9]}", "must lie between clear and certain"),
-    ("{is: gpu.busy_ratio < 50%, sure: [25%, 70%]}", "must lie between clear and certain"),
-    ("{is: gpu.busy_ratio < 50%, sure: [40%, 25%]}", "must lie between clear and certain"),
-    ("{is: queue.depth = 5, sure: [1, 9]}", "sure goes with < <= > >= and a constant limit"),
-    ("{is: latency.p99 > slo.p99, sure: [1s, 9s]}", "sure goes with < <= > >= and a constant limit"),
-    ("{is: latency.p99 > 2 x baseline, sure: [1s, 9s]}", "sure goes with < <= > >= and a constant limit"),
-    ("{is: batch.size.dip_p < 0.01, sure: [0.1, 0.001]}", "sure does not go with a p-value"),
-    ("{is: gpu.row_remap.pending > 0.5, sure: [0, 1]}", "sure does not go with a flag"),
+    ("{is: queue.depth > 5, ramp: [1]}", "sure takes two quantities"),
+    ("{is: queue.depth > 5, ramp: [1, 6, 9]}", "sure takes two quantities"),
+    ("{is: queue.depth > 5, ramp: 6}", "'ramp' must be a list"),
+    ("{is: queue.depth > 5, ramp: [1s, 9s]}", "'1s' is a time, queue.depth is a count"),
+    ("{is: {any: [queue.depth > 5]}, ramp: [1, 9]}", "expected a signal on the left"),
+    ("{is: queue.depth > 5, ramp: [9, 1]}", "must lie between clear and certain"),
+    ("{is: queue.depth > 5, ramp: [6, 9]}", "must lie between clear and certain"),
+    ("{is: queue.depth > 5, ramp: [1, 5]}", "must lie between clear and certain"),
+    ("{is: queue.depth > 5, ramp: [5, 9]}", "must lie between clear and certain"),
+    ("{is: gpu.busy_ratio < 50%, ramp: [25%, 70%]}", "must lie between clear and certain"),
+    ("{is: gpu.busy_ratio < 50%, ramp: [40%, 25%]}", "must lie between clear and certain"),
+    ("{is: queue.depth = 5, ramp: [1, 9]}", "sure goes with < <= > >= and a constant limit"),
+    ("{is: latency.p99 > slo.p99, ramp: [1s, 9s]}", "sure goes with < <= > >= and a constant limit"),
+    ("{is: latency.p99 > 2 x baseline, ramp: [1s, 9s]}", "sure goes with < <= > >= and a constant limit"),
+    ("{is: batch.size.dip_p < 0.01, ramp: [0.1, 0.001]}", "sure does not go with a p-value"),
+    ("{is: gpu.row_remap.pending > 0.5, ramp: [0, 1]}", "sure does not go with a flag"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "says"), BAD, ids=[row[0] or "empty" for row in BAD])
-def test_a_bad_comparison_is_refused_with_its_text_place_and_reason(text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[row[0] or "empty" for row in BAD])
+def test_a_bad_comparison_is_refused_with_its_text_place_and_reason(text: str, message: str) -> None:
     found, problems = read(f'"{text}"')
     assert found is None
     assert len(problems) == 1
     assert problems[0].where == "rule.yaml:1"
-    assert says in problems[0].what
+    assert message in problems[0].what
     assert problems[0].what.startswith(repr(text))
 
 
-@pytest.mark.parametrize(("text", "says"), BAD_MAPPINGS, ids=[row[0] for row in BAD_MAPPINGS])
-def test_a_bad_combination_is_refused_with_its_reason(text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "message"), BAD_MAPPINGS, ids=[row[0] for row in BAD_MAPPINGS])
+def test_a_bad_combination_is_refused_with_its_reason(text: str, message: str) -> None:
     _, problems = read(text)
-    assert any(says in problem.what for problem in problems), [str(problem) for problem in problems]
+    assert any(message in problem.what for problem in problems), [str(problem) for problem in problems]
 
 
 def test_all_problems_of_a_condition_are_told_at_once_each_with_its_line() -> None:
@@ -242,7 +242,7 @@ def test_all_problems_of_a_condition_are_told_at_once_each_with_its_line() -> No
         "      - latency.p99 > 500\n"
         "      - not: server.backend < cpu\n"
         "  - is: gpu.busy_ratio < 50%\n"
-        "    sure: [25%, 70%]\n"
+        "    ramp: [25%, 70%]\n"
         "  - prefer: log.xid > 0\n"
         "    otherwise: {every: [queue.depth > 5]}\n"
         "more: 1\n"

@@ -138,7 +138,18 @@ def diagnosis(command: Command, path: Path) -> Path:
     """One that names a cause with a playbook, of just now."""
     looked = command.ended(command.line("diagnose", "--server", command.target.url, "--window", "1s", "-o", "json"))
     document = json.loads(looked.out)
-    texts = ("title", "tier", "severity", "status", "confidence", "standing", "rival", "explanation", "confirm", "mend")
+    texts = (
+        "title",
+        "tier",
+        "severity",
+        "status",
+        "confidence",
+        "standing",
+        "rival",
+        "explanation",
+        "confirm",
+        "remediation",
+    )
     lists = ("evidence_for", "evidence_against", "unseen", "contributions")
     document["causes"] = [
         {

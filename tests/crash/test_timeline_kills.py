@@ -14,8 +14,7 @@ from latdoctor.incident.timeline_model import Timeline
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.report import cloudevents, json_documents
-from latdoctor.report import timeline as timeline_markdown
-from latdoctor.report import timeline as timeline_text
+from latdoctor.report import timeline as reports
 from tests.crash.sweep import KILLED, killed_at, must_trace, points
 from tests.crash.telling import INCIDENT
 from tests.journal.made import files
@@ -43,8 +42,8 @@ def told(folder: Path) -> Timeline | None:
     return page
 
 
-def says(page: Timeline | None) -> list[str]:
-    return [moment.says for moment in page.moments] if page else []
+def message(page: Timeline | None) -> list[str]:
+    return [moment.message for moment in page.moments] if page else []
 
 
 WHOLE = ["incident opened by hand: slow (of checkout)", "note 0", "note 1", "incident closed: resolved"]
@@ -54,7 +53,7 @@ def test_killed_at_any_call_it_tells_all_up_to_there_and_goes_on(tmp_path: Path)
     seen: set[int] = set()
     (tmp_path / "whole").mkdir()
     swept = points(command(tmp_path / "whole"), WRITES)
-    assert says(told(tmp_path / "whole")) == WHOLE
+    assert message(told(tmp_path / "whole")) == WHOLE
     for k in range(1, swept + 1, EVERY):
         folder = tmp_path / str(k)
         folder.mkdir()
@@ -66,16 +65,17 @@ def test_killed_at_any_call_it_tells_all_up_to_there_and_goes_on(tmp_path: Path)
         # All that was acknowledged, and at most the entry that was on the disk before that could be said.
         assert digests[: len(acknowledged)] == acknowledged
         assert len(digests) <= len(acknowledged) + 1
-        assert says(page) == WHOLE[: len(digests)]
+        assert message(page) == WHOLE[: len(digests)]
         if page:
             assert page.last.digest == digests[-1]
             assert page.open == (len(digests) < len(WHOLE))
-            for form in (json_documents, timeline_markdown, timeline_text, cloudevents):
-                assert INCIDENT in form.render(page).replace("\\", "")
+            forms = json_documents.render_timeline, reports.render_markdown, reports.render_text, cloudevents.render
+            for render in forms:
+                assert INCIDENT in render(page).replace("\\", "")
         seen.add(len(digests))
         subprocess.run(command(folder), check=True, capture_output=True, timeout=60)
         after = told(folder)
         assert after
-        assert says(after) == WHOLE
+        assert message(after) == WHOLE
         assert [moment.digest for moment in after.moments][: len(digests)] == digests  # nothing was told otherwise
     assert seen == {0, 1, 2, 3, 4}

@@ -38,7 +38,7 @@ class World:
         status = "fired" if ln_lambda > 0 else "clear" if finding.id in self.seen else "not-evaluated"
         status = "not-applicable" if finding.id in self.not_applicable else status
         return Check(
-            finding.id, status, finding.says, finding.tier, finding.kind, "", False, (),
+            finding.id, status, finding.message, finding.tier, finding.kind, "", False, (),
             ln_lambda if status in ("fired", "clear") else 0.0, (),
         )  # fmt: skip
 
@@ -48,8 +48,8 @@ def finding(name: str, leak: float = 0.02, kind: str = "specific", usual: float 
     return Finding(name, name, AllOf(()), leak, "small", "small.yaml:1", tier=tier, kind=kind, usual=usual, group=group)
 
 
-def cause(name: str, prior: float = 1.0, rules_out: tuple[str, ...] = (), **expects: float) -> Cause:
-    return Cause(name, name, "application", "warning", prior, expects, "c.yaml:1", rules_out=rules_out)
+def cause(name: str, prior: float = 1.0, excluded_by: tuple[str, ...] = (), **expects: float) -> Cause:
+    return Cause(name, name, "application", "warning", prior, expects, "c.yaml:1", excluded_by=excluded_by)
 
 
 def posterior(world: World, temperature: float) -> dict[Chosen, float] | None:
@@ -67,7 +67,7 @@ def posterior(world: World, temperature: float) -> dict[Chosen, float] | None:
             members = [abs(observed[f.id]) for f in world.rules.findings if f.group == of.group and f.id in observed]
             share = abs(ln_lambda) / sum(members) if of.group else 1.0
             found *= (math.exp(ln_lambda) * (1 - missed) + missed) ** (share / temperature)
-        out = [cause for cause in chosen if any(observed.get(name, 0.0) > 0 for name in cause.rules_out)]
+        out = [cause for cause in chosen if any(observed.get(name, 0.0) > 0 for name in cause.excluded_by)]
         return found * 0.02 ** len(out)
 
     weights: dict[Chosen, float] = {NOTHING: weight(()), ELSE: weight((), other=True)}

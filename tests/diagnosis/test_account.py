@@ -36,7 +36,7 @@ def test_each_observed_finding_stands_once_and_its_term_is_its_difference(world:
         for observation in of.observations:
             (term,) = [t for t in found.terms if t.check == observation.finding.id]
             assert term.nats == of.evidence(observation, best) - of.evidence(observation, found.rival)
-            assert term.says == next(check.says for check in world.checks if check.id == observation.finding.id)
+            assert term.message == next(check.message for check in world.checks if check.id == observation.finding.id)
 
 
 @given(worlds())
@@ -73,14 +73,14 @@ def test_what_is_under_one_point_is_folded_into_one_line(nats: list[float]) -> N
     folded = [row for row in rows if row.check is None]
     assert len(folded) == (1 if small else 0)
     for row in folded:
-        assert row.says == f"{len(small)} smaller finding{'s' if len(small) > 1 else ''}"
+        assert row.message == f"{len(small)} smaller finding{'s' if len(small) > 1 else ''}"
         assert abs(row.points - sum(small) / POINT) < 1
 
 
 def test_lines_stand_by_weight_findings_first() -> None:
     terms = (Term(3.0, "prior"), Term(-1.0, "one", "one"), Term(0.0, "none", "none"), Term(4.0, "two", "two"))
     rows = contributions(Account(NONE, terms))
-    assert [(row.check, row.says) for row in rows] == [("two", "two"), ("one", "one"), (None, "prior")]
+    assert [(row.check, row.message) for row in rows] == [("two", "two"), ("one", "one"), (None, "prior")]
 
 
 RULES = RuleSet(
@@ -99,7 +99,7 @@ OWN = {"own": LN_1000, "shared": LN_1000}
 
 
 @pytest.mark.parametrize(
-    ("of", "seen", "rival", "says"),
+    ("of", "seen", "rival", "message"),
     [
         ("a", OWN | {"its": -LN_1000}, ("c",), "how common it is, against its rival"),
         ("a", {"own": LN_1000, "its": LN_1000}, ("d",), "more causes than its rival needs"),
@@ -109,24 +109,24 @@ OWN = {"own": LN_1000, "shared": LN_1000}
         ("a", {"own": 0.5}, NONE, "before any evidence: most moments have no fault"),
     ],
 )
-def test_the_first_line_tells_what_the_prior_means(of: str, seen: dict, rival: tuple, says: str) -> None:
+def test_the_first_line_tells_what_the_prior_means(of: str, seen: dict, rival: tuple, message: str) -> None:
     world = World(RULES, seen)
     found = account(of, network(world, 1.0), world.checks)
-    assert (found.rival, found.terms[0].says) == (rival, says)
+    assert (found.rival, found.terms[0].message) == (rival, message)
 
 
 def test_a_finding_that_rules_out_has_a_line_of_its_own_on_either_side() -> None:
     world = World(RULES, {"shared": LN_1000, "against": LN_1000})
     of = network(world)
-    hit = {t.says: t.nats for t in account("c", of, world.checks).terms}
+    hit = {t.message: t.nats for t in account("c", of, world.checks).terms}
     assert hit["ruled out by a finding"] == pytest.approx(-math.log(50))
     strong = cause("c", 1.0, ("against",), own=0.9, its=0.9, shared=0.9)
     against = World(RuleSet(RULES.findings, (strong, cause("d", against=0.5))), dict.fromkeys(RULES.finding, LN_1000))
     found = account("d", network(against), against.checks)
     assert found.rival == ("c",)
-    assert "ruled out by a finding" not in {t.says for t in found.terms}, "the best set with d holds c as well"
+    assert "ruled out by a finding" not in {t.message for t in found.terms}, "the best set with d holds c as well"
     alone = World(RuleSet(RULES.findings, (strong, cause("d", own=0.9, its=0.9))), against.seen)
-    lines = {t.says: t.nats for t in account("d", network(alone), alone.checks).terms}
+    lines = {t.message: t.nats for t in account("d", network(alone), alone.checks).terms}
     assert lines["its rival is ruled out"] == pytest.approx(math.log(50))
 
 

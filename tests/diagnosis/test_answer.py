@@ -153,7 +153,7 @@ def test_improbable_causes_are_not_listed_and_ungrounded_ones_need_more() -> Non
 
 
 def check(name: str, status: str, **more: object) -> Check:
-    base = {"says": f"{name} says", "tier": "application", "kind": "specific", "severity": "", "required": False}
+    base = {"message": f"{name} says", "tier": "application", "kind": "specific", "severity": "", "required": False}
     return Check(name, status, **{**base, "subjects": (), "ln_lambda": 0.0, "atoms": (), **more})  # type: ignore[arg-type]
 
 
@@ -239,10 +239,10 @@ VERDICTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("causes", "walked", "checks", "level", "says"), VERDICTS)
-def test_the_verdict(causes: tuple, walked: tuple, checks: tuple, level: str, says: str) -> None:
+@pytest.mark.parametrize(("causes", "walked", "checks", "level", "message"), VERDICTS)
+def test_the_verdict(causes: tuple, walked: tuple, checks: tuple, level: str, message: str) -> None:
     found = verdict(causes, walked, checks)
-    assert (found.level, found.says) == (level, says)
+    assert (found.level, found.message) == (level, message)
 
 
 def test_the_highest_severity_wins() -> None:

@@ -12,13 +12,13 @@ from latdoctor.errors import DefinitionError
 from tests.diagnosis.world import cause, written
 
 FINDINGS = """
-- {id: long, says: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}
-- {id: lonely, says: alone, when: batch.size.mean < 2, tier: application, leak: 2%}
-- {id: slow, says: slow, when: latency.p99 > slo.p99, kind: symptom, required: true, severity: critical, usual: 50%,
+- {id: long, message: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}
+- {id: lonely, message: alone, when: batch.size.mean < 2, tier: application, leak: 2%}
+- {id: slow, message: slow, when: latency.p99 > slo.p99, kind: symptom, required: true, severity: critical, usual: 50%,
    leak: 2%}
-- {id: slower, says: slower, when: latency.p99 > 2 x baseline, kind: symptom, usual: 50%, leak: 2%}
-- {id: xid, says: xid, when: "count(log.xid, code in [79]) > 0", tier: application, leak: 1%}
-- {id: on-gpu, says: x, when: "server.backend = cuda", tier: application, leak: 1%}
+- {id: slower, message: slower, when: latency.p99 > 2 x baseline, kind: symptom, usual: 50%, leak: 2%}
+- {id: xid, message: xid, when: "count(log.xid, code in [79]) > 0", tier: application, leak: 1%}
+- {id: on-gpu, message: x, when: "server.backend = cuda", tier: application, leak: 1%}
 """
 
 GOOD = """
@@ -71,15 +71,15 @@ FAILING = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "says"), FAILING)
+@pytest.mark.parametrize(("before", "after", "message"), FAILING)
 def test_a_case_that_comes_out_otherwise_says_how(
-    tmp_path: Path, rules: RuleSet, before: str, after: str, says: str
+    tmp_path: Path, rules: RuleSet, before: str, after: str, message: str
 ) -> None:
     assert before in GOOD
     found = rule_tests.read_cases([folder(tmp_path, GOOD.replace(before, after))], rules)
     failures = [failure for case in found for failure in rule_tests.run(case, rules).failures]
     assert len(failures) == 1
-    assert failures[0].startswith(says)
+    assert failures[0].startswith(message)
 
 
 BAD = [
@@ -105,14 +105,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "says"), BAD)
+@pytest.mark.parametrize(("before", "after", "message"), BAD)
 def test_a_case_file_with_a_problem_is_refused(
-    tmp_path: Path, rules: RuleSet, before: str, after: str, says: str
+    tmp_path: Path, rules: RuleSet, before: str, after: str, message: str
 ) -> None:
     assert before in GOOD
     with pytest.raises(DefinitionError) as caught:
         rule_tests.read_cases([folder(tmp_path, GOOD.replace(before, after))], rules)
-    assert any(says in problem.what for problem in caught.value.problems), str(caught.value)
+    assert any(message in problem.what for problem in caught.value.problems), str(caught.value)
 
 
 def test_problems_of_all_files_come_at_once(tmp_path: Path, rules: RuleSet) -> None:
@@ -121,5 +121,5 @@ def test_problems_of_all_files_come_at_once(tmp_path: Path, rules: RuleSet) -> N
     with pytest.raises(DefinitionError) as caught:
         rule_tests.read_cases([folder(tmp_path, GOOD.replace("verdict: critical", "verdict: dire"))], rules)
     told = str(caught.value)
-    for says in ("not valid YAML", "the rules have no cause 'gone.cause'", "'dire' is not one of"):
-        assert says in told
+    for message in ("not valid YAML", "the rules have no cause 'gone.cause'", "'dire' is not one of"):
+        assert message in told

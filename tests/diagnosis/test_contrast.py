@@ -52,7 +52,7 @@ def test_the_other_way_round_it_is_the_mirror(rules: RuleSet) -> None:
 def test_what_went_says_what_it_was(rules: RuleSet) -> None:
     found = contrast(told(rules, backlog=50.0), told(rules))
     (shift,) = (shift for shift in found.checks if shift.id == "backlog")
-    assert (shift.before, shift.after, shift.says) == ("fired", "clear", "50 wait")
+    assert (shift.before, shift.after, shift.message) == ("fired", "clear", "50 wait")
 
 
 def test_a_check_that_is_no_longer_seen_is_told(rules: RuleSet) -> None:

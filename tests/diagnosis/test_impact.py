@@ -19,7 +19,7 @@ STAGES = {"ca": "queue", "cb": "compute", "cc": "dependency", "cd": "network"}
 RULES = RuleSet(
     tuple(oracle.finding(f"{name}{n}", leak=0.001) for name in STAGES for n in (1, 2)),
     tuple(
-        dataclasses.replace(oracle.cause(name, **{f"{name}1": 0.9, f"{name}2": 0.9}), acts_on=stage)
+        dataclasses.replace(oracle.cause(name, **{f"{name}1": 0.9, f"{name}2": 0.9}), stage=stage)
         for name, stage in STAGES.items()
     ),
 )
@@ -49,7 +49,7 @@ def test_the_order_of_named_causes(tail: dict[str, float], expected: list[str]) 
 
 
 @pytest.mark.parametrize(
-    ("acts_on", "tail", "expected"),
+    ("stage", "tail", "expected"),
     [
         ("queue", {"queue": 0.3, "prepare": 0.6}, 0.3),
         ("dependency", {"prepare": 0.6}, 0.6),
@@ -60,8 +60,8 @@ def test_the_order_of_named_causes(tail: dict[str, float], expected: list[str]) 
         ("queue", {}, UNSEEN),
     ],
 )
-def test_the_share_of_a_stage(acts_on: str, tail: dict[str, float], expected: float) -> None:
-    assert impact(acts_on, tail) == expected
+def test_the_share_of_a_stage(stage: str, tail: dict[str, float], expected: float) -> None:
+    assert impact(stage, tail) == expected
 
 
 def test_shares_are_read_of_whoever_has_most_and_kept_within_bounds() -> None:

@@ -16,18 +16,20 @@ from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Subj
 from tests.diagnosis.world import at, cause, written
 
 FINDINGS = """
-- {id: deep, says: "{queue.depth} requests wait", when: queue.depth > 10, tier: application, leak: 2%}
-- {id: busy-host, says: busy, when: {all: [gpu.utilization < 50%, host.cpu.busy_ratio > 90%]}, tier: infrastructure,
+- {id: deep, message: "{queue.depth} requests wait", when: queue.depth > 10, tier: application, leak: 2%}
+- {id: busy-host, message: busy, when: {all: [gpu.utilization < 50%, host.cpu.busy_ratio > 90%]}, tier: infrastructure,
    leak: 2%}
-- {id: slow, says: "P99 {latency.p99}, SLO {slo.p99}", when: latency.p99 > slo.p99, kind: symptom, usual: 50%, leak: 2%}
-- {id: slower, says: slower than usual, when: latency.p99 > 2 x baseline, kind: symptom, usual: 50%, leak: 2%}
-- {id: launches, says: many, when: trace.kernels > 10, tier: framework, leak: 2%,
+- {id: slow, message: "P99 {latency.p99}, SLO {slo.p99}", when: latency.p99 > slo.p99, kind: symptom, usual: 50%,
+   leak: 2%}
+- {id: slower, message: slower than usual, when: latency.p99 > 2 x baseline, kind: symptom, usual: 50%,
+   leak: 2%}
+- {id: launches, message: many, when: trace.kernels > 10, tier: framework, leak: 2%,
    not_applicable_when: server.backend = cpu}
-- {id: xid, says: "Xid {log.xid:code} on {log.xid:pci}", when: "count(log.xid, code in [48, 1234567]) > 0",
+- {id: xid, message: "Xid {log.xid:code} on {log.xid:pci}", when: "count(log.xid, code in [48, 1234567]) > 0",
    tier: infrastructure, leak: 0.1%}
-- {id: halves, says: "{host.cpu.busy_ratio} busy", when: {all: [gpu.utilization < 50%, host.cpu.busy_ratio > 90%]},
+- {id: halves, message: "{host.cpu.busy_ratio} busy", when: {all: [gpu.utilization < 50%, host.cpu.busy_ratio > 90%]},
    tier: infrastructure, leak: 2%}
-- {id: idle, says: idle, when: {all: [gpu.busy_ratio < 50%], given: trace.kernels >= 20}, tier: framework, leak: 2%}
+- {id: idle, message: idle, when: {all: [gpu.busy_ratio < 50%], given: trace.kernels >= 20}, tier: framework, leak: 2%}
 """
 
 
@@ -82,7 +84,7 @@ def test_the_loudest_subject_stands_first_and_lends_its_numbers(rules: RuleSet) 
     )
     found = judged(rules, "deep", Evidence(readings=readings))
     assert found.subjects == ("model/b", "model/a", "model/c")
-    assert found.says == "14 requests wait"
+    assert found.message == "14 requests wait"
     alone = judged(rules, "deep", Evidence(readings=readings[1:2]))
     assert found.ln_lambda == alone.ln_lambda, "the strongest, not the mean and not the sum"
 
@@ -158,9 +160,9 @@ def test_not_applicable_takes_positive_proof_everywhere(rules: RuleSet, readings
 
 def test_the_statement_carries_its_numbers(rules: RuleSet) -> None:
     slow = Evidence(readings=(at("latency.p99", 0.75),))
-    assert judged(rules, "slow", slow, slo={"slo.p99": 0.5}).says == "P99 750 ms, SLO 500 ms"
-    assert judged(rules, "slow", slow, slo={"slo.p99": 1}).says == "not so: P99 750 ms, SLO 1 s"
-    assert judged(rules, "slow", slow).says == "slow", "not evaluated: no numbers"
+    assert judged(rules, "slow", slow, slo={"slo.p99": 0.5}).message == "P99 750 ms, SLO 500 ms"
+    assert judged(rules, "slow", slow, slo={"slo.p99": 1}).message == "not so: P99 750 ms, SLO 1 s"
+    assert judged(rules, "slow", slow).message == "slow", "not evaluated: no numbers"
 
 
 @pytest.mark.parametrize(("code", "shown"), [(48.0, "48"), (48, "48"), (1234567.0, "1234567")])
@@ -168,9 +170,9 @@ def test_an_events_fields_are_shown_whole(rules: RuleSet, code: float, shown: st
     other = Event("log.xid", "gpu/0", Origin("dmesg.log", "line 1"), {"code": 13.0, "pci": "0000:01"})
     event = Event("log.xid", "gpu/0", Origin("dmesg.log", "line 2"), {"code": code, "pci": "0000:65"})
     seen = Evidence(events=(other, event), looked=(("log.xid", "gpu/0"),))
-    assert judged(rules, "xid", seen).says == f"Xid {shown} on 0000:65"
+    assert judged(rules, "xid", seen).message == f"Xid {shown} on 0000:65"
     none = judged(rules, "xid", Evidence(events=(other,), looked=(("log.xid", "gpu/0"),)))
-    assert (none.status, none.says) == ("clear", "not so: xid"), "no numbers: there is no Xid to tell of"
+    assert (none.status, none.message) == ("clear", "not so: xid"), "no numbers: there is no Xid to tell of"
 
 
 def test_a_statement_never_says_unknown(rules: RuleSet) -> None:
@@ -178,7 +180,7 @@ def test_a_statement_never_says_unknown(rules: RuleSet) -> None:
     subjects = (Subject("node/a"), Subject("gpu/0", "node/a"))
     readings = (at("gpu.utilization", 0.9, "gpu/0"), at("host.cpu.busy_ratio", float("nan"), "node/a"))
     found = judged(rules, "halves", Evidence(subjects=subjects, readings=readings))
-    assert (found.status, found.says) == ("clear", "not so: halves")
+    assert (found.status, found.message) == ("clear", "not so: halves")
 
 
 OPEN = ", which leaves open whether it is"
@@ -197,7 +199,7 @@ def test_a_bound_fires_or_clears_only_what_it_settles(
 ) -> None:
     seen = Evidence(readings=(Reading("latency.p99", "model/a", value, Origin("page.txt"), bound=bound),))
     found = judged(rules, "slow", seen, slo={"slo.p99": slo})
-    assert (found.status, found.reason or found.says) == (status, said)
+    assert (found.status, found.reason or found.message) == (status, said)
 
 
 def test_too_few_samples_leave_a_finding_not_evaluated(rules: RuleSet) -> None:
@@ -241,13 +243,13 @@ def test_a_baseline_of_zero_is_told_apart_from_none(rules: RuleSet) -> None:
 
 def test_the_number_shown_is_the_number_judged(tmp_path: Path) -> None:
     text = """
-- {id: timeouts, says: "{batch.released} batches by timeout", when: "batch.released{reason=timeout} > 1/s",
+- {id: timeouts, message: "{batch.released} batches by timeout", when: "batch.released{reason=timeout} > 1/s",
    tier: application, leak: 2%}
 """
     rules = rule_loader.read([written(tmp_path, text, {"any.cause": cause("any.cause", expects="{timeouts: 90%}")})])
     total, timeouts = at("batch.released", 9.0), at("batch.released", 4.0)
     labelled = Reading(timeouts.signal, timeouts.subject, 4.0, timeouts.origin, labels=(("reason", "timeout"),))
-    assert judged(rules, "timeouts", Evidence(readings=(total, labelled))).says == "4/s batches by timeout"
+    assert judged(rules, "timeouts", Evidence(readings=(total, labelled))).message == "4/s batches by timeout"
 
 
 def test_every_finding_is_judged_once_in_the_order_of_the_rules(rules: RuleSet) -> None:
@@ -258,17 +260,18 @@ def test_every_finding_is_judged_once_in_the_order_of_the_rules(rules: RuleSet) 
 
 
 @pytest.mark.parametrize(
-    ("readings", "says"),
+    ("readings", "message"),
     [
         ((at("queue.depth", 60.0),), "60 wait"),
         ((at("queue.depth", 60.0), at("queue.time.mean", 2.0)), "60 wait, 2 s each"),
     ],
 )
 def test_a_part_in_brackets_is_said_only_where_its_numbers_are_known(
-    tmp_path: Path, readings: tuple, says: str
+    tmp_path: Path, readings: tuple, message: str
 ) -> None:
     text = """
-- {id: deep, says: "{queue.depth} wait[, {queue.time.mean} each]", when: queue.depth > 10, tier: application, leak: 2%}
+- {id: deep, message: "{queue.depth} wait[, {queue.time.mean} each]", when: queue.depth > 10,
+   tier: application, leak: 2%}
 """
     rules = rule_loader.read([written(tmp_path, text, {"any.cause": cause("any.cause", expects="{deep: 90%}")})])
-    assert judged(rules, "deep", Evidence(readings=readings)).says == says
+    assert judged(rules, "deep", Evidence(readings=readings)).message == message

@@ -68,9 +68,9 @@ def test_the_most_telling_finding_comes_first(tmp_path: Path) -> None:
         [
             written(
                 tmp_path,
-                "- {id: weak, says: w, when: queue.depth > 1, tier: application, leak: 10%}\n"
-                "- {id: strong, says: s, when: queue.depth > 2, tier: application, leak: 0.1%}\n"
-                "- {id: both, says: b, when: queue.depth > 3, tier: application, leak: 1%}\n",
+                "- {id: weak, message: w, when: queue.depth > 1, tier: application, leak: 10%}\n"
+                "- {id: strong, message: s, when: queue.depth > 2, tier: application, leak: 0.1%}\n"
+                "- {id: both, message: b, when: queue.depth > 3, tier: application, leak: 1%}\n",
                 {
                     "a.one": cause("a.one", expects="{weak: 95%, strong: 90%, both: 90%}"),
                     "a.two": cause("a.two", expects="{both: 95%}"),

@@ -19,10 +19,10 @@ from tests.diagnosis.test_network import network, worlds
 from tests.diagnosis.world import cause, diagnosed, evidence, written
 
 FINDINGS = """
-- {id: shared, says: seen, when: requests.running > 10, tier: application, leak: 2%}
-- {id: separates, says: only one expects it, when: input.length.mean > 10, tier: application, leak: 2%}
-- {id: alike, says: both expect it, when: batch.size.mean > 10, tier: application, leak: 2%}
-- {id: aside, says: neither expects it, when: trace.kernels > 10, tier: application, leak: 2%}
+- {id: shared, message: seen, when: requests.running > 10, tier: application, leak: 2%}
+- {id: separates, message: only one expects it, when: input.length.mean > 10, tier: application, leak: 2%}
+- {id: alike, message: both expect it, when: batch.size.mean > 10, tier: application, leak: 2%}
+- {id: aside, message: neither expects it, when: trace.kernels > 10, tier: application, leak: 2%}
 """
 
 
@@ -110,7 +110,7 @@ def test_only_findings_not_evaluated_count(world: World) -> None:
     assert next_looks(world.rules, network(world), checks, [blind]) == ()
 
 
-GROWN = "- {id: grown, says: many more, when: batch.size.mean > 3 x baseline, tier: application, leak: 2%}\n"
+GROWN = "- {id: grown, message: many more, when: batch.size.mean > 3 x baseline, tier: application, leak: 2%}\n"
 
 
 @pytest.mark.parametrize(

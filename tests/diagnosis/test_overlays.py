@@ -18,10 +18,10 @@ from latdoctor.errors import DefinitionError
 from tests.diagnosis.world import FINDINGS, SIGNAL, check_of, diagnosed, evidence, told, written
 
 MORE = """
-- {id: warm, says: warm, when: {all: [{is: gpu.utilization > 50%, sure: [20%, 80%]}, gpu.processes > 1]},
+- {id: warm, message: warm, when: {all: [{is: gpu.utilization > 50%, ramp: [20%, 80%]}, gpu.processes > 1]},
    tier: infrastructure, leak: 2%}
-- {id: twice, says: twice, when: {any: [queue.depth > 3, queue.depth < 1]}, tier: application, leak: 2%}
-- {id: same, says: same, when: {any: [queue.depth > 3, {all: [queue.depth > 3, gpu.processes > 1]}]},
+- {id: twice, message: twice, when: {any: [queue.depth > 3, queue.depth < 1]}, tier: application, leak: 2%}
+- {id: same, message: same, when: {any: [queue.depth > 3, {all: [queue.depth > 3, gpu.processes > 1]}]},
    tier: application, leak: 2%}
 """
 
@@ -45,14 +45,14 @@ def problems(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_a_limit_of_the_site_is_judged_by_and_told(tmp_path: Path) -> None:
-    rules = overlaid(tmp_path, "- {finding: long, limits: {input.length.mean: 200}, why: long is usual here}")
+    rules = overlaid(tmp_path, "- {finding: long, limits: {input.length.mean: 200}, rationale: long is usual here}")
     check = check_of(told(rules, long=150.0), "long")
     assert check.status == "clear"
     (atom,) = check.atoms
     assert (atom.operator, atom.limit, atom.note) == (">", "200", "site threshold, shipped > 10")
     assert check_of(told(rules, long=250.0), "long").status == "fired"
     (limit,) = rules.finding["long"].site
-    assert (limit.text, limit.shipped, limit.why) == (
+    assert (limit.text, limit.shipped, limit.rationale) == (
         "input.length.mean > 200",
         "input.length.mean > 10",
         "long is usual here",
@@ -61,7 +61,7 @@ def test_a_limit_of_the_site_is_judged_by_and_told(tmp_path: Path) -> None:
 
 
 def test_without_overlays_the_rules_are_as_shipped(tmp_path: Path) -> None:
-    where = folders(tmp_path, "- {finding: long, limits: {input.length.mean: 200}, why: x}")
+    where = folders(tmp_path, "- {finding: long, limits: {input.length.mean: 200}, rationale: x}")
     plain = rule_loader.read(where, overlaid=False)
     assert plain.finding["long"].site == ()
     assert check_of(told(plain, long=150.0), "long").status == "fired"
@@ -69,31 +69,31 @@ def test_without_overlays_the_rules_are_as_shipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["1.5 x baseline", "0.5 x queue.depth"])
 def test_a_limit_may_be_whatever_a_limit_may_be(tmp_path: Path, limit: str) -> None:
-    rules = overlaid(tmp_path, f"- {{finding: long, limits: {{input.length.mean: {limit}}}, why: x}}")
+    rules = overlaid(tmp_path, f"- {{finding: long, limits: {{input.length.mean: {limit}}}, rationale: x}}")
     assert rules.finding["long"].site[0].text == f"input.length.mean > {limit}"
 
 
 def test_bounds_are_kept_where_the_limit_stays_between_them_and_replaced_where_given(tmp_path: Path) -> None:
-    kept = overlaid(tmp_path, "- {finding: warm, limits: {gpu.utilization: 60%}, why: x}")
-    assert "sure=(0.2, 0.8)" in str(kept.finding["warm"].when)
-    given = "- {finding: warm, limits: {gpu.utilization: {limit: 90%, sure: [85%, 95%]}}, why: x}"
-    assert "sure=(0.85, 0.95)" in str(overlaid(tmp_path, given).finding["warm"].when)
+    kept = overlaid(tmp_path, "- {finding: warm, limits: {gpu.utilization: 60%}, rationale: x}")
+    assert "ramp=(0.2, 0.8)" in str(kept.finding["warm"].when)
+    given = "- {finding: warm, limits: {gpu.utilization: {limit: 90%, ramp: [85%, 95%]}}, rationale: x}"
+    assert "ramp=(0.85, 0.95)" in str(overlaid(tmp_path, given).finding["warm"].when)
 
 
 @pytest.mark.parametrize("name", ["queue.depth >", "queue.depth > 3"])
 def test_a_signal_that_is_compared_twice_is_named_with_its_operator(tmp_path: Path, name: str) -> None:
-    rules = overlaid(tmp_path, f"- {{finding: twice, limits: {{{name}: 7}}, why: x}}")
+    rules = overlaid(tmp_path, f"- {{finding: twice, limits: {{{name}: 7}}, rationale: x}}")
     assert [limit.text for limit in rules.finding["twice"].site] == ["queue.depth > 7"]
     assert "queue.depth < 1" in str(rules.finding["twice"].when)
 
 
 def test_one_comparison_that_stands_twice_is_changed_in_both_places(tmp_path: Path) -> None:
-    rules = overlaid(tmp_path, "- {finding: same, limits: {queue.depth: 7}, why: x}")
+    rules = overlaid(tmp_path, "- {finding: same, limits: {queue.depth: 7}, rationale: x}")
     assert str(rules.finding["same"].when).count("text='queue.depth > 7'") == 2
 
 
 def test_a_disabled_finding_is_unknown_and_says_so(tmp_path: Path) -> None:
-    rules = overlaid(tmp_path, "- {finding: long, disable: true, why: inputs are meant to be long}")
+    rules = overlaid(tmp_path, "- {finding: long, disable: true, rationale: inputs are meant to be long}")
     diagnosis = told(rules, long=True)
     check = check_of(diagnosis, "long")
     assert (check.status, check.reason) == ("not-evaluated", "disabled by the site: inputs are meant to be long")
@@ -104,7 +104,7 @@ def test_a_disabled_finding_is_unknown_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_disabled_cause_is_never_named(tmp_path: Path) -> None:
-    text = "- {cause: app.alone, disable: true, why: it is what this service does}"
+    text = "- {cause: app.alone, disable: true, rationale: it is what this service does}"
     states = {"long": True, "lonely": True, "shared": True, "slow": True}
     assert "app.alone" in told(rule_loader.read(folders(tmp_path, text), overlaid=False), **states).answer.causes
     rules = overlaid(tmp_path, text)
@@ -115,59 +115,61 @@ def test_a_disabled_cause_is_never_named(tmp_path: Path) -> None:
 WRONG = [
     ("just text", "an overlay is a list of changes"),
     ("[]", ""),
-    ("- {finding: long, limits: {input.length.mean: 200}}", "overlay lacks 'why'"),
-    ("- {limits: {input.length.mean: 200}, why: x}", "names either a finding or a cause"),
-    ("- {finding: long, cause: app.alone, disable: true, why: x}", "names either a finding or a cause"),
-    ("- {finding: long, why: x}", "gives either limits or disable: true"),
-    ("- {finding: long, limits: {}, why: x}", "gives either limits or disable: true"),
-    ("- {finding: long, limits: {input.length.mean: 9}, disable: true, why: x}", "either limits or disable"),
-    ("- {cause: app.alone, limits: {input.length.mean: 9}, why: x}", "a cause can only be disabled"),
-    ("- {cause: app.alone, why: x}", "a cause can only be disabled"),
-    ("- {finding: longer, disable: true, why: x}", "an unknown finding 'longer'"),
-    ("- {cause: app.lonely, disable: true, why: x}", "an unknown cause 'app.lonely'"),
-    ("- {finding: slow, disable: true, why: x}", "slow is required"),
-    ("- {finding: long, limits: {queue.depth: 9}, why: x}", "compares no 'queue.depth', but input.length.mean"),
-    ("- {finding: twice, limits: {queue.depth: 9}, why: x}", "'queue.depth > 3' or 'queue.depth < 1'"),
-    ("- {finding: long, limits: {input.length.mean: 5GiB}, why: x}", "'5GiB' is a bytes"),
-    ("- {finding: long, limits: {input.length.mean: soon}, why: x}", "'soon' is not a quantity"),
-    ("- {finding: long, limits: {input.length.mean: [1]}, why: x}", "must be a mapping"),
-    ("- {finding: long, limits: {input.length.mean: {limits: 9}}, why: x}", "unknown key 'limits'"),
-    ("- {finding: warm, limits: {gpu.utilization: 90%}, why: x}", "leaves the bounds"),
-    ("- {finding: warm, limits: {gpu.utilization: {limit: 90%, sure: [95%, 99%]}}, why: x}", "must lie between"),
-    ("- {finding: warm, limits: {gpu.utilization: {limit: 90%, sure: [95%]}}, why: x}", "takes two quantities"),
-    ("- {finding: long, leak: 5%, limits: {input.length.mean: 9}, why: x}", "unknown key 'leak'"),
+    ("- {finding: long, limits: {input.length.mean: 200}}", "overlay lacks 'rationale'"),
+    ("- {limits: {input.length.mean: 200}, rationale: x}", "names either a finding or a cause"),
+    ("- {finding: long, cause: app.alone, disable: true, rationale: x}", "names either a finding or a cause"),
+    ("- {finding: long, rationale: x}", "gives either limits or disable: true"),
+    ("- {finding: long, limits: {}, rationale: x}", "gives either limits or disable: true"),
+    ("- {finding: long, limits: {input.length.mean: 9}, disable: true, rationale: x}", "either limits or disable"),
+    ("- {cause: app.alone, limits: {input.length.mean: 9}, rationale: x}", "a cause can only be disabled"),
+    ("- {cause: app.alone, rationale: x}", "a cause can only be disabled"),
+    ("- {finding: longer, disable: true, rationale: x}", "an unknown finding 'longer'"),
+    ("- {cause: app.lonely, disable: true, rationale: x}", "an unknown cause 'app.lonely'"),
+    ("- {finding: slow, disable: true, rationale: x}", "slow is required"),
+    ("- {finding: long, limits: {queue.depth: 9}, rationale: x}", "compares no 'queue.depth', but input.length.mean"),
+    ("- {finding: twice, limits: {queue.depth: 9}, rationale: x}", "'queue.depth > 3' or 'queue.depth < 1'"),
+    ("- {finding: long, limits: {input.length.mean: 5GiB}, rationale: x}", "'5GiB' is a bytes"),
+    ("- {finding: long, limits: {input.length.mean: soon}, rationale: x}", "'soon' is not a quantity"),
+    ("- {finding: long, limits: {input.length.mean: [1]}, rationale: x}", "must be a mapping"),
+    ("- {finding: long, limits: {input.length.mean: {limits: 9}}, rationale: x}", "unknown key 'limits'"),
+    ("- {finding: warm, limits: {gpu.utilization: 90%}, rationale: x}", "leaves the bounds"),
+    ("- {finding: warm, limits: {gpu.utilization: {limit: 90%, ramp: [95%, 99%]}}, rationale: x}", "must lie between"),
+    ("- {finding: warm, limits: {gpu.utilization: {limit: 90%, ramp: [95%]}}, rationale: x}", "takes two quantities"),
+    ("- {finding: long, leak: 5%, limits: {input.length.mean: 9}, rationale: x}", "unknown key 'leak'"),
     (
-        "- {finding: long, limits: {input.length.mean: 9}, why: x}\n"
-        "- {finding: long, limits: {input.length.mean: 8}, why: y}",
+        "- {finding: long, limits: {input.length.mean: 9}, rationale: x}\n"
+        "- {finding: long, limits: {input.length.mean: 8}, rationale: y}",
         "the limit of input.length.mean in long is changed twice",
     ),
     (
-        "- {finding: long, disable: true, why: x}\n- {finding: long, disable: true, why: y}",
+        "- {finding: long, disable: true, rationale: x}\n- {finding: long, disable: true, rationale: y}",
         "the finding long is disabled twice",
     ),
     (
-        "- {finding: long, disable: true, why: x}\n- {finding: long, limits: {input.length.mean: 200}, why: y}",
+        "- {finding: long, disable: true, rationale: x}\n"
+        "- {finding: long, limits: {input.length.mean: 200}, rationale: y}",
         "the finding long is disabled and given another limit",
     ),
     (
-        "- {finding: long, limits: {input.length.mean: 200}, why: y}\n- {finding: long, disable: true, why: x}",
+        "- {finding: long, limits: {input.length.mean: 200}, rationale: y}\n"
+        "- {finding: long, disable: true, rationale: x}",
         "the finding long is disabled and given another limit",
     ),
     (
-        "- {cause: app.alone, disable: true, why: x}\n- {cause: app.alone, disable: true, why: y}",
+        "- {cause: app.alone, disable: true, rationale: x}\n- {cause: app.alone, disable: true, rationale: y}",
         "the cause app.alone is disabled twice",
     ),
-    ("- {finding: long, disable: true, why: x", "not valid YAML"),
+    ("- {finding: long, disable: true, rationale: x", "not valid YAML"),
 ]
 
 
-@pytest.mark.parametrize(("text", "says"), WRONG)
-def test_what_does_not_fit_is_a_problem_with_its_place(tmp_path: Path, text: str, says: str) -> None:
-    if not says:
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_what_does_not_fit_is_a_problem_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    if not message:
         assert overlaid(tmp_path, text)
         return
     found = problems(tmp_path, text)
-    assert any(row.startswith("hall.yaml:") and says in row for row in found), found
+    assert any(row.startswith("hall.yaml:") and message in row for row in found), found
 
 
 @pytest.mark.parametrize("name", ["overlay.yaml", "overlays.yml", "overlay/hall.yaml", "overlays/hall.yml"])
@@ -181,7 +183,8 @@ def test_what_looks_like_an_overlay_and_is_not_read_is_a_problem(tmp_path: Path,
 
 
 _WORD = st.sampled_from(
-    ["finding", "cause", "limits", "disable", "why", "long", "warm", "app.alone", "limit", "sure", "true", "9", "90%",
+    ["finding", "cause", "limits", "disable", "rationale",
+     "long", "warm", "app.alone", "limit", "ramp", "true", "9", "90%",
      "queue.depth", "gpu.utilization >", "input.length.mean", "5GiB", "", "[20%, 80%]", "1e999", "slo.p99"]
 )  # fmt: skip
 _TREE = st.recursive(

@@ -28,45 +28,45 @@ CHANGES = [
     ("when: input.length.mean > 10", "when: {all: [input.length.mean > 10, queue.depth > 1]}",
      "long", "when: now queue.depth > 1"),
     ("when: input.length.mean > 10", "when: {not: {not: input.length.mean > 10}}", "long", "when: combined otherwise"),
-    ("when: input.length.mean > 10", "when: {is: input.length.mean > 10, sure: [1, 20]}",
+    ("when: input.length.mean > 10", "when: {is: input.length.mean > 10, ramp: [1, 20]}",
      "long", "when: input.length.mean > 10 → input.length.mean > 10 (clear at 1, certain at 20)"),
-    ("{id: long, says: long inputs", "{id: long, says: longer inputs",
-     "long", "says: long inputs → longer inputs"),
+    ("{id: long, message: long inputs", "{id: long, message: longer inputs",
+     "long", "message: long inputs → longer inputs"),
     ("severity: critical,\n   usual: 50%", "severity: warning,\n   usual: 40%", "slow", "severity: critical → warning"),
     ("severity: critical,\n   usual: 50%", "severity: critical,\n   usual: 40%", "slow", "usual: 50 % → 40 %"),
-    ("id: xid, says: an Xid, when: gpu.ecc.uncorrectable > 10, tier: infrastructure, severity: critical, leak: 0.1%",
-     "id: xid, says: an Xid, when: gpu.ecc.uncorrectable > 10, tier: infrastructure, severity: critical, leak: 1%",
+    ("id: xid, message: an Xid, when: gpu.ecc.uncorrectable > 10, tier: infrastructure, severity: critical, leak: 0.1%",
+     "id: xid, message: an Xid, when: gpu.ecc.uncorrectable > 10, tier: infrastructure, severity: critical, leak: 1%",
      "xid", "leak: 0.1 % → 1 %"),
     ("not_applicable_when: server.backend = cpu}\n- {id: copies", "group: gpu}\n- {id: copies",
      "launches", "not_applicable_when: no longer server.backend = cpu"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "after", "finding", "says"), CHANGES)
-def test_a_changed_finding(tmp_path: Path, before: str, after: str, finding: str, says: str) -> None:
+@pytest.mark.parametrize(("before", "after", "finding", "message"), CHANGES)
+def test_a_changed_finding(tmp_path: Path, before: str, after: str, finding: str, message: str) -> None:
     assert FINDINGS.count(before) == 1
     (change,) = changes(tmp_path, FINDINGS.replace(before, after))
     assert (change.kind, change.id, change.what) == ("finding", finding, "changed")
-    assert says in change.details
+    assert message in change.details
 
 
 CAUSE_CHANGES = [
     ("{long: 95%, lonely: 90%, shared: 80%}", "{long: 90%, lonely: 90%, hot: 80%}",
      {"expects long: 95 % → 90 %", "expects shared no longer", "expects hot (80 %)"}),
     ("prior: 3", "prior: 5", {"prior: 3 → 5"}),
-    ("rules_out: [off]", "rules_out: [hot]", {"rules_out: no longer off", "rules_out: now hot"}),
+    ("excluded_by: [off]", "excluded_by: [hot]", {"excluded_by: no longer off", "excluded_by: now hot"}),
     ("explanation: why", "explanation: " + "long words " * 9, {"explanation: reworded"}),
     ("severity: warning", "severity: info", {"severity: warning → info"}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "after", "says"), CAUSE_CHANGES)
-def test_a_changed_cause(tmp_path: Path, before: str, after: str, says: set[str]) -> None:
+@pytest.mark.parametrize(("before", "after", "message"), CAUSE_CHANGES)
+def test_a_changed_cause(tmp_path: Path, before: str, after: str, message: set[str]) -> None:
     text = FILES["app.alone"]
     assert before in text
     (change,) = changes(tmp_path, causes={**FILES, "app.alone": text.replace(before, after)})
     assert (change.kind, change.id, change.what) == ("cause", "app.alone", "changed")
-    assert set(change.details) == says
+    assert set(change.details) == message
 
 
 def test_what_is_new_and_what_is_gone(tmp_path: Path) -> None:
@@ -80,7 +80,10 @@ def test_what_is_new_and_what_is_gone(tmp_path: Path) -> None:
 def test_an_overlay_is_told_by_the_limit_that_it_changed(tmp_path: Path) -> None:
     base = written(tmp_path / "base")
     (tmp_path / "site" / "overlays").mkdir(parents=True)
-    text = "- {finding: long, limits: {input.length.mean: 20}, why: x}\n- {cause: app.twin, disable: true, why: y}\n"
+    text = (
+        "- {finding: long, limits: {input.length.mean: 20}, rationale: x}\n"
+        "- {cause: app.twin, disable: true, rationale: y}\n"
+    )
     (tmp_path / "site" / "overlays" / "hall.yaml").write_text(text)
     found = rule_changes(rule_loader.read([base]), rule_loader.read([base, tmp_path / "site"]))
     assert {one.id: one.details for one in found} == {

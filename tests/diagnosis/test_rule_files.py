@@ -13,7 +13,7 @@ from latdoctor.errors import DefinitionError
 from latdoctor.resources import folder
 from tests.diagnosis.world import CAUSES, cause, small_rules, written
 
-GOOD = "- {id: long, says: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}\n"
+GOOD = "- {id: long, message: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}\n"
 FIRST = {"any.cause": cause("any.cause")}
 
 
@@ -29,7 +29,7 @@ def test_what_is_read_stands_in_the_order_of_ids(tmp_path: Path) -> None:
     assert [found.id for found in rules.causes] == sorted(CAUSES)
     assert [found.id for found in rules.findings] == sorted(found.id for found in rules.findings)
     assert rules.cause["infra.dead"].expects == {"xid": 0.99}
-    assert rules.cause["app.alone"].rules_out == ("off",)
+    assert rules.cause["app.alone"].excluded_by == ("off",)
     slow = rules.finding["slow"]
     assert (slow.kind, slow.required, slow.severity, slow.usual, slow.leak) == ("symptom", True, "critical", 0.5, 0.02)
     assert (slow.area, slow.tier, slow.specific) == ("small", "", False)
@@ -46,34 +46,34 @@ def test_a_second_folder_adds_to_the_first(tmp_path: Path) -> None:
 
 
 FINDING = [
-    ("{says: x, when: queue.depth > 1, tier: application, leak: 2%}", "finding lacks 'id'"),
-    ("{id: Bad_Id, says: x, when: queue.depth > 1, tier: application, leak: 2%}", "'Bad_Id' is not an id"),
-    ("{id: f, when: queue.depth > 1, tier: application, leak: 2%}", "finding lacks 'says'"),
-    ("{id: f, says: x, tier: application, leak: 2%}", "finding lacks 'when'"),
-    ("{id: f, says: x, when: queue.deepness > 1, tier: application, leak: 2%}", "not in the signal catalogue"),
-    ("{id: f, says: x, when: queue.depth > 1, leak: 2%}", "finding lacks 'tier'"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: hardware, leak: 2%}", "'hardware' is not one of"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: application}", "finding lacks 'leak'"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: application, leak: 0%}", "a leak lies between"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: application, leak: 11%}", "a leak lies between"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: application, leak: often}", "'often' is not a quantity"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: application, leak: 2%, usual: 50%}", "only symptoms have a usual"),
-    ("{id: f, says: x, when: queue.depth > 1, kind: symptom, leak: 2%}", "finding lacks 'usual'"),
-    ("{id: f, says: x, when: queue.depth > 1, kind: pain, usual: 50%, leak: 2%}", "'pain' is not one of"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: application, leak: 2%, severity: bad}", "'bad' is not one of"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: application, leak: 2%, required: yes}", "'yes' is not one of"),
-    ("{id: f, says: x, when: queue.depth > 1, tier: application, leak: 2%, weight: 3}", "unknown key 'weight'"),
-    ('{id: f, says: "{queue.deepness} wait", when: queue.depth > 1, tier: application, leak: 2%}', "{queue.deepness}"),
-    ("{id: f, id: g, says: x, when: queue.depth > 1, tier: application, leak: 2%}", "the key 'id' stands twice"),
-    ("{id: f, says: &a x, when: queue.depth > 1, tier: application, leak: 2%}", "aliases and anchors"),
+    ("{message: x, when: queue.depth > 1, tier: application, leak: 2%}", "finding lacks 'id'"),
+    ("{id: Bad_Id, message: x, when: queue.depth > 1, tier: application, leak: 2%}", "'Bad_Id' is not an id"),
+    ("{id: f, when: queue.depth > 1, tier: application, leak: 2%}", "finding lacks 'message'"),
+    ("{id: f, message: x, tier: application, leak: 2%}", "finding lacks 'when'"),
+    ("{id: f, message: x, when: queue.deepness > 1, tier: application, leak: 2%}", "not in the signal catalogue"),
+    ("{id: f, message: x, when: queue.depth > 1, leak: 2%}", "finding lacks 'tier'"),
+    ("{id: f, message: x, when: queue.depth > 1, tier: hardware, leak: 2%}", "'hardware' is not one of"),
+    ("{id: f, message: x, when: queue.depth > 1, tier: application}", "finding lacks 'leak'"),
+    ("{id: f, message: x, when: queue.depth > 1, tier: application, leak: 0%}", "a leak lies between"),
+    ("{id: f, message: x, when: queue.depth > 1, tier: application, leak: 11%}", "a leak lies between"),
+    ("{id: f, message: x, when: queue.depth > 1, tier: application, leak: often}", "'often' is not a quantity"),
+    ("{id: f, message: x, when: queue.depth>1, tier: application, leak: 2%, usual: 9%}", "only symptoms have a usual"),
+    ("{id: f, message: x, when: queue.depth > 1, kind: symptom, leak: 2%}", "finding lacks 'usual'"),
+    ("{id: f, message: x, when: queue.depth > 1, kind: pain, usual: 50%, leak: 2%}", "'pain' is not one of"),
+    ("{id: f, message: x, when: queue.depth > 1, tier: application, leak: 2%, severity: bad}", "'bad' is not one of"),
+    ("{id: f, message: x, when: queue.depth > 1, tier: application, leak: 2%, required: yes}", "'yes' is not one of"),
+    ("{id: f, message: x, when: queue.depth > 1, tier: application, leak: 2%, weight: 3}", "unknown key 'weight'"),
+    ('{id: f, message: "{queue.deepness}", when: queue.depth > 1, tier: application, leak: 2%}', "{queue.deepness}"),
+    ("{id: f, id: g, message: x, when: queue.depth > 1, tier: application, leak: 2%}", "the key 'id' stands twice"),
+    ("{id: f, message: &a x, when: queue.depth > 1, tier: application, leak: 2%}", "aliases and anchors"),
     ("just text", "finding must be a mapping"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "says"), FINDING)
-def test_a_bad_finding(tmp_path: Path, text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "message"), FINDING)
+def test_a_bad_finding(tmp_path: Path, text: str, message: str) -> None:
     found = problems(written(tmp_path, f"{GOOD}- {text}\n", FIRST))
-    assert any(row.startswith("small.yaml:2: ") and says in row for row in found), found
+    assert any(row.startswith("small.yaml:2: ") and message in row for row in found), found
 
 
 CAUSE_FILES = [
@@ -86,9 +86,9 @@ CAUSE_FILES = [
     ("any.cause", {"expects": "[long]"}, "'expects' must be a mapping"),
     ("any.cause", {"expects": "{longer: 90%}"}, "the cause any.cause names an unknown finding 'longer'"),
     ("any.cause", {"expects": "{pain: 90%}"}, "the cause any.cause expects no specific finding"),
-    ("any.cause", {"more": "rules_out: [longer]"}, "the cause any.cause names an unknown finding 'longer'"),
-    ("any.cause", {"more": "rules_out: [long]"}, "any.cause expects 'long' and is ruled out by it"),
-    ("any.cause", {"more": "rules_out: long"}, "'rules_out' must be a list"),
+    ("any.cause", {"more": "excluded_by: [longer]"}, "the cause any.cause names an unknown finding 'longer'"),
+    ("any.cause", {"more": "excluded_by: [long]"}, "any.cause expects 'long' and is ruled out by it"),
+    ("any.cause", {"more": "excluded_by: long"}, "'excluded_by' must be a list"),
     ("any.cause", {"more": "weights: {}"}, "cause has an unknown key 'weights'"),
     ("any.cause", {"tier": "hardware"}, "tier: 'hardware' is not one of"),
     ("any.cause", {"severity": "bad"}, "severity: 'bad' is not one of"),
@@ -97,15 +97,15 @@ CAUSE_FILES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("file", "given", "says"), CAUSE_FILES)
-def test_a_bad_cause(tmp_path: Path, file: str, given: dict[str, str], says: str) -> None:
-    findings = GOOD + "- {id: pain, says: x, when: queue.depth > 1, kind: symptom, usual: 50%, leak: 2%}\n"
+@pytest.mark.parametrize(("file", "given", "message"), CAUSE_FILES)
+def test_a_bad_cause(tmp_path: Path, file: str, given: dict[str, str], message: str) -> None:
+    findings = GOOD + "- {id: pain, message: x, when: queue.depth > 1, kind: symptom, usual: 50%, leak: 2%}\n"
     found = problems(written(tmp_path, findings, {file: cause("any.cause", **given)}))
-    assert any(row.startswith(f"{file}.yaml:") and says in row for row in found), found
+    assert any(row.startswith(f"{file}.yaml:") and message in row for row in found), found
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "says"),
+    ("before", "after", "message"),
     [
         ("prior: 3", "prior: 0", "relative odds lie between 0 and 100"),
         ("prior: 3", "prior: -1", "relative odds lie between 0 and 100"),
@@ -122,11 +122,11 @@ def test_a_bad_cause(tmp_path: Path, file: str, given: dict[str, str], says: str
         ("id: any.cause", "id: other", "the id 'other' is taken"),
     ],
 )
-def test_a_bad_line_in_a_cause(tmp_path: Path, before: str, after: str, says: str) -> None:
+def test_a_bad_line_in_a_cause(tmp_path: Path, before: str, after: str, message: str) -> None:
     text = cause("any.cause")
     assert before in text
     found = problems(written(tmp_path, GOOD, {"any.cause": text.replace(before, after)}))
-    assert any(says in row for row in found), found
+    assert any(message in row for row in found), found
 
 
 def test_a_stable_cause_with_its_false_positives_and_references_is_read(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_copy_of_all_rules_is_one_problem_and_hides_no_other(tmp_path: Path) -
 
 
 def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
-    base = written(tmp_path, GOOD + "- {id: deep, says: x, when: queue.deepness > 1, tier: nowhere, leak: 2%}\n", {
+    base = written(tmp_path, GOOD + "- {id: deep, message: x, when: queue.deepness > 1, tier: nowhere, leak: 2%}\n", {
         "any.cause": cause("any.cause", expects="{long: 20%, deep: 90%}"),
         "broken": "id: [unclosed\n",
         "bound": cause("bound", expects="{missing: 90%}", more="wrong: 1"),
@@ -166,7 +166,7 @@ def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
     (base / "findings" / "shape.yaml").write_text("id: x\n", encoding="utf-8")
     (base / "findings" / "empty.yaml").write_text("", encoding="utf-8")
     found = problems(base, tmp_path / "nowhere")
-    for file, says in (
+    for file, message in (
         ("broken.yaml:2", "not valid YAML"),
         ("empty.yaml", "the file is empty"),
         ("shape.yaml:1", "a findings file is a list of findings"),
@@ -178,7 +178,7 @@ def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
         ("bound.yaml:2", "expects no specific finding"),
         ("nowhere", "is not a folder of rules"),
     ):
-        assert any(row.startswith(file) and says in row for row in found), (file, says, found)
+        assert any(row.startswith(file) and message in row for row in found), (file, message, found)
     assert sum("not valid YAML" in row for row in found) == 2
     assert not any("'deep'" in row for row in found), "those who name a finding with a problem did nothing wrong"
 
@@ -193,17 +193,17 @@ def test_the_message_ends_with_the_count_and_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("cause/a.yaml", "holds no rules: they stand in findings/, causes/, overlays/, cases/"),
         ("cause/a.yaml", "is not read: did you mean causes/"),
         ("causes/a.yml", "is not read: the name of a file of rules ends in .yaml"),
     ],
 )
-def test_what_only_looks_like_rules_is_told(tmp_path: Path, name: str, says: str) -> None:
+def test_what_only_looks_like_rules_is_told(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_text("id: a\n")
-    with pytest.raises(DefinitionError, match=says):
+    with pytest.raises(DefinitionError, match=message):
         rule_loader.read([tmp_path])
 
 

@@ -47,7 +47,7 @@ def test_only_what_was_shortly_before_counts_and_the_nearest_comes_first() -> No
         change(None, text="nobody knows when"),
     )
     evidence = Evidence(events=events)
-    assert [one.says for one in timeline.changes(evidence, timeline.onset(evidence))] == ["clocks differ", "b", "a"]
+    assert [one.message for one in timeline.changes(evidence, timeline.onset(evidence))] == ["clocks differ", "b", "a"]
 
 
 def test_as_far_as_the_onset_may_be_wrong_a_change_after_it_counts() -> None:
@@ -57,7 +57,7 @@ def test_as_far_as_the_onset_may_be_wrong_a_change_after_it_counts() -> None:
     found = timeline.onset(evidence)
     assert found is not None
     assert found.within == 720.0
-    assert [one.says for one in timeline.changes(evidence, found)] == ["a"]
+    assert [one.message for one in timeline.changes(evidence, found)] == ["a"]
 
 
 def test_without_an_onset_the_end_of_the_evidence_counts() -> None:
@@ -67,7 +67,7 @@ def test_without_an_onset_the_end_of_the_evidence_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "says"),
+    ("event", "message"),
     [
         (change(AT), "deployed v7"),
         (change(AT, "change.model", "", what="model version", **{"from": "v6", "to": "v7"}), "model version v6 → v7"),
@@ -78,9 +78,9 @@ def test_without_an_onset_the_end_of_the_evidence_counts() -> None:
         (change(AT, text=""), "change.deployment"),
     ],
 )
-def test_in_words(event: Event, says: str) -> None:
+def test_in_words(event: Event, message: str) -> None:
     evidence = Evidence(events=(rise(AT + 60), event))
-    assert timeline.changes(evidence, timeline.onset(evidence))[0].says == says
+    assert timeline.changes(evidence, timeline.onset(evidence))[0].message == message
 
 
 def test_two_sources_of_one_change_are_one() -> None:

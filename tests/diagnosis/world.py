@@ -34,28 +34,28 @@ SIGNAL = {
 }
 
 FINDINGS = """
-- {id: slow, says: "P99 is {latency.p99}", when: latency.p99 > 10s, kind: symptom, required: true, severity: critical,
+- {id: slow, message: "P99: {latency.p99}", when: latency.p99 > 10s, kind: symptom, required: true, severity: critical,
    usual: 50%, leak: 2%}
-- {id: backlog, says: "{queue.depth} wait", when: queue.depth > 10, kind: symptom, usual: 50%, leak: 3%}
-- {id: failing, says: requests fail, when: error.ratio > 10%, kind: error, severity: critical, usual: 10%, leak: 1%}
-- {id: xid, says: an Xid, when: gpu.ecc.uncorrectable > 10, tier: infrastructure, severity: critical, leak: 0.1%}
-- {id: hot, says: hot, when: gpu.foreign_processes > 10, tier: infrastructure, leak: 2%}
-- {id: power, says: short of power, when: gpu.processes > 10, tier: infrastructure, leak: 2%}
-- {id: launches, says: many launches, when: trace.kernels > 10, tier: framework, leak: 2%,
+- {id: backlog, message: "{queue.depth} wait", when: queue.depth > 10, kind: symptom, usual: 50%, leak: 3%}
+- {id: failing, message: requests fail, when: error.ratio > 10%, kind: error, severity: critical, usual: 10%, leak: 1%}
+- {id: xid, message: an Xid, when: gpu.ecc.uncorrectable > 10, tier: infrastructure, severity: critical, leak: 0.1%}
+- {id: hot, message: hot, when: gpu.foreign_processes > 10, tier: infrastructure, leak: 2%}
+- {id: power, message: short of power, when: gpu.processes > 10, tier: infrastructure, leak: 2%}
+- {id: launches, message: many launches, when: trace.kernels > 10, tier: framework, leak: 2%,
    not_applicable_when: server.backend = cpu}
-- {id: copies, says: many copies, when: launch.count > 10, tier: framework, leak: 2%,
+- {id: copies, message: many copies, when: launch.count > 10, tier: framework, leak: 2%,
    not_applicable_when: server.backend = cpu}
-- {id: long, says: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}
-- {id: lonely, says: runs alone, when: batch.size.mean > 10, tier: application, leak: 2%}
-- {id: shared, says: both expect it, when: requests.running > 10, tier: application, leak: 2%}
-- {id: "off", says: batching is off, when: requests.limit > 10, tier: application, leak: 2%}
+- {id: long, message: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}
+- {id: lonely, message: runs alone, when: batch.size.mean > 10, tier: application, leak: 2%}
+- {id: shared, message: both expect it, when: requests.running > 10, tier: application, leak: 2%}
+- {id: "off", message: batching is off, when: requests.limit > 10, tier: application, leak: 2%}
 """
 
 CAUSES = {
     "infra.heat": ("infrastructure", "critical", "{hot: 95%, power: 90%}", ""),
     "infra.dead": ("infrastructure", "critical", "{xid: 99%}", ""),
     "fw.bound": ("framework", "warning", "{launches: 95%, copies: 90%}", ""),
-    "app.alone": ("application", "warning", "{long: 95%, lonely: 90%, shared: 80%}", "rules_out: [off]"),
+    "app.alone": ("application", "warning", "{long: 95%, lonely: 90%, shared: 80%}", "excluded_by: [off]"),
     "app.twin": ("application", "warning", "{shared: 80%, backlog: 90%}", ""),
 }
 
@@ -68,7 +68,7 @@ prior: 3
 expects: {expects}
 explanation: why
 confirm: how
-mend: what
+remediation: what
 status: test
 {more}
 """

@@ -31,14 +31,14 @@ def answered(
     named: Sequence[str] | None = None,
 ) -> Answered:
     """An answer that ranks these causes, each 0.9 sure where no probability is given; named from 0.6 on."""
-    sure = ranking if isinstance(ranking, Mapping) else dict.fromkeys(ranking, 0.9)
-    told = [name for name, p in sure.items() if p >= 0.6] if named is None else list(named)
+    ramp = ranking if isinstance(ranking, Mapping) else dict.fromkeys(ranking, 0.9)
+    told = [name for name, p in ramp.items() if p >= 0.6] if named is None else list(named)
     return Answered(
         run=run,
         view=view,
         kind="named" if told else "none",
         named=tuple(told),
-        ranked=tuple(Ranked(name, p, name in told, tuple(cited)) for name, p in sure.items()),
+        ranked=tuple(Ranked(name, p, name in told, tuple(cited)) for name, p in ramp.items()),
         verdict="critical",
         seconds=0.1,
         moved=None if moved is None else tuple(moved),

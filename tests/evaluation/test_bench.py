@@ -90,7 +90,7 @@ def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: 
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "message"),
     [
         ({"run": "another"}, "is of 'another'"),
         ({"causes": ("infra.gpu.moon",)}, "'infra.gpu.moon', which is no cause"),
@@ -99,12 +99,12 @@ def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: 
     ],
 )
 def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
-    folder: Path, tmp_path: Path, changed: dict[str, Any], says: str
+    folder: Path, tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
     copied = Store(Path(shutil.copytree(folder, tmp_path / "copied")))
     run = copied.runs()[0]
     copied.write(TRUTHS, run, structs.replace(copied.truth(run), **changed))
-    with pytest.raises(BundleError, match=says):
+    with pytest.raises(BundleError, match=message):
         list(recordings(copied.folder))
 
 
@@ -244,7 +244,7 @@ def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         (["--page", "no/such/page.md"], "the page cannot be written: No such file or directory"),
         (["--page", "."], "the page cannot be written: Is a directory"),
@@ -259,7 +259,7 @@ def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_scored(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], says: str
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a-file").write_text("")
@@ -276,7 +276,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_scored(
         ]
     )
     assert outcome.code == 2
-    assert says in " ".join(outcome.err.split())
+    assert message in " ".join(outcome.err.split())
     assert "diagnosed" not in outcome.err
 
 

@@ -26,8 +26,8 @@ def weight(text: str, value: float | str, **limits: float) -> float:
 
 
 THOUSAND, THOUSANDTH = 1000.0, 0.001
-SURE_UP = "{is: queue.depth > 50, sure: [20, 80]}"
-SURE_DOWN = "{is: gpu.busy_ratio < 50%, sure: [70%, 25%]}"
+SURE_UP = "{is: queue.depth > 50, ramp: [20, 80]}"
+SURE_DOWN = "{is: gpu.busy_ratio < 50%, ramp: [70%, 25%]}"
 
 ANCHORS = [
     # λ = 1000^clip(ln(x/limit)/ln 1.5, −1, 1), sign by operator

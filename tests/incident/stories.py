@@ -90,7 +90,7 @@ def diagnosed(
         run_id=f"d1a9{text}",
         target=f"checkout{text}",
         level="critical",
-        says=f"P99 is 3.2 s, the SLO is 500 ms{text}",
+        message=f"P99 is 3.2 s, the SLO is 500 ms{text}",
         answer="named",
         causes=causes or (cause(text=text),),
         unseen=(f"no GPU metrics were given{text}",),

@@ -77,7 +77,7 @@ def test_what_was_confirmed_is_not_looked_into_again(tmp_path: Path) -> None:
     assert len(desk.incident.of(events.DIAGNOSED)) == 1
     assert len(desk.incident.of(events.SAMPLED)) == 3
     assert desk.said == [
-        f"{desk.incident.id}: confirmed: {body(desk.incident.of(events.CONFIRMED)[0], events.Confirmed).says}"
+        f"{desk.incident.id}: confirmed: {body(desk.incident.of(events.CONFIRMED)[0], events.Confirmed).message}"
     ]
 
 

@@ -177,10 +177,10 @@ def _written(walked: Walked) -> Timeline:
     for form, name in FILES.items():
         walked.shell.typed(["timeline", "--format", form, "--to", name], 0)
         made[form] = (walked.shell.folder / name).read_text(encoding="utf-8")
-    jsonschema.validate(json.loads(made["json"]), json_documents.schema(), cls=jsonschema.Draft202012Validator)
-    told = json_documents.parse(made["json"].encode())
-    assert made["text"] == timeline.render(told)
-    assert made["markdown"] == timeline.render(told)
+    jsonschema.validate(json.loads(made["json"]), json_documents.timeline_schema(), cls=jsonschema.Draft202012Validator)
+    told = json_documents.parse_timeline(made["json"].encode())
+    assert made["text"] == timeline.render_text(told)
+    assert made["markdown"] == timeline.render_markdown(told)
     assert made["cloudevents"] == cloudevents.render(told)
     assert max(map(len, made["text"].splitlines())) <= text_utils.WIDTH
     assert "\x1b" not in made["text"]
@@ -207,7 +207,7 @@ def _must_tell_what_was_done(told: Timeline, walked: Walked) -> None:
     assert [one.seq for one in told.moments] == sorted(one.seq for one in told.moments)
     (alert,) = told.alerts
     assert alert.name == ALERT
-    assert any((one.basis, one.by) == (SAID, "Ada") and NOTE in one.says for one in told.moments)
+    assert any((one.basis, one.by) == (SAID, "Ada") and NOTE in one.message for one in told.moments)
     assert all((walked.shell.folder / "state" / look.bundle).is_file() for look in told.looks)
     (run,) = told.runs
     assert run.playbook == PLAYBOOK

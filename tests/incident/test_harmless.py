@@ -92,7 +92,7 @@ def test_nothing_of_it_is_kept_or_told(tmp_path: Path) -> None:
     assert all(CANARY not in form(timeline(incident)) for form in FORMS.values())
     told = [MAKERS[to.kind](incident, one, to) for one in tellings(incident) for to in RECEIVERS]
     assert sum(message is not None for message in told) > len(RECEIVERS)
-    assert all(CANARY.encode() not in message.body and CANARY not in message.says for message in told if message)
+    assert all(CANARY.encode() not in message.body and CANARY not in message.message for message in told if message)
     assert "http://prometheus:9090/graph" in FORMS["json"](timeline(incident)), "what is no secret is told"
 
 

@@ -123,7 +123,7 @@ def test_a_service_that_is_not_there_is_not_known(tmp_path: Path) -> None:
         (incident,) = running.incidents
     (said,) = (body(entry, events.Confirmed) for entry in incident.of(events.CONFIRMED))
     assert said.status == "unknown"
-    assert "127.0.0.1:9" in said.says
+    assert "127.0.0.1:9" in said.message
     assert incident.of(events.DIAGNOSED) == ()
     assert incident.of(events.SAMPLED) == ()  # nothing was seen: that is no sample of nothing
 

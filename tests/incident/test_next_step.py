@@ -71,14 +71,14 @@ def test_what_is_not_permitted_is_not_proposed() -> None:
 
 def test_what_an_earlier_look_named_is_said() -> None:
     nothing = {"kind": events.DIAGNOSED, "at": 300}
-    for rows, says in (
+    for rows, message in (
         ([NAMED, nothing, nothing],
          "the last look names no cause; that of 2026-09-21 14:15:00 UTC named app.batching.long-alone"),
         ([{**NAMED, "answer": "one-of", "causes": [cause(named=False)]}, nothing], "no cause is named yet"),
     ):  # fmt: skip
         marks = [{"kind": events.MARKED, "at": 310, "stage": stage} for stage in ("confirmed", "diagnosed", "located")]
         found = incident([*rows, *marks])
-        assert after(found, SOP, clock(SOP, found, moment(400))).why == f"the next stage is: Mitigated; {says}"
+        assert after(found, SOP, clock(SOP, found, moment(400))).why == f"the next stage is: Mitigated; {message}"
 
 
 @pytest.mark.parametrize("opened", [{"targets": []}, {"targets": ["checkout"], "hosts": ["checkout"]}])

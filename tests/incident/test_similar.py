@@ -33,7 +33,7 @@ def test_it_is_one_with_itself_and_none_with_nothing(one: Features) -> None:
 @given(FEATURES, FEATURES)
 def test_where_nothing_is_shared_it_is_0(one: Features, other: Features) -> None:
     apart = Features(
-        {name.upper(): sure for name, sure in other.causes.items()},
+        {name.upper(): ramp for name, ramp in other.causes.items()},
         frozenset(name.upper() for name in other.findings),
         frozenset(name.upper() for name in other.subjects),
         frozenset(name.upper() for name in other.tiers),

@@ -77,10 +77,10 @@ SAYS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "says"), SAYS, ids=[f"{kind}-{number}" for number, (kind, _) in enumerate(SAYS)])
-def test_what_an_entry_says(kind: str, says: str) -> None:
-    found = [moment.says for moment in told(promo_rush()).moments if moment.kind == kind]
-    assert any(says in one for one in found), found
+@pytest.mark.parametrize(("kind", "message"), SAYS, ids=[f"{kind}-{number}" for number, (kind, _) in enumerate(SAYS)])
+def test_what_an_entry_says(kind: str, message: str) -> None:
+    found = [moment.message for moment in told(promo_rush()).moments if moment.kind == kind]
+    assert any(message in one for one in found), found
 
 
 def test_where_evidence_lies_is_told_by_its_place_in_the_state_folder() -> None:
@@ -94,7 +94,7 @@ def test_where_evidence_lies_is_told_by_its_place_in_the_state_folder() -> None:
 def test_a_sample_is_a_moment_only_where_the_service_stands_otherwise_than_before() -> None:
     page = told(promo_rush())
     assert len(page.samples) == 4
-    assert [moment.says[:27] for moment in page.moments if moment.kind == events.SAMPLED] == [
+    assert [moment.message[:27] for moment in page.moments if moment.kind == events.SAMPLED] == [
         "the service is over the SLO",
         "the service is within the S",
     ]
@@ -108,7 +108,7 @@ def test_the_time_between_entries_does_not_follow_a_clock_that_is_set() -> None:
     log.set_by = 7200
     log.add(20, events.NOTED, events.Noted("two"))
     moments = told(log).moments
-    assert [moment.says for moment in moments[1:]] == ["one", "two"]
+    assert [moment.message for moment in moments[1:]] == ["one", "two"]
     assert [(moment.seconds, moment.measured) for moment in moments[1:]] == [(10.0, "monotonic"), (20.0, "monotonic")]
 
 
@@ -121,7 +121,7 @@ def test_after_another_start_of_the_machine_the_wall_clock_is_all_there_is() -> 
     log.add(120, events.NOTED, events.Noted("lost"))
     back, lost = told(log).moments[1:]
     assert (back.seconds, back.measured) == (60.0, "wall")
-    assert (lost.seconds, lost.says) == (None, "lost")  # it came after, and when is not known
+    assert (lost.seconds, lost.message) == (None, "lost")  # it came after, and when is not known
 
 
 def test_a_run_alone_has_a_timeline() -> None:
@@ -153,7 +153,7 @@ def test_a_refused_run_is_told_with_its_reason() -> None:
     log.add(2, "run.refused", {"guard": "cooldown", "reason": "too soon"}, "r2")
     page = told(log)
     assert [(run.id, run.outcome, run.reason) for run in page.runs] == [("r2", "refused", "cooldown: too soon")]
-    assert page.moments[-1].says == "refused: too soon (guard cooldown)"
+    assert page.moments[-1].message == "refused: too soon (guard cooldown)"
 
 
 def test_an_entry_of_another_version_hides_no_other() -> None:
@@ -165,7 +165,7 @@ def test_an_entry_of_another_version_hides_no_other() -> None:
     log.add(4, "of.tomorrow", {"any": 1})
     log.add(5, events.NOTED, events.Noted("all well"))
     page = told(log)
-    assert [moment.says for moment in page.moments[1:]] == [
+    assert [moment.message for moment in page.moments[1:]] == [
         "note.made: this version cannot read what it says",
         "diagnosis.made: this version cannot read what it says",
         "service.sampled: this version cannot read what it says",
@@ -184,7 +184,7 @@ def test_a_value_that_is_no_number_was_not_seen() -> None:
     page = told(log)
     assert page.samples[0].values == {"service": {}}
     assert page.impact.over is None
-    assert "not to be judged" in page.moments[-1].says
+    assert "not to be judged" in page.moments[-1].message
 
 
 def test_a_time_that_makes_no_sense_is_told_when_it_was_heard() -> None:
@@ -216,7 +216,7 @@ def test_each_cause_that_was_named_is_a_moment_of_its_own() -> None:
     log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
     log.add(1, events.DIAGNOSED, diagnosed(cause(), cause("app.load.burst"), cause("infra.gpu.lost", named=False)))
     moments = told(log).moments
-    assert [(one.part, one.says.split("(")[1][:14]) for one in moments if one.part.startswith("cause")] == [
+    assert [(one.part, one.message.split("(")[1][:14]) for one in moments if one.part.startswith("cause")] == [
         ("cause", "app.batching.l"),
         ("cause-2", "app.load.burst"),
     ]
@@ -229,12 +229,12 @@ UNNAMED = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "says"), UNNAMED)
-def test_an_answer_that_names_nothing_says_so(answer: str, says: str) -> None:
+@pytest.mark.parametrize(("answer", "message"), UNNAMED)
+def test_an_answer_that_names_nothing_says_so(answer: str, message: str) -> None:
     log = Log()
     log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
     log.add(1, events.DIAGNOSED, msgspec.structs.replace(diagnosed(cause(named=False)), answer=answer))
-    assert told(log).moments[-1].says.startswith(says)
+    assert told(log).moments[-1].message.startswith(message)
 
 
 def test_a_command_that_acts_by_itself_is_no_responder() -> None:
@@ -247,7 +247,7 @@ def test_a_command_that_acts_by_itself_is_no_responder() -> None:
 
 
 def test_whose_clock_a_beginning_is_by_makes_a_sentence() -> None:
-    for clock, says in (
+    for clock, message in (
         ("given by hand", "as given by hand"),
         ("alertmanager", "by the clock of alertmanager"),
         ("", "by a clock that was not named"),
@@ -255,8 +255,8 @@ def test_whose_clock_a_beginning_is_by_makes_a_sentence() -> None:
         log = Log()
         log.add(5, events.OPENED, events.Opened("slow", (), events.BY_HAND, "", "", BEGAN, clock))
         page = told(log)
-        for text in (timeline_text.render(page), timeline_markdown.render(page).replace("\\", "")):
+        for text in (timeline_text.render_text(page), timeline_markdown.render_markdown(page).replace("\\", "")):
             words = " ".join(text.split())
-            assert f"the trouble began, {says})." in words
+            assert f"the trouble began, {message})." in words
             assert "clock of given" not in words
             assert "clock of not" not in words

@@ -149,7 +149,7 @@ def test_the_list_names_every_scenario_and_how_it_acts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ([], "--list"),
         (["overload"], "lab run overload"),
@@ -159,7 +159,7 @@ def test_the_list_names_every_scenario_and_how_it_acts() -> None:
         (["loop-block", "--for", "soon"], "soon"),
     ],
 )
-def test_what_cannot_be_injected_is_a_usage_error(arguments: list[str], says: str) -> None:
+def test_what_cannot_be_injected_is_a_usage_error(arguments: list[str], message: str) -> None:
     refused = run(["lab", "inject", *arguments])
     assert refused.code == 2
-    assert says in refused.err
+    assert message in refused.err

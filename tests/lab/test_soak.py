@@ -81,9 +81,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("changed", "says"), WRONG.values(), ids=WRONG.keys())
-def test_accounts_that_are_wrong_are_told(verdict: Any, changed: dict[str, Any], says: str) -> None:
-    assert any(says in each for each in verdict.accounts(_counted(verdict, **changed)))
+@pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG.keys())
+def test_accounts_that_are_wrong_are_told(verdict: Any, changed: dict[str, Any], message: str) -> None:
+    assert any(message in each for each in verdict.accounts(_counted(verdict, **changed)))
 
 
 def test_a_slope_is_not_moved_by_jumps(verdict: Any) -> None:

@@ -86,7 +86,7 @@ def test_saturation_over_http() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "says"),
+    ("address", "message"),
     [
         ("https://127.0.0.1:1", "no http address"),
         ("127.0.0.1:8000", "no http address"),
@@ -95,8 +95,8 @@ def test_saturation_over_http() -> None:
         ("http://example.test", "not this machine"),
     ],
 )
-def test_where_no_load_is_sent(address: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_where_no_load_is_sent(address: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         run_load(LoadPlan((Phase("only", 1, Constant(1)),)), address)
 
 

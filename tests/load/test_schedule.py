@@ -157,14 +157,14 @@ def test_wrong_bodies_are_of_many_kinds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "says"),
+    ("plan", "message"),
     [(one(Constant(10_000), 86_400), str(MAX_REQUESTS)), (one(Replay((5.0,)), 1), "higher rate")],
     ids=["too many", "none"],
 )
-def test_a_plan_of_too_many_or_none_is_refused(plan: LoadPlan, says: str) -> None:
+def test_a_plan_of_too_many_or_none_is_refused(plan: LoadPlan, message: str) -> None:
     with pytest.raises(UsageError) as refused:
         schedule(plan)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 GOOD = """

@@ -27,7 +27,7 @@ from tests.http.served import Server, answering, each, hangs, serving
 from tests.notify import stories
 from tests.remediation.actions.wire import PATIENCE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"
 
 

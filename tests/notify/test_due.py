@@ -180,7 +180,7 @@ def test_the_end_of_what_pagerduty_was_told_is_always_sent() -> None:
 
 def test_an_incident_that_closed_meanwhile_wakes_nobody() -> None:
     story = Story("false-alarm", None)
-    assert [message.says.partition(":")[0] for message in story.due(ON_CALL)] == ["resolve"]
+    assert [message.message.partition(":")[0] for message in story.due(ON_CALL)] == ["resolve"]
 
 
 def test_on_says_what_is_told() -> None:

@@ -55,7 +55,7 @@ def test_an_incident_is_told_as_its_file_says(name: str, receiver: Receiver) -> 
         {
             "what": message.what,
             "key": message.key,
-            "says": message.says,
+            "says": message.message,
             "url": message.url,
             "headers": dict(message.headers),
             "body": _without_version(json.loads(message.body)),
@@ -293,7 +293,7 @@ def test_alerts_are_counted_and_the_first_is_shown() -> None:
     incident = stories.incident("promo-rush", 2)
     many = {f"f{n}": replace_alert(incident, f"f{n}") for n in range(9)}
     told = tellings(Incident(incident.id, incident.opened, stories.entries(_alerted(many)), alerts=many))
-    assert told[-1].says.endswith("firing")
+    assert told[-1].message.endswith("firing")
     assert dict(told[-1].details)["Alerts"] == "9 firing, 0 resolved, and 3 that the sender left out"
 
 
@@ -311,7 +311,7 @@ def _alerted(alerts: dict[str, events.Alert]) -> list[dict[str, Any]]:
 
 def test_only_the_first_sign_of_a_person_is_told() -> None:
     taken = [one for one in tellings(stories.incident("by-hand")) if one.what == what.TAKEN]
-    assert [one.says for one in taken] == ["ada is at work: customers write that search takes 5 s"]
+    assert [one.message for one in taken] == ["ada is at work: customers write that search takes 5 s"]
 
 
 def test_an_allowed_address_is_the_configured_one_or_the_kinds_own() -> None:

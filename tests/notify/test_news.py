@@ -27,7 +27,7 @@ def begun(upto: int) -> Incident:
 
 
 def stages(incident: Incident, seconds: float) -> dict[str, tuple[str, str, float]]:
-    return {one.id: (one.what, one.says, one.since) for one in news(SOP, incident, at(seconds)).stages}
+    return {one.id: (one.what, one.message, one.since) for one in news(SOP, incident, at(seconds)).stages}
 
 
 def test_a_stage_is_late_once_its_time_is_over_and_no_moment_before() -> None:
@@ -62,9 +62,9 @@ def test_what_is_not_known_to_be_met_is_told_as_late() -> None:
     story[0] = {**story[0], "body": {**story[0]["body"], "began": None}}
     story[2] = {**story[2], "body": {"status": events.UNKNOWN, "says": "no page answers"}}
     (incident,) = incidents(stories.entries(story))
-    kind, says, _ = stages(incident, 70.0)["confirmed"]
+    kind, message, _ = stages(incident, 70.0)["confirmed"]
     assert kind == what.LATE
-    assert "not known to be met" in says
+    assert "not known to be met" in message
 
 
 def test_of_a_closed_incident_nothing_is_late() -> None:
@@ -75,7 +75,7 @@ def test_of_a_closed_incident_nothing_is_late() -> None:
 def test_whom_the_procedure_names_is_told_and_each_thing_once() -> None:
     incident, now = begun(4), at(1801.0)
     told = due(incident, [NAMED], now, news(SOP, incident, now))
-    assert [(one.what, one.says.partition(":")[0]) for one in told] == [
+    assert [(one.what, one.message.partition(":")[0]) for one in told] == [
         (what.ALERT, "LatencyHigh firing"),
         (what.MET, "Component located"),
         (what.LATE, "Mitigated"),

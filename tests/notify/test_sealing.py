@@ -34,7 +34,7 @@ def kept(tmp_path: Path) -> Callable[[str], Path]:
 
 def message(kind: str, **fields: object) -> Message:
     body = msgspec.json.encode({"event_action": "trigger", "routing_key": MASK, **fields})
-    return Message("r", kind, "alert", "inc-1", "inc-1/alert/1", "says", "https://here.example/x", (), body)
+    return Message("r", kind, "alert", "inc-1", "inc-1/alert/1", "message", "https://here.example/x", (), body)
 
 
 def refused(call: Callable[[], object]) -> UsageError:

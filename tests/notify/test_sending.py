@@ -32,7 +32,7 @@ def receiver(url: str, **fields: object) -> Receiver:
 
 def message(url: str, tries: int = 0) -> Message:
     headers = (("Content-Type", "application/json"),)
-    return Message("r", PAGERDUTY, "alert", "inc-1", "inc-1/alert/1", "says", url, headers, EVENT, tries)
+    return Message("r", PAGERDUTY, "alert", "inc-1", "inc-1/alert/1", "message", url, headers, EVENT, tries)
 
 
 def here(*_: object) -> list[str]:

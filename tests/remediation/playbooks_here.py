@@ -14,7 +14,7 @@ targets: [reference]
 risk: low
 disruption: none
 explanation: it takes the scheduler that helps
-effect: {says: P99 falls, measured_by: tests/remediation}
+effect: {description: P99 falls, measured_by: tests/remediation}
 preconditions: [arrival.rate > 1/s]
 guards: {max_targets: 1, cooldown: 10min, attempts: {count: 2, per: 24h}}
 before: {window: 10s}
@@ -42,7 +42,7 @@ targets: [reference]
 risk: low
 disruption: none
 explanation: it takes the scheduler that helps
-effect: {says: P99 falls, measured_by: tests/remediation}
+effect: {description: P99 falls, measured_by: tests/remediation}
 preconditions: [arrival.rate > 1/s]
 steps:
   - {playbook: test.lanes}

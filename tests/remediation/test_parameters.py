@@ -68,11 +68,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("parameter", "text", "says"), REFUSED)
-def test_what_is_refused(parameter: Parameter, text: str, says: str) -> None:
+@pytest.mark.parametrize(("parameter", "text", "message"), REFUSED)
+def test_what_is_refused(parameter: Parameter, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         value_of(parameter, text)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 RANGES = [
@@ -86,9 +86,9 @@ RANGES = [
 ]
 
 
-@pytest.mark.parametrize(("parameter", "says"), RANGES)
-def test_what_it_may_be(parameter: Parameter, says: str) -> None:
-    assert allowed(parameter) == says
+@pytest.mark.parametrize(("parameter", "message"), RANGES)
+def test_what_it_may_be(parameter: Parameter, message: str) -> None:
+    assert allowed(parameter) == message
 
 
 def test_what_is_not_given_has_its_default() -> None:
@@ -100,8 +100,8 @@ def test_everything_wrong_is_told_at_once() -> None:
     needed = replace(PLAYBOOK, parameters=(*ALL, Parameter("version", "text")))
     with pytest.raises(UsageError) as caught:
         typed(needed, {"cuont": "7", "wait": "1h", "flag": "yes"})
-    for says in ("no parameter 'cuont' (there is count", "wait: ", "flag: ", "version must be given: it is a text"):
-        assert says in caught.value.what
+    for message in ("no parameter 'cuont' (there is count", "wait: ", "flag: ", "version must be given: it is a text"):
+        assert message in caught.value.what
 
 
 def test_names_are_put_in_with_their_units() -> None:

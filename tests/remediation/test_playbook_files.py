@@ -115,6 +115,6 @@ def test_any_bytes_give_a_playbook_or_problems(tmp_path_factory: pytest.TempPath
     path = tmp_path_factory.getbasetemp() / "test.scheduler.yaml"
     path.write_bytes(raw)
     found: list[Problem] = []
-    playbook = playbook_loader.read(path, found)
+    playbook = playbook_loader.read_playbook(path, found)
     assert playbook is not None or found
     assert all(count < 20 for count in Counter(found).values())

@@ -12,4 +12,4 @@ from tests.report.test_document import BUNDLE
 
 @pytest.fixture(scope="module")
 def diagnosis() -> Diagnosis:
-    return json_documents.parse(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())
+    return json_documents.parse_diagnosis(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())

@@ -73,11 +73,13 @@ def hostile(look: Seen, text: str) -> Seen:
             cause,
             title=cause.title + text,
             subjects=tuple(subject + text for subject in cause.subjects),
-            contributions=tuple(msgspec.structs.replace(row, says=row.says + text) for row in cause.contributions),
+            contributions=tuple(
+                msgspec.structs.replace(row, message=row.message + text) for row in cause.contributions
+            ),
         )
         for cause in found.causes
     )
-    checks = tuple(msgspec.structs.replace(check, says=check.says + text) for check in found.checks)
+    checks = tuple(msgspec.structs.replace(check, message=check.message + text) for check in found.checks)
     gaps = tuple(msgspec.structs.replace(gap, reason=gap.reason + text) for gap in found.gaps)
     changed = msgspec.structs.replace(found, target=found.target + text, causes=causes, checks=checks, gaps=gaps)
     return Seen(look.name, changed, look.evidence, look.slo_p99, look.time, f"something is missing{text}")

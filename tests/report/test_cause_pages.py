@@ -37,7 +37,7 @@ by_cause = pytest.mark.parametrize("cause", RULES.causes, ids=lambda one: one.id
 def test_a_cause_lacks_nothing(cause: Cause) -> None:
     assert len(cause.explanation.split()) >= FEWEST_WORDS
     assert len(cause.confirm.split()) >= FEWEST_WORDS * 3 // 4
-    assert len(cause.mend.split()) >= FEWEST_WORDS * 3 // 4
+    assert len(cause.remediation.split()) >= FEWEST_WORDS * 3 // 4
     assert cause.owner
     assert cause.next_look.startswith("latdoctor ")
     assert cause.false_positives
@@ -51,7 +51,7 @@ def test_a_cause_lacks_nothing(cause: Cause) -> None:
 
 @pytest.mark.parametrize("finding", RULES.findings, ids=lambda one: one.id)
 def test_every_limit_has_its_reason(finding: Finding) -> None:
-    assert finding.why
+    assert finding.rationale
 
 
 def test_every_cause_can_be_produced() -> None:
@@ -64,16 +64,16 @@ def test_every_cause_can_be_produced() -> None:
 @by_cause
 def test_the_page_says_all_that_its_rules_say(cause: Cause) -> None:
     text = PAGES[f"{cause.id}.md"]
-    against = ("What speaks against it",) if cause.rules_out else ()
+    against = ("What speaks against it",) if cause.excluded_by else ()
     titles = tuple(line[3:] for line in text.splitlines() if line.startswith("## "))
     assert titles == (*SECTIONS[:5], *against, *SECTIONS[5:])
     for name in cause.expects:
         finding = RULES.finding[name]
         assert f"**`{name}`**" in text
         assert in_words(finding.when) in text
-        assert finding.why in text
-    told = (cause.title, cause.explanation, cause.confirm, cause.mend, cause.next_look)
-    for said in (*told, *cause.references, *cause.false_positives, *cause.rules_out):
+        assert finding.rationale in text
+    told = (cause.title, cause.explanation, cause.confirm, cause.remediation, cause.next_look)
+    for said in (*told, *cause.references, *cause.false_positives, *cause.excluded_by):
         assert said in text
 
 
@@ -113,7 +113,7 @@ def test_no_row_of_a_table_is_broken() -> None:
 
 WORDS = [
     ("queue.depth > 4", "`queue.depth > 4`"),
-    ("{is: queue.time_share > 50%, sure: [20%, 80%]}", "`queue.time_share > 50%` (surely not at 20 %, surely at 80 %)"),
+    ("{is: queue.time_share > 50%, ramp: [20%, 80%]}", "`queue.time_share > 50%` (surely not at 20 %, surely at 80 %)"),
     ("{all: [queue.depth > 4, batch.size.mean < 2]}", "`queue.depth > 4` and `batch.size.mean < 2`"),
     (
         "{all: [{any: [queue.depth > 4, queue.depth > 5]}, {not: batch.size.mean < 2}]}",
@@ -158,7 +158,7 @@ def test_who_can_judge_a_condition(text: str, signals: set[str], judged: bool) -
 
 def test_a_reason_that_is_another_s_tells_that_too() -> None:
     assert reason(RULES.finding["dcgm-power"], RULES) == (
-        f"as dcgm-memory-error ({RULES.finding['dcgm-memory-error'].why})"
+        f"as dcgm-memory-error ({RULES.finding['dcgm-memory-error'].rationale})"
     )
 
 
@@ -182,7 +182,7 @@ def test_a_cause_like_no_other_says_so(tmp_path: Path) -> None:
         [
             written(
                 tmp_path,
-                "- {id: long, says: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}\n",
+                "- {id: long, message: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}\n",
                 {"any.cause": cause_text("any.cause", more="next_look: latdoctor diagnose")},
             )
         ]

@@ -51,11 +51,11 @@ def test_the_schema_refuses_what_lacks_a_key(printed: str) -> None:
         damaged = json.loads(printed)
         del damaged[key]
         with pytest.raises(jsonschema.ValidationError, match=f"'{key}' is a required property"):
-            jsonschema.validate(damaged, json_documents.schema(), jsonschema.Draft202012Validator)
+            jsonschema.validate(damaged, json_documents.diagnosis_schema(), jsonschema.Draft202012Validator)
 
 
 def test_every_key_is_always_there(text: str) -> None:
-    diagnosis = json_documents.parse(text.encode())
+    diagnosis = json_documents.parse_diagnosis(text.encode())
     assert list(_lacking(diagnosis, json.loads(text), "")) == []
 
 
@@ -72,11 +72,11 @@ def _lacking(value: object, written: Any, where: str) -> Iterator[str]:
 
 
 def test_it_is_read_back_as_it_was(text: str) -> None:
-    diagnosis = json_documents.parse(text.encode())
+    diagnosis = json_documents.parse_diagnosis(text.encode())
     assert isinstance(diagnosis, Diagnosis)
-    assert json_documents.render(diagnosis) == text.rstrip("\n")
-    assert json_documents.parse(json_documents.line(diagnosis).encode()) == diagnosis
-    assert "\n" not in json_documents.line(diagnosis)
+    assert json_documents.render_diagnosis(diagnosis) == text.rstrip("\n")
+    assert json_documents.parse_diagnosis(json_documents.diagnosis_line(diagnosis).encode()) == diagnosis
+    assert "\n" not in json_documents.diagnosis_line(diagnosis)
 
 
 def test_every_check_is_in_the_document_with_a_status_and_a_reason(text: str) -> None:

@@ -188,7 +188,9 @@ def test_the_worst_p99_is_of_whatever_has_shown_one() -> None:
         "over the SLO": ("not seen", "no samples were taken"),
     }
     diagnosis, evidence = pages.looked("promo-rush.tar.zst")
-    shown = re.search(r"P99 is ([\d.]+ m?s), the SLO is ([\d.]+ m?s)", " ".join(one.says for one in diagnosis.checks))
+    shown = re.search(
+        r"P99 is ([\d.]+ m?s), the SLO is ([\d.]+ m?s)", " ".join(one.message for one in diagnosis.checks)
+    )
     assert shown is not None
     wanted = shown[1], f"SLO {shown[2]}, seen by a look, no samples were taken"
     for look in (Seen(AT_WORST, diagnosis, evidence, 0.5), Seen(AT_WORST, diagnosis, None)):
@@ -300,11 +302,11 @@ def kept(folder: Path, *, name: str = "promo-rush.tar.zst") -> None:
     looks = folder / "incidents" / "x" / "looks"
     looks.mkdir(parents=True)
     (looks / "1.tar.zst").write_bytes((pages.INCIDENTS / name).read_bytes())
-    (looks / "1.json").write_text(json_documents.render(pages.looked(name)[0]), encoding="utf-8")
+    (looks / "1.json").write_text(json_documents.render_diagnosis(pages.looked(name)[0]), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("document_", "bundle", "says"),
+    ("document_", "bundle", "message"),
     [
         ("incidents/x/looks/1.json", "incidents/x/looks/1.tar.zst", "How the latencies spread"),
         ("incidents/x/looks/1.json", "incidents/x/looks/9.tar.zst", "cannot be read again"),
@@ -313,12 +315,12 @@ def kept(folder: Path, *, name: str = "promo-rush.tar.zst") -> None:
         ("", "", "none was kept"),
     ],
 )
-def test_looks_are_read_again_from_the_state_folder(tmp_path: Path, document_: str, bundle: str, says: str) -> None:
+def test_looks_are_read_again_from_the_state_folder(tmp_path: Path, document_: str, bundle: str, message: str) -> None:
     kept(tmp_path)
     told = pages.told()
     looks = tuple(msgspec.structs.replace(look, document=document_, bundle=bundle) for look in told.looks)
     page = cli_pages.of_incident(msgspec.structs.replace(told, looks=looks), tmp_path)
-    assert says in Reader(page_html.render(page)).text
+    assert message in Reader(page_html.render(page)).text
 
 
 def test_the_timeline_of_a_journal_as_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,7 +194,7 @@ def test_batches_before_and_after_stand_side_by_side() -> None:
         seen("afterwards", distributions=(spread("batch.size", {(0, 1): 1, (1, 2): 3}),)),
         seen("later"),
     )
-    chart = spreads.block(spreads.BATCHES[0], looks)
+    chart = spreads.histogram_block(spreads.BATCHES[0], looks)
     assert isinstance(chart, Bars)
     assert [group.name for group in chart.groups] == ["before", "afterwards"]
     assert "10 before, 4 afterwards" in chart.note
@@ -203,7 +203,7 @@ def test_batches_before_and_after_stand_side_by_side() -> None:
 
 def test_stages_that_are_not_told_apart_are_not_hidden() -> None:
     told = {"latency.mean": 1.0, "queue.time.mean": 0.6, "compute.time.mean": 0.1}
-    chart = stages.block((seen("now", readings=told),))
+    chart = stages.stage_block((seen("now", readings=told),))
     assert isinstance(chart, Waterfall)
     (course,) = chart.courses
     assert [(piece.name, round(piece.length, 3)) for piece in course.pieces] == [
@@ -215,7 +215,7 @@ def test_stages_that_are_not_told_apart_are_not_hidden() -> None:
 
 def test_prefill_and_decode_are_the_model_and_what_does_not_fit_is_said() -> None:
     told = {"latency.mean": 1.0, "compute.time.mean": 0.9, "prefill.time.mean": 0.2, "decode.time.mean": 1.0}
-    chart = stages.block((seen("now", readings=told), seen("later")))
+    chart = stages.stage_block((seen("now", readings=told), seen("later")))
     assert isinstance(chart, Waterfall)
     assert [piece.name for piece in chart.courses[0].pieces] == ["prefill", "decode"]
     assert "add up to 1.2 s, the mean latency is 1 s" in chart.note
@@ -223,7 +223,7 @@ def test_prefill_and_decode_are_the_model_and_what_does_not_fit_is_said() -> Non
 
 
 def test_without_stages_there_is_a_reason() -> None:
-    assert isinstance(stages.block((seen("now"),)), NotSeen)
+    assert isinstance(stages.stage_block((seen("now"),)), NotSeen)
 
 
 def test_the_clock_counts_from_the_start_even_where_somebody_sets_it() -> None:

@@ -57,4 +57,4 @@ def test_what_is_derived_needs_its_sources() -> None:
 def test_the_page_has_a_row_for_it(name: str) -> None:
     (row,) = (line for line in page().splitlines() if line.startswith(f"| `{name}` |"))
     assert sources()[name][0] in row
-    assert catalogue()[name].says in row
+    assert catalogue()[name].description in row

@@ -24,9 +24,9 @@ from tests.incident.stories import ID, RUN, Log, carried_out, promo_rush
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMS: dict[str, Callable[[Timeline], str]] = {
-    "json": json_documents.render,
-    "markdown": timeline_markdown.render,
-    "text": timeline_text.render,
+    "json": json_documents.render_timeline,
+    "markdown": timeline_markdown.render_markdown,
+    "text": timeline_text.render_text,
     "cloudevents": cloudevents.render,
 }
 SUFFIX = {"json": "json", "markdown": "md", "text": "txt", "cloudevents": "ndjson"}
@@ -84,19 +84,19 @@ def test_it_reads_as_it_did(story: str, form: str) -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_every_form_is_made_from_the_json_document_alone(story: str) -> None:
     told = STORIES[story]()
-    again = json_documents.parse(json_documents.render(told).encode())
+    again = json_documents.parse_timeline(json_documents.render_timeline(told).encode())
     assert again == told
     assert {name: form(again) for name, form in FORMS.items()} == {name: form(told) for name, form in FORMS.items()}
 
 
 @pytest.mark.parametrize("story", STORIES)
 def test_the_document_keeps_to_its_schema(story: str) -> None:
-    document = json.loads(json_documents.render(STORIES[story]()))
-    jsonschema.validate(document, json_documents.schema(), cls=jsonschema.Draft202012Validator)
+    document = json.loads(json_documents.render_timeline(STORIES[story]()))
+    jsonschema.validate(document, json_documents.timeline_schema(), cls=jsonschema.Draft202012Validator)
     assert document["schema_version"] == "1"
     del document["moments"]
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, json_documents.schema(), cls=jsonschema.Draft202012Validator)
+        jsonschema.validate(document, json_documents.timeline_schema(), cls=jsonschema.Draft202012Validator)
 
 
 CLOUDEVENT = json.loads((Path(__file__).parent / "cloudevents.schema.json").read_text())
@@ -163,13 +163,13 @@ SECTIONS = (
 
 @pytest.mark.parametrize("story", STORIES)
 def test_markdown_has_the_sections_of_a_post_mortem(story: str) -> None:
-    page = timeline_markdown.render(STORIES[story]())
+    page = timeline_markdown.render_markdown(STORIES[story]())
     assert tuple(re.findall(r"^## (.*)$", page, re.MULTILINE)) == SECTIONS
     assert page.count("TODO(human)") >= 10
 
 
 def test_facts_are_marked_apart_from_what_is_inferred() -> None:
-    page = timeline_markdown.render(promo())
+    page = timeline_markdown.render_markdown(promo())
     assert re.search(r"\*\*inference, by diagnosis d1a9\*\*: cause: Long requests run alone", page)
     assert re.search(r"\| said by Ada \|", page)
     assert "**fact**" in page
@@ -177,7 +177,7 @@ def test_facts_are_marked_apart_from_what_is_inferred() -> None:
 
 def test_text_has_80_columns_and_no_colour() -> None:
     for story in STORIES.values():
-        text = timeline_text.render(story())
+        text = timeline_text.render_text(story())
         assert max(map(len, text.splitlines())) <= 80
         assert "\x1b" not in text
 

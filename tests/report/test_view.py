@@ -34,7 +34,7 @@ def test_no_probability_is_shown_as_certain(probability: float, shown: str) -> N
 def test_a_named_cause_comes_with_the_next_look_and_its_cost(incident: str) -> None:
     """However sure it is: on the screen and as JSON."""
     command = ["diagnose", str(INCIDENTS / incident)]
-    found = json_documents.parse(run([*command, "-o", "json"]).out.encode())
+    found = json_documents.parse_diagnosis(run([*command, "-o", "json"]).out.encode())
     assert found.next_looks, "files hold no more than some of the sources"
     assert [look.bits for look in found.next_looks] == sorted((look.bits for look in found.next_looks), reverse=True)
     assert all(look.ask.startswith("--") and look.cost and look.checks for look in found.next_looks)
@@ -88,7 +88,7 @@ def test_the_evidence_tells_the_time_of_all_its_pieces() -> None:
 def test_what_is_clear_says_that_it_is_not_so(diagnosis: Diagnosis) -> None:
     clear = [check for check in diagnosis.checks if check.status == "clear"]
     assert clear
-    assert all(check.says.startswith("not so: ") == (check.status == "clear") for check in diagnosis.checks)
+    assert all(check.message.startswith("not so: ") == (check.status == "clear") for check in diagnosis.checks)
 
 
 def _with(diagnosis: Diagnosis, *gaps: Gap) -> Diagnosis:
@@ -110,27 +110,27 @@ def test_what_fired_shows_the_numbers_that_hold(diagnosis: Diagnosis) -> None:
 
 
 @pytest.mark.parametrize(
-    ("probability", "says"), [(0.46, " (nearest: {first}, 46 %)"), (0.1, " (nearest: {first}, 10 %)"), (0.09, "")]
+    ("probability", "message"), [(0.46, " (nearest: {first}, 46 %)"), (0.1, " (nearest: {first}, 10 %)"), (0.09, "")]
 )
 def test_an_answer_that_names_nothing_tells_what_is_nearest(
-    diagnosis: Diagnosis, probability: float, says: str
+    diagnosis: Diagnosis, probability: float, message: str
 ) -> None:
     first = msgspec.structs.replace(diagnosis.causes[0], named=False, probability=probability)
     answer = msgspec.structs.replace(diagnosis.answer, kind="unexplained", causes=())
     line = presenter.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=(first,)))
-    assert line == "no cause of the catalogue explains what was seen" + says.format(first=first.id)
+    assert line == "no cause of the catalogue explains what was seen" + message.format(first=first.id)
     assert "nearest" not in presenter.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=()))
 
 
 def test_what_is_unexplained_tells_what_it_fits_and_what_rules_that_out(diagnosis: Diagnosis) -> None:
     left, other, by = (check.id for check in diagnosis.checks[:3])
-    says = {check.id: check.says for check in diagnosis.checks}
+    message = {check.id: check.message for check in diagnosis.checks}
     ruled_out = (RuledOut("likelier", (left,), (by,)), RuledOut("last", (left,), (other,)))
     named = msgspec.structs.replace(diagnosis.answer, unexplained=(left, other), ruled_out=ruled_out)
-    assert unexplained(msgspec.structs.replace(diagnosis, answer=named)) == (says[left], says[other])
+    assert unexplained(msgspec.structs.replace(diagnosis, answer=named)) == (message[left], message[other])
     nothing = msgspec.structs.replace(named, kind="unexplained", causes=())
     told = unexplained(msgspec.structs.replace(diagnosis, answer=nothing))
-    assert told == (f"{says[left]} (fits likelier, which is ruled out: {says[by]})", says[other])
+    assert told == (f"{message[left]} (fits likelier, which is ruled out: {message[by]})", message[other])
 
 
 def test_gaps_that_say_the_same_share_a_line(diagnosis: Diagnosis) -> None:

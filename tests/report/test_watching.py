@@ -22,7 +22,7 @@ def test_a_line_says_how_bad_why_how_sure_and_what_hurts(rules: RuleSet) -> None
     diagnosis = told(rules, hot=True, power=True, slow=True)
     assert summary(diagnosis) == "critical: infra.heat"
     assert line(diagnosis).startswith("critical: infra.heat (")
-    assert line(diagnosis).endswith(" %): P99 is 100 s")
+    assert line(diagnosis).endswith(" %): P99: 100 s")
     assert line(told(rules)) == "healthy: no cause found"
 
 

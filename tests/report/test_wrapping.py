@@ -69,7 +69,7 @@ def test_the_title_of_an_incident_is_cut_and_told_whole_once(title: str) -> None
     log = Log()
     log.add(0, events.OPENED, events.Opened(title[:280], (), events.BY_HAND, "", "", by="Ada"))
     told = timeline(log.incident)
-    text = timeline_text.render(told)
+    text = timeline_text.render_text(told)
     assert max(map(cell_len, text.splitlines())) <= WIDTH
     assert "…" in text.partition("\n\n")[0]
     whole = text.replace("\n", "").replace(" ", "")
@@ -88,14 +88,14 @@ def test_a_message_has_a_title_of_so_many_columns(title: str) -> None:
     alert = events.Alert("f1", events.FIRING, title, {}, {"summary": title[:200]})
     log.add(1, events.ALERTED, events.Alerted("k", "on-call", (alert,)))
     for telling in tellings(log.incident):
-        assert cell_len(telling.says) <= TITLE
+        assert cell_len(telling.message) <= TITLE
         for receiver in RECEIVERS[:2]:
             message = MAKERS[receiver.kind](log.incident, telling, receiver)
             assert message is not None
             body = json.loads(message.body)
             shown = body.get("text") or body["payload"]["summary"]
-            assert shown.endswith(telling.says)
-            assert cell_len(shown.removesuffix(telling.says)) <= TITLE + 2
+            assert shown.endswith(telling.message)
+            assert cell_len(shown.removesuffix(telling.message)) <= TITLE + 2
     assert len(slack.escaped(title, slack.MAX_HEADER)) <= slack.MAX_HEADER
 
 

@@ -12,7 +12,7 @@ from latdoctor.evidence.catalogue import KINDS, TIERS, catalogue, read_catalogue
 
 
 def test_every_signal_says_what_it_is() -> None:
-    silent = [signal.id for signal in catalogue().values() if not signal.says.strip()]
+    silent = [signal.id for signal in catalogue().values() if not signal.description.strip()]
     assert silent == []
 
 
@@ -34,8 +34,8 @@ def test_units_fit_their_kinds() -> None:
 
 def test_a_row_is_read_in_full(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(
-        "a.b: {unit: ms, kind: distribution, tier: framework, says: x}\nc: {tier: application, says: y}\n"
-        "t: {kind: text, tier: application, says: z}\n"
+        "a.b: {unit: ms, kind: distribution, tier: framework, description: x}\nc: {tier: application, description: y}\n"
+        "t: {kind: text, tier: application, description: z}\n"
     )
     found = read_catalogue(tmp_path)
     assert list(found) == ["a.b", "c", "t"]
@@ -45,8 +45,11 @@ def test_a_row_is_read_in_full(tmp_path: Path) -> None:
 
 
 def test_all_problems_of_all_files_are_reported(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("a: {unit: furlong, tier: application, says: x}\nb: {tier: cloud, kind: odd}\n")
-    (tmp_path / "b.yaml").write_text("a: {tier: application, says: again}\nc: {tier: application, says: x, hue: 1}\n")
+    text = "a: {unit: furlong, tier: application, description: x}\nb: {tier: cloud, kind: odd}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    (tmp_path / "b.yaml").write_text(
+        "a: {tier: application, description: again}\nc: {tier: application, description: x, hue: 1}\n"
+    )
     (tmp_path / "c.yaml").write_text("[not, a, mapping]\n")
     (tmp_path / "d.yaml").write_text("d: [broken\n")
     with pytest.raises(DefinitionError) as caught:
@@ -56,7 +59,7 @@ def test_all_problems_of_all_files_are_reported(tmp_path: Path) -> None:
         "a.yaml:1: unit: unknown unit 'furlong'",
         "a.yaml:2: kind: 'odd' is not one of value, share, distribution, event, flag, text, p-value",
         "a.yaml:2: tier: 'cloud' is not one of infrastructure, framework, application",
-        "a.yaml:2: signal b lacks 'says'",
+        "a.yaml:2: signal b lacks 'description'",
         "b.yaml:1: the signal 'a' is catalogued twice",
         "b.yaml:2: signal c has an unknown key 'hue'",
         "c.yaml:1: the file must be a mapping of signals",

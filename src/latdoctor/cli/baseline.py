@@ -90,8 +90,8 @@ def _tell_of_trouble(case: Case) -> None:
     found = diagnose(case, rule_set(()), stamp())
     if found.verdict.level in SEVERITIES[1:]:
         told = answered(found.verdict, found.answer)
-        says = f"this is no healthy time ({told}): beside this baseline, what is as bad will pass for usual"
-        notice_console().print(says)
+        message = f"this is no healthy time ({told}): beside this baseline, what is as bad will pass for usual"
+        notice_console().print(message)
 
 
 @contextmanager

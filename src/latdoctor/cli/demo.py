@@ -104,7 +104,7 @@ def _story(room: _Room, begun: float, incident: float, keep: Path | None) -> int
     from latdoctor.report import console
 
     _until(begun + SETTLING)
-    room.screen.print(f"While all is well: {the_diagnosis(_look(room), rule_set(())).verdict.says}\n")
+    room.screen.print(f"While all is well: {the_diagnosis(_look(room), rule_set(())).verdict.message}\n")
     _until(incident + DEVELOPS)
     room.screen.print("The rush is on:\n")
     bundle = _look(room)

@@ -168,9 +168,9 @@ class Lines:
     def failed(self, why: str, at: float) -> None:
         self._tell(f"could not look: {why}", f"could not look: {why}", at)
 
-    def _tell(self, said: str, says: str, at: float) -> None:
+    def _tell(self, said: str, message: str, at: float) -> None:
         if said != self._said:
-            typer.echo(clean(stamped(Told(at, says))))
+            typer.echo(clean(stamped(Told(at, message))))
         self._said = said
 
 
@@ -192,10 +192,10 @@ class Redrawn:
     def failed(self, why: str, at: float) -> None:
         self._draw(f"could not look: {why}", f"could not look: {why}", at)
 
-    def _draw(self, said: str, says: str, at: float) -> None:
+    def _draw(self, said: str, message: str, at: float) -> None:
         self._looks += 1
         if said != self._said:
-            self._lately = (*self._lately, Told(at, clean(says)))[-LATELY:]
+            self._lately = (*self._lately, Told(at, clean(message)))[-LATELY:]
         self._said = said
         heading = f"look {self._looks} at {moment(at)}, {self._ends}"
         if self._newest is not None:

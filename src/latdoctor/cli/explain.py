@@ -51,7 +51,7 @@ def _instead(name: str, rules: RuleSet) -> str:
     if name in shipped().by_id:
         return f"it is a playbook: latdoctor playbooks show {name}"
     if name in catalogue():
-        return f"it is a signal: {catalogue()[name].says} (docs/signals.md has all)"
+        return f"it is a signal: {catalogue()[name].description} (docs/signals.md has all)"
     near = get_close_matches(name.lower(), [*rules.cause, *rules.finding], n=3, cutoff=0.5)
     return f"did you mean {', '.join(near)}?" if near else "latdoctor rules list shows all of them"
 

@@ -114,10 +114,10 @@ class Heard:
         self._last = ""
 
     def __call__(self, look: Looked, diagnosis: Diagnosis) -> None:
-        says = self._summary(diagnosis)
-        if says != self._last:
+        message = self._summary(diagnosis)
+        if message != self._last:
             looked(self._belongs, look, diagnosis)
-        self._last = says
+        self._last = message
 
 
 def planned(belongs: Belongs, plans: Sequence[Plan], targets: Sequence[str]) -> None:

@@ -129,7 +129,7 @@ class Attendance:
             for trouble in told.troubles:
                 self._say(f"{incident.id}: {trouble}")
         self._intake.journal.append_all(bodies)
-        self._say(f"{incident.id}: {_WORDS[said.status]}: {said.says}")
+        self._say(f"{incident.id}: {_WORDS[said.status]}: {said.message}")
 
     def _diagnosis(self, looked: Looked) -> Diagnosis | None:
         """None where nothing that was named could be read."""

@@ -182,7 +182,7 @@ def begin(wanted: Wanted, *, as_json: bool) -> None:
     elif opening.new:
         typer.echo(f"{opening.id} is open, by the SOP {procedure.id} ({procedure.title}).")
         if told:
-            typer.echo(told.says)
+            typer.echo(told.message)
         which = option(known, opening.id)
         look = f"latdoctor diagnose{source(found)}{which}"
         typer.echo(f"Next: {look}, which marks its stages; latdoctor sop status{which}")

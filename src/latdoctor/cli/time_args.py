@@ -135,7 +135,7 @@ class Began:
     """`at` is unix seconds; `says` is for whoever gave it."""
 
     at: float
-    says: str
+    message: str
 
 
 def began(text: str, now: float) -> Began:

@@ -5,7 +5,7 @@
     arrival.rate within 20% of before             server.backend = cpu
     count(log.xid, code in [48, 63, 79]) > 0      gpu.name in [A100, H100]
 
-combined by `{all: […]}`, `{any: […]}`, `{not: …}` and `{prefer: …, otherwise: …}`; `{is: …, sure: [clear, certain]}`
+combined by `{all: […]}`, `{any: […]}`, `{not: …}` and `{prefer: …, otherwise: …}`; `{is: …, ramp: [clear, certain]}`
 says from where to where a bounded quantity speaks. `{all: […], given: CONDITION}` is unknown where `given` does not
 hold, for what only enough samples can tell: `given: trace.kernels >= 20`. A multiple of a baseline that is zero is
 unknown, and so is a comparison that "at least 1 s" does not settle.
@@ -76,7 +76,7 @@ class Comparison:
     right: Reference | Constant
     text: str
     tolerance: float = 0.0  # of `within`
-    sure: tuple[float, float] | None = None  # (clear, certain) in base units
+    ramp: tuple[float, float] | None = None  # (clear, certain) in base units
     remark: str = ""  # what a reader of its outcome must know: "site threshold, shipped > 87 °C"
 
 

@@ -101,8 +101,8 @@ def ln_lambda(comparison: Comparison, value: Value, limit: Value, *, true: bool)
     if kind == "p-value":
         return _ln_p(value) if true else 0.0
     rising = comparison.operator in (">", ">=")
-    if comparison.sure is not None:
-        clear, certain = comparison.sure
+    if comparison.ramp is not None:
+        clear, certain = comparison.ramp
         edge = certain if (value > limit) == rising else clear
         return (LN_MAX if edge == certain else -LN_MAX) * min(1.0, abs((value - limit) / (edge - limit)))
     if limit <= 0 or kind == "flag":

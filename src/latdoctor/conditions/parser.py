@@ -77,7 +77,7 @@ def _parts(fields: Fields, key: str, problems: list[Problem]) -> tuple[Condition
 
 def _sure(fields: Fields, problems: list[Problem]) -> Condition | None:
     node = fields.node("is", required=True)
-    bounds = fields.texts("sure")
+    bounds = fields.texts("ramp")
     inner = _comparison(node.text or "", node.where, problems) if node else None
     if inner is None:
         return None
@@ -103,7 +103,7 @@ def _between(inner: Comparison, bounds: tuple[str, ...]) -> Comparison:
         raise ValueError("sure goes with < <= > >= and a constant limit")
     if not (clear < limit < certain if rising else certain < limit < clear):
         raise ValueError(f"sure: the limit of {inner.text!r} must lie between clear and certain")
-    return replace(inner, sure=(clear, certain))
+    return replace(inner, ramp=(clear, certain))
 
 
 def right_of(comparison: Comparison) -> str:
@@ -111,24 +111,24 @@ def right_of(comparison: Comparison) -> str:
     return comparison.text[_head(comparison.text) :]
 
 
-def with_limit(comparison: Comparison, limit: str, sure: tuple[str, ...] = ()) -> Comparison:
+def with_limit(comparison: Comparison, limit: str, ramp: tuple[str, ...] = ()) -> Comparison:
     """`comparison` with `limit` in the place of its right side; `sure` replaces its bounds. Raises ValueError.
 
     Bounds that are kept must still have the limit between them.
     """
     changed = _parse_comparison(comparison.text[: _head(comparison.text)] + limit.strip())
-    if sure:
-        return _between(changed, sure)
-    if comparison.sure is None:
+    if ramp:
+        return _between(changed, ramp)
+    if comparison.ramp is None:
         return changed
     number = changed.right.values[0] if isinstance(changed.right, Constant) else None
-    low, high = sorted(comparison.sure)
+    low, high = sorted(comparison.ramp)
     if not isinstance(number, float) or not low < number < high:
         raise ValueError(
             f"{limit.strip()!r} leaves the bounds between which {comparison.text!r} speaks: give them too, "
-            "as {limit: …, sure: [clear, certain]}"
+            "as {limit: …, ramp: [clear, certain]}"
         )
-    return replace(changed, sure=comparison.sure)
+    return replace(changed, ramp=comparison.ramp)
 
 
 def _head(text: str) -> int:

@@ -78,7 +78,7 @@ def find_peaks(values: Numbers) -> tuple[float, Peaks]:
 
     logs = np.log(_spread(values[:: math.ceil(len(values) / MAX_VALUES)]))
     _, p = diptest.diptest(logs)
-    return max(float(p), P_FLOOR), _peaks(logs, sure=float(p) < P_PEAKS)
+    return max(float(p), P_FLOOR), _peaks(logs, ramp=float(p) < P_PEAKS)
 
 
 def _spread(values: Numbers) -> Numbers:
@@ -91,7 +91,7 @@ def _spread(values: Numbers) -> Numbers:
     return np.maximum(dithered, values / 4)
 
 
-def _peaks(logs: Numbers, *, sure: bool) -> Peaks:
+def _peaks(logs: Numbers, *, ramp: bool) -> Peaks:
     """The highest peak, and the highest other one that a valley parts from it: one so low that it is no chance."""
     import numpy as np
 
@@ -105,7 +105,7 @@ def _peaks(logs: Numbers, *, sure: bool) -> Peaks:
         left, right = sorted((top, other))
         valley = left + int(smooth[left : right + 1].argmin())
         beyond = float(counts[valley + 1 :].sum() if other > top else counts[:valley].sum()) / len(logs)
-        if _parted(smooth[valley], smooth[other], beyond, sure=sure) and (best is None or smooth[other] > smooth[best]):
+        if _parted(smooth[valley], smooth[other], beyond, ramp=ramp) and (best is None or smooth[other] > smooth[best]):
             best = other
     if best is None:
         return Peaks(float(centres[top]), float(centres[top]), 0.0)
@@ -114,8 +114,8 @@ def _peaks(logs: Numbers, *, sure: bool) -> Peaks:
     return Peaks(float(centres[left]), float(centres[right]), float(counts[valley + 1 :].sum()) / len(logs))
 
 
-def _parted(valley: float, peak: float, beyond: float, *, sure: bool) -> bool:
+def _parted(valley: float, peak: float, beyond: float, *, ramp: bool) -> bool:
     """A large group may rest on the dip test; a small one must show by itself that its valley is no chance."""
     if beyond < SMALLEST or valley >= VALLEY * peak:
         return False
-    return bool((sure and beyond >= 0.1) or peak - valley > DEVIATIONS * math.sqrt(peak + valley))
+    return bool((ramp and beyond >= 0.1) or peak - valley > DEVIATIONS * math.sqrt(peak + valley))

@@ -103,8 +103,8 @@ def pulse(times: Numbers, values: Numbers) -> Pulse | None:
     period = _refined(times, ranks, lag)
     share = _between(times, ranks, period)
     p = _chance(share * float(np.count_nonzero(binned[1])))
-    sure = share >= MIN_SHARE and p <= MAX_P and _likeness(times, ranks, period) >= MIN_LIKENESS
-    return Pulse(period, share, p) if sure else None
+    ramp = share >= MIN_SHARE and p <= MAX_P and _likeness(times, ranks, period) >= MIN_LIKENESS
+    return Pulse(period, share, p) if ramp else None
 
 
 def _alike(times: Numbers, period: float) -> float:

@@ -81,11 +81,11 @@ def _details(before: Finding | Cause, after: Finding | Cause) -> Iterator[str]:
         if was == now or name in _PLACES or name in _OF_OVERLAYS:
             continue
         if name in ("when", "not_applicable_when"):
-            yield from (f"{name}: {says}" for says in _conditions(was, now))
+            yield from (f"{name}: {message}" for message in _conditions(was, now))
         elif name == "expects":
             yield from _expects(was, now)
         elif isinstance(was, tuple):
-            yield from (f"{name}: {says}" for says in _lists(was, now))
+            yield from (f"{name}: {message}" for message in _lists(was, now))
         else:
             yield _scalar(name, was, now)
 
@@ -126,9 +126,9 @@ def _texts(condition: Condition | None) -> Counter[str]:
 
 
 def _sure(comparison: Comparison) -> str:
-    if comparison.sure is None:
+    if comparison.ramp is None:
         return ""
-    clear, certain = (show(comparison.left.signal, value) for value in comparison.sure)
+    clear, certain = (show(comparison.left.signal, value) for value in comparison.ramp)
     return f" (clear at {clear}, certain at {certain})"
 
 
@@ -208,5 +208,5 @@ def _check(name: str, before: Check | None, after: Check | None) -> CheckShift:
         kind=shown.kind if shown else "",
         before=before.status if before else None,
         after=after.status if after else None,
-        says=shown.says if shown else name,
+        message=shown.message if shown else name,
     )

@@ -83,7 +83,7 @@ def _separators(
 def points(finding: Finding, cause: Cause, other: Cause) -> int:
     """By how much `finding` speaks for `cause` against `other` where it holds, what it rules out included."""
     told = math.log(_seen(finding, cause) / _seen(finding, other))
-    told += RULED_OUT * ((finding.id in cause.rules_out) - (finding.id in other.rules_out))
+    told += RULED_OUT * ((finding.id in cause.excluded_by) - (finding.id in other.excluded_by))
     return round(_POINT * told)
 
 

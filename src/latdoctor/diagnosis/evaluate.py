@@ -107,7 +107,7 @@ def _made(
     return Check(
         id=finding.id,
         status=status,
-        says=not_so + ((_says(finding, ordered[0], facts) if facts and ordered else None) or _words(finding)),
+        message=not_so + ((_says(finding, ordered[0], facts) if facts and ordered else None) or _words(finding)),
         tier=finding.tier,
         kind=finding.kind,
         severity=finding.severity,
@@ -130,9 +130,9 @@ def _says(finding: Finding, subject: str, facts: Facts) -> str | None:
         places = [_part(finding, place[1], place[2], subject, facts) for place in PLACE.finditer(match[1])]
         return "" if None in places else match[1]
 
-    says = OPTIONAL.sub(whole_or_nothing, finding.says)
-    parts = {match[0]: _part(finding, match[1], match[2], subject, facts) for match in PLACE.finditer(says)}
-    return None if None in parts.values() else PLACE.sub(lambda match: parts[match[0]] or "", says)
+    message = OPTIONAL.sub(whole_or_nothing, finding.message)
+    parts = {match[0]: _part(finding, match[1], match[2], subject, facts) for match in PLACE.finditer(message)}
+    return None if None in parts.values() else PLACE.sub(lambda match: parts[match[0]] or "", message)
 
 
 def _part(finding: Finding, name: str, field: str | None, subject: str, facts: Facts) -> str | None:

@@ -1,7 +1,7 @@
 """The ranking: a two-layer noisy-OR network, summed exactly over small sets of causes.
 
 For a set C of causes a finding f is expected with P = 1 − (1 − leak)·Π(1 − w); what was seen of it weighs
-factor_f(C) = ln(λP + 1 − P), so that an unknown finding weighs nothing. score(C) = prior + evidence / T + rules_out.
+factor_f(C) = ln(λP + 1 − P), so that an unknown finding weighs nothing. score(C) = prior + evidence / T + excluded_by.
 Sets of up to two causes are summed, sets of three over the likeliest causes where the best set leaves a specific
 finding unexplained. ∅ (nothing is wrong that we look for) and `other` (something outside the catalogue) compete.
 After QMR-DT (Shwe et al. 1991; Jaakkola and Jordan 1999 give the model and its exact sums).
@@ -38,7 +38,7 @@ def ruled_out_by(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> t
     everything that holds counts.
     """
     told_on = {subject for name in grounding(cause, rules, checks) for subject in checks[name].subjects}
-    fired = (name for name in cause.rules_out if _holds(name, checks))
+    fired = (name for name in cause.excluded_by if _holds(name, checks))
     return tuple(name for name in fired if all(_covers(checks[name].subjects, one) for one in told_on))
 
 

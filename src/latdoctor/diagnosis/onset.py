@@ -72,7 +72,7 @@ def _once(found: Iterable[Change]) -> Iterable[Change]:
     """Two sources that tell of one thing at one time are one change."""
     seen: set[tuple[str, str, int]] = set()
     for one in found:
-        mark = (one.says, one.subject, round(one.time))
+        mark = (one.message, one.subject, round(one.time))
         if mark not in seen:
             seen.add(mark)
             yield one
@@ -82,8 +82,10 @@ def _change(event: Event, moment: float) -> Change:
     what, before, to = (str(event.fields.get(name, "")) for name in ("what", "from", "to"))
     versions = f"{before} → {to}" if before and to else to
     named = " ".join(part for part in (_KINDS[event.signal], what, versions) if part)
-    says = named if named and not (event.signal == "change.deployment" and event.text) else event.text
-    return Change(event.signal, event.subject, _time(event), says or event.signal, moment - _time(event), event.origin)
+    message = named if named and not (event.signal == "change.deployment" and event.text) else event.text
+    return Change(
+        event.signal, event.subject, _time(event), message or event.signal, moment - _time(event), event.origin
+    )
 
 
 SIGNAL, LABEL = "tail.share", "stage"
@@ -102,6 +104,6 @@ def tail_shares(evidence: Evidence) -> Mapping[str, float]:
     return found
 
 
-def impact(acts_on: str, shares: Mapping[str, float]) -> float:
-    """The share of the tail that lies in the stage `acts_on`."""
-    return shares.get(acts_on, shares.get(_WITHIN.get(acts_on, ""), UNSEEN))
+def impact(stage: str, shares: Mapping[str, float]) -> float:
+    """The share of the tail that lies in the stage `stage`."""
+    return shares.get(stage, shares.get(_WITHIN.get(stage, ""), UNSEEN))

@@ -1,14 +1,14 @@
 """What a site changes in rules of others: `overlays/<name>.yaml`, a list of changes, each with its reason.
 
     - finding: gpu-hot
-      limits: {gpu.temperature: {limit: 80C, sure: [72C, 85C]}}
-      why: the boards of this hall throttle at 83 °C
+      limits: {gpu.temperature: {limit: 80C, ramp: [72C, 85C]}}
+      rationale: the boards of this hall throttle at 83 °C
     - finding: queue-grows
       disable: true
-      why: a nightly job fills the queue on purpose
+      rationale: a nightly job fills the queue on purpose
     - cause: app.load.burst
       disable: true
-      why: bursts are what this service is for
+      rationale: bursts are what this service is for
 
 A limit is named by the signal that is compared, with its operator behind it where a finding compares that more than
 once. What does not fit the rules as they are is a problem: an overlay that no longer changes anything is never silent.
@@ -44,7 +44,7 @@ class _Limit:
 
     of: str  # the signal, or the signal and its operator
     limit: str
-    sure: tuple[str, ...]
+    ramp: tuple[str, ...]
     where: str
 
 
@@ -56,7 +56,7 @@ class _Change:
     cause: str
     disable: bool
     limits: tuple[_Limit, ...]
-    why: str
+    rationale: str
     where: str
 
 
@@ -118,7 +118,7 @@ def _entry(fields: Fields) -> _Change:
         cause=fields.text("cause"),
         disable=fields.flag("disable"),
         limits=tuple(_limit(fields, name, node) for name, node in fields.items("limits")),
-        why=fields.text("why", required=True),
+        rationale=fields.text("rationale", required=True),
         where=fields.where,
     )
     fields.finish()
@@ -135,7 +135,7 @@ def _limit(fields: Fields, name: str, node: Node) -> _Limit:
     if node.text is not None:
         return _Limit(name, node.text, (), node.where)
     inner = Fields(node, fields.problems, f"the limit of {name}")
-    made = _Limit(name, inner.text("limit", required=True), inner.texts("sure"), node.where)
+    made = _Limit(name, inner.text("limit", required=True), inner.texts("ramp"), node.where)
     inner.finish()
     return made
 
@@ -147,7 +147,7 @@ def _changed_cause(cause: Cause, change: _Change, problems: list[Problem]) -> Ca
 
 
 def _says_why(change: _Change) -> str:
-    return f"{DISABLED}: {change.why or 'no reason given'}"
+    return f"{DISABLED}: {change.rationale or 'no reason given'}"
 
 
 def _changed_finding(finding: Finding, change: _Change, problems: list[Problem]) -> Finding:
@@ -186,14 +186,14 @@ def _limited(finding: Finding, limit: _Limit, change: _Change, problems: list[Pr
     def changed(comparison: Comparison) -> Comparison:
         if comparison.text != text:
             return comparison
-        return replace(with_limit(comparison, limit.limit, limit.sure), remark=remark)
+        return replace(with_limit(comparison, limit.limit, limit.ramp), remark=remark)
 
     try:
         when = mapped(finding.when, changed)
     except ValueError as error:
         problems.append(Problem(limit.where, f"limit of {limit.of}: {error}"))
         return finding
-    note = SiteLimit(changed(shipped).text, text, change.why, limit.where)
+    note = SiteLimit(changed(shipped).text, text, change.rationale, limit.where)
     return replace(finding, when=when, site=(*finding.site, note))
 
 

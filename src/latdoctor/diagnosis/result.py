@@ -16,7 +16,7 @@ class Check(Struct, frozen=True):
 
     id: str
     status: str  # fired | clear | not-evaluated | not-applicable
-    says: str  # the finding with its numbers
+    message: str  # the finding with its numbers
     tier: str  # may be empty for symptoms
     kind: str
     severity: str
@@ -31,7 +31,7 @@ class Contribution(Struct, frozen=True):
     """One line of the account of a cause's probability, in points: ten points make it ten times likelier."""
 
     points: int
-    says: str
+    message: str
     check: str | None = None  # the finding behind it
 
 
@@ -56,7 +56,7 @@ class RankedCause(Struct, frozen=True):
     contributions: tuple[Contribution, ...]
     explanation: str
     confirm: str
-    mend: str
+    remediation: str
     owner: str
     playbooks: tuple[str, ...]
     keep_evidence: bool
@@ -66,7 +66,7 @@ class Verdict(Struct, frozen=True):
     """How the service is. `level`: critical | warning | info | healthy | inconclusive."""
 
     level: str
-    says: str
+    message: str
     reasons: tuple[str, ...]
 
 
@@ -136,7 +136,7 @@ class Change(Struct, frozen=True):
     kind: str  # the signal of the event: change.model, change.config, …
     subject: str
     time: float
-    says: str
+    message: str
     seconds_before: float
     origin: Origin
 
@@ -165,7 +165,7 @@ class CheckShift(Struct, frozen=True):
     kind: str
     before: str | None
     after: str | None
-    says: str  # where it stands last
+    message: str  # where it stands last
 
     @property
     def appeared(self) -> bool:

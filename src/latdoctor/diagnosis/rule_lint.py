@@ -51,7 +51,7 @@ def confidence_alone(cause: Cause, rules: RuleSet) -> float:
         Check(
             id=finding.id,
             status=FIRED,
-            says=finding.says,
+            message=finding.message,
             tier=finding.tier,
             kind=finding.kind,
             severity=finding.severity,

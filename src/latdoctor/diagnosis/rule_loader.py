@@ -117,7 +117,7 @@ def _finding(fields: Fields, area: str, problems: list[Problem]) -> Finding | No
     finding_id = fields.scalar("id", _identifier, "", required=True)
     made = Finding(
         id=finding_id,
-        says=fields.scalar("says", _template, "", required=True),
+        message=fields.scalar("message", _template, "", required=True),
         when=when or AllOf(()),
         leak=fields.scalar("leak", _leak, 0.02, required=True),
         area=area,
@@ -129,7 +129,7 @@ def _finding(fields: Fields, area: str, problems: list[Problem]) -> Finding | No
         usual=fields.scalar("usual", parse_share, 0.0, required=kind != "specific"),
         group=fields.text("group"),
         not_applicable_when=_condition(fields, "not_applicable_when", problems),
-        why=fields.text("why"),
+        rationale=fields.text("rationale"),
     )
     if kind == "specific" and made.usual:
         fields.problem(fields.where, "only symptoms have a usual share")
@@ -160,15 +160,15 @@ def _cause(path: Path, problems: list[Problem]) -> Cause | None:
         prior=fields.scalar("prior", _odds, 1.0, required=True),
         expects=_expects(fields),
         where=fields.where,
-        acts_on=fields.text("acts_on"),
+        stage=fields.text("stage"),
         status=fields.choice("status", STATUSES, "stable"),
-        rules_out=fields.texts("rules_out"),
+        excluded_by=fields.texts("excluded_by"),
         playbooks=fields.texts("playbooks"),
         owner=fields.text("owner"),
         escalate_after=fields.scalar("escalate_after", parse_duration, None),
         explanation=fields.text("explanation", required=True),
         confirm=fields.text("confirm", required=True),
-        mend=fields.text("mend", required=True),
+        remediation=fields.text("remediation", required=True),
         next_look=fields.text("next_look"),
         keep_evidence=fields.flag("keep_evidence"),
         false_positives=fields.texts("false_positives"),
@@ -198,9 +198,9 @@ def _expects(fields: Fields) -> Mapping[str, float]:
 
 def _check_references(findings: Mapping[str, Finding], causes: Mapping[str, Cause], problems: list[Problem]) -> None:
     for cause in causes.values():
-        for name in cause.expects.keys() & cause.rules_out:
+        for name in cause.expects.keys() & cause.excluded_by:
             problems.append(Problem(cause.where, f"{cause.id} expects {name!r} and is ruled out by it"))
-        for name in (*cause.expects, *cause.rules_out):
+        for name in (*cause.expects, *cause.excluded_by):
             if name not in findings:
                 problems.append(Problem(cause.where, f"the cause {cause.id} names an unknown finding {name!r}"))
         if not any(findings[name].specific for name in cause.expects if name in findings):

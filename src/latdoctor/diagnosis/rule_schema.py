@@ -27,7 +27,7 @@ class SiteLimit:
 
     text: str
     shipped: str
-    why: str
+    rationale: str
     where: str  # file:line of the overlay
 
 
@@ -36,7 +36,7 @@ class Finding:
     """A named statement about a departure from normal."""
 
     id: str
-    says: str  # with {signal} places, filled from the evidence; a part in [] goes where a place in it is unknown
+    message: str  # with {signal} places, filled from the evidence; a part in [] goes where a place in it is unknown
     when: Condition
     leak: float  # how often it holds with none of the causes present
     area: str  # the file that holds it
@@ -48,7 +48,7 @@ class Finding:
     usual: float = 0.0  # what a cause that is silent about this symptom is taken to expect
     group: str = ""
     not_applicable_when: Condition | None = None
-    why: str = ""  # where the threshold comes from
+    rationale: str = ""  # where the threshold comes from
     site: tuple[SiteLimit, ...] = ()  # limits that an overlay replaced
     disabled: str = ""  # why the site does not want it judged; empty where it is judged
 
@@ -72,15 +72,15 @@ class Cause:
     prior: float  # relative odds
     expects: Mapping[str, float]
     where: str
-    acts_on: str = ""
+    stage: str = ""
     status: str = "stable"
-    rules_out: tuple[str, ...] = ()
+    excluded_by: tuple[str, ...] = ()
     playbooks: tuple[str, ...] = ()
     owner: str = ""
     escalate_after: float | None = None  # seconds
     explanation: str = ""
     confirm: str = ""
-    mend: str = ""
+    remediation: str = ""
     next_look: str = ""
     keep_evidence: bool = False  # a restart would destroy what proves it
     false_positives: tuple[str, ...] = ()

@@ -109,7 +109,7 @@ def _differences(case: RuleCase, diagnosis: Diagnosis) -> Iterable[str]:
             if status.get(name) != expected:
                 yield f"{name} is {status.get(name, 'not a finding')}, expected {expected}"
     if case.verdict and diagnosis.verdict.level != case.verdict:
-        yield f"verdict {diagnosis.verdict.level} ({diagnosis.verdict.says}), expected {case.verdict}"
+        yield f"verdict {diagnosis.verdict.level} ({diagnosis.verdict.message}), expected {case.verdict}"
 
 
 def _file(path: Path, problems: list[Problem]) -> Iterable[RuleCase]:

@@ -22,7 +22,7 @@ class Term:
     """One addend of logit P, in nats; `check` is the finding behind it."""
 
     nats: float
-    says: str
+    message: str
     check: str | None = None
 
 
@@ -43,12 +43,12 @@ def account(name: str, network: Network, checks: Sequence[Check]) -> Account:
     rival = next(chosen for chosen in network.best_first if name not in chosen)
     with_it = [scores[chosen] for chosen, _ in network.sets_with[name]]
     without = [score for chosen, score in scores.items() if name not in chosen]
-    says = {check.id: check.says for check in checks}
+    message = {check.id: check.message for check in checks}
     terms = [Term(network.prior(best) - network.prior(rival), _prior_says(best, rival))]
     pairs = zip(network.evidences(best), network.evidences(rival), strict=True)
     for observation, (ours, theirs) in zip(network.observations, pairs, strict=True):
         finding = observation.finding.id
-        terms.append(Term(ours - theirs, says[finding], finding))
+        terms.append(Term(ours - theirs, message[finding], finding))
     excluded = network.exclusion(best) - network.exclusion(rival)
     if excluded:
         terms.append(Term(excluded, "ruled out by a finding" if excluded < 0 else "its rival is ruled out"))
@@ -76,12 +76,12 @@ def contributions(of: Account) -> tuple[Contribution, ...]:
     large = [term for term in of.terms if abs(term.nats * _POINTS) >= 1]
     small = [term for term in of.terms if abs(term.nats * _POINTS) < 1 and term.nats != 0]
     exact = [term.nats * _POINTS for term in large]
-    labels = [(term.says, term.check) for term in large]
+    labels = [(term.message, term.check) for term in large]
     if small:
         exact.append(sum(term.nats for term in small) * _POINTS)
         labels.append((f"{len(small)} smaller finding{'s' if len(small) != 1 else ''}", None))
     rounded = _rounded(exact)
-    rows = [Contribution(points, says, check) for points, (says, check) in zip(rounded, labels, strict=True)]
+    rows = [Contribution(points, message, check) for points, (message, check) in zip(rounded, labels, strict=True)]
     return tuple(sorted(rows, key=lambda row: (row.check is None, -abs(row.points))))
 
 

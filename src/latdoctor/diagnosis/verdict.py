@@ -38,7 +38,7 @@ def rank(
     def order(name: str) -> tuple[int, float, float, int, str]:
         cause = network.causes[name]
         named = probabilities[name] >= LIKELY and name in grounded
-        weighed = probabilities[name] * (impact(cause.acts_on, tail or {}) if named else 1.0)
+        weighed = probabilities[name] * (impact(cause.stage, tail or {}) if named else 1.0)
         first = -_weight(cause.severity, checks) if named else 1
         return first, -weighed, -probabilities[name], -SEVERITIES.index(cause.severity), name
 
@@ -104,7 +104,7 @@ def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Che
         contributions=contributions(of),
         explanation=cause.explanation,
         confirm=cause.confirm,
-        mend=cause.mend,
+        remediation=cause.remediation,
         owner=cause.owner,
         playbooks=() if cause.status == "experimental" else cause.playbooks,
         keep_evidence=cause.keep_evidence,
@@ -196,7 +196,7 @@ def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequen
     levels = [check.severity for check in fired] + [cause.severity for cause in counting]
     level = max(levels, key=SEVERITIES.index, default="")
     if level:
-        return Verdict(level, _sentence(level, ranked, checks), tuple(check.says for check in fired))
+        return Verdict(level, _sentence(level, ranked, checks), tuple(check.message for check in fired))
     doubts = list(_unseen(tiers, checks))
     doubts += [
         f"{cause.id} is possible ({cause.probability:.0%})"
@@ -210,8 +210,10 @@ def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequen
     present = [cause.title for cause in ranked if cause.named]
     clear = sum(check.status == CLEAR for check in checks)
     applying = sum(check.status != NOT_APPLICABLE for check in checks)
-    says = f"healthy: {clear} of {applying} checks clear, every essential was seen"
-    return Verdict("healthy", says + ("; a condition is present and does not hurt" if present else ""), tuple(present))
+    message = f"healthy: {clear} of {applying} checks clear, every essential was seen"
+    return Verdict(
+        "healthy", message + ("; a condition is present and does not hurt" if present else ""), tuple(present)
+    )
 
 
 def _unseen(tiers: Sequence[Tier], checks: Sequence[Check]) -> Iterator[str]:

@@ -75,9 +75,9 @@ def stated(truths: Mapping[str, Truth], found: Sequence[Judged], rules: RuleSet,
 
 def _stated(truth: Truth, judged: Judged, rules: RuleSet, temperature: float) -> Stated:
     network = Network.of(rules, judged.checks, temperature)
-    sure = {name: network.probability(name) for name in network.causes}
-    top = min(sure, key=lambda name: (-sure[name], name), default="")
-    return Stated(sure.get(top, 0.0), top in truth.causes)
+    ramp = {name: network.probability(name) for name in network.causes}
+    top = min(ramp, key=lambda name: (-ramp[name], name), default="")
+    return Stated(ramp.get(top, 0.0), top in truth.causes)
 
 
 def _reliability(

@@ -146,9 +146,9 @@ def _leads(scores: Scores) -> Iterator[str]:
 def _rows(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         of = row.accuracy
-        sure = "-" if row.sureness is None else f"{row.sureness:.2f}"
+        ramp = "-" if row.sureness is None else f"{row.sureness:.2f}"
         shares = (_share(of.ac1), _share(of.ac3), _share(row.abstained), _share(row.named_right))
-        yield (row.name, str(of.ac1.of), *shares, sure)
+        yield (row.name, str(of.ac1.of), *shares, ramp)
 
 
 def _pairs(pairs: Sequence[Pair]) -> Iterator[tuple[str, ...]]:

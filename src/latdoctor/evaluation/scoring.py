@@ -320,8 +320,8 @@ def _named_right(cases: Sequence[Case]) -> Share:
 
 def _row(name: str, cases: Sequence[Case]) -> Row:
     wrong = [case for case in cases if case.truth.causes]
-    sure = [case.stated.probability for case in wrong]
-    return Row(name, accuracy(wrong), _abstained(wrong), _named_right(cases), mean(sure) if sure else None)
+    ramp = [case.stated.probability for case in wrong]
+    return Row(name, accuracy(wrong), _abstained(wrong), _named_right(cases), mean(ramp) if ramp else None)
 
 
 def _rows(cases: Sequence[Case], of: Callable[[Case], set[str]]) -> tuple[Row, ...]:

@@ -28,7 +28,7 @@ class Signal:
     unit: Unit
     kind: str  # one of KINDS; shares are 0 to 1, flags 0 or 1, p-values come from a statistical test
     tier: str
-    says: str
+    description: str
 
     @property
     def dimension(self) -> str:
@@ -71,7 +71,7 @@ def _signal(name: str, fields: Fields) -> Signal:
         unit=fields.scalar("unit", unit, unit(default)),
         kind=kind,
         tier=fields.choice("tier", TIERS, TIERS[0], required=True),
-        says=fields.text("says", required=True),
+        description=fields.text("description", required=True),
     )
     fields.finish()
     return row

@@ -41,11 +41,11 @@ def confirmed(diagnosis: Diagnosis) -> Confirmed:
     verdict = diagnosis.verdict
     level = verdict.level
     if level in SEVERITIES and SEVERITIES.index(level) >= SEVERITIES.index(HARMFUL):
-        pain = [check.says for check in diagnosis.checks if _hurts(check)]
-        return _said(REAL, (verdict.says, *pain[:_SHOWN]), diagnosis)
+        pain = [check.message for check in diagnosis.checks if _hurts(check)]
+        return _said(REAL, (verdict.message, *pain[:_SHOWN]), diagnosis)
     if level == "healthy":
-        return _said(FALSE_ALARM, (verdict.says,), diagnosis)
-    return _said(UNKNOWN, (verdict.says, *verdict.reasons[:_SHOWN]), diagnosis)
+        return _said(FALSE_ALARM, (verdict.message,), diagnosis)
+    return _said(UNKNOWN, (verdict.message, *verdict.reasons[:_SHOWN]), diagnosis)
 
 
 def unseen(why: str) -> Confirmed:

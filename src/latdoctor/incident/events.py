@@ -6,7 +6,7 @@ are unix seconds by the clock of whoever told them; an entry's own time is this 
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 OPENED = "incident.opened"
 ALERTED = "alert.received"
@@ -72,7 +72,7 @@ class Confirmed(Struct, frozen=True):
     """What a look at the service itself said of the alert."""
 
     status: str  # REAL | FALSE_ALARM | UNKNOWN
-    says: str
+    message: str = field(name="says")
     diagnosis: str = ""  # its run_id
 
 
@@ -96,7 +96,7 @@ class Diagnosed(Struct, frozen=True):
     run_id: str
     target: str
     level: str  # of the verdict
-    says: str
+    message: str = field(name="says")
     answer: str  # its kind
     causes: tuple[Named, ...]
     unseen: tuple[str, ...]  # why something could not be seen
@@ -178,5 +178,5 @@ class Notified(Struct, frozen=True):
 
 class Closed(Struct, frozen=True):
     outcome: str  # resolved | false-alarm
-    says: str = ""
+    message: str = field(default="", name="says")
     by: str = ""

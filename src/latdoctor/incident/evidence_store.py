@@ -67,14 +67,14 @@ def short(
 ) -> events.Diagnosed:
     """A diagnosis as it is journaled; `document` and `bundle` are where it was kept, `servers` what was read."""
     seen_from, seen_until = _seen(diagnosis)
-    says = {check.id: check.says for check in diagnosis.checks}
+    message = {check.id: check.message for check in diagnosis.checks}
     return events.Diagnosed(
         run_id=diagnosis.run_id,
         target=clean(diagnosis.target, 200),
         level=diagnosis.verdict.level,
-        says=clean(diagnosis.verdict.says, _LONGEST),
+        message=clean(diagnosis.verdict.message, _LONGEST),
         answer=diagnosis.answer.kind,
-        causes=tuple(_named(cause, says) for cause in _told(diagnosis)),
+        causes=tuple(_named(cause, message) for cause in _told(diagnosis)),
         unseen=tuple(_unseen(diagnosis))[:_UNSEEN],
         seen_from=seen_from,
         seen_until=seen_until,
@@ -112,7 +112,7 @@ def _told(diagnosis: Diagnosis) -> Iterable[RankedCause]:
     return (named + others)[: max(_CAUSES, len(named))]
 
 
-def _named(cause: RankedCause, says: dict[str, str]) -> events.Named:
+def _named(cause: RankedCause, message: dict[str, str]) -> events.Named:
     return events.Named(
         id=cause.id,
         title=clean(cause.title, 200),
@@ -120,15 +120,15 @@ def _named(cause: RankedCause, says: dict[str, str]) -> events.Named:
         probability=cause.probability,
         named=cause.named,
         subjects=tuple(clean(subject, 100) for subject in cause.subjects[:_CAUSES]),
-        because=tuple(_says(cause.evidence_for, says)),
-        against=tuple(_says(cause.evidence_against, says)),
+        because=tuple(_says(cause.evidence_for, message)),
+        against=tuple(_says(cause.evidence_against, message)),
         playbooks=cause.playbooks,
     )
 
 
-def _says(checks: Iterable[str], says: dict[str, str]) -> Iterator[str]:
+def _says(checks: Iterable[str], message: dict[str, str]) -> Iterator[str]:
     for name in list(checks)[:_BECAUSE]:
-        yield clean(says.get(name, name), _LONGEST)
+        yield clean(message.get(name, name), _LONGEST)
 
 
 def _unseen(diagnosis: Diagnosis) -> Iterator[str]:

@@ -39,7 +39,7 @@ _KEY = (events.OPENED, events.CONFIRMED, events.DIAGNOSED, events.SAMPLED, event
 class Line(Struct, frozen=True):
     """`source`: where it is known from, an entry's digest or a file in the state folder."""
 
-    says: str
+    message: str
     basis: str = FACT
     by: str = ""
     source: str = ""
@@ -113,11 +113,11 @@ def _sections(told: Timeline) -> Iterator[Section]:
 
 
 def _overview(told: Timeline) -> Iterator[Line]:
-    yield Line(f"It began {clock_of(told.start.at)} ({told.start.says}, {by_clock(told.start.clock)}).")
+    yield Line(f"It began {clock_of(told.start.at)} ({told.start.message}, {by_clock(told.start.clock)}).")
     if told.targets:
         yield Line(f"What was looked at: {', '.join(told.targets)}.")
     for line in _causes(told.looks):
-        yield Line(line.says.partition(BECAUSE)[0] + ".", line.basis, source=line.source)
+        yield Line(line.message.partition(BECAUSE)[0] + ".", line.basis, source=line.source)
     for run in told.runs:
         if run.stands:
             yield _run(run)
@@ -132,8 +132,8 @@ def _is_key(told: Told) -> bool:
 
 def _moment(told: Told) -> Line:
     """Why a cause was named stands with the contributing factors."""
-    says = told.says.partition(BECAUSE)[0] if told.basis == INFERENCE else told.says
-    return Line(f"{clock_of(told.at)}{whose(told)} {says}", told.basis, told.by, _digest(told.digest))
+    message = told.message.partition(BECAUSE)[0] if told.basis == INFERENCE else told.message
+    return Line(f"{clock_of(told.at)}{whose(told)} {message}", told.basis, told.by, _digest(told.digest))
 
 
 def whose(told: Told) -> str:
@@ -187,11 +187,11 @@ def _figures(run: RunTold) -> Iterator[tuple[str, ...]]:
         known = one.signal in catalogue()
         before = show(one.signal, one.before) if known else f"{one.before:g}"
         after = "not seen" if one.after is None else show(one.signal, one.after) if known else f"{one.after:g}"
-        yield f"{one.says} ({one.signal})" if one.says else one.signal, one.subject, before, after
+        yield f"{one.message} ({one.signal})" if one.message else one.signal, one.subject, before, after
 
 
 def _impact(told: Timeline) -> Iterator[Line]:
-    return (Line(says) for says in impact_lines(told.impact))
+    return (Line(message) for message in impact_lines(told.impact))
 
 
 def _how(told: Timeline) -> Iterator[Table]:
@@ -228,7 +228,7 @@ def _not_so_well(told: Timeline) -> Iterator[Line]:
             yield Line(f"Run {run.id}{f' of {run.playbook}' if run.playbook else ''} ended {run.outcome}.")
     for one in told.moments:
         if one.kind == events.NOTIFIED and one.level:
-            yield Line(f"{clock_of(one.at)} {one.says}", source=_digest(one.digest))
+            yield Line(f"{clock_of(one.at)} {one.message}", source=_digest(one.digest))
 
 
 def _unseen(told: Timeline) -> Iterator[Line]:

@@ -160,7 +160,7 @@ def _named(entry: Entry, what: str) -> str:
 
 
 def _told(start: Start) -> str:
-    return f"{clock_of(start.at)}: {start.says}"
+    return f"{clock_of(start.at)}: {start.message}"
 
 
 def mean(found: Iterable[TimeTo], name: str) -> tuple[float | None, int]:

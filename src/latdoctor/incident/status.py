@@ -56,7 +56,7 @@ def _last_look(incident: Incident) -> Iterator[str]:
     said = body(last, events.Diagnosed)
     if said.level == _CRITICAL and not since:
         named = ", ".join(clean(cause.id, 100) for cause in said.causes if cause.named)
-        yield f"the last look, of {clock_of(last.at)} UTC, was critical: {named or clean(said.says, 400)}"
+        yield f"the last look, of {clock_of(last.at)} UTC, was critical: {named or clean(said.message, 400)}"
 
 
 SCHEMA_VERSION = "1"
@@ -72,7 +72,7 @@ class Seen(Struct, frozen=True):
 
     at: str
     level: str
-    says: str
+    message: str
     answer: str
     causes: tuple[events.Named, ...]
     unseen: tuple[str, ...]
@@ -229,7 +229,7 @@ def _seen(entry: Entry, whole: Diagnosis | None) -> Seen:
     return Seen(
         at=entry.at,
         level=said.level,
-        says=said.says,
+        message=said.message,
         answer=said.answer,
         causes=said.causes,
         unseen=said.unseen,

@@ -66,7 +66,7 @@ def _look(entry: Entry, said: events.Diagnosed, count: Count) -> Look:
         run_id=clean(said.run_id, 100),
         target=clean(said.target, 200),
         level=clean(said.level, 20),
-        says=clean(said.says, 400),
+        message=clean(said.message, 400),
         answer=clean(said.answer, 40),
         causes=tuple(_cause(cause) for cause in said.causes),
         fired=_cleaned_diagnosis(said.fired),
@@ -201,7 +201,9 @@ def _figures(entries: Sequence[Entry]) -> tuple[Figure, ...]:
 
 def _figure(one: Measure) -> Figure:
     known = catalogue().get(one.signal)
-    return Figure(clean(one.signal, 100), known.says if known else "", clean(one.subject, 200), one.before, one.after)
+    return Figure(
+        clean(one.signal, 100), known.description if known else "", clean(one.subject, 200), one.before, one.after
+    )
 
 
 __all__ = ["Timeline", "of_run", "timeline"]
@@ -290,8 +292,8 @@ def _start(incident: Incident) -> Start:
     if not start.clock:
         note = f" ({clean(start.note, 200)})" if start.note else ""
         return Start(first.at, OWN, f"the incident was opened{note}", first.digest)
-    says = "the trouble began" if incident.opened.source == events.BY_HAND else "the alert began to fire"
-    return Start(rfc3339(start.at), clean(start.clock, 100), says, first.digest)
+    message = "the trouble began" if incident.opened.source == events.BY_HAND else "the alert began to fire"
+    return Start(rfc3339(start.at), clean(start.clock, 100), message, first.digest)
 
 
 def _span(count: Count, ended: Entry | None) -> float:

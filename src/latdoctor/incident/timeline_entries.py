@@ -38,7 +38,7 @@ _CONFIRMED = {
 class Piece:
     """What an entry tells; `time` (unix seconds) where it was by another clock, which `clock` names."""
 
-    says: str
+    message: str
     part: str = ""
     basis: str = FACT
     by: str = ""
@@ -61,9 +61,9 @@ def _opened(entry: Entry) -> Iterator[Piece]:
     said = body(entry, events.Opened)
     if said.began is not None and is_time(said.began):
         by_hand = said.source == events.BY_HAND
-        says = "the trouble began" if by_hand else "the alert began to fire"
+        message = "the trouble began" if by_hand else "the alert began to fire"
         basis = SAID if by_hand else FACT
-        yield Piece(says, BEGAN, basis, said.by if by_hand else "", time=said.began, clock=said.clock or NOT_TOLD)
+        yield Piece(message, BEGAN, basis, said.by if by_hand else "", time=said.began, clock=said.clock or NOT_TOLD)
     how = "an alert" if said.source == events.BY_ALERT else "hand"
     of = f" (of {_some(said.targets)})" if said.targets else ""
     yield Piece(f"incident opened by {how}: {said.title}{of}", by=said.by)
@@ -93,7 +93,7 @@ def cut_in_words(alerts: Iterable[events.Alert]) -> str:
 
 def _confirmed(entry: Entry) -> Iterator[Piece]:
     said = body(entry, events.Confirmed)
-    yield Piece(f"{_CONFIRMED.get(said.status, said.status)}: {said.says}")
+    yield Piece(f"{_CONFIRMED.get(said.status, said.status)}: {said.message}")
 
 
 def _diagnosed(entry: Entry) -> Iterator[Piece]:
@@ -101,7 +101,7 @@ def _diagnosed(entry: Entry) -> Iterator[Piece]:
     kept = tuple(place for place in (said.bundle, said.document) if place)
     if said.since is not None:
         yield Piece("latency rose, and has stayed high", SINCE, INFERENCE, time=said.since, clock=EVIDENCE)
-    verdict = said.says if said.says.startswith(said.level) else f"{said.level}: {said.says}"
+    verdict = said.message if said.message.startswith(said.level) else f"{said.level}: {said.message}"
     yield Piece(f"looked at {said.target}: {verdict}", evidence=kept, level=said.level)
     named = [cause for cause in said.causes if cause.named]
     for number, cause in enumerate(named, 1):
@@ -161,7 +161,7 @@ def _notified(entry: Entry) -> Iterator[Piece]:
 
 def _closed(entry: Entry) -> Iterator[Piece]:
     said = body(entry, events.Closed)
-    yield Piece(f"incident closed: {said.outcome}" + (f": {said.says}" if said.says else ""), by=said.by)
+    yield Piece(f"incident closed: {said.outcome}" + (f": {said.message}" if said.message else ""), by=said.by)
 
 
 def _some(names: tuple[str, ...] | list[str]) -> str:
@@ -258,19 +258,19 @@ def _of_run(entry: Entry, run: RunState | None) -> tuple[Piece, ...]:
     """What an entry of a run says, with its playbook before it."""
     plan = run.plan if run else None
     name = f"{plan.playbook}: " if plan else ""
-    says, level = line_of(entry, plan), _LEVELS.get(entry.kind, "")
+    message, level = line_of(entry, plan), _LEVELS.get(entry.kind, "")
     evidence: tuple[str, ...] = ()
     if entry.kind == "evidence.kept":
         path = msgspec.json.decode(entry.body)["path"]
         evidence = ("/".join(PurePosixPath(path).parts[-3:]),)  # in the state folder
-        says = "what was seen before the change is kept"
+        message = "what was seen before the change is kept"
     if entry.kind in _WITH_VALUES and run is not None:
-        says += _values(run, msgspec.json.decode(entry.body, type=Touched), back=entry.kind == "undo.made")
+        message += _values(run, msgspec.json.decode(entry.body, type=Touched), back=entry.kind == "undo.made")
     if entry.kind == "run.closed":
         closed = msgspec.json.decode(entry.body, type=Closed)
-        says += f" ({closed.reason})" if closed.reason and closed.reason != closed.outcome else ""
+        message += f" ({closed.reason})" if closed.reason and closed.reason != closed.outcome else ""
         level = CRITICAL if closed.outcome is Outcome.INCOMPLETE else ""
-    own = Piece(f"{name}{says}", evidence=evidence, level=level)
+    own = Piece(f"{name}{message}", evidence=evidence, level=level)
     if entry.kind != "run.opened" or plan is None or plan.because is None:
         return (own,)
     why = f"{plan.because.cause}, {percent(plan.because.probability)} by diagnosis {plan.because.run_id}"
@@ -308,7 +308,7 @@ def _moment(entry: Entry, piece: Piece, count: Count) -> Told:
         measured=measured,
         kind=entry.kind,
         part=piece.part,
-        says=clean(piece.says, LONGEST),
+        message=clean(piece.message, LONGEST),
         basis=piece.basis,
         by=clean(piece.by, 100),
         run=entry.run,

@@ -31,7 +31,7 @@ class Told(Struct, frozen=True):
     measured: str  # monotonic | wall
     kind: str  # of the entry: events.*, or a kind of a run's entries
     part: str
-    says: str
+    message: str
     basis: str  # FACT: measured, done or received | INFERENCE: of a diagnosis | SAID: by a human
     by: str  # who said or did it; empty where the journal does not tell
     run: str  # the entry's own: an incident's id, or that of a run
@@ -51,7 +51,7 @@ class Start(Struct, frozen=True):
 
     at: str
     clock: str
-    says: str
+    message: str
     digest: str
 
 
@@ -123,7 +123,7 @@ class Look(Struct, frozen=True):
     run_id: str
     target: str
     level: str
-    says: str
+    message: str
     answer: str
     causes: tuple[Named, ...]
     fired: tuple[str, ...]  # ids of the specific findings that held
@@ -148,7 +148,7 @@ class Figure(Struct, frozen=True):
     """A signal before a run and in its last look after it, in base units."""
 
     signal: str
-    says: str
+    message: str
     subject: str
     before: float
     after: float | None

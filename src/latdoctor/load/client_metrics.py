@@ -52,12 +52,12 @@ class ClientPage:
         self._connect = self._histogram("ref_client_connect_seconds", "Opening a connection")
         self._lag = self._histogram("ref_client_loop_lag_seconds", "How late a 50 ms heartbeat of the event loop")
 
-    def _counter(self, name: str, says: str) -> Counter:
-        child: Counter = Counter(name, says, _FIXED, registry=self._registry).labels(CLIENT)
+    def _counter(self, name: str, message: str) -> Counter:
+        child: Counter = Counter(name, message, _FIXED, registry=self._registry).labels(CLIENT)
         return child
 
-    def _histogram(self, name: str, says: str) -> Histogram:
-        child: Histogram = Histogram(name, says, _FIXED, buckets=SECONDS, registry=self._registry).labels(CLIENT)
+    def _histogram(self, name: str, message: str) -> Histogram:
+        child: Histogram = Histogram(name, message, _FIXED, buckets=SECONDS, registry=self._registry).labels(CLIENT)
         return child
 
     def began(self, content_bytes: int, attempt: int) -> None:

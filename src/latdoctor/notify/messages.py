@@ -62,7 +62,7 @@ def of_alerts(alerts: Sequence[events.Alert], truncated: int = 0) -> tuple[str, 
     named = (fitted(alert.name or alert.fingerprint, LONGEST_NAME) for alert in (firing or alerts)[:MOST])
     names = ", ".join(dict.fromkeys(named))
     more = f" and {len(firing) - MOST} more" if len(firing) > MOST else ""
-    says = f"{names}{more} firing" if firing else f"{names} resolved"
+    message = f"{names}{more} firing" if firing else f"{names} resolved"
     first = (firing or list(alerts))[:1]
     details: list[tuple[str, str]] = []
     for alert in first:
@@ -77,21 +77,21 @@ def of_alerts(alerts: Sequence[events.Alert], truncated: int = 0) -> tuple[str, 
         )
     count = f"{len(firing)} firing, {len(alerts) - len(firing)} resolved"
     left_out = f", and {truncated} that the sender left out" if truncated else ""
-    return says, (*details, *pairs(Alerts=f"{count}{left_out}"))
+    return message, (*details, *pairs(Alerts=f"{count}{left_out}"))
 
 
 def of_diagnosis(made: events.Diagnosed) -> tuple[str, Details]:
     """The verdict, the causes with what speaks for them, and what was not seen."""
     named = [cause for cause in made.causes if cause.named]
-    says = made.says or made.level
+    message = made.message or made.level
     details: list[tuple[str, str]] = []
     for cause in (named or list(made.causes))[:MOST]:
-        sure = f"{cause.probability:.0%} {'named' if cause.named else 'candidate'}"
+        ramp = f"{cause.probability:.0%} {'named' if cause.named else 'candidate'}"
         of = f" ({', '.join(cause.subjects[:MOST])})" if cause.subjects else ""
         because = f": {'; '.join(cause.because[:MOST])}" if cause.because else ""
-        details.append(("Cause", clean(f"{cause.title} [{cause.id}] {sure}{of}{because}", MAX_TEXT)))
+        details.append(("Cause", clean(f"{cause.title} [{cause.id}] {ramp}{of}{because}", MAX_TEXT)))
     books = ", ".join(dict.fromkeys(book for cause in named for book in cause.playbooks))
-    return says, (
+    return message, (
         *pairs(Target=made.target),
         *details,
         *pairs(Playbooks=books, Not_seen="; ".join(made.unseen[:MOST]), Diagnosis=made.run_id),
@@ -99,8 +99,8 @@ def of_diagnosis(made: events.Diagnosed) -> tuple[str, Details]:
 
 
 def of_plan(plan: events.Planned) -> tuple[str, Details]:
-    says = f"planned for {plan.target}, nothing was changed: {plan.title}"
-    return says, pairs(Playbook=plan.playbook, Risk=plan.risk, Cause=plan.cause, Plan=plan.digest[:12])
+    message = f"planned for {plan.target}, nothing was changed: {plan.title}"
+    return message, pairs(Playbook=plan.playbook, Risk=plan.risk, Cause=plan.cause, Plan=plan.digest[:12])
 
 
 def of_change(change: Change) -> Details:
@@ -131,7 +131,7 @@ class Telling:
     what: str  # receiver.WHATS
     part: str
     at: str  # RFC 3339, UTC
-    says: str
+    message: str
     details: Details = ()
     severity: str = ""  # critical | error | warning | info; empty: not told
     state: str = ""
@@ -149,7 +149,7 @@ class StageNews:
     what: str  # receiver.MET | receiver.LATE
     at: str
     since: float
-    says: str
+    message: str
     notify: tuple[str, ...] = ()
 
 
@@ -178,8 +178,8 @@ def tellings(incident: Incident, news: News = NOTHING) -> tuple[Telling, ...]:
 
 def _of_stage(stage: StageNews) -> Telling:
     severity = "error" if stage.what == what.LATE else "info"
-    says = clean(f"{stage.title}: {stage.says}", LONGEST)
-    return Telling(stage.what, stage.id, stage.at, says, (), severity, since=stage.since, also=stage.notify)
+    message = clean(f"{stage.title}: {stage.message}", LONGEST)
+    return Telling(stage.what, stage.id, stage.at, message, (), severity, since=stage.since, also=stage.notify)
 
 
 def _of_entries(incident: Incident) -> Iterator[Telling]:
@@ -201,11 +201,11 @@ def _of_alert(entry: Entry, alerts: dict[str, events.Alert]) -> Telling | None:
     alerted = body(entry, events.Alerted)
     alerts.update({alert.fingerprint: alert for alert in alerted.alerts})
     firing = [alert for alert in alerts.values() if alert.status == events.FIRING]
-    says, details = of_alerts(tuple(alerts.values()), alerted.truncated)
+    message, details = of_alerts(tuple(alerts.values()), alerted.truncated)
     return _telling(
         entry,
         what.ALERT,
-        says,
+        message,
         details,
         worst(of_alert(alert.labels) for alert in firing) if firing else "info",
         events.FIRING if firing else events.RESOLVED,
@@ -218,19 +218,21 @@ def _of_entry(entry: Entry) -> Telling | None:
             opened = body(entry, events.Opened)
             if opened.source != events.BY_HAND:
                 return None  # the alert that opened it is told
-            says = f"opened by {opened.by or 'hand'}"
-            return _telling(entry, what.ALERT, says, pairs(Targets=", ".join(opened.targets)), "error", events.FIRING)
+            message = f"opened by {opened.by or 'hand'}"
+            return _telling(
+                entry, what.ALERT, message, pairs(Targets=", ".join(opened.targets)), "error", events.FIRING
+            )
         case events.CONFIRMED:
             seen = body(entry, events.Confirmed)
             false = seen.status == events.FALSE_ALARM
-            return _telling(entry, what.CONFIRMED, f"{seen.status}: {seen.says}", (), "info" if false else "error")
+            return _telling(entry, what.CONFIRMED, f"{seen.status}: {seen.message}", (), "info" if false else "error")
         case events.DIAGNOSED:
             made = body(entry, events.Diagnosed)
-            says, details = of_diagnosis(made)
-            return _telling(entry, what.DIAGNOSIS, says, details, of_level(made.level))
+            message, details = of_diagnosis(made)
+            return _telling(entry, what.DIAGNOSIS, message, details, of_level(made.level))
         case events.PLANNED:
-            says, details = of_plan(body(entry, events.Planned))
-            return _telling(entry, what.PLAN, says, details, "info")
+            message, details = of_plan(body(entry, events.Planned))
+            return _telling(entry, what.PLAN, message, details, "info")
         case events.MARKED:
             marked = body(entry, events.Marked)
             return _telling(entry, what.TAKEN, f"{marked.by or 'somebody'} is at work: {marked.stage} {marked.text}")
@@ -240,7 +242,7 @@ def _of_entry(entry: Entry) -> Telling | None:
         case events.CLOSED:
             closed = body(entry, events.Closed)
             who = f"by {closed.by}, " if closed.by else ""
-            told = f"closed {who}{closed.outcome}{f': {closed.says}' if closed.says else ''}"
+            told = f"closed {who}{closed.outcome}{f': {closed.message}' if closed.message else ''}"
             return _telling(entry, what.CLOSED, told, (), "info", events.RESOLVED)
     return None
 
@@ -267,13 +269,13 @@ def _of_end(entry: Entry, closed: run_history.Closed, of: str, known: Details) -
     if closed.outcome is Outcome.ROLLED_BACK:
         return _telling(entry, what.ROLLBACK, f"taken back, all is as before on {of}", (*known, *why), "warning")
     if closed.outcome is Outcome.INCOMPLETE:
-        says = f"NOT taken back, a change may still stand on {of}"
+        message = f"NOT taken back, a change may still stand on {of}"
         step = pairs(Next=f"latdoctor recover; latdoctor runs show {entry.run}")
-        return _telling(entry, what.ROLLBACK, says, (*known, *why, *step), "critical", INCOMPLETE)
+        return _telling(entry, what.ROLLBACK, message, (*known, *why, *step), "critical", INCOMPLETE)
     return None
 
 
 def _telling(
-    entry: Entry, kind: str, says: str, details: Sequence[tuple[str, str]] = (), severity: str = "", state: str = ""
+    entry: Entry, kind: str, message: str, details: Sequence[tuple[str, str]] = (), severity: str = "", state: str = ""
 ) -> Telling:
-    return Telling(kind, entry.digest[:16], entry.at, clean(says, LONGEST).strip(), tuple(details), severity, state)
+    return Telling(kind, entry.digest[:16], entry.at, clean(message, LONGEST).strip(), tuple(details), severity, state)

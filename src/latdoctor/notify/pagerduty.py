@@ -65,7 +65,7 @@ def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message
         what=telling.what,
         incident=incident.id,
         key=key_of(incident, telling),
-        says=f"{action}: {telling.says}",
+        message=f"{action}: {telling.message}",
         url=receiver.base + (CHANGES if action == CHANGE else ALERTS),
         headers=(("Content-Type", "application/json"),),
         body=msgspec.json.encode(event),
@@ -111,7 +111,7 @@ def _action(incident: Incident, telling: Telling) -> str:
 def _payload(incident: Incident, telling: Telling, *, alert: bool) -> _Payload:
     opened = incident.opened
     title = fitted(opened.title, TITLE)
-    told = f"{title}: {telling.says}" if title else telling.says
+    told = f"{title}: {telling.message}" if title else telling.message
     summary = clean(told, MAX_SUMMARY).strip() or incident.id
     source = clean(", ".join(opened.targets), MAX_SOURCE).strip() or "latdoctor"
     details = _details(telling.details, incident)

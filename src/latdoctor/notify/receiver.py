@@ -72,7 +72,7 @@ class Message:
     what: str  # one of WHATS, or TEST
     incident: str
     key: str
-    says: str
+    message: str
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes  # JSON

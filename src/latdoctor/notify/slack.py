@@ -69,10 +69,10 @@ def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message
     title = fitted(incident.opened.title, TITLE) or incident.id
     severity = f"{telling.severity} · " if telling.severity else ""
     post = _Post(
-        text=escaped(f"{title}: {telling.says}", MAX_TEXT),
+        text=escaped(f"{title}: {telling.message}", MAX_TEXT),
         blocks=(
             _Header(_Plain(escaped(title, MAX_HEADER))),
-            _Section(_Plain(escaped(telling.says, MAX_TEXT))),
+            _Section(_Plain(escaped(telling.message, MAX_TEXT))),
             *_sections(telling.details[:_MOST_DETAILS]),
             _Context((_Plain(escaped(f"{severity}{telling.what} · {incident.id} · {telling.at}", MAX_TEXT)),)),
         ),
@@ -83,7 +83,7 @@ def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message
         what=telling.what,
         incident=incident.id,
         key=key_of(incident, telling),
-        says=telling.says,
+        message=telling.message,
         url=receiver.base,
         headers=(("Content-Type", "application/json; charset=utf-8"),),
         body=msgspec.json.encode(post),

@@ -311,7 +311,7 @@ def _judged(came: Came, keys: Keys, number: int, now: float) -> Outcome:
     said = without(_said(came.body), keys.all, 200)
     if 300 <= came.status < 400:
         said = "it points elsewhere, and redirects are not followed"
-    step = f" — {_NEXT[came.status]}" if came.status in _NEXT_STEPS else ""
+    step = f" — {_NEXT_STEPS[came.status]}" if came.status in _NEXT_STEPS else ""
     why = f"it answered {came.status}{f': {said}' if said else ''}{step}"
     if came.status in _LATER or (came.status >= 500 and came.status not in _NEVER):
         wait = max(pause(number), asked_pause(came.headers.get("retry-after", ""), now))

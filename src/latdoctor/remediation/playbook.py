@@ -31,7 +31,7 @@ class Parameter:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
-    says: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def _parameter(name: str, fields: Fields) -> Parameter:
         minimum=_end(fields, "minimum", kind),
         maximum=_end(fields, "maximum", kind),
         choices=fields.texts("choices"),
-        says=fields.text("says", required=True),
+        description=fields.text("description", required=True),
     )
     if kind in ("integer", "number", "duration") and (made.minimum is None or made.maximum is None):
         fields.problem(fields.where, f"parameter {name}: a range has two ends, minimum and maximum")
@@ -327,7 +327,7 @@ def _effect(fields: Fields) -> tuple[str, str]:
     inner = _inner(fields, "effect", required=True)
     if inner is None:
         return "", ""
-    told = [inner.text("says")]
+    told = [inner.text("description")]
     for signal, node in fields.items("effect"):
         if signal in catalogue():
             inner.node(signal)  # taken

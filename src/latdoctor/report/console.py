@@ -96,7 +96,7 @@ def _evidence(lines: Iterable[presenter.EvidenceLine], *, verbose: bool) -> list
             continue
         shown_of[line.kind] += 1
         mark, style = _MARK[line.kind]
-        shown.append(_marked(mark, style, Text(line.says)))
+        shown.append(_marked(mark, style, Text(line.message)))
         for detail in line.details if verbose else line.details[:1]:
             shown.append(_indented(Text(detail, style="dim"), 6))
     if left := counts - shown_of:
@@ -117,8 +117,8 @@ def _account(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", width=8)
     table.add_column()
-    for points, says in presenter.account_rows(cause):
-        table.add_row(Text(points), Text(says))
+    for points, message in presenter.account_rows(cause):
+        table.add_row(Text(points), Text(message))
     title = Text(f"why {percent(cause.probability)}, against its best rival: {cause.rival}", style="italic")
     return Group(_indented(title, 2), table)
 
@@ -127,8 +127,8 @@ def _advice(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=6, justify="right", style="bold")
     table.add_column()
-    for title, says in presenter.advice(cause):
-        table.add_row(title, Text(says))
+    for title, message in presenter.advice(cause):
+        table.add_row(title, Text(message))
     return table
 
 

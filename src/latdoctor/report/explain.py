@@ -28,9 +28,9 @@ def _spanned(comparison: Comparison) -> str:
 
 def _sure(comparison: Comparison) -> str:
     """From where to where a bounded quantity is in doubt."""
-    if comparison.sure is None:
+    if comparison.ramp is None:
         return ""
-    clear, certain = (show(comparison.left.signal, bound) for bound in comparison.sure)
+    clear, certain = (show(comparison.left.signal, bound) for bound in comparison.ramp)
     return f" (surely not at {clear}, surely at {certain})"
 
 
@@ -57,11 +57,11 @@ def of_cause(cause: Cause, rules: RuleSet, near: Iterable[Neighbour]) -> Iterato
     yield Section("Not ranked", cause.disabled)
     yield Section("What happens", cause.explanation)
     yield Section("How to confirm", cause.confirm)
-    yield Section("How to mend", cause.mend)
+    yield Section("How to mend", cause.remediation)
     yield Section("Playbooks (latdoctor playbooks show ID)", lines=tuple(map(advised, cause.playbooks)))
     seen = tuple(f"{percent(weight)} {named(rules.finding[name])}" for name, weight in expected)
     yield Section("What it makes us see", lines=seen)
-    yield Section("What speaks against it", lines=tuple(named(rules.finding[name]) for name in cause.rules_out))
+    yield Section("What speaks against it", lines=tuple(named(rules.finding[name]) for name in cause.excluded_by))
     yield Section("What it is confused with", lines=tuple(_confused(one) for one in near if one.hard))
     yield Section("When it looks so and is not", lines=cause.false_positives)
     yield Section("Read more", lines=cause.references)
@@ -92,19 +92,19 @@ def named(finding: Finding) -> str:
 
 def sentence(finding: Finding) -> str:
     """What the finding says, with dots where its numbers will stand."""
-    return PLACE.sub("…", OPTIONAL.sub(r"\1", finding.says))
+    return PLACE.sub("…", OPTIONAL.sub(r"\1", finding.message))
 
 
 def reason(finding: Finding, rules: RuleSet) -> str:
     """Why its limit is what it is; where that is the reason of another finding, this too."""
-    like = rules.finding.get(finding.why.removeprefix("as ").split(";")[0].split(",")[0])
-    return f"{finding.why} ({reason(like, rules)})" if like and like != finding else finding.why
+    like = rules.finding.get(finding.rationale.removeprefix("as ").split(";")[0].split(",")[0])
+    return f"{finding.rationale} ({reason(like, rules)})" if like and like != finding else finding.rationale
 
 
 def judged_by(finding: Finding) -> Iterator[str]:
     """Each comparison with the meaning of its signal."""
     for comparison in comparisons(finding.when):
-        yield f"{listed(comparison.text)}  ({catalogue()[comparison.left.signal].says})"
+        yield f"{listed(comparison.text)}  ({catalogue()[comparison.left.signal].description})"
 
 
 def _confused(near: Neighbour) -> str:
@@ -124,6 +124,6 @@ def _some(holding: tuple[Separator, ...], clear: tuple[Separator, ...]) -> str:
 def _site_limit(limit: SiteLimit) -> str:
     place = Path(limit.where)
     return (
-        f"{listed(limit.text)}, shipped as {listed(limit.shipped)}: {limit.why} "
+        f"{listed(limit.text)}, shipped as {listed(limit.shipped)}: {limit.rationale} "
         f"({place.parent.parent.name}/{place.parent.name}/{place.name})"
     )

@@ -74,7 +74,7 @@ def showing(one: Past, timeline: Timeline, alike: Sequence[Similar], console: Co
     rows += [("taken back", name) for name in one.taken_back]
     rows += [("other run", f"{run.playbook}: {run.outcome or 'not ended'}") for run in _others(one)]
     rows += [(measure.id, _time_to(measure)) for measure in timeline.measures]
-    rows += [("impact", says) for says in impact_lines(timeline.impact)]
+    rows += [("impact", message) for message in impact_lines(timeline.impact)]
     console.print(_grid(rows))
     console.print(Text())
     for other in alike[:3]:
@@ -96,8 +96,8 @@ def _grid(rows: Iterable[tuple[str, str]]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, says in rows:
-        grid.add_row(Text(name), Text(says))
+    for name, message in rows:
+        grid.add_row(Text(name), Text(message))
     return grid
 
 

@@ -22,7 +22,7 @@ class Told:
     """Something that was told while it was watched. `at` is unix seconds."""
 
     at: float
-    says: str
+    message: str
 
 
 def summary(diagnosis: Diagnosis) -> str:
@@ -32,15 +32,15 @@ def summary(diagnosis: Diagnosis) -> str:
 
 def line(diagnosis: Diagnosis) -> str:
     """The same with how sure it is, and with what hurts."""
-    sure = [percent(cause.probability) for cause in presenter.shown_causes(diagnosis, every=False)]
-    pain = [line.says for line in presenter.symptoms(diagnosis) if line.kind == presenter.FOR]
-    shares = f" ({', '.join(sure)})" if sure else ""
-    return f"{summary(diagnosis)}{shares}{': ' if pain else ''}{'; '.join(pain[:2])}"
+    shares = [percent(cause.probability) for cause in presenter.shown_causes(diagnosis, every=False)]
+    pain = [line.message for line in presenter.symptoms(diagnosis) if line.kind == presenter.FOR]
+    listed = f" ({', '.join(shares)})" if shares else ""
+    return f"{summary(diagnosis)}{listed}{': ' if pain else ''}{'; '.join(pain[:2])}"
 
 
 def stamped(told: Told) -> str:
     """`2026-11-22 02:51:10 UTC  critical: app.load.burst (94 %)`."""
-    return f"{moment(told.at)}  {told.says}"
+    return f"{moment(told.at)}  {told.message}"
 
 
 def moment(at: float) -> str:
@@ -51,6 +51,7 @@ def screen(diagnosis: Diagnosis, lately: Sequence[Told], heading: str) -> Render
     """The newest report under what changed lately; a terminal that is too low for it loses its end."""
     parts = [Text(heading, style="dim", no_wrap=True, overflow="ellipsis")]
     parts += [
-        Text(f"{moment(told.at)[11:19]}  {told.says}", no_wrap=True, overflow="ellipsis") for told in lately[-LATELY:]
+        Text(f"{moment(told.at)[11:19]}  {told.message}", no_wrap=True, overflow="ellipsis")
+        for told in lately[-LATELY:]
     ]
     return Group(*parts, Text(), *console.parts(diagnosis))

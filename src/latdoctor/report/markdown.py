@@ -48,7 +48,7 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     for cause in presenter.shown_causes(diagnosis, every=False):
         yield from _cause(cause, diagnosis)
     yield from _section("Why not healthy", diagnosis.verdict.reasons if _doubtful(diagnosis) else ())
-    yield from _section("Symptoms", [f"{_MARK[line.kind]}: {line.says}" for line in presenter.symptoms(diagnosis)])
+    yield from _section("Symptoms", [f"{_MARK[line.kind]}: {line.message}" for line in presenter.symptoms(diagnosis)])
     yield from _section("Found, and not explained by what is named", unexplained(diagnosis))
     yield from ("", "### Tiers", "", "| tier | checks | not evaluated |", "|---|---|---|")
     for tier in presenter.tier_lines(diagnosis):
@@ -70,15 +70,15 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
     yield ""
     yield escape(presenter.facts_of(cause))
     yield ""
-    for title, says in presenter.advice(cause):
-        yield f"* **{title}** {escape(says)}"
+    for title, message in presenter.advice(cause):
+        yield f"* **{title}** {escape(message)}"
     for line in presenter.evidence_lines(cause, diagnosis):
-        yield f"* **{_MARK[line.kind]}** {escape(line.says)}"
+        yield f"* **{_MARK[line.kind]}** {escape(line.message)}"
         for detail in line.details:
             yield f"  * {escape(detail)}"
     yield from ("", "| points | why |", "|---:|---|")
-    for points, says in presenter.account_rows(cause):
-        yield f"| {points} | {escape(says)} |"
+    for points, message in presenter.account_rows(cause):
+        yield f"| {points} | {escape(message)} |"
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterable[str]:

@@ -40,7 +40,7 @@ def messages(
     for receiver, message in found:
         of = f" of {message.incident}" if message.incident else ""
         console.print(Text(clean(f"{message.to} ({message.kind}): {message.what}{of}"), style="bold"))
-        console.print(Text(clean(message.says, 500)))
+        console.print(Text(clean(message.message, 500)))
         console.print(Text(f"POST {_address(receiver, message)}"))
         for name, value in _headers(receiver, message):
             console.print(Text(f"{name}: {value}"))
@@ -56,7 +56,7 @@ def line_of(result: Result) -> str:
     message, outcome = result.message, result.outcome
     of = f" of {message.incident}" if message.incident else ""
     if outcome.sent:
-        return clean(f"{message.to}: told {message.what}{of}: {fitted(message.says, _LONGEST)}", 400)
+        return clean(f"{message.to}: told {message.what}{of}: {fitted(message.message, _LONGEST)}", 400)
     later = "given up" if outcome.again_after is None else f"to be tried again in {_span(outcome.again_after)}"
     return clean(f"{message.to}: NOT told {message.what}{of}: {outcome.why} ({later})", 600)
 
@@ -142,7 +142,7 @@ def _shown(receiver: Receiver, message: Message) -> dict[str, Any]:
         "what": message.what,
         "incident": message.incident,
         "key": message.key,
-        "says": message.says,
+        "says": message.message,
         "method": "POST",
         "url": _address(receiver, message),
         "headers": dict(_headers(receiver, message)),

@@ -105,7 +105,7 @@ def _value(text: str, playbook: Playbook) -> str:
 
 def _parameter(parameter: Parameter) -> str:
     usual = "must be given" if parameter.default is None else shown(parameter, parameter.default)
-    return f"{parameter.name} = {usual}: {parameter.says}; {allowed(parameter)}"
+    return f"{parameter.name} = {usual}: {parameter.description}; {allowed(parameter)}"
 
 
 def _guards(playbook: Playbook) -> Iterator[str]:
@@ -147,7 +147,7 @@ class ParameterPage(Struct, frozen=True):
     type: str
     default: str | None  # null: must be given
     allowed: str
-    says: str
+    message: str
 
 
 class StepPage(Struct, frozen=True):
@@ -242,4 +242,4 @@ def page(playbook: Playbook) -> PlaybookPage:
 
 def _parameter_page(one: Parameter) -> ParameterPage:
     default = None if one.default is None else shown(one, one.default)
-    return ParameterPage(one.name, one.type, default, allowed(one), one.says)
+    return ParameterPage(one.name, one.type, default, allowed(one), one.description)

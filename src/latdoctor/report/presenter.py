@@ -63,14 +63,17 @@ def _asks(reason: str) -> set[str]:
 
 def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What fired and what no named cause expects. Where none is named: what would expect it, but is ruled out."""
-    answer, says = diagnosis.answer, {check.id: check.says for check in diagnosis.checks}
+    answer = diagnosis.answer
+    message = {check.id: check.message for check in diagnosis.checks}
     ruled_out = () if answer.causes else answer.ruled_out
     unfit = {name: row for row in reversed(ruled_out) for name in row.explains}
-    return tuple(f"{says[name]}{_unfit(unfit[name], says) if name in unfit else ''}" for name in answer.unexplained)
+    return tuple(
+        f"{message[name]}{_unfit(unfit[name], message) if name in unfit else ''}" for name in answer.unexplained
+    )
 
 
-def _unfit(ruled_out: RuledOut, says: Mapping[str, str]) -> str:
-    return f" (fits {ruled_out.cause}, which is ruled out: {'; '.join(says[name] for name in ruled_out.by)})"
+def _unfit(ruled_out: RuledOut, message: Mapping[str, str]) -> str:
+    return f" (fits {ruled_out.cause}, which is ruled out: {'; '.join(message[name] for name in ruled_out.by)})"
 
 
 _LISTED = 4  # of the things that one gap says the same of
@@ -122,7 +125,7 @@ class EvidenceLine:
     """One finding for, against, or missing for a cause, with the numbers and where they were read."""
 
     kind: str
-    says: str
+    message: str
     details: tuple[str, ...] = ()
     unlooked: bool = False  # missing only because no source was given that shows it
 
@@ -139,8 +142,8 @@ class TierLine:
 
 def headline(diagnosis: Diagnosis) -> str:
     """The verdict in one line."""
-    level, says = diagnosis.verdict.level, diagnosis.verdict.says
-    return level.upper() + says[len(level) :] if says.startswith(level) else f"{level.upper()}: {says}"
+    level, message = diagnosis.verdict.level, diagnosis.verdict.message
+    return level.upper() + message[len(level) :] if message.startswith(level) else f"{level.upper()}: {message}"
 
 
 def site_line(diagnosis: Diagnosis) -> str:
@@ -199,10 +202,10 @@ def facts_of(cause: RankedCause) -> str:
 def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
     """The findings for, against and missing, each with its numbers."""
     checks = {check.id: check for check in diagnosis.checks}
-    lines = [EvidenceLine(FOR, checks[name].says, details(checks[name])) for name in cause.evidence_for]
+    lines = [EvidenceLine(FOR, checks[name].message, details(checks[name])) for name in cause.evidence_for]
     for name in cause.evidence_against:
         check = checks[name]
-        lines.append(EvidenceLine(AGAINST, check.says, details(check)))
+        lines.append(EvidenceLine(AGAINST, check.message, details(check)))
     lines += [
         EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})", unlooked=is_unlooked(checks[name]))
         for name in cause.unseen
@@ -241,7 +244,7 @@ def _place(origin: Origin) -> str:
 
 def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
     """What to do, by which playbook, whom to wake, and what not to do yet."""
-    rows = [("do", cause.mend)]
+    rows = [("do", cause.remediation)]
     if playbook := first_playbook(cause):
         rows.append(("mend", advised(playbook)))
     if cause.owner:
@@ -253,7 +256,7 @@ def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
 
 def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
     """The account of the probability; the rows add up to the total as printed."""
-    rows = [(f"{row.points:+d}", row.says) for row in cause.contributions]
+    rows = [(f"{row.points:+d}", row.message) for row in cause.contributions]
     total = sum(row.points for row in cause.contributions)
     return (*rows, (f"{total:+d}", "total: 10 points = ten times likelier"))
 
@@ -279,9 +282,10 @@ def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierL
         heading=f"{_TIER_NUMBER.get(tier.name, 0)} {tier.name}: {_SEEN[tier.seen]}",
         counts=" · ".join(f"{count} {name}" for name, count in counts.items() if count),
         fired=tuple(
-            EvidenceLine(FOR, checks[name].says, () if name in told else details(checks[name])) for name in tier.fired
+            EvidenceLine(FOR, checks[name].message, () if name in told else details(checks[name]))
+            for name in tier.fired
         ),
-        clear=tuple(EvidenceLine(AGAINST, checks[name].says, details(checks[name])) for name in tier.clear),
+        clear=tuple(EvidenceLine(AGAINST, checks[name].message, details(checks[name])) for name in tier.clear),
         not_evaluated=_grouped(unseen),
         not_evaluated_otherwise=_grouped((one for one in unseen if not (is_unlooked(one) or _is_nowhere(one))), _MUCH),
     )
@@ -316,7 +320,7 @@ def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
         if check.kind == "specific":
             continue
         if check.status == "fired":
-            lines.append(EvidenceLine(FOR, check.says, details(check)))
+            lines.append(EvidenceLine(FOR, check.message, details(check)))
         elif check.required and check.status == "not-evaluated":
             lines.append(EvidenceLine(UNSEEN, f"{check.id}: {check.reason}"))
     return tuple(lines)
@@ -397,7 +401,7 @@ def _changed(diagnosis: Diagnosis, day: str) -> Iterator[str]:
     left = len(diagnosis.changes) - len(shown)
     for when in (_OF_LATE, _BEFORE, _ABOUT, _AFTER):
         told = "; ".join(
-            f"{_clock(one.time, day)} {one.says} ({shortened(one.subject)})" for of, one in shown if of == when
+            f"{_clock(one.time, day)} {one.message} ({shortened(one.subject)})" for of, one in shown if of == when
         )
         if told:
             yield f"{when}: {told}" + (f" and {left} more" if left else "")

@@ -71,7 +71,7 @@ def _table(tier: str, where: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     for signal in sorted((one for one in catalogue().values() if one.tier == tier), key=lambda one: one.id):
         unit = signal.unit.name if signal.kind in ("value", "share", "distribution") else signal.kind
         kind = f"{unit}, distribution" if signal.kind == "distribution" else unit
-        yield f"| `{signal.id}` | {kind} | {signal.says} | {', '.join(where[signal.id]) or 'nothing yet'} |"
+        yield f"| `{signal.id}` | {kind} | {signal.description} | {', '.join(where[signal.id]) or 'nothing yet'} |"
 
 
 _MADE = "`python docs/generate.py` writes this page from the rules; `latdoctor explain {}` prints the gist of it."
@@ -130,7 +130,7 @@ def _page(cause: Cause, rules: RuleSet, pairs: Sequence[tuple[str, str]], ways: 
         f"## How to confirm\n\n{cause.confirm}",
         "## How to mend\n\n" + "\n\n".join(_mending(cause)),
         "## What it is confused with\n\n" + "\n\n".join(_confused(near)),
-        "## What speaks against it\n\n" + "\n".join(_against(cause, rules)) if cause.rules_out else "",
+        "## What speaks against it\n\n" + "\n".join(_against(cause, rules)) if cause.excluded_by else "",
         "## When it looks so and is not\n\n" + "\n".join(f"* {line}" for line in cause.false_positives),
         "## Where to look\n\n" + "\n\n".join(_looks(cause, expected, ways)),
         "## Signals\n\n" + "\n".join(_signals(expected)),
@@ -140,7 +140,7 @@ def _page(cause: Cause, rules: RuleSet, pairs: Sequence[tuple[str, str]], ways: 
 
 
 def _facts(cause: Cause) -> str:
-    stage = f" · takes its time from the stage `{cause.acts_on}`" if cause.acts_on else ""
+    stage = f" · takes its time from the stage `{cause.stage}`" if cause.stage else ""
     status = "" if cause.status == "stable" else f" · {cause.status}"
     return f"`{cause.id}` · [{cause.tier}](README.md#{cause.tier}) · {cause.severity}{status}{stage}"
 
@@ -158,12 +158,12 @@ def _seen(cause: Cause, expected: Sequence[Finding], rules: RuleSet) -> Iterator
         yield f"  * holds where {in_words(finding.when)}"
         if finding.not_applicable_when is not None:
             yield f"  * does not apply where {in_words(finding.not_applicable_when)}"
-        if finding.why:
+        if finding.rationale:
             yield f"  * why: {reason(finding, rules)}"
 
 
 def _mending(cause: Cause) -> Iterator[str]:
-    yield cause.mend
+    yield cause.remediation
     for name in cause.playbooks:
         yield f"Playbook: {advised(name)} (`latdoctor playbooks show {name}`)."
     if cause.keep_evidence:
@@ -210,7 +210,7 @@ def _against(cause: Cause, rules: RuleSet) -> Iterator[str]:
     """What makes the cause fifty times less likely where it holds, and whom it points at."""
     yield "Where one of these holds, this cause becomes fifty times less likely:"
     yield ""
-    for finding in (rules.finding[name] for name in cause.rules_out):
+    for finding in (rules.finding[name] for name in cause.excluded_by):
         others = [f"[`{one.id}`]({one.id}.md)" for one in expecting_it(finding, rules)]
         yield f"* `{finding.id}`: {sentence(finding)}" + (f" ({', '.join(others)})" if others else "")
 
@@ -256,4 +256,4 @@ def _signals(expected: Iterable[Finding]) -> Iterator[str]:
     yield "| signal | meaning | comes from |"
     yield "|---|---|---|"
     for signal in sorted({name for finding in expected for name in signals_of(finding.when)}):
-        yield f"| `{signal}` | {catalogue()[signal].says} | {', '.join(where[signal])} |"
+        yield f"| `{signal}` | {catalogue()[signal].description} | {', '.join(where[signal])} |"

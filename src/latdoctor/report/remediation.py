@@ -263,8 +263,8 @@ def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json:
         listed = [{"seq": e.seq, "at": e.at, "kind": e.kind, "body": e.body, "digest": e.digest} for e in entries]
         print_json({**_summary(state), "plan": state.plan, "entries": listed}, console)
         return
-    says, style = (_SAYS[state.outcome], _STYLE[state.outcome]) if state.outcome else ("UNFINISHED", "bold red")
-    console.print(Text(f"run {state.id}: {says}", style=style))
+    message, style = (_SAYS[state.outcome], _STYLE[state.outcome]) if state.outcome else ("UNFINISHED", "bold red")
+    console.print(Text(f"run {state.id}: {message}", style=style))
     console.print(Text(f"{state.plan.title} ({state.plan.playbook})\non {clean(state.plan.target.name)}", style="dim"))
     if state.reason:
         console.print(Text(clean(state.reason, 2000)))
@@ -278,8 +278,8 @@ def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json:
     print_whole(f"Next: {'latdoctor recover' if state.open else following}", console)
 
 
-def _print_result(result: Result, console: Console, says: str = "") -> None:
-    headline = says or _SAYS.get(result.outcome, result.outcome)
+def _print_result(result: Result, console: Console, message: str = "") -> None:
+    headline = message or _SAYS.get(result.outcome, result.outcome)
     console.print(Text(headline, style=_STYLE.get(result.outcome, "")))
     if result.playbook or result.target:
         whose = " on ".join(clean(part, 100) for part in (result.playbook, result.target) if part)
@@ -320,7 +320,7 @@ def _figures(found: Sequence[Measure]) -> Table:
         table.add_column(heading, justify="left" if heading in ("", "of") else "right")
     for one in found:
         after = "not seen" if one.after is None else show(one.signal, one.after)
-        table.add_row(catalogue()[one.signal].says, clean(one.subject, 30), show(one.signal, one.before), after)
+        table.add_row(catalogue()[one.signal].description, clean(one.subject, 30), show(one.signal, one.before), after)
     return table
 
 

@@ -68,8 +68,8 @@ def countdown(found: Standing) -> RenderableType:
         return Text("its stages are not known", style=_STYLE[NOT_TOLD])
     state = found.current
     if state is None or not found.open:
-        says = "every stage is met" if state is None else "the incident is closed"
-        return Text(says, style="bold green")
+        message = "every stage is met" if state is None else "the incident is closed"
+        return Text(message, style="bold green")
     if state.margin is None:
         return Text(f"{state.title}: {state.why}", style=_STYLE[NOT_TOLD])
     if state.margin < 0:
@@ -197,7 +197,7 @@ def _whys(found: Standing) -> Iterator[Text]:
 def seen_line(one: Seen) -> str:
     """`07:14:10 critical: app.load.burst (94 %)`."""
     causes = ", ".join(f"{cause.id} ({percent(cause.probability)})" for cause in one.causes if cause.named)
-    return f"{clock_of(one.at)} {one.level}: {causes or clean(one.says, _WIDE)}"
+    return f"{clock_of(one.at)} {one.level}: {causes or clean(one.message, _WIDE)}"
 
 
 def _looked(found: Standing) -> Iterator[Text]:

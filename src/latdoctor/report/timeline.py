@@ -50,7 +50,7 @@ def _markdown_section(section: Section, timeline: Timeline) -> Iterator[str]:
 
 def _line(line: Line) -> str:
     source = f" ({escape(line.source)})" if line.source else ""
-    return f"* **{escape(attributed(line.basis, line.by))}**: {escape(line.says)}{source}"
+    return f"* **{escape(attributed(line.basis, line.by))}**: {escape(line.message)}{source}"
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iter
 def _row(told: Told) -> tuple[str, ...]:
     kept = f", {', '.join(told.evidence)}" if told.evidence else ""
     source = f"journal {told.digest[:SHORT]}{kept}"
-    return clock_of(told.at) + whose(told), since(told.seconds), told.says, attributed(told.basis, told.by), source
+    return clock_of(told.at) + whose(told), since(told.seconds), told.message, attributed(told.basis, told.by), source
 
 
 def render_text(timeline: Timeline) -> str:
@@ -93,7 +93,7 @@ def _section(section: Section, timeline: Timeline) -> Iterator[str]:
 def _said(line: Line) -> str:
     source = f" [{line.source}]" if line.source else ""
     mark = "" if line.basis == FACT and not line.by else f"({attributed(line.basis, line.by)}) "
-    return f"{mark}{line.says}{source}"
+    return f"{mark}{line.message}{source}"
 
 
 def _table(table: Table) -> Iterator[str]:
@@ -117,4 +117,4 @@ def _moments(timeline: Timeline) -> Iterator[str]:
 def _event(told: Told) -> str:
     mark = "" if told.basis == FACT else f"({attributed(told.basis, told.by)}) "
     by = f" [{told.by}]" if told.by and told.basis == FACT else ""
-    return f"{mark}{told.says}{whose(told)}{by}"
+    return f"{mark}{told.message}{whose(told)}{by}"

@@ -37,7 +37,7 @@ def collect(request: Request, root: Path = Path("/")) -> Collected:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"2026-01-31T02:49:02Z deployed v7\n", "deployed v7"),
         (b"2026-01-31T03:49:02+01:00 deployed v7\n", "deployed v7"),  # git log --format='%cI %s'
@@ -50,13 +50,13 @@ def collect(request: Request, root: Path = Path("/")) -> Collected:
         (b'{"deployments": [{"created_at": "2026-01-31T02:49:02Z", "description": "deployed v7"}]}', "deployed v7"),
     ],
 )
-def test_notes(content: bytes, says: str) -> None:
+def test_notes(content: bytes, message: str) -> None:
     (event,) = noted(content).events
-    assert (event.signal, event.subject, event.time, event.text) == ("change.deployment", "service", AT, says)
+    assert (event.signal, event.subject, event.time, event.text) == ("change.deployment", "service", AT, message)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"1769827742 restarted with API_KEY=hunter2 and v7\n", "restarted with API_KEY=redacted and v7"),
         (b"1769827742 serve --token hunter2 --port 80\n", "serve --token redacted --port 80"),
@@ -66,9 +66,9 @@ def test_notes(content: bytes, says: str) -> None:
         (b"1769827742 deployed v7 for alice from 10.1.2.3\n", "deployed v7 for alice from 10.1.2.3"),
     ],
 )
-def test_secrets_in_a_note_are_not_shown(content: bytes, says: str) -> None:
+def test_secrets_in_a_note_are_not_shown(content: bytes, message: str) -> None:
     (event,) = noted(content).events
-    assert event.text == says
+    assert event.text == message
 
 
 def test_nor_in_a_version() -> None:

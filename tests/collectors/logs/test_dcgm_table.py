@@ -32,7 +32,7 @@ def test_every_error_has_the_action_of_the_mapping(samples: Path) -> None:
     ],
 )
 def test_what_an_error_asks_for(name: str, needs: str, secondary: bool) -> None:
-    row = error_codes.lookup(name)
+    row = error_codes.lookup_dcgm_error(name)
     assert (row.action.needs, row.secondary) == (needs, secondary)
     assert row.means
 

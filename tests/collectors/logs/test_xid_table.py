@@ -35,7 +35,7 @@ def test_every_code_has_the_buckets_of_nvidias_catalogue(samples: Path) -> None:
     [(119, "RESET_GPU", "gpu"), (79, "RESTART_BM", "node"), (31, "RESTART_APP", "application"), (63, "IGNORE", "none")],
 )
 def test_what_a_code_asks_for(code: int, name: str, needs: str) -> None:
-    row = error_codes.lookup(code)
+    row = error_codes.lookup_xid(code)
     assert (row.action.name, row.action.needs) == (name, needs)
 
 
@@ -47,7 +47,7 @@ def test_secondary_and_fatal_codes() -> None:
 
 
 def test_a_code_outside_the_catalogue_says_so() -> None:
-    row = error_codes.lookup(999)
+    row = error_codes.lookup_xid(999)
     assert "does not hold" in row.means
     assert row.action.does == error_codes.NO_ACTION
 

@@ -53,7 +53,7 @@ def test_a_rollout_by_new_pods_is_an_event_of_the_service() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "signal", "before", "after", "says"),
+    ("dialect", "signal", "before", "after", "message"),
     [
         ("triton", "model.version", {"model": "m", "version": "1"}, {"model": "m", "version": "2"}, "1 → 2"),
         ("vllm", "model", {"model_name": "llama-2"}, {"model_name": "llama-3"}, "llama-2 → llama-3"),
@@ -63,11 +63,13 @@ def test_a_rollout_by_new_pods_is_an_event_of_the_service() -> None:
          {"gpu": "0", "DCGM_FI_DRIVER_VERSION": "560"}, "550 → 560"),
     ],
 )  # fmt: skip
-def test_labels_of_servers(dialect: str, signal: str, before: dict[str, str], after: dict[str, str], says: str) -> None:
+def test_labels_of_servers(
+    dialect: str, signal: str, before: dict[str, str], after: dict[str, str], message: str
+) -> None:
     (event,) = told(
         label_changes.LABEL, line(until=99, **before), line(since=100, **after), dialect=dialect, signal=signal
     )
-    assert f"{event.fields['from']} → {event.fields['to']}" == says
+    assert f"{event.fields['from']} → {event.fields['to']}" == message
 
 
 def test_every_mark_is_asked_for_and_tells_a_catalogued_event() -> None:

@@ -81,7 +81,7 @@ def test_the_quantised_engine_is_found_unfused_against_fp16(samples: Path) -> No
     fired = checks(document, "fired")
     assert {"engine-quantisation-unfused", "engine-gives-float", "engine-narrow-and-slow"} == fired.keys()
     assert fired["engine-narrow-and-slow"]["subjects"] == ["engine/resnet-qat.onnx.engine"]
-    assert "108 %" in fired["engine-narrow-and-slow"]["says"]
+    assert "108 %" in fired["engine-narrow-and-slow"]["message"]
 
 
 @pytest.mark.parametrize("kind", ["fp32", "fp16"])

@@ -169,7 +169,7 @@ def test_a_base_of_time_that_is_none_is_passed_over(base: object) -> None:
 
 def test_a_tail_too_long_to_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_stream, "MAX_WINDOW", 10_000)
-    monkeypatch.setattr(json_stream.trace_bytes, "PIECE", 1000)
+    monkeypatch.setattr(json_stream, "PIECE", 1000)
     text = WHOLE[:-1] + b', "memory": [' + b"1, " * 2_000_000 + b"1]}"
     found = COLLECTOR.parse((artifact(text),))
     assert any("too long to be read" in gap.reason for gap in found.gaps)

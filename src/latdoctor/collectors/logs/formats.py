@@ -140,8 +140,8 @@ def is_metrics(lines: list[bytes]) -> bool:
     """Whether nearly all of `lines` are those of a metrics page."""
     declared = [line for line in lines if _METRIC.match(line)]
     samples = [found for line in lines if (found := _SAMPLE.match(line))]
-    sure = declared or any(found[1] for found in samples)
-    return bool(sure) and len(declared) + len(samples) >= _ENOUGH * len(lines)
+    ramp = declared or any(found[1] for found in samples)
+    return bool(ramp) and len(declared) + len(samples) >= _ENOUGH * len(lines)
 
 
 def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, Line]]:

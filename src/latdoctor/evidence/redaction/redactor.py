@@ -170,9 +170,9 @@ class Redactor:
         inner, put = _unquoted(found["spoken_value"])
         name = inner.rstrip(".-")
         led = not found["spoken"].lower().startswith("user")
-        sure = led or inner != found["spoken_value"] or not name.isalpha()
+        ramp = led or inner != found["spoken_value"] or not name.isalpha()
         number = NUMBER.fullmatch(name) and not (led and name.isdigit())  # `user 0.5 sys 0.1` of a timing
-        if NOBODY.fullmatch(name) or OWN.fullmatch(name) or number or (not sure and NO_NAME.fullmatch(name)):
+        if NOBODY.fullmatch(name) or OWN.fullmatch(name) or number or (not ramp and NO_NAME.fullmatch(name)):
             return found[0]
         self._count("user ids")
         return found["spoken"] + put(self.pseudonym("user", name) + inner[len(name) :])

@@ -98,15 +98,15 @@ def _seen(
             (found if one.status == HOLDS else last).append(_named(one, sign))
     first = min(found, key=lambda one: one.entry.seq, default=None)
     if first:
-        return first.entry, first.says, False
+        return first.entry, first.message, False
     latest = max(last, key=lambda one: one.entry.seq, default=None)
     if latest is None:
         return None, "", False
-    return None, latest.says, latest.status == UNKNOWN
+    return None, latest.message, latest.status == UNKNOWN
 
 
 def _named(one: Told, sign: Sign) -> Told:
-    return Told(one.status, one.entry, f"{sign.event}: {one.says}" if one.says else sign.event)
+    return Told(one.status, one.entry, f"{sign.event}: {one.message}" if one.message else sign.event)
 
 
 def _mark(stage: Stage, incident: Incident) -> Told | None:

@@ -32,7 +32,7 @@ class Told:
 
     status: str
     entry: Entry
-    says: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ def _plain(sign: Sign, scene: Scene) -> Iterator[Told]:
         if entry.kind == sign.event:
             values = _VALUES[sign.event](entry)
             status = _least(_asked(wanted, values[name]) for name, wanted in sign.qualifiers.items())
-            says = ", ".join(f"{name} {' and '.join(values[name]) or 'none'}" for name in sign.qualifiers)
+            message = ", ".join(f"{name} {' and '.join(values[name]) or 'none'}" for name in sign.qualifiers)
             why = f" ({_why_unknown(entry)})" if status == UNKNOWN and entry.kind == events.CONFIRMED else ""
-            yield Told(status, entry, f"{says}{why}")
+            yield Told(status, entry, f"{message}{why}")
 
 
 def _why_unknown(entry: Entry) -> str:
-    return clean(body(entry, events.Confirmed).says, _WHY)
+    return clean(body(entry, events.Confirmed).message, _WHY)
 
 
 def _asked(wanted: Sequence[str], values: Sequence[str]) -> str:
@@ -185,15 +185,15 @@ def _samples(sign: Sign, scene: Scene) -> Iterator[Told]:
         began = at.seconds - sample.seconds
         if scene.since and began < after:
             continue  # part of it is from before
-        status, says = _sampled(sign, sample, entry, unix_seconds(entry.at))
+        status, message = _sampled(sign, sample, entry, unix_seconds(entry.at))
         if status != HOLDS:
             since = None
         elif since is None or began - ended > LONGEST_GAP:
             since = began
         ended = at.seconds
         if status == HOLDS and since is not None and ended - since < sign.holds:
-            status, says = FAILS, f"{says}, for {ended - since:.0f} s of {sign.holds:.0f} s so far"
-        yield Told(status, entry, says)
+            status, message = FAILS, f"{message}, for {ended - since:.0f} s of {sign.holds:.0f} s so far"
+        yield Told(status, entry, message)
 
 
 def _sampled(sign: Sign, sample: events.Sampled, entry: Entry, at: float) -> tuple[str, str]:

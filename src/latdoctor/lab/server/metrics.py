@@ -70,13 +70,13 @@ class Metrics:
         self.dependency_errors = self.counter("ref_dependency_errors", "Requests to the dependency that failed")
 
     def _stages(self) -> None:
-        says = {
+        message = {
             "preprocess": "Text into tokens, audio into frames",
             "session": "Reading the conversation's history",
             "dependency": "Waiting for the service that is asked for each request",
             "postprocess": "From the model's scores to an intent",
         }
-        self.stages = {name: self.histogram(f"ref_{name}_seconds", text, SECONDS) for name, text in says.items()}
+        self.stages = {name: self.histogram(f"ref_{name}_seconds", text, SECONDS) for name, text in message.items()}
         self.lock_wait = self.histogram("ref_lock_wait_seconds", "Waiting for the lock of the shared state", SECONDS)
 
     def _batches(self) -> None:
@@ -108,19 +108,19 @@ class Metrics:
     def latency_of_size(self, content_bytes: int, seconds: float) -> None:
         self._of_size[body_size(content_bytes)].observe(seconds)
 
-    def counter(self, name: str, says: str) -> Counter:
-        child: Counter = Counter(name, says, FIXED, registry=self.registry).labels(*self.fixed)
+    def counter(self, name: str, message: str) -> Counter:
+        child: Counter = Counter(name, message, FIXED, registry=self.registry).labels(*self.fixed)
         return child
 
-    def histogram(self, name: str, says: str, buckets: tuple[float, ...]) -> Histogram:
-        child: Histogram = self.family(name, says, (), buckets).labels(*self.fixed)
+    def histogram(self, name: str, message: str, buckets: tuple[float, ...]) -> Histogram:
+        child: Histogram = self.family(name, message, (), buckets).labels(*self.fixed)
         return child
 
-    def family(self, name: str, says: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, says, (*FIXED, *labels), buckets=buckets, registry=self.registry)
+    def family(self, name: str, message: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, message, (*FIXED, *labels), buckets=buckets, registry=self.registry)
 
-    def split_counter(self, name: str, says: str, label: str, known: Iterable[str]) -> Split:
-        split = Split(Counter(name, says, (*FIXED, label), registry=self.registry), self.fixed)
+    def split_counter(self, name: str, message: str, label: str, known: Iterable[str]) -> Split:
+        split = Split(Counter(name, message, (*FIXED, label), registry=self.registry), self.fixed)
         for value in known:
             split.of(value)
         return split

@@ -72,18 +72,18 @@ class StatePage(Collector):
     def collect(self) -> Iterator[Metric]:
         yield self._sample(GaugeMetricFamily, "ref_info", "What runs here", 1, self._state.info())
         figures = self._state.figures()
-        for name, says in GAUGES.items():
-            yield self._sample(GaugeMetricFamily, name, says, figures.get(name))
-        for name, says in COUNTERS.items():
-            yield self._sample(CounterMetricFamily, name, says, figures.get(name))
+        for name, message in GAUGES.items():
+            yield self._sample(GaugeMetricFamily, name, message, figures.get(name))
+        for name, message in COUNTERS.items():
+            yield self._sample(CounterMetricFamily, name, message, figures.get(name))
         yield from self._memory(self._state.memory())
         yield from self._worker(self._state.usage())
 
     def _memory(self, memory: MemoryStats) -> Iterator[Metric]:
-        for name, (attribute, says) in MEMORY_GAUGES.items():
-            yield self._sample(GaugeMetricFamily, name, f"{says}, {_OURS}", getattr(memory, attribute))
-        for name, (attribute, says) in MEMORY_COUNTERS.items():
-            yield self._sample(CounterMetricFamily, name, f"{says}, {_OURS}", getattr(memory, attribute))
+        for name, (attribute, message) in MEMORY_GAUGES.items():
+            yield self._sample(GaugeMetricFamily, name, f"{message}, {_OURS}", getattr(memory, attribute))
+        for name, (attribute, message) in MEMORY_COUNTERS.items():
+            yield self._sample(CounterMetricFamily, name, f"{message}, {_OURS}", getattr(memory, attribute))
 
     def _worker(self, usage: Usage) -> Iterator[Metric]:
         cpu = CounterMetricFamily(
@@ -107,12 +107,12 @@ class StatePage(Collector):
         self,
         kind: Callable[..., Metric],
         name: str,
-        says: str,
+        message: str,
         value: float | None,
         labels: dict[str, str] | None = None,
     ) -> Metric:
         together = {**self._labels, **(labels or {})}
-        family = kind(name.removesuffix("_total"), says, labels=list(together))
+        family = kind(name.removesuffix("_total"), message, labels=list(together))
         if value is not None:
             family.add_metric(list(together.values()), float(value))  # type: ignore[attr-defined]  # both kinds have it
         return family

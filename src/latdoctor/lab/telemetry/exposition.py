@@ -14,21 +14,21 @@ class Page:
         self._common = dict(common)
         self._lines: list[str] = []
 
-    def family(self, name: str, kind: str, says: str) -> None:
-        self._lines += [f"# HELP {name} {says}", f"# TYPE {name} {kind}"]
+    def family(self, name: str, kind: str, message: str) -> None:
+        self._lines += [f"# HELP {name} {message}", f"# TYPE {name} {kind}"]
 
     def sample(self, name: str, value: float, labels: Labels | None = None, *, common: bool = True) -> None:
         chosen = {**(self._common if common else {}), **(labels or {})}
         inside = ",".join(f'{key}="{text}"' for key, text in sorted(chosen.items()))
         self._lines.append(f"{name}{{{inside}}} {value!r}" if inside else f"{name} {value!r}")
 
-    def single(self, name: str, kind: str, says: str, value: float, labels: Labels | None = None) -> None:
-        self.family(name, kind, says)
+    def single(self, name: str, kind: str, message: str, value: float, labels: Labels | None = None) -> None:
+        self.family(name, kind, message)
         self.sample(name, value, labels)
 
-    def histogram(self, name: str, says: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> None:
+    def histogram(self, name: str, message: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> None:
         """`counts` has one entry for each of `bounds`, and one for what lies above the last."""
-        self.family(name, "histogram", says)
+        self.family(name, "histogram", message)
         below = 0
         for bound, count in zip(bounds, counts, strict=False):
             below += count

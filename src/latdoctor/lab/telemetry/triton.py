@@ -129,8 +129,8 @@ _COUNTERS = (
 
 def _page(rng: random.Random, service: Service, state: _State, gpus: Sequence[tuple[str, float]]) -> bytes:
     page = Page({"model": service.model, "version": "1"})
-    says = "Number of successful inference requests, all batch sizes"
-    page.single("nv_inference_request_success", "counter", says, state.requests)
+    message = "Number of successful inference requests, all batch sizes"
+    page.single("nv_inference_request_success", "counter", message, state.requests)
     page.family("nv_inference_request_failure", "counter", "Number of failed inference requests, all batch sizes")
     for reason in ("OTHER", "CANCELED", "BACKEND", "REJECTED"):
         page.sample("nv_inference_request_failure", state.failed if reason == "BACKEND" else 0, {"reason": reason})

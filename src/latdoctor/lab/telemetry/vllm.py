@@ -257,8 +257,8 @@ def page(counters: Counters, model: str, blocks: int) -> bytes:
     made = Page({"engine": "0", "model_name": model})
     _state(made, counters, blocks)
     _counters(made, counters)
-    for name, says, seen in _histograms(counters):
-        made.histogram(f"vllm:{name}", says, seen.bounds, seen.counts, seen.total)
+    for name, message, seen in _histograms(counters):
+        made.histogram(f"vllm:{name}", message, seen.bounds, seen.counts, seen.total)
     return made.text()
 
 
@@ -279,16 +279,16 @@ def _state(made: Page, counters: Counters, blocks: int) -> None:
 
 
 def _counters(made: Page, counters: Counters) -> None:
-    says = "Cumulative number of preemption from the engine."
-    made.single("vllm:num_preemptions_total", "counter", says, float(counters.preemptions))
-    says = "Number of prefill tokens processed."
-    made.single("vllm:prompt_tokens_total", "counter", says, float(counters.prompt_tokens))
-    says = "Number of generation tokens processed."
-    made.single("vllm:generation_tokens_total", "counter", says, float(counters.output_tokens))
-    says = "Prefix cache queries, in terms of number of queried tokens."
-    made.single("vllm:prefix_cache_queries_total", "counter", says, float(counters.prompt_tokens))
-    says = "Prefix cache hits, in terms of number of cached tokens."
-    made.single("vllm:prefix_cache_hits_total", "counter", says, float(counters.prompt_tokens * 11 // 50))
+    message = "Cumulative number of preemption from the engine."
+    made.single("vllm:num_preemptions_total", "counter", message, float(counters.preemptions))
+    message = "Number of prefill tokens processed."
+    made.single("vllm:prompt_tokens_total", "counter", message, float(counters.prompt_tokens))
+    message = "Number of generation tokens processed."
+    made.single("vllm:generation_tokens_total", "counter", message, float(counters.output_tokens))
+    message = "Prefix cache queries, in terms of number of queried tokens."
+    made.single("vllm:prefix_cache_queries_total", "counter", message, float(counters.prompt_tokens))
+    message = "Prefix cache hits, in terms of number of cached tokens."
+    made.single("vllm:prefix_cache_hits_total", "counter", message, float(counters.prompt_tokens * 11 // 50))
     made.family("vllm:request_success_total", "counter", "Count of successfully processed requests.")
     ended = {"stop": counters.stopped, "length": counters.lengthy, "abort": counters.stopped // 9_000}
     for reason, count in ended.items():

@@ -42,7 +42,7 @@ def headline(diagnosis: Diagnosis) -> str:
     """The cause, in its own words."""
     cause = _first(diagnosis)
     if cause is None:
-        return presenter.answer_line(diagnosis).capitalize() or diagnosis.verdict.says
+        return presenter.answer_line(diagnosis).capitalize() or diagnosis.verdict.message
     return cause.title if diagnosis.answer.kind == "named" else f"Perhaps: {cause.title}"
 
 
@@ -60,7 +60,7 @@ def answer(seen: Seen, diagnosis: Diagnosis) -> Facts:
     facts = [Fact("harm", harm)] if harm else []
     facts += [Fact(*_since(line)) for line in presenter.since_lines(diagnosis)]
     cause = _first(diagnosis)
-    facts += [Fact(label, says) for label, says in presenter.advice(cause)] if cause else []
+    facts += [Fact(label, message) for label, message in presenter.advice(cause)] if cause else []
     return Facts((*facts, *([Fact("missing", seen.why)] if seen.why else [])))
 
 
@@ -73,13 +73,13 @@ def _told(timeline: Timeline, looks: Sequence[Seen]) -> Iterator[Fact]:
     diagnoses = {look.name: look.diagnosis for look in looks if look.diagnosis is not None}
     if AT_WORST in diagnoses:
         worst = diagnoses[AT_WORST]
-        yield Fact("at worst", _harm(worst) or worst.verdict.says)
+        yield Fact("at worst", _harm(worst) or worst.verdict.message)
         if worst.since is not None:
             yield from (Fact(*_since(line)) for line in presenter.since_lines(worst)[:1])
     for run in timeline.runs:
         yield Fact("done", f"{run.title or run.playbook or run.id}: {run.outcome or 'not ended'}")
     if AFTER in diagnoses:
-        yield Fact("afterwards", diagnoses[AFTER].verdict.says)
+        yield Fact("afterwards", diagnoses[AFTER].verdict.message)
     if timeline.open and not timeline.runs and diagnoses:
         last = list(diagnoses.values())[-1]
         playbooks = [name for cause in last.causes if cause.named and (name := first_playbook(cause))]
@@ -128,13 +128,13 @@ def figures(seen: Seen, diagnosis: Diagnosis) -> Facts:
 
 
 def _harm(diagnosis: Diagnosis) -> str:
-    return "; ".join(line.says for line in presenter.symptoms(diagnosis)[:2] if line.kind == presenter.FOR)
+    return "; ".join(line.message for line in presenter.symptoms(diagnosis)[:2] if line.kind == presenter.FOR)
 
 
 def _since(line: str) -> tuple[str, str]:
     """`changed of late: …` as a label and what it says."""
-    label, colon, says = line.partition(": ")
-    return (label, says) if colon and " since " not in label else ("since", line)
+    label, colon, message = line.partition(": ")
+    return (label, message) if colon and " since " not in label else ("since", line)
 
 
 def _first(diagnosis: Diagnosis) -> RankedCause | None:
@@ -240,10 +240,10 @@ def _charts(
 
 def _marks(diagnosis: Diagnosis) -> tuple[Mark, ...]:
     """Since when it is slow, and what changed shortly before."""
-    found = [(change.time, change.says) for change in diagnosis.changes]
+    found = [(change.time, change.message) for change in diagnosis.changes]
     if diagnosis.since is not None:
         found.append((diagnosis.since.time, "slow since then"))
     return tuple(
-        Mark(time, str(number), f"{clock(time)[11:]} {says}", HAPPENED)
-        for number, (time, says) in enumerate(sorted(found), start=1)
+        Mark(time, str(number), f"{clock(time)[11:]} {message}", HAPPENED)
+        for number, (time, message) in enumerate(sorted(found), start=1)
     )

@@ -76,10 +76,12 @@ def _named(cause: Named) -> Card:
 
 def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> Card:
     lines = presenter.evidence_lines(cause, diagnosis)
-    entries = tuple(Entry(line.says, line.kind, _TONES[line.kind], line.details) for line in lines if not line.unlooked)
-    unlooked = [line.says for line in lines if line.unlooked]
+    entries = tuple(
+        Entry(line.message, line.kind, _TONES[line.kind], line.details) for line in lines if not line.unlooked
+    )
+    unlooked = [line.message for line in lines if line.unlooked]
     blocks: list[Block] = [Paragraph(cause.explanation)] if cause.explanation else []
-    blocks.append(Facts(tuple(Fact(label, says) for label, says in presenter.advice(cause))))
+    blocks.append(Facts(tuple(Fact(label, message) for label, message in presenter.advice(cause))))
     blocks.append(Listing(entries, "What is for and against it"))
     if unlooked:
         folded = Listing(tuple(Entry(line, presenter.UNSEEN, QUIET) for line in unlooked))
@@ -93,7 +95,7 @@ def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> Card:
 
 
 def _account(cause: RankedCause, place: int) -> Account:
-    rows = tuple(Share(row.says, row.points) for row in cause.contributions)
+    rows = tuple(Share(row.message, row.points) for row in cause.contributions)
     rival = f", against its best rival {cause.rival}" if cause.rival else ""
     return Account(f"account-{place}", f"The account of {percent(cause.probability)}{rival}", rows)
 
@@ -117,7 +119,7 @@ def _network(diagnosis: Diagnosis) -> Iterator[Block]:
     checks = {check.id: check for check in diagnosis.checks}
     told = dict.fromkeys(name for cause in rivals for name in (*cause.evidence_for, *cause.evidence_against))
     rows = [
-        (checks[name].says, *(_cell(cause, name) for cause in rivals))
+        (checks[name].message, *(_cell(cause, name) for cause in rivals))
         for name in sorted(told, key=lambda name: -sum(name in cause.evidence_for for cause in rivals))
         if name in checks
     ]

@@ -121,11 +121,11 @@ def _span(chart: Lines) -> Options:
 
 def _limits(chart: Lines) -> Iterator[Options]:
     for limit in chart.limits:
-        says = f"{_plain(limit.name)} {format_value(limit.value, chart.dimension)}"
+        message = f"{_plain(limit.name)} {format_value(limit.value, chart.dimension)}"
         yield {
             "yAxis": limit.value,
             "lineStyle": {"color": "@bad", "type": "dashed", "width": 1.5},
-            "label": {"formatter": says, "position": "insideStartTop", "color": "@bad"},
+            "label": {"formatter": message, "position": "insideStartTop", "color": "@bad"},
         }
 
 
@@ -229,7 +229,7 @@ def _account(chart: Account) -> Options:
             {"value": row.points, "itemStyle": {"color": "@good" if row.points >= 0 else "@bad"}} for row in chart.rows
         ],
     }
-    return _lying("points", [row.says for row in chart.rows], [bars])
+    return _lying("points", [row.message for row in chart.rows], [bars])
 
 
 def _lying(dimension: str, names: Sequence[str], series: Sequence[Options]) -> Options:
@@ -318,7 +318,7 @@ def table(chart: Chart) -> Table:
             )
             return Table(chart.title, ("when", "stage", "mean"), rows, numbers=(2,))
         case Account():
-            rows = tuple((row.says, signed(row.points)) for row in chart.rows)
+            rows = tuple((row.message, signed(row.points)) for row in chart.rows)
             total = sum(row.points for row in chart.rows)
             return Table(chart.title, ("what", "points"), (*rows, ("total", signed(total))), numbers=(1,))
 

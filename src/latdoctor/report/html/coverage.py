@@ -29,8 +29,8 @@ def section(diagnosis: Diagnosis) -> Section:
     """The tier walk: infrastructure, framework, application."""
     blocks: list[Block] = []
     for tier in presenter.tier_lines(diagnosis):
-        fired = [Entry(line.says, "fired", BAD, line.details) for line in tier.fired]
-        clear = [Entry(line.says, "clear", GOOD, line.details) for line in tier.clear]
+        fired = [Entry(line.message, "fired", BAD, line.details) for line in tier.fired]
+        clear = [Entry(line.message, "clear", GOOD, line.details) for line in tier.clear]
         unseen = [Entry(reason, "not seen", QUIET) for reason in tier.not_evaluated]
         heading = f"{tier.heading} ({tier.counts})" if tier.counts else tier.heading
         blocks.append(Listing(tuple(fired) or (Entry("nothing fired", "", QUIET),), heading))
@@ -38,7 +38,7 @@ def section(diagnosis: Diagnosis) -> Section:
         blocks += _folded("Why the others were not evaluated", unseen)
     symptoms = [
         Entry(
-            line.says,
+            line.message,
             "holds" if line.kind == presenter.FOR else line.kind,
             BAD if line.kind == presenter.FOR else QUIET,
             line.details,

@@ -14,7 +14,7 @@ HAPPENED, CHANGED, MENDED, UNDONE, DUE = "happened", "changed", "mended", "undon
 
 
 class Paragraph(Struct, frozen=True):
-    says: str
+    message: str
     tone: str = ""
 
 
@@ -28,7 +28,7 @@ class NotSeen(Struct, frozen=True):
 class Entry(Struct, frozen=True):
     """A line of a list: its mark as a word ("for", "against"), and what belongs to it."""
 
-    says: str
+    message: str
     mark: str = ""
     tone: str = ""
     details: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Mark(Struct, frozen=True):
 
     time: float
     label: str
-    says: str
+    message: str
     kind: str
 
 
@@ -142,7 +142,7 @@ class Waterfall(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    says: str
+    message: str
     points: int
 
 

@@ -59,8 +59,8 @@ def _changed(timeline: Timeline, place: int) -> bool:
 
 
 def _badness(looks: Sequence[Look], place: int) -> tuple[int, float, int]:
-    sure = max((cause.probability for cause in looks[place].causes if cause.named), default=0.0)
-    return _level(looks[place]), sure, -place
+    ramp = max((cause.probability for cause in looks[place].causes if cause.named), default=0.0)
+    return _level(looks[place]), ramp, -place
 
 
 def _level(look: Look) -> int:

@@ -196,7 +196,7 @@ def _foot(page: Page) -> Markup:
 def _block(block: Block) -> Markup:
     match block:
         case Paragraph():
-            return element("p", block.says, class_=f"says {block.tone}")
+            return element("p", block.message, class_=f"says {block.tone}")
         case NotSeen():
             return element("p", element("strong", block.what), f": not seen, because {block.why}", class_="not-seen")
         case Listing():
@@ -241,10 +241,10 @@ def _listing(listing: Listing) -> Markup:
 
 def _entry(entry: Entry) -> Markup:
     mark = element("span", entry.mark, class_=f"mark {entry.tone}") if entry.mark else None
-    told: str = element("span", entry.says)
+    told: str = element("span", entry.message)
     if entry.details:
         lines = element("ul", *(element("li", line) for line in entry.details))
-        told = element("details", element("summary", entry.says), lines)
+        told = element("details", element("summary", entry.message), lines)
     return element("li", mark, element("div", told))
 
 
@@ -265,7 +265,7 @@ def _facts(facts: Facts, how: str) -> Markup:
 def _key(key: Key) -> Markup:
     items = (
         element("li", element("b", mark.label), " ", element("span", _KIND_SIGNS.get(mark.kind, ""), class_=mark.kind,
-                aria_hidden="true"), " ", element("span", mark.says))
+                aria_hidden="true"), " ", element("span", mark.message))
         for mark in key.marks
     )  # fmt: skip
     return element("ol", *items, class_="key", aria_label="The numbered marks of the charts")

@@ -84,7 +84,7 @@ def marks(timeline: Timeline) -> tuple[Mark, ...]:
         rest = [one for one in found if one[1].kind not in _FIRST]
         found = sorted([*first, *rest[: MOST_MARKS - len(first)]], key=lambda one: one[0])
     listed = [
-        Mark(time, str(number), f"{clock(time)[11:]} {clean(told.says, _LONGEST)}", _KINDS[told.kind])
+        Mark(time, str(number), f"{clock(time)[11:]} {clean(told.message, _LONGEST)}", _KINDS[told.kind])
         for number, (time, told) in enumerate(sorted(found, key=lambda one: one[0]), start=1)
     ]
     return (*listed, *_deadlines(timeline, [mark.time for mark in listed]))
@@ -124,7 +124,7 @@ def sop(timeline: Timeline) -> Section:
     table = Table(
         f"SOP {timeline.sop}", ("stage", "due", "status", "met at (UTC)", "margin", "why"), rows, (1, 4), tones
     )
-    lead = f"Counted from {timeline.start.at}: {timeline.start.says}, {by_clock(timeline.start.clock)}."
+    lead = f"Counted from {timeline.start.at}: {timeline.start.message}, {by_clock(timeline.start.clock)}."
     return Section("sop", "SOP clock", (table,), lead)
 
 
@@ -164,7 +164,7 @@ def _figure(one: Figure) -> tuple[str, ...]:
     before = show(one.signal, one.before) if known else f"{one.before:g}"
     after = NOT_SEEN if one.after is None else show(one.signal, one.after) if known else f"{one.after:g}"
     ratio = f"{one.after / one.before:.2f} ×" if one.after is not None and one.before > 0 else "–"
-    return one.says or one.signal, one.subject, before, after, ratio
+    return one.message or one.signal, one.subject, before, after, ratio
 
 
 def story(timeline: Timeline) -> Section:
@@ -175,7 +175,7 @@ def story(timeline: Timeline) -> Section:
         moments = (*moments[:half], *moments[-half:])
         note = f"The {len(timeline.moments) - MOST_MOMENTS} in the middle are left out: latdoctor timeline has them."
     first = [told for told in moments if told.kind not in _STEPS]
-    blocks: list[Block] = [_told(first, timeline, f"{timeline.start.at[:10]}, counted from: {timeline.start.says}")]
+    blocks: list[Block] = [_told(first, timeline, f"{timeline.start.at[:10]}, counted from: {timeline.start.message}")]
     if len(first) < len(moments):
         whole = _told(moments, timeline, f"All {len(moments)} moments", note)
         blocks.append(Fold(f"Every step of the runs: {len(moments)} moments", (whole,)))
@@ -202,4 +202,4 @@ def _moment(told: Told, day: str) -> tuple[str, ...]:
     time = unix(told.at)
     at = told.at if time is None else clock(time).removeprefix(f"{day} ")
     whose = "" if told.clock == OWN else f" ({by_clock(told.clock)})"
-    return at, after, f"{told.says}{whose}", _BASIS.get(told.basis, told.basis), told.by
+    return at, after, f"{told.message}{whose}", _BASIS.get(told.basis, told.basis), told.by
