@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from latdoctor.incident import events
-from latdoctor.incident.state import body
+from latdoctor.incident.state import decode_body
 from tests.incident.listening import Listener, listener
 from tests.incident.made_alerts import alert, notification
 
@@ -81,7 +81,7 @@ def entries(running: Listener) -> int:
 
 
 def counted(running: Listener, expected: int) -> int:
-    told = (body(entry, events.Alerted) for one in running.incidents for entry in one.of(events.ALERTED))
+    told = (decode_body(entry, events.AlertsReceived) for one in running.incidents for entry in one.of(events.ALERTED))
     found = Counter(one.fingerprint for piece in told for one in piece.alerts)
     doubled = sum(count > 1 for count in found.values())
     print(f"{len(running.incidents)} incidents; {expected - len(found)} of {expected} alerts lost, {doubled} doubled")

@@ -106,9 +106,9 @@ def benchmark(entries: int, runs: int, forms: list[str]) -> dict[str, object]:
 def forms() -> list[str]:
     """Those that this version has."""
     sys.path.insert(0, str(ROOT / "src"))
-    from latdoctor.cli.timeline import Format
+    from latdoctor.cli.timeline import TimelineFormat
 
-    return [form.value for form in Format if form.value in FORMS]
+    return [form.value for form in TimelineFormat if form.value in FORMS]
 
 
 def main() -> None:

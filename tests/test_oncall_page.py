@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from latdoctor.cli.main import app
-from latdoctor.cli.timeline import Format
+from latdoctor.cli.timeline import TimelineFormat
 from latdoctor.incident.timeline import timeline
 from tests.incident.stories import promo_rush
 
@@ -52,6 +52,6 @@ def test_the_path_is_walked_from_the_alert_to_the_next_time() -> None:
 
 
 def test_every_form_and_every_measure_stands_on_it() -> None:
-    assert [form.value for form in Format if f"| `{form.value}` |" not in PAGE] == []
+    assert [form.value for form in TimelineFormat if f"| `{form.value}` |" not in PAGE] == []
     measures = timeline(promo_rush().incident).measures
     assert [one.id for one in measures if f"| {one.id} |" not in PAGE] == []

@@ -12,7 +12,7 @@ import pytest
 
 from latdoctor.cli.notifier import notifying
 from latdoctor.incident import events
-from latdoctor.incident.state import body
+from latdoctor.incident.state import decode_body
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
 from tests.cli.running import Outcome, run
@@ -125,7 +125,7 @@ def test_what_a_dry_run_shows_is_what_is_sent(server: Server) -> None:
     happened()
     shown = json.loads(run(["notify", "send", "--dry-run", "-o", "json"]).out)["messages"]
     run(["notify", "send"])
-    sent = [json.loads(body) for body in server.bodies]
+    sent = [json.loads(decode_body) for decode_body in server.bodies]
     for one in sent:
         if "routing_key" in one:
             assert one["routing_key"] == CANARY
@@ -207,7 +207,7 @@ def test_a_test_reaches_its_receiver_and_stands_in_no_journal(server: Server, na
     outcome = quiet(run(["notify", "test", name]))
     assert (outcome.code, len(server.seen)) == (0, count), outcome
     if name == "on-call":
-        told = [json.loads(body) for body in server.bodies]
+        told = [json.loads(decode_body) for decode_body in server.bodies]
         assert [one["event_action"] for one in told] == ["trigger", "resolve"]
         assert told[0]["dedup_key"] == told[1]["dedup_key"]
         assert told[0]["payload"]["severity"] == "info"
@@ -288,7 +288,7 @@ def test_who_is_told_beside_a_command_hears_of_all_by_its_end(server: Server) ->
         for one in stories.story("promo-rush")[2:4]:
             poke(journal.append(one["run"], one["kind"], one["body"]))
     assert said == []
-    told = [body(entry, events.Notified) for entry in journal.entries(kinds=(events.NOTIFIED,))]
+    told = [decode_body(entry, events.NotificationSent) for entry in journal.entries(kinds=(events.NOTIFIED,))]
     assert sorted((one.to, one.what) for one in told) == [
         ("archive", "diagnosis"), ("channel", "alert"), ("channel", "diagnosis"), ("on-call", "alert"),
     ]  # fmt: skip

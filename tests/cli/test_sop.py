@@ -14,11 +14,11 @@ import pytest
 
 from latdoctor.cli import sop_watch
 from latdoctor.incident import events
-from latdoctor.incident.elapsed import GIVEN
-from latdoctor.incident.open import opened
-from latdoctor.incident.state import Incident, incidents
-from latdoctor.incident.status import Standing, standing
-from latdoctor.journal.state_dir import JOURNAL, must_be
+from latdoctor.incident.elapsed import GIVEN_BY_HAND
+from latdoctor.incident.open import open_incident
+from latdoctor.incident.state import Incident, incidents_in
+from latdoctor.incident.status import IncidentStatus, incident_status
+from latdoctor.journal.state_dir import JOURNAL, ensure_private
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.run_history import Opened, Touched
 from latdoctor.report.sop import refused_line
@@ -53,13 +53,13 @@ def started(*arguments: str) -> str:
 
 def began_long_ago(state: Path, title: str = "slow", *targets: str) -> str:
     """An incident that what was recorded falls into; `--began` does not reach back so far."""
-    must_be(state)
-    asked = events.Opened(title, targets, events.BY_HAND, SOP.id, SOP.digest, LONG_AGO, GIVEN)
-    return opened(Journal.opened(state / JOURNAL), state, asked, SOP).id
+    ensure_private(state)
+    asked = events.IncidentOpened(title, targets, events.BY_HAND, SOP.id, SOP.digest, LONG_AGO, GIVEN_BY_HAND)
+    return open_incident(Journal.opened(state / JOURNAL), state, asked, SOP).id
 
 
 def known(state: Path) -> tuple[Incident, ...]:
-    return incidents(Journal.reading(state / JOURNAL).entries())
+    return incidents_in(Journal.reading(state / JOURNAL).entries())
 
 
 def status(*arguments: str) -> dict[str, Any]:
@@ -150,10 +150,10 @@ def test_of_several_open_ones_each_next_command_names_its_own(state: Path) -> No
     one = started("--target", "10.0.0.5:8000")
     for command in (["note", "x"], ["note", "--stage", "mitigated"]):
         assert said("sop", *command).out.endswith("Next: latdoctor sop status\n")
-    opened = said("sop", "start", "--target", "10.0.0.6:8000").out
+    open_incident = said("sop", "start", "--target", "10.0.0.6:8000").out
     other = known(state)[1].id
-    assert f"--server 10.0.0.6:8000 --incident {other}, which marks its stages" in opened
-    assert opened.endswith(f"; latdoctor sop status --incident {other}\n")
+    assert f"--server 10.0.0.6:8000 --incident {other}, which marks its stages" in open_incident
+    assert open_incident.endswith(f"; latdoctor sop status --incident {other}\n")
     for command in (["note", "x"], ["note", "--stage", "mitigated"]):
         assert said("sop", *command, "--incident", one).out.endswith(f"Next: latdoctor sop status --incident {one}\n")
     assert f"Next: latdoctor sop status --incident {one}\n" in run(["diagnose", RUSH, "--incident", one]).err
@@ -182,7 +182,7 @@ def test_where_several_could_be_meant_none_is_marked(state: Path) -> None:
     started("--target", "10.0.0.5:8000")
     journal = Journal.opened(state / JOURNAL)
     for name in ("inc-a", "inc-b"):
-        journal.append(name, events.OPENED, events.Opened("t", (), events.BY_HAND, SOP.id, SOP.digest))
+        journal.append(name, events.OPENED, events.IncidentOpened("t", (), events.BY_HAND, SOP.id, SOP.digest))
     outcome = run(["diagnose", RUSH])
     assert outcome.code == 3
     assert "2 incidents could be meant, and none was marked: say which with --incident ID (inc-b, inc-a)" in outcome.err
@@ -273,13 +273,13 @@ def test_notes_and_marks_of_people(state: Path, monkeypatch: pytest.MonkeyPatch)
     assert (mark["by_hand"], mark["how"]) == (True, "marked by bob")
     said("sop", "close", "--outcome", "false-alarm", "--text", "a test")
     assert "is closed already" in said("sop", "close", "--incident", name, code=2).err
-    assert known(state)[0].closed == events.Closed("false-alarm", "a test", "")
+    assert known(state)[0].closed == events.IncidentClosed("false-alarm", "a test", "")
 
 
 def test_the_exit_code_says_late_before_unknown(state: Path) -> None:
     name = started("--began", "2min")
     assert said("sop", "status", code=3).out.count(" late") >= 1
-    Journal.opened(state / JOURNAL).append(name, events.CONFIRMED, events.Confirmed("unknown", "no page"))
+    Journal.opened(state / JOURNAL).append(name, events.CONFIRMED, events.AlertConfirmed("unknown", "no page"))
     assert stages(status())["confirmed"] == "unknown"
     said("sop", "status", code=4)
     said("sop", "note", "--stage", "confirmed")
@@ -404,26 +404,26 @@ class Views:
     """What was shown, and Ctrl-C after that many."""
 
     def __init__(self) -> None:
-        self.shown: list[Standing | str] = []
+        self.shown: list[IncidentStatus | str] = []
 
-    def show(self, found: Standing) -> None:
+    def show(self, found: IncidentStatus) -> None:
         self.shown.append(found)
 
     def failed(self, why: str) -> None:
         self.shown.append(why)
 
 
-def at(seconds: float, rows: Sequence[dict[str, Any]] = ()) -> Standing:
-    return standing(SOP, incident(rows), moment(seconds), Path("nowhere"))
+def at(seconds: float, rows: Sequence[dict[str, Any]] = ()) -> IncidentStatus:
+    return incident_status(SOP, incident(rows), moment(seconds), Path("nowhere"))
 
 
 def test_a_view_ends_with_the_incident_or_with_ctrl_c() -> None:
     from latdoctor.errors import OperationError
 
-    def coming(*found: Standing | BaseException) -> Any:
+    def coming(*found: IncidentStatus | BaseException) -> Any:
         left = iter(found)
 
-        def look() -> Standing:
+        def look() -> IncidentStatus:
             one = next(left)
             if isinstance(one, BaseException):
                 raise one
@@ -444,7 +444,7 @@ def test_a_view_ends_with_the_incident_or_with_ctrl_c() -> None:
 
 
 def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = sop_watch.Lines(lambda: 1_790_000_000.0)
+    lines = sop_watch.LineDisplay(lambda: 1_790_000_000.0)
     named = [{"kind": events.DIAGNOSED, "at": 65, "answer": "named", "causes": [cause()]}]
     for found in (at(1), at(2), at(59), at(61), at(62), at(66, named), at(67, named)):
         lines.show(found)
@@ -459,8 +459,8 @@ def test_a_look_that_goes_on_is_journaled_where_its_answer_changes(monkeypatch: 
     from latdoctor.cli import incident_context
 
     told: list[object] = []
-    monkeypatch.setattr(incident_context, "looked", lambda belongs, look, diagnosis: told.append(diagnosis))
-    heard: Any = incident_context.Heard(incident_context.Belongs(), str)
+    monkeypatch.setattr(incident_context, "record_diagnosis", lambda belongs, look, diagnosis: told.append(diagnosis))
+    heard: Any = incident_context.ChangeRecorder(incident_context.IncidentSelector(), str)
     for answer in ("healthy", "healthy", "critical", "critical", "healthy"):
         heard(None, answer)
     assert told == ["healthy", "critical", "healthy"]

@@ -16,8 +16,8 @@ from latdoctor.cli.time_args import began
 from latdoctor.errors import UsageError
 from latdoctor.incident import events
 from latdoctor.incident.alert_intake import Intake
-from latdoctor.incident.alertmanager import parsed
-from latdoctor.incident.state import Incident, body, incidents
+from latdoctor.incident.alertmanager import parse
+from latdoctor.incident.state import Incident, decode_body, incidents_in
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from tests.cli.pages import triton
@@ -55,7 +55,7 @@ def started(*arguments: str) -> tuple[str, bool]:
 
 
 def known(state: Path) -> tuple[Incident, ...]:
-    return incidents(Journal.reading(state / JOURNAL).entries())
+    return incidents_in(Journal.reading(state / JOURNAL).entries())
 
 
 def fires(*numbers: int, status: str = "firing") -> list[str]:
@@ -76,9 +76,9 @@ def test_a_firing_whose_incident_was_closed_opens_another(state: Path) -> None:
     assert started(*fires(1)) == (second.id, False)
     # What the Alertmanager repeats by itself goes to the one that is open, and opens none once that is closed.
     made = Intake(Journal.opened(state / JOURNAL), state)
-    assert made.take(parsed(Path("alert.json").read_bytes())).incident == second.id
+    assert made.take(parse(Path("alert.json").read_bytes())).incident == second.id
     said("sop", "close")
-    assert not made.take(parsed(Path("alert.json").read_bytes())).opened
+    assert not made.take(parse(Path("alert.json").read_bytes())).opened
     assert "no alert of it fires" in said("sop", "start", *fires(1, status="resolved"), code=2).err
     assert [one.open for one in known(state)] == [False, False]
 
@@ -188,8 +188,8 @@ def test_a_second_title_is_kept_as_a_note_of_what_is_open(state: Path) -> None:
         assert "latdoctor sop start --title TEXT --target NAME" in outcome.out
     said("sop", "start", "--title", "checkout is slow")
     said("sop", "start")
-    notes = [body(entry, events.Noted) for entry in known(state)[0].of(events.NOTED)]
-    assert notes == [events.Noted("payments fail", "bob")]  # once, and never what is its title already
+    notes = [decode_body(entry, events.NoteAdded) for entry in known(state)[0].of(events.NOTED)]
+    assert notes == [events.NoteAdded("payments fail", "bob")]  # once, and never what is its title already
     outcome = said("sop", "start", "--title", "a third", "-o", "json")
     assert json.loads(outcome.out) == {"schema_version": "1", "incident": name, "new": False}
     assert outcome.err == f"what you called it is kept as a note of {name}\n"
@@ -197,7 +197,7 @@ def test_a_second_title_is_kept_as_a_note_of_what_is_open(state: Path) -> None:
     assert new
     again = said("sop", "start", "--title", "cards", "--target", "10.0.0.5:8000")
     assert f"needs this one closed: latdoctor sop close --incident {other}" in again.out
-    assert [body(entry, events.Noted).text for entry in known(state)[1].of(events.NOTED)] == ["cards"]
+    assert [decode_body(entry, events.NoteAdded).text for entry in known(state)[1].of(events.NOTED)] == ["cards"]
 
 
 TYPO = "targets: {bot: {server: [http://10.0.0.5:8000/metrics]}}\nnotify: {a: {kind: sms}}\n"

@@ -115,7 +115,7 @@ def test_an_entry_of_another_version_is_an_error_with_a_next_step(
 
 def second() -> Log:
     log = Log("inc-20261123-0100-aaaa")
-    log.add(86_400, events.OPENED, events.Opened("again", ("checkout",), events.BY_HAND, "", ""))
+    log.add(86_400, events.OPENED, events.IncidentOpened("again", ("checkout",), events.BY_HAND, "", ""))
     log.add(86_460, events.DIAGNOSED, diagnosed(cause()))
     return log
 
@@ -167,10 +167,10 @@ def like_the_bundle(tmp_path: Path) -> Log:
     """An incident that has ended, with the cause that the saved bundle shows, and a hostile id of a playbook."""
     found = json.loads(diagnosis(tmp_path).read_text())
     log = Log("inc-20261122-0650-4f2a")
-    log.add(0, events.OPENED, events.Opened("before", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("before", (), events.BY_HAND, "", ""))
     named = [cause(one["id"]) for one in found["causes"] if one["named"]]
     log.add(1, events.DIAGNOSED, diagnosed(*named, fired=()))
-    log.add(2, events.CLOSED, events.Closed("resolved"))
+    log.add(2, events.CLOSED, events.IncidentClosed("resolved"))
     return log
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from latdoctor.incident import events
-from latdoctor.incident.state import incidents
+from latdoctor.incident.state import incidents_in
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 
@@ -20,16 +20,16 @@ INCIDENT = "inc-20261122-0650-4f2a"
 
 def main(state: Path, count: int) -> None:
     journal = Journal.opened(state / JOURNAL)
-    found = incidents(journal.entries())
+    found = incidents_in(journal.entries())
     if not found:
-        opened = events.Opened("slow", ("checkout",), events.BY_HAND, "", "")
+        opened = events.IncidentOpened("slow", ("checkout",), events.BY_HAND, "", "")
         _say(journal.append(INCIDENT, events.OPENED, opened).digest)
-        found = incidents(journal.entries())
+        found = incidents_in(journal.entries())
     (incident,) = found
     for number in range(len(incident.of(events.NOTED)), count):
-        _say(journal.append(INCIDENT, events.NOTED, events.Noted(f"note {number}")).digest)
+        _say(journal.append(INCIDENT, events.NOTED, events.NoteAdded(f"note {number}")).digest)
     if incident.open:
-        _say(journal.append(INCIDENT, events.CLOSED, events.Closed("resolved")).digest)
+        _say(journal.append(INCIDENT, events.CLOSED, events.IncidentClosed("resolved")).digest)
 
 
 def _say(digest: str) -> None:

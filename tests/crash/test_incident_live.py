@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.state import Incident, incidents
+from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
@@ -49,7 +49,7 @@ def stages(document: dict[str, Any]) -> dict[str, str]:
 
 
 def known(command: Command) -> Incident:
-    (found,) = incidents(Journal.reading(command.state / JOURNAL).entries())
+    (found,) = incidents_in(Journal.reading(command.state / JOURNAL).entries())
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.incident.state import incidents
+from latdoctor.incident.state import incidents_in
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.journal.state_dir import JOURNAL
@@ -36,7 +36,7 @@ def command(folder: Path) -> list[str]:
 def told(folder: Path) -> Timeline | None:
     """The timeline by reading alone: no file is written, not even where a write was not finished."""
     before = files(folder)
-    found = incidents(Journal.reading(folder / "state" / JOURNAL).entries())
+    found = incidents_in(Journal.reading(folder / "state" / JOURNAL).entries())
     page = timeline(found[0]) if found else None
     assert files(folder) == before
     return page

@@ -11,8 +11,8 @@ import msgspec
 from latdoctor.incident import events
 from latdoctor.incident.sop.loader import shipped
 from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
-from latdoctor.incident.state import Incident, incidents
-from latdoctor.journal.entry import Entry, Moment, following, unix_seconds, written
+from latdoctor.incident.state import Incident, incidents_in
+from latdoctor.journal.entry import JournalEntry, Moment, encode_body, next_entry, unix_seconds
 from latdoctor.remediation import run_history
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.target import Target
@@ -68,9 +68,9 @@ def plan(playbook: str = "app.batching.token-budget", risk: str = "low", disrupt
     return Plan(playbook, "d", "Another scheduler", target, risk, disruption, "", (), OPENED_AT)
 
 
-def entries(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None = None) -> tuple[Entry, ...]:
+def entries(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None = None) -> tuple[JournalEntry, ...]:
     """The journal. A row: `at` (seconds), `kind`, and if they differ `run`, `boot`, `wall`, and what is in its body."""
-    found: list[Entry] = []
+    found: list[JournalEntry] = []
     for row in ({"at": 0.0, "kind": events.OPENED, **(opened or {})}, *rows):
         told = dict(row)
         at = moment(float(told.pop("at")), boot=str(told.pop("boot", BOOT)), wall=told.pop("wall", None))
@@ -82,12 +82,12 @@ def entries(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None 
             made = plan(**told)
             raw = msgspec.to_builtins(run_history.Opened(made, made.digest, 1))
             body = dict(raw)
-        found.append(following(found[-1] if found else None, run, kind, written(body), at))
+        found.append(next_entry(found[-1] if found else None, run, kind, encode_body(body), at))
     return tuple(found)
 
 
 def incident(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None = None) -> Incident:
-    (found,) = incidents(entries(rows, opened))
+    (found,) = incidents_in(entries(rows, opened))
     return found
 
 

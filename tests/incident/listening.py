@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from latdoctor.incident.state import Incident, incidents
+from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.store import Journal
 
 PATIENCE = 60.0  # seconds; what is waited for comes within a few
@@ -33,7 +33,7 @@ class Listener:
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        return incidents(Journal.reading(self.state / "journal.sqlite").entries())
+        return incidents_in(Journal.reading(self.state / "journal.sqlite").entries())
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from latdoctor.incident.alertmanager import parsed
-from latdoctor.incident.events import Alerted
+from latdoctor.incident.alertmanager import parse
+from latdoctor.incident.events import AlertsReceived
 
 BEGAN = "2026-11-22T02:49:10Z"
 
@@ -28,5 +28,5 @@ def notification(alerts: Iterable[dict[str, Any]], *, key: str = "{}:{}", trunca
     return json.dumps({**told, "alerts": list(alerts)}).encode()
 
 
-def alerted(*alerts: dict[str, Any], key: str = "{}:{}", truncated: int = 0) -> Alerted:
-    return parsed(notification(alerts, key=key, truncated=truncated))
+def alerted(*alerts: dict[str, Any], key: str = "{}:{}", truncated: int = 0) -> AlertsReceived:
+    return parse(notification(alerts, key=key, truncated=truncated))

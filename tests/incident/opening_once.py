@@ -8,7 +8,7 @@ from pathlib import Path
 
 from latdoctor.errors import LatdoctorError
 from latdoctor.incident import events
-from latdoctor.incident.open import opened
+from latdoctor.incident.open import open_incident
 from latdoctor.incident.sop.loader import shipped
 from latdoctor.journal.store import Journal
 
@@ -16,8 +16,8 @@ try:
     place, key, targets = Path(sys.argv[1]), sys.argv[2], tuple(sys.argv[3:])
     sop = shipped()["slow-inference"]
     source = events.BY_ALERT if key else events.BY_HAND
-    wanted = events.Opened("P99 is 3 s", targets, source, sop.id, sop.digest, key=key)
-    opening = opened(Journal.opened(place / "journal.sqlite"), place, wanted, sop)
+    wanted = events.IncidentOpened("P99 is 3 s", targets, source, sop.id, sop.digest, key=key)
+    opening = open_incident(Journal.opened(place / "journal.sqlite"), place, wanted, sop)
     os.write(1, f"{opening.id} {opening.new}\n".encode())  # by one call
 except LatdoctorError as error:
     print(error, file=sys.stderr, flush=True)

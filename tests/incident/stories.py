@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from latdoctor.incident import events
-from latdoctor.incident.state import Incident, incidents
-from latdoctor.journal.entry import Entry, Moment, following, written
+from latdoctor.incident.state import Incident, incidents_in
+from latdoctor.journal.entry import JournalEntry, Moment, encode_body, next_entry
 from latdoctor.remediation.change import Change, Field
 from latdoctor.remediation.observation import Judged
 from latdoctor.remediation.planner import Because, Plan, StagePlan
@@ -35,19 +35,19 @@ class Log:
         self.run = run
         self.boot = boot
         self.set_by = 0.0  # by which the wall clock was set
-        self.entries: list[Entry] = []
+        self.entries: list[JournalEntry] = []
 
-    def add(self, at: float, kind: str, body: Struct | Mapping[str, object], run: str = "") -> Entry:
+    def add(self, at: float, kind: str, body: Struct | Mapping[str, object], run: str = "") -> JournalEntry:
         last = self.entries[-1] if self.entries else None
         wall = datetime.datetime.fromtimestamp(BEGAN + at + self.set_by, datetime.UTC)
         moment = Moment(wall.isoformat(timespec="microseconds").replace("+00:00", "Z"), 5000.0 + at, self.boot)
-        entry = following(last, run or self.run, kind, written(body), moment)
+        entry = next_entry(last, run or self.run, kind, encode_body(body), moment)
         self.entries.append(entry)
         return entry
 
     @property
     def incident(self) -> Incident:
-        (one,) = incidents(self.entries)
+        (one,) = incidents_in(self.entries)
         return one
 
 
@@ -69,8 +69,8 @@ def plan(text: str = "", *, because: bool = True) -> Plan:
     return Plan(f"{BOOK}{text}", "0" * 64, title, target, "low", "none", "", stages, BEGAN + 120, why)
 
 
-def cause(name: str = CAUSE, *, text: str = "", named: bool = True, probability: float = 0.94) -> events.Named:
-    return events.Named(
+def cause(name: str = CAUSE, *, text: str = "", named: bool = True, probability: float = 0.94) -> events.CauseRecord:
+    return events.CauseRecord(
         id=f"{name}{text}",
         title=f"Long requests run alone{text}",
         tier="application",
@@ -84,9 +84,9 @@ def cause(name: str = CAUSE, *, text: str = "", named: bool = True, probability:
 
 
 def diagnosed(
-    *causes: events.Named, text: str = "", fired: tuple[str, ...] = ("batch-sizes-bimodal",)
-) -> events.Diagnosed:
-    return events.Diagnosed(
+    *causes: events.CauseRecord, text: str = "", fired: tuple[str, ...] = ("batch-sizes-bimodal",)
+) -> events.DiagnosisRecord:
+    return events.DiagnosisRecord(
         run_id=f"d1a9{text}",
         target=f"checkout{text}",
         level="critical",
@@ -103,10 +103,12 @@ def diagnosed(
     )
 
 
-def sampled(p99: float | None, *, slo: float | None = 0.5, seconds: float = 10.0, text: str = "") -> events.Sampled:
+def sampled(
+    p99: float | None, *, slo: float | None = 0.5, seconds: float = 10.0, text: str = ""
+) -> events.ServiceSampled:
     values = {f"service{text}": {} if p99 is None else {"latency.p99": p99, "queue.depth": 40.0}}
     late = None if p99 is None else 120.0 if slo is not None and p99 > slo else 0.0
-    return events.Sampled(seconds, values, None if p99 is None else 400.0, late, slo)
+    return events.ServiceSampled(seconds, values, None if p99 is None else 400.0, late, slo)
 
 
 def carried_out(log: Log, at: float, *, text: str = "", outcome: Outcome = Outcome.VERIFIED, run: str = RUN) -> None:
@@ -136,7 +138,7 @@ def carried_out(log: Log, at: float, *, text: str = "", outcome: Outcome = Outco
 def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
     """`text` is added to everything that comes from outside."""
     log = Log(incident)
-    opened = events.Opened(
+    opened = events.IncidentOpened(
         f"P99 over SLO{text}",
         (f"checkout{text}",),
         events.BY_ALERT,
@@ -150,33 +152,37 @@ def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
     log.add(12, events.OPENED, opened)
     labels = {"severity": "critical", f"service{text}": f"checkout{text}"}
     alert = events.Alert("f1", events.FIRING, f"LatencyHigh{text}", labels, {"summary": f"slow{text}"}, BEGAN)
-    log.add(12.5, events.ALERTED, events.Alerted("k", f"on-call{text}", (alert,), 2))
+    log.add(12.5, events.ALERTED, events.AlertsReceived("k", f"on-call{text}", (alert,), 2))
     log.add(20, events.SAMPLED, sampled(3.2, text=text))
-    log.add(29, events.CONFIRMED, events.Confirmed(events.REAL, f"P99 is 3.2 s{text}", "d1a9"))
+    log.add(29, events.CONFIRMED, events.AlertConfirmed(events.REAL, f"P99 is 3.2 s{text}", "d1a9"))
     log.add(30, events.SAMPLED, sampled(3.1, text=text))
     log.add(70, events.DIAGNOSED, diagnosed(text=text))
-    log.add(80, events.NOTED, events.Noted(f"the sale has begun{text}", f"Ada{text}"))
+    log.add(80, events.NOTED, events.NoteAdded(f"the sale has begun{text}", f"Ada{text}"))
     log.add(
-        90, events.PLANNED, events.Planned(f"{BOOK}{text}", f"Bound batches{text}", "c" * 64, f"checkout{text}", "low")
+        90,
+        events.PLANNED,
+        events.PlanRecord(f"{BOOK}{text}", f"Bound batches{text}", "c" * 64, f"checkout{text}", "low"),
     )
     log.add(100, events.RUN_JOINED, events.RunJoined(run))
     carried_out(log, 100.1, text=text, run=run)
-    log.add(119, events.MARKED, events.Marked("mitigated", f"Ada{text}", f"quiet now{text}"))
+    log.add(119, events.MARKED, events.StageMarked("mitigated", f"Ada{text}", f"quiet now{text}"))
     log.add(130, events.SAMPLED, sampled(0.31, text=text))
     log.add(
-        131, events.NOTIFIED, events.Notified(f"pagerduty{text}", f"resolve{text}", "k", False, f"it is down{text}")
+        131,
+        events.NOTIFIED,
+        events.NotificationSent(f"pagerduty{text}", f"resolve{text}", "k", False, f"it is down{text}"),
     )
     resolved = events.Alert("f1", events.RESOLVED, f"LatencyHigh{text}", labels, {}, BEGAN, BEGAN + 125)
-    log.add(132, events.ALERTED, events.Alerted("k", f"on-call{text}", (resolved,)))
+    log.add(132, events.ALERTED, events.AlertsReceived("k", f"on-call{text}", (resolved,)))
     log.add(140, events.SAMPLED, sampled(0.3, text=text))
-    log.add(150, events.CLOSED, events.Closed("resolved", f"all is well{text}", f"Ada{text}"))
+    log.add(150, events.CLOSED, events.IncidentClosed("resolved", f"all is well{text}", f"Ada{text}"))
     return log
 
 
 def long(count: int) -> Log:
     """An incident of `count` entries: samples, windows of verification, notes, alerts and diagnoses by turns."""
     log = Log()
-    log.add(0, events.OPENED, events.Opened("a long one", ("checkout",), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("a long one", ("checkout",), events.BY_HAND, "", ""))
     made = plan()
     log.add(1, events.RUN_JOINED, events.RunJoined(RUN))
     log.add(1, "run.opened", Opened(made, made.digest, 1), RUN)
@@ -193,10 +199,10 @@ def long(count: int) -> Log:
                 log.add(
                     at,
                     events.NOTED,
-                    events.Noted(f"looked at replica {len(log.entries)}: nothing odd → next one", "Ada"),
+                    events.NoteAdded(f"looked at replica {len(log.entries)}: nothing odd → next one", "Ada"),
                 )
             case 3:
-                log.add(at, events.ALERTED, events.Alerted("k", "on-call", (alert,)))
+                log.add(at, events.ALERTED, events.AlertsReceived("k", "on-call", (alert,)))
             case _:
                 log.add(at, events.DIAGNOSED, diagnosed())
     return log

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from latdoctor.errors import LatdoctorError
-from latdoctor.incident.alert_intake import About, Intake
-from latdoctor.incident.alertmanager import parsed
+from latdoctor.incident.alert_intake import IncidentTemplate, Intake
+from latdoctor.incident.alertmanager import parse
 from latdoctor.incident.sop import loader
 from latdoctor.journal.store import Journal
 
@@ -16,10 +16,10 @@ _ONE = '{{"version": "4", "groupKey": "k", "alerts": [{{"status": "firing", "fin
 
 try:
     folder = Path(sys.argv[1])
-    about = About(sop=loader.shipped()[loader.USUAL])
+    about = IncidentTemplate(sop=loader.shipped()[loader.USUAL])
     intake = Intake(Journal.opened(folder / "journal.sqlite"), folder, about)
     for number in range(int(sys.argv[2])):
-        intake.take(parsed(_ONE.format(number).encode()))
+        intake.take(parse(_ONE.format(number).encode()))
         os.write(1, b"%d\n" % number)  # by one call
 except LatdoctorError as error:
     print(error, file=sys.stderr, flush=True)

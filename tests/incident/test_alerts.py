@@ -20,12 +20,12 @@ from latdoctor.incident.alertmanager import (
     MAX_BYTES,
     MAX_LABELS,
     AlertError,
-    alerted,
-    entries,
     fingerprint_of,
-    parsed,
+    parse,
+    read_notification,
+    split_for_journal,
 )
-from latdoctor.incident.events import FIRING, RESOLVED, Alerted
+from latdoctor.incident.events import FIRING, RESOLVED, AlertsReceived
 from latdoctor.journal.entry import LARGEST_BODY
 from latdoctor.sanitize import clean
 
@@ -36,7 +36,7 @@ GOOD, BAD = sorted((FOLDER / "good").glob("*.json")), sorted((FOLDER / "bad").gl
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_what_an_alertmanager_sends(path: Path) -> None:
     """`<name>.expected` is what is journaled of it."""
-    read = json.loads(msgspec.json.encode(parsed(path.read_bytes())))
+    read = json.loads(msgspec.json.encode(parse(path.read_bytes())))
     expected = path.with_suffix(".expected")
     if os.environ.get("LATDOCTOR_GOLDEN") == "write":
         expected.write_text(json.dumps(read, indent=1, ensure_ascii=False) + "\n")
@@ -46,7 +46,7 @@ def test_what_an_alertmanager_sends(path: Path) -> None:
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_what_is_none_says_what_and_where(path: Path) -> None:
     with pytest.raises(AlertError) as caught:
-        parsed(path.read_bytes(), "here")
+        parse(path.read_bytes(), "here")
     assert path.with_suffix(".says").read_text().strip() in str(caught.value)
     assert str(caught.value).startswith("here")
     assert clean(str(caught.value)) == str(caught.value)
@@ -59,12 +59,12 @@ def made(*alerts: dict[str, Any], **more: Any) -> bytes:
 def test_nothing_is_unbounded() -> None:
     alert = {"status": "firing"}
     with pytest.raises(AlertError, match=f"more than {MAX_BYTES} bytes"):
-        parsed(b" " * (MAX_BYTES + 1))
+        parse(b" " * (MAX_BYTES + 1))
     with pytest.raises(AlertError, match=f"<= {MAX_ALERTS}"):
-        parsed(made(*[alert] * (MAX_ALERTS + 1)))
+        parse(made(*[alert] * (MAX_ALERTS + 1)))
     deep = b"[" * 200_000
     with pytest.raises(AlertError, match="nested too deeply"):
-        parsed(b'{"version": "4", "unknown": ' + deep)
+        parse(b'{"version": "4", "unknown": ' + deep)
 
 
 def test_the_worst_that_fits_takes_bounded_memory() -> None:
@@ -72,24 +72,24 @@ def test_the_worst_that_fits_takes_bounded_memory() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(AlertError):
-            parsed(worst + b'{"status":"firing"}]}')
+            parse(worst + b'{"status":"firing"}]}')
         assert tracemalloc.get_traced_memory()[1] < 200 << 20
     finally:
         tracemalloc.stop()
 
 
 def test_long_texts_are_cut_and_groups_stay_apart() -> None:
-    keys = [parsed(made({"status": "firing"}, groupKey="k" * 600 + end)).key for end in "ab"]
+    keys = [parse(made({"status": "firing"}, groupKey="k" * 600 + end)).key for end in "ab"]
     assert keys[0] != keys[1]
     assert max(map(len, keys)) < 520
-    read = parsed(made({"status": "firing", "labels": {"l" * 300: "v" * 9000}, "annotations": {"a": "b" * 9000}}))
+    read = parse(made({"status": "firing", "labels": {"l" * 300: "v" * 9000}, "annotations": {"a": "b" * 9000}}))
     assert [(len(name), len(value)) for name, value in read.alerts[0].labels.items()] == [(100, 1000)]
     assert len(read.alerts[0].annotations["a"]) == 2000
 
 
 def test_an_alert_of_too_many_labels_is_cut_and_says_so() -> None:
     many = {f"a{n}": "x" for n in range(MAX_LABELS)}
-    whole, cut, worse = parsed(
+    whole, cut, worse = parse(
         made(
             {"status": "firing", "labels": many, "annotations": many},
             {"status": "firing", "labels": {**many, "alertname": "Slow", "severity": "critical"}},
@@ -120,8 +120,8 @@ def test_entries_hold_all_alerts_and_fit_into_the_journal() -> None:
     texts = {f"{n}": '"' * 2000 for n in range(MAX_LABELS)}
     alerts = [{"status": "firing", "fingerprint": f"{n:x}", "labels": {"n": f"{n}"}} for n in range(500)]
     fat = [{"status": "firing", "fingerprint": f"fat{n}", "annotations": texts, "labels": texts} for n in range(8)]
-    whole = parsed(made(*alerts, *fat, truncatedAlerts=3))
-    pieces = entries(whole)
+    whole = parse(made(*alerts, *fat, truncatedAlerts=3))
+    pieces = split_for_journal(whole)
     assert len(pieces) > 1
     assert tuple(alert for piece in pieces for alert in piece.alerts) == whole.alerts
     assert {piece.truncated for piece in pieces} == {3}
@@ -130,16 +130,16 @@ def test_entries_hold_all_alerts_and_fit_into_the_journal() -> None:
 
 def test_one_alert_alone_always_fits() -> None:
     wide = {chr(0x1F600 + n) * 100: chr(0x1F600) * 2000 for n in range(MAX_LABELS)}
-    worst = parsed(made({"status": "firing", "labels": wide, "annotations": wide, "generatorURL": "😀" * 3000}))
-    assert len(msgspec.json.encode(entries(worst)[0])) < LARGEST_BODY
+    worst = parse(made({"status": "firing", "labels": wide, "annotations": wide, "generatorURL": "😀" * 3000}))
+    assert len(msgspec.json.encode(split_for_journal(worst)[0])) < LARGEST_BODY
 
 
 def test_from_a_file(tmp_path: Path) -> None:
-    assert alerted(FOLDER / "good" / "firing.json").alerts[0].fingerprint == "c0ffee0123456789"
+    assert read_notification(FOLDER / "good" / "firing.json").alerts[0].fingerprint == "c0ffee0123456789"
     with pytest.raises(UsageError, match="cannot be read"):
-        alerted(tmp_path / "none.json")
+        read_notification(tmp_path / "none.json")
     with pytest.raises(UsageError, match="cannot be read"):
-        alerted(tmp_path)
+        read_notification(tmp_path)
 
 
 TEXT = st.text(max_size=20)
@@ -166,10 +166,10 @@ NOTIFICATION = st.fixed_dictionaries(
 )
 
 
-def read_or_refused(content: bytes) -> Alerted | None:
+def read_or_refused(content: bytes) -> AlertsReceived | None:
     said = ""
     try:
-        return parsed(content)
+        return parse(content)
     except AlertError as error:
         said = str(error)
     assert clean(said) == said

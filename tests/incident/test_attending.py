@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.cli.listen import Attendance
+from latdoctor.cli.listen import ServiceMonitor
 from latdoctor.cli.options import Given
 from latdoctor.cli.session import rule_set
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.incident import events
-from latdoctor.incident.alert_intake import About, Intake
-from latdoctor.incident.state import Incident, body, incidents
+from latdoctor.incident.alert_intake import IncidentTemplate, Intake
+from latdoctor.incident.state import Incident, decode_body, incidents_in
 from latdoctor.journal.store import Journal
 from tests.collectors.promql.history import END, HOUR, openmetrics
 from tests.collectors.promql.real import prometheus
@@ -40,18 +40,18 @@ class Desk:
     def __init__(self, folder: Path, given: Given, *, targets: tuple[str, ...] = ()) -> None:
         place = folder / "state"
         self.journal = Journal.opened(place / "journal.sqlite")
-        self.intake = Intake(self.journal, place, About(targets=targets))
+        self.intake = Intake(self.journal, place, IncidentTemplate(targets=targets))
         self.intake.take(alerted(alert(1)))
         self.said: list[str] = []
-        self.attendance = Attendance(given, rule_set(()), self.intake, 1.0, SystemClock(), self.said.append)
+        self.attendance = ServiceMonitor(given, rule_set(()), self.intake, 1.0, SystemClock(), self.said.append)
 
     @property
     def incident(self) -> Incident:
-        (found,) = incidents(self.journal.entries())
+        (found,) = incidents_in(self.journal.entries())
         return found
 
     def confirmed(self) -> list[str]:
-        return [body(entry, events.Confirmed).status for entry in self.incident.of(events.CONFIRMED)]
+        return [decode_body(entry, events.AlertConfirmed).status for entry in self.incident.of(events.CONFIRMED)]
 
 
 def test_a_history_is_sampled_once_for_each_of_its_windows(history: str, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_history_is_sampled_once_for_each_of_its_windows(history: str, tmp_pat
     given = Given(prometheus=history, select='{job="vllm"}', since=since, until=until, slo="1s")
     desk = Desk(tmp_path, given)
     assert desk.attendance.turn() == 300, desk.said
-    (sampled,) = (body(entry, events.Sampled) for entry in desk.incident.of(events.SAMPLED))
+    (sampled,) = (decode_body(entry, events.ServiceSampled) for entry in desk.incident.of(events.SAMPLED))
     assert sampled.seconds == 300
     # Replica b alone, at 4 a second, answers later than the SLO; a has as many and c half of it for two minutes.
     assert sampled.requests == pytest.approx(2640, rel=0.05)
@@ -76,9 +76,8 @@ def test_what_was_confirmed_is_not_looked_into_again(tmp_path: Path) -> None:
     assert desk.confirmed() == ["confirmed"]
     assert len(desk.incident.of(events.DIAGNOSED)) == 1
     assert len(desk.incident.of(events.SAMPLED)) == 3
-    assert desk.said == [
-        f"{desk.incident.id}: confirmed: {body(desk.incident.of(events.CONFIRMED)[0], events.Confirmed).message}"
-    ]
+    confirmation = decode_body(desk.incident.of(events.CONFIRMED)[0], events.AlertConfirmed)
+    assert desk.said == [f"{desk.incident.id}: confirmed: {confirmation.message}"]
 
 
 def test_what_was_not_known_is_confirmed_once_it_is(tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ def test_a_time_in_which_the_service_could_not_be_read_is_no_sample(tmp_path: Pa
 def test_nothing_is_looked_at_while_nothing_is_open(tmp_path: Path) -> None:
     with paged(Page()) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))
-        desk.journal.append(desk.incident.id, events.CLOSED, events.Closed("resolved"))
+        desk.journal.append(desk.incident.id, events.CLOSED, events.IncidentClosed("resolved"))
         assert desk.attendance.turn() == 1
         assert page.fast == 0
     assert desk.incident.of(events.SAMPLED) == ()
@@ -116,7 +115,7 @@ def test_nothing_is_looked_at_while_nothing_is_open(tmp_path: Path) -> None:
 def test_an_incident_of_another_target_is_let_alone(tmp_path: Path) -> None:
     with paged(Page()) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False), targets=("shop",))
-        desk.intake.about = About(targets=("another",))
+        desk.intake.about = IncidentTemplate(targets=("another",))
         desk.attendance.turn()
     assert desk.incident.of(events.SAMPLED) == ()
 

@@ -18,7 +18,7 @@ import pytest
 
 from latdoctor.incident import events, prometheus_rules
 from latdoctor.incident.alertmanager import fingerprint_of
-from latdoctor.incident.state import body
+from latdoctor.incident.state import decode_body
 from tests.collectors.promql.real import binaries
 from tests.incident.listening import PATIENCE, Page, listener, paged, until, until_journaled
 
@@ -137,7 +137,7 @@ def test_a_metric_becomes_an_incident_and_its_end_is_told(tmp_path: Path) -> Non
     assert listening.process.returncode == 0
     assert incident.open, "a resolved alert closes nothing by itself"
     assert len(incident.of(events.ALERTED)) == before, "repetitions add nothing"
-    (said,) = (body(entry, events.Confirmed) for entry in incident.of(events.CONFIRMED))
+    (said,) = (decode_body(entry, events.AlertConfirmed) for entry in incident.of(events.CONFIRMED))
     assert said.status == "confirmed"
     over = [alert for alert in incident.alerts.values() if alert.name == "LatencyP99OverSLO"]
     (alert,) = over

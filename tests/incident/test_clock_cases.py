@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from latdoctor.incident.elapsed import start_of
-from latdoctor.incident.sop.clock import StageState, clock
+from latdoctor.incident.sop.clock import StageState, stage_states
 from tests.incident.journaled import OPENED_AT, SOP, incident, moment
 
 CASES = sorted((Path(__file__).parent / "clock").glob("*.yaml"))
@@ -32,7 +32,7 @@ def test_the_stages_stand_as_they_have_to(path: Path) -> None:
     case: dict[str, Any] = yaml.safe_load(path.read_text())
     found = incident(case["entries"], _opened(case))
     now = case.get("now")
-    states = clock(SOP, found, None if now is None else moment(**now) if isinstance(now, dict) else moment(now))
+    states = stage_states(SOP, found, None if now is None else moment(**now) if isinstance(now, dict) else moment(now))
     assert {state.id: as_expected(state) for state in states} == case["expect"]
     for state in states:
         assert state.done == bool(state.by)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.incident import events
-from latdoctor.incident.elapsed import passed
-from latdoctor.incident.sop.clock import LATE, MET, NOT_TOLD, UNMET, clock, permitted
+from latdoctor.incident.elapsed import elapsed_by_entry
+from latdoctor.incident.sop.clock import LATE, MET, UNKNOWN_STAGE, UNMET, permitted, stage_states
 from latdoctor.incident.sop.model import ACTIONS, RUN_CLOSED, RUN_OPENED
-from latdoctor.incident.state import incidents
+from latdoctor.incident.state import incidents_in
 from tests.incident.journaled import SOP, alert, cause, entries, incident, moment
 
 BODIES: tuple[Mapping[str, Any], ...] = (
@@ -68,7 +68,7 @@ def test_every_stage_stands_in_one_way(rows: list[dict[str, Any]], later: float,
     found = incident(rows, opened)
     last = found.entries[-1]
     now = moment(last.monotonic - 5000 + later, boot=last.boot)
-    states = clock(SOP, found, now)
+    states = stage_states(SOP, found, now)
     assert [state.id for state in states] == [stage.id for stage in SOP.stages]
     digests = {entry.digest for entry in found.entries}
     for state in states:
@@ -84,17 +84,17 @@ def test_every_stage_stands_in_one_way(rows: list[dict[str, Any]], later: float,
             assert state.margin is not None
             assert state.margin >= 0
         else:
-            assert state.status == NOT_TOLD
+            assert state.status == UNKNOWN_STAGE
             assert state.why
         if state.seconds is not None and state.margin is not None:
             assert state.margin == state.due - state.seconds
-    assert clock(SOP, found, now) == states  # of nothing but its arguments
+    assert stage_states(SOP, found, now) == states  # of nothing but its arguments
 
 
 @settings(max_examples=200)
 @given(journals())
 def test_times_never_go_back(rows: list[dict[str, Any]]) -> None:
-    told = [one.seconds for one in passed(incident(rows)).values() if one.seconds is not None]
+    told = [one.seconds for one in elapsed_by_entry(incident(rows)).values() if one.seconds is not None]
     assert told == sorted(told)
     assert all(seconds >= 0 for seconds in told)
 
@@ -105,11 +105,12 @@ def test_time_alone_meets_nothing_and_mends_nothing(rows: list[dict[str, Any]], 
     found = incident(rows)
     last = found.entries[-1]
     first, second = (
-        clock(SOP, found, moment(last.monotonic - 5000 + later, boot=last.boot)) for later in sorted([one, other])
+        stage_states(SOP, found, moment(last.monotonic - 5000 + later, boot=last.boot))
+        for later in sorted([one, other])
     )
     for before, after in zip(first, second, strict=True):
         assert (after.done, after.by, after.seconds) == (before.done, before.by, before.seconds)
-        if before.done or (before.margin is not None and before.status in (LATE, NOT_TOLD)):
+        if before.done or (before.margin is not None and before.status in (LATE, UNKNOWN_STAGE)):
             assert after.status == before.status
 
 
@@ -123,7 +124,7 @@ def test_what_does_not_tell_meets_nothing(rows: list[tuple[dict[str, Any], float
     for body, wait in rows:
         at += wait
         listed.append({**body, "at": at})
-    states = clock(SOP, incident(listed), moment(at + 4000))
+    states = stage_states(SOP, incident(listed), moment(at + 4000))
     assert not any(state.done for state in states)
     assert not any(permitted(SOP, states, action) for action in ACTIONS if action not in SOP.permits)
 
@@ -132,20 +133,20 @@ def test_what_does_not_tell_meets_nothing(rows: list[tuple[dict[str, Any], float
 @given(journals(), st.integers(0, 14))
 def test_a_journal_that_ends_anywhere_tells_what_it_told_then(rows: list[dict[str, Any]], cut: int) -> None:
     """Killed at any entry, and read again: whole up to there. A longer journal keeps the times of a shorter one."""
-    whole, part = passed(incident(rows)), passed(incident(rows[:cut]))
+    whole, part = elapsed_by_entry(incident(rows)), elapsed_by_entry(incident(rows[:cut]))
     assert {digest: whole[digest] for digest in part if digest in whole} == {
         digest: one for digest, one in part.items() if digest in whole
     }
-    clock(SOP, incident(rows[:cut]))
+    stage_states(SOP, incident(rows[:cut]))
 
 
 @settings(max_examples=50)
 @given(journals())
 def test_another_incident_beside_it_changes_nothing(rows: list[dict[str, Any]]) -> None:
     listed = entries(rows)
-    alone = clock(SOP, incidents(listed)[0])
+    alone = stage_states(SOP, incidents_in(listed)[0])
     other = [{**row, "run": "inc-other"} for row in rows if "run" not in row and row["kind"] != events.RUN_JOINED]
     mixed = entries([{"kind": events.OPENED, "at": 0.0, "run": "inc-other"}, *other, *rows])
-    found = next(one for one in incidents(mixed) if one.id != "inc-other")
+    found = next(one for one in incidents_in(mixed) if one.id != "inc-other")
     stripped = [(state.id, state.status, state.seconds, state.margin) for state in alone]
-    assert [(s.id, s.status, s.seconds, s.margin) for s in clock(SOP, found)] == stripped
+    assert [(s.id, s.status, s.seconds, s.margin) for s in stage_states(SOP, found)] == stripped

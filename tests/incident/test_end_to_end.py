@@ -19,11 +19,11 @@ import pytest
 from latdoctor.evaluation.machine import OTHERS
 from latdoctor.incident import events
 from latdoctor.incident.sop import loader
-from latdoctor.incident.sop.clock import clock
+from latdoctor.incident.sop.clock import stage_states
 from latdoctor.incident.sop.model import RUN_CLOSED, Sop
-from latdoctor.incident.state import Incident, body
+from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.timeline_model import SAID, Timeline
-from latdoctor.journal.entry import Entry, unix_seconds
+from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.report import cloudevents, json_documents, text_utils, timeline
 from latdoctor.report.html.inputs import AFTER
 from tests.incident.listening import Listener, comes_about, listener, until
@@ -76,7 +76,7 @@ class Walked:
     mended: bool  # verified, and the service was seen to stay so
     sent: int  # requests of the clients
 
-    def entry(self, digest: str) -> Entry:
+    def entry(self, digest: str) -> JournalEntry:
         (found,) = (one for one in self.incident.entries if one.digest == digest)
         return found
 
@@ -168,7 +168,7 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
 
 def _stays_well(running: Listener, sop: Sop) -> bool:
     """Waits until the listener's samples have proved it; they may not, on a machine that is busy."""
-    return comes_about(lambda: all(stage.done for stage in clock(sop, running.incidents[0])), every=0.2)
+    return comes_about(lambda: all(stage.done for stage in stage_states(sop, running.incidents[0])), every=0.2)
 
 
 def _written(walked: Walked) -> Timeline:
@@ -238,7 +238,7 @@ def _must_have_met_every_stage(told: Timeline, walked: Walked) -> None:
     by = dict(zip(MET_BY, places, strict=True))
     (opened,) = (entry for entry in walked.incident.entries if entry.kind == "run.opened")
     assert by["located"] < opened.seq < by["mitigated"] < by["verified"]
-    assert body(walked.incident.of(events.CONFIRMED)[-1], events.Confirmed).status == events.REAL
+    assert decode_body(walked.incident.of(events.CONFIRMED)[-1], events.AlertConfirmed).status == events.REAL
     assert (told.outcome, told.runs[0].outcome) == ("resolved", "verified")
 
 

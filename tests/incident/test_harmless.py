@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from latdoctor.incident import recorder
 from latdoctor.incident.alert_intake import Intake
-from latdoctor.incident.alertmanager import parsed
-from latdoctor.incident.recorder import harmless, harmless_field
+from latdoctor.incident.alertmanager import parse
+from latdoctor.incident.recorder import field_without_credentials, without_credentials
 from latdoctor.incident.sop.loader import shipped
-from latdoctor.incident.state import incidents
+from latdoctor.incident.state import incidents_in
 from latdoctor.incident.timeline import timeline
 from latdoctor.journal.store import Journal
-from latdoctor.notify.messages import tellings
+from latdoctor.notify.messages import notices
 from latdoctor.notify.outbox import MAKERS
 from latdoctor.sanitize import clean
 from tests.cli.running import run
@@ -43,8 +43,8 @@ PEM = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----")
     ],
 )
 def test_what_is_left_of_a_text(text: str, shown: str) -> None:
-    assert harmless(text, 500) == shown
-    assert harmless(shown, 500) == shown
+    assert without_credentials(text, 500) == shown
+    assert without_credentials(shown, 500) == shown
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_what_is_left_of_a_text(text: str, shown: str) -> None:
     ],
 )
 def test_what_is_left_of_a_label(name: str, value: str, shown: str) -> None:
-    assert harmless_field(name, value, 500) == shown
+    assert field_without_credentials(name, value, 500) == shown
 
 
 @given(st.text(max_size=60), st.text("abc=:/@ token password", max_size=80), st.integers(2, 60))
 def test_whatever_comes_it_is_clean_and_bounded(name: str, text: str, limit: int) -> None:
-    for shown in (harmless(text, limit), harmless_field(clean(name, 40), text, limit)):
+    for shown in (without_credentials(text, limit), field_without_credentials(clean(name, 40), text, limit)):
         assert len(shown) <= limit
         assert clean(shown) == shown
 
@@ -82,22 +82,22 @@ def leaking() -> dict[str, Any]:
 
 def test_nothing_of_it_is_kept_or_told(tmp_path: Path) -> None:
     journal = Journal.opened(tmp_path / "journal.sqlite")
-    Intake(journal, tmp_path).take(parsed(notification([leaking()], key=f'{{}}:{{url="http://u:{CANARY}@x"}}')))
-    (incident,) = incidents(journal.entries())
-    recorder.noted(journal, incident, f"the password: {CANARY}", "Ada")
-    recorder.marked(journal, incident, shipped()["slow-inference"], "confirmed", f"token={CANARY}", "Ada")
-    recorder.closed(journal, incident, "resolved", f"secret={CANARY}", "Ada")
-    (incident,) = incidents(journal.entries())
+    Intake(journal, tmp_path).take(parse(notification([leaking()], key=f'{{}}:{{url="http://u:{CANARY}@x"}}')))
+    (incident,) = incidents_in(journal.entries())
+    recorder.add_note(journal, incident, f"the password: {CANARY}", "Ada")
+    recorder.mark_stage(journal, incident, shipped()["slow-inference"], "confirmed", f"token={CANARY}", "Ada")
+    recorder.close_incident(journal, incident, "resolved", f"secret={CANARY}", "Ada")
+    (incident,) = incidents_in(journal.entries())
     assert CANARY.encode() not in (tmp_path / "journal.sqlite").read_bytes()
     assert all(CANARY not in form(timeline(incident)) for form in FORMS.values())
-    told = [MAKERS[to.kind](incident, one, to) for one in tellings(incident) for to in RECEIVERS]
+    told = [MAKERS[to.kind](incident, one, to) for one in notices(incident) for to in RECEIVERS]
     assert sum(message is not None for message in told) > len(RECEIVERS)
     assert all(CANARY.encode() not in message.body and CANARY not in message.message for message in told if message)
     assert "http://prometheus:9090/graph" in FORMS["json"](timeline(incident)), "what is no secret is told"
 
 
 def test_groups_that_only_differ_by_a_secret_stay_apart() -> None:
-    keys = {parsed(notification([alert(1)], key=f"x=http://u:{one}@h")).key for one in ("a", "b")}
+    keys = {parse(notification([alert(1)], key=f"x=http://u:{one}@h")).key for one in ("a", "b")}
     assert len(keys) == 2
     assert not [key for key in keys if "u:" in key]
 

@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 from latdoctor.incident import events
-from latdoctor.incident.lookup import inherited
-from latdoctor.incident.similar import library, past, similar
-from latdoctor.incident.state import Incident, incidents
-from latdoctor.incident.status import Standing, standing, unsettled
+from latdoctor.incident.lookup import other_runs
+from latdoctor.incident.similar import past_incident, past_incidents, similar
+from latdoctor.incident.state import Incident, incidents_in
+from latdoctor.incident.status import IncidentStatus, incident_status, unsettled
 from latdoctor.journal.entry import Moment
 from latdoctor.remediation.run_history import Opened, Touched
 from latdoctor.report import handover, sop
-from latdoctor.report.incidents import listing, seen_before
+from latdoctor.report.incidents import print_list, seen_before
 from tests.incident.journaled import SOP
 from tests.incident.stories import BOOK, ID, RUN, Log, carried_out, cause, diagnosed, plan
 
@@ -26,7 +26,9 @@ HERE = "localhost:8080"
 
 
 def opened(log: Log, at: float, name: str, *targets: str, hosts: tuple[str, ...] = ()) -> None:
-    log.add(at, events.OPENED, events.Opened("slow", targets, events.BY_HAND, SOP.id, SOP.digest, hosts=hosts), name)
+    log.add(
+        at, events.OPENED, events.IncidentOpened("slow", targets, events.BY_HAND, SOP.id, SOP.digest, hosts=hosts), name
+    )
 
 
 def killed(log: Log, at: float, run: str = RUN, *, changed: bool = True) -> None:
@@ -48,27 +50,27 @@ def earlier(end: str, *, joined: bool = True) -> Log:
         carried_out(log, 10)
     else:
         killed(log, 10, changed=end == "killed")
-    log.add(100, events.CLOSED, events.Closed("resolved"))
+    log.add(100, events.CLOSED, events.IncidentClosed("resolved"))
     return log
 
 
 def named(log: Log, name: str) -> Incident:
-    return next(one for one in incidents(log.entries) if one.id == name)
+    return next(one for one in incidents_in(log.entries) if one.id == name)
 
 
-def stands(log: Log, name: str = NEXT) -> Standing:
+def stands(log: Log, name: str = NEXT) -> IncidentStatus:
     last, incident = log.entries[-1], named(log, name)
     now = Moment(last.at, 9000.0, "boot-1")
-    return standing(SOP, incident, now, Path("nowhere"), others=inherited(incident, log.entries))
+    return incident_status(SOP, incident, now, Path("nowhere"), others=other_runs(incident, log.entries))
 
 
-def printed(found: Standing) -> str:
+def printed(found: IncidentStatus) -> str:
     out = io.StringIO()
     Console(file=out, width=300, markup=False, highlight=False, emoji=False).print(sop.page(found))
     return out.getvalue()
 
 
-def page(found: Standing) -> str:
+def page(found: IncidentStatus) -> str:
     return handover.as_markdown(found, handover.handover(found)).replace("\\", "")
 
 
@@ -112,8 +114,8 @@ def test_a_verified_change_of_an_earlier_incident_is_said_with_its_way_back() ->
 def test_which_targets_are_the_same(targets: tuple[str, ...], hosts: tuple[str, ...], meant: bool) -> None:
     log = earlier("verified")
     opened(log, 200, NEXT, *targets, hosts=hosts)
-    assert bool(inherited(named(log, NEXT), log.entries)) is meant
-    assert inherited(named(log, ID), log.entries) == ()  # its own are no others
+    assert bool(other_runs(named(log, NEXT), log.entries)) is meant
+    assert other_runs(named(log, ID), log.entries) == ()  # its own are no others
 
 
 def test_what_was_taken_back_does_not_stand() -> None:
@@ -139,7 +141,7 @@ def test_what_was_begun_meanwhile_is_not_from_before_and_after_the_closing_not_t
     opened(log, 0, ID, HERE)
     killed(log, 50)
     assert [run.whose for run in stands(log, ID).inherited] == ["from outside this incident"]
-    log.add(60, events.CLOSED, events.Closed("resolved"))
+    log.add(60, events.CLOSED, events.IncidentClosed("resolved"))
     killed(log, 70, "later")
     assert [run.run for run in stands(log, ID).inherited] == [RUN]
     assert stands(log, ID).next.command == "latdoctor recover"
@@ -160,7 +162,7 @@ def test_it_is_said_what_an_incident_is_closed_over() -> None:
     assert unsettled(named(log, ID)) == (unverified.format(""),)
     opened(log, 200, NEXT, HERE)
     after = named(log, NEXT)
-    assert unsettled(after, inherited(after, log.entries)) == (unverified.format(", not of this incident"),)
+    assert unsettled(after, other_runs(after, log.entries)) == (unverified.format(", not of this incident"),)
     log.add(210, events.DIAGNOSED, diagnosed(cause()), NEXT)
     assert unsettled(named(log, NEXT)) == (
         "the last look, of 2026-11-22 06:52:30 UTC, was critical: app.batching.long-alone",
@@ -173,7 +175,7 @@ def test_it_is_said_what_an_incident_is_closed_over() -> None:
 def test_the_list_says_of_a_run_that_it_is_unfinished() -> None:
     log = earlier("killed")
     out = io.StringIO()
-    listing(library([log.incident]), (), Console(file=out, width=100), as_json=False)
+    print_list(past_incidents([log.incident]), (), Console(file=out, width=100), as_json=False)
     assert f"{BOOK} unfinished" in out.getvalue()
     assert "–" not in out.getvalue().partition("MTTD")[0]
 
@@ -181,5 +183,5 @@ def test_the_list_says_of_a_run_that_it_is_unfinished() -> None:
 def test_alike_says_it_too() -> None:
     log = earlier("killed")
     log.add(101, events.DIAGNOSED, diagnosed(cause()))
-    one = past(log.incident)
+    one = past_incident(log.incident)
     assert seen_before(similar(one.features, [one])).endswith(f"; {BOOK} unfinished")

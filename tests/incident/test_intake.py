@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.alert_intake import LAG, About, Intake, Taken, title_of
-from latdoctor.incident.alertmanager import parsed
-from latdoctor.incident.open import opened
-from latdoctor.incident.state import Incident, body, incidents
+from latdoctor.incident.alert_intake import LAG, IncidentTemplate, Intake, IntakeResult, title_of_alerts
+from latdoctor.incident.alertmanager import parse
+from latdoctor.incident.open import open_incident
+from latdoctor.incident.state import Incident, decode_body, incidents_in
 from latdoctor.journal.entry import JournalError, Moment
 from latdoctor.journal.store import Journal
 from tests.incident.made_alerts import alert, alerted, notification
@@ -23,25 +23,25 @@ from tests.incident.made_alerts import alert, alerted, notification
 LATER = "2026-11-22T05:00:00Z"
 
 
-def intake(folder: Path, about: About | None = None) -> Intake:
-    return Intake(Journal.opened(folder / "journal.sqlite"), folder, about or About())
+def intake(folder: Path, about: IncidentTemplate | None = None) -> Intake:
+    return Intake(Journal.opened(folder / "journal.sqlite"), folder, about or IncidentTemplate())
 
 
 def found(intake: Intake) -> tuple[Incident, ...]:
-    return incidents(intake.journal.entries())
+    return incidents_in(intake.journal.entries())
 
 
 def told(incident: Incident) -> list[tuple[str, str]]:
     """Every alert of every entry, in their order: fingerprint and status."""
-    entries = (body(entry, events.Alerted) for entry in incident.of(events.ALERTED))
+    entries = (decode_body(entry, events.AlertsReceived) for entry in incident.of(events.ALERTED))
     return [(one.fingerprint.lstrip("0") or "0", one.status) for entry in entries for one in entry.alerts]
 
 
 def test_a_notification_opens_an_incident(tmp_path: Path) -> None:
-    made = intake(tmp_path, About(targets=("shop",), by="me"))
+    made = intake(tmp_path, IncidentTemplate(targets=("shop",), by="me"))
     taken = made.take(alerted(alert(1), alert(2, starts="2026-11-22T02:40:00Z")))
     (incident,) = found(made)
-    assert taken == Taken(incident.id, opened=True, new=2, repeated=0, resolved=False)
+    assert taken == IntakeResult(incident.id, opened=True, new=2, repeated=0, resolved=False)
     assert incident.opened.title == "LatencyHigh"
     assert (incident.opened.source, incident.opened.targets, incident.opened.by) == ("alert", ("shop",), "me")
     assert (incident.opened.began, incident.opened.clock) == (1795315200.0, "alertmanager")
@@ -53,7 +53,7 @@ def test_repetitions_make_no_entry(tmp_path: Path) -> None:
     first = made.take(alerted(alert(1)))
     before = made.journal.verify()
     for _ in range(3):
-        assert made.take(alerted(alert(1))) == Taken(first.incident, False, 0, 1, False)
+        assert made.take(alerted(alert(1))) == IntakeResult(first.incident, False, 0, 1, False)
     assert made.take(alerted(alert(1), alert(1))).repeated == 2
     assert made.journal.verify() == before
 
@@ -80,7 +80,7 @@ def test_an_alert_that_is_resolved_and_one_that_fires_again(tmp_path: Path) -> N
 
 
 def test_the_late_end_of_an_earlier_firing_ends_nothing(tmp_path: Path) -> None:
-    made = intake(tmp_path, About(close_on_resolve=True))
+    made = intake(tmp_path, IncidentTemplate(close_on_resolve=True))
     made.take(alerted(alert(1, starts="2026-11-22T04:00:00Z")))
     late = made.take(alerted(alert(1, "resolved")))
     assert (late.new, late.resolved, late.closed) == (0, False, False)
@@ -98,7 +98,7 @@ def test_a_firing_whose_end_is_known_fires_nothing_anew(tmp_path: Path, starts: 
     first = made.take(alerted(alert(1)))
     made.take(alerted(alert(1, "resolved")))
     before = made.journal.verify()
-    assert made.take(alerted(alert(1, starts=starts))) == Taken(first.incident, False, 0, 1, resolved=True)
+    assert made.take(alerted(alert(1, starts=starts))) == IntakeResult(first.incident, False, 0, 1, resolved=True)
     assert made.journal.verify() == before
     assert not found(made)[0].firing
     assert made.take(alerted(alert(1, starts=LATER))).new == 1
@@ -114,7 +114,7 @@ def test_an_alert_that_was_lost_on_its_way_and_comes_back_is_heard(tmp_path: Pat
         at = datetime.datetime(2026, 11, 22, 3, 0, tzinfo=datetime.UTC) + datetime.timedelta(seconds=passed[0])
         return Moment(at.isoformat(), passed[0], "boot")
 
-    made = Intake(Journal.opened(tmp_path / "journal.sqlite", clock), tmp_path, About(close_on_resolve=True))
+    made = Intake(Journal.opened(tmp_path / "journal.sqlite", clock), tmp_path, IncidentTemplate(close_on_resolve=True))
     made.take(alerted(alert(1)))
     assert made.take(alerted(alert(1, "resolved"))).closed
     passed[0] = after
@@ -129,7 +129,7 @@ def test_a_firing_that_does_not_tell_when_it_began_is_heard(tmp_path: Path) -> N
 
 
 def test_a_firing_whose_end_is_known_opens_no_incident_after_the_closing(tmp_path: Path) -> None:
-    made = intake(tmp_path, About(close_on_resolve=True))
+    made = intake(tmp_path, IncidentTemplate(close_on_resolve=True))
     first = made.take(alerted(alert(1))).incident
     assert made.take(alerted(alert(1, "resolved"))).closed
     late = made.take(alerted(alert(1)))
@@ -141,16 +141,16 @@ def test_a_firing_whose_end_is_known_opens_no_incident_after_the_closing(tmp_pat
 
 def test_an_incident_is_closed_by_its_alerts_only_where_that_was_asked_for(tmp_path: Path) -> None:
     for name, close in (("stays", False), ("closes", True)):
-        made = intake(tmp_path / name, About(close_on_resolve=close, by="listen"))
+        made = intake(tmp_path / name, IncidentTemplate(close_on_resolve=close, by="listen"))
         made.take(alerted(alert(1)))
         taken = made.take(alerted(alert(1, "resolved")))
         (incident,) = found(made)
         assert (taken.resolved, taken.closed, incident.open) == (True, close, not close)
-    assert incident.closed == events.Closed("resolved", "every alert is resolved", "listen")
+    assert incident.closed == events.IncidentClosed("resolved", "every alert is resolved", "listen")
 
 
 def test_what_was_left_out_may_fire_still(tmp_path: Path) -> None:
-    made = intake(tmp_path, About(close_on_resolve=True))
+    made = intake(tmp_path, IncidentTemplate(close_on_resolve=True))
     made.take(alerted(alert(1), truncated=4))
     taken = made.take(alerted(alert(1, "resolved"), truncated=4))
     assert (taken.resolved, taken.closed) == (False, False)
@@ -158,9 +158,9 @@ def test_what_was_left_out_may_fire_still(tmp_path: Path) -> None:
 
 
 def test_a_false_alarm_is_closed_as_one(tmp_path: Path) -> None:
-    made = intake(tmp_path, About(close_on_resolve=True))
+    made = intake(tmp_path, IncidentTemplate(close_on_resolve=True))
     name = made.take(alerted(alert(1))).incident
-    made.journal.append(name, events.CONFIRMED, events.Confirmed(events.FALSE_ALARM, "healthy"))
+    made.journal.append(name, events.CONFIRMED, events.AlertConfirmed(events.FALSE_ALARM, "healthy"))
     made.take(alerted(alert(1, "resolved")))
     (incident,) = found(made)
     assert incident.closed is not None
@@ -169,14 +169,14 @@ def test_a_false_alarm_is_closed_as_one(tmp_path: Path) -> None:
 
 def test_what_is_resolved_already_opens_nothing(tmp_path: Path) -> None:
     made = intake(tmp_path)
-    assert made.take(alerted(alert(1, "resolved"))) == Taken("", False, 0, 1, True)
+    assert made.take(alerted(alert(1, "resolved"))) == IntakeResult("", False, 0, 1, True)
     assert made.journal.verify() is None
 
 
 def test_after_it_was_closed(tmp_path: Path) -> None:
     made = intake(tmp_path)
     first = made.take(alerted(alert(1))).incident
-    made.journal.append(first, events.CLOSED, events.Closed("resolved"))
+    made.journal.append(first, events.CLOSED, events.IncidentClosed("resolved"))
     same = made.take(alerted(alert(1)))
     assert (same.incident, same.opened, same.new) == (first, False, 0), "the same firing goes on: nobody is woken again"
     made.take(alerted(alert(1, "resolved"), alert(7, "resolved")))
@@ -188,7 +188,10 @@ def test_after_it_was_closed(tmp_path: Path) -> None:
 
 
 def test_groups_are_apart_unless_they_are_of_one_target(tmp_path: Path) -> None:
-    apart, one = intake(tmp_path / "a"), intake(tmp_path / "b", About(targets=("http://127.0.0.1:8002/metrics",)))
+    apart, one = (
+        intake(tmp_path / "a"),
+        intake(tmp_path / "b", IncidentTemplate(targets=("http://127.0.0.1:8002/metrics",))),
+    )
     for made in (apart, one):
         made.take(alerted(alert(1), key="a"))
         made.take(alerted(alert(2), key="b"))
@@ -198,8 +201,10 @@ def test_groups_are_apart_unless_they_are_of_one_target(tmp_path: Path) -> None:
 
 
 def test_an_alert_joins_what_was_opened_by_hand_for_its_target(tmp_path: Path) -> None:
-    made = intake(tmp_path, About(targets=("http://127.0.0.1:8002",)))
-    by_hand = opened(made.journal, tmp_path, events.Opened("slow", ("localhost:8002",), events.BY_HAND, "", ""))
+    made = intake(tmp_path, IncidentTemplate(targets=("http://127.0.0.1:8002",)))
+    by_hand = open_incident(
+        made.journal, tmp_path, events.IncidentOpened("slow", ("localhost:8002",), events.BY_HAND, "", "")
+    )
     taken = made.take(alerted(alert(1)))
     assert (taken.incident, taken.opened, taken.new) == (by_hand.id, False, 1)
 
@@ -208,13 +213,13 @@ def test_a_fat_notification_takes_several_entries(tmp_path: Path) -> None:
     made = intake(tmp_path)
     wide = {f"a{n}": "x" * 2000 for n in range(60)}
     many = [{**alert(n), "annotations": wide} for n in range(20)]
-    assert made.take(parsed(notification(many))).new == 20
+    assert made.take(parse(notification(many))).new == 20
     (incident,) = found(made)
     assert len(incident.of(events.ALERTED)) > 1
     assert len(told(incident)) == 20
 
 
-def crowd(made: Intake, notifications: Sequence[events.Alerted], threads: int = 16) -> Counter[str]:
+def crowd(made: Intake, notifications: Sequence[events.AlertsReceived], threads: int = 16) -> Counter[str]:
     """Takes all of them in by many threads at once; what became of them, counted."""
     counted: Counter[str] = Counter()
     counting = threading.Lock()
@@ -257,7 +262,7 @@ def test_groups_that_come_at_once_open_one_incident_each(tmp_path: Path) -> None
 def test_two_that_take_in_share_what_they_know(tmp_path: Path) -> None:
     one, other = intake(tmp_path), intake(tmp_path)
     first = one.take(alerted(alert(1)))
-    assert other.take(alerted(alert(1))) == Taken(first.incident, False, 0, 1, False)
+    assert other.take(alerted(alert(1))) == IntakeResult(first.incident, False, 0, 1, False)
     other.take(alerted(alert(2)))
     assert one.take(alerted(alert(2))).new == 0
 
@@ -287,4 +292,6 @@ def test_what_could_not_be_journaled_is_new_again(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_titles(alerts: list[dict[str, object]], title: str) -> None:
-    assert title_of(parsed(json.dumps({"version": "4", "groupKey": "k", "alerts": alerts}).encode()).alerts) == title
+    assert (
+        title_of_alerts(parse(json.dumps({"version": "4", "groupKey": "k", "alerts": alerts}).encode()).alerts) == title
+    )

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from latdoctor.incident import events
-from latdoctor.incident.state import body, incidents
+from latdoctor.incident.state import decode_body, incidents_in
 from latdoctor.journal.store import Journal
 from tests.crash.sweep import KILLED, killed_at, points
 
@@ -23,9 +23,9 @@ def command(folder: Path) -> list[str]:
 
 def known(folder: Path) -> Counter[str]:
     """By fingerprint, how often it was journaled; all in one incident."""
-    found = incidents(Journal.reading(folder / "state" / "journal.sqlite").entries())
+    found = incidents_in(Journal.reading(folder / "state" / "journal.sqlite").entries())
     assert len(found) <= 1
-    told = (body(entry, events.Alerted) for one in found for entry in one.of(events.ALERTED))
+    told = (decode_body(entry, events.AlertsReceived) for one in found for entry in one.of(events.ALERTED))
     return Counter(alert.fingerprint for piece in told for alert in piece.alerts)
 
 

@@ -13,8 +13,8 @@ from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Gap, Window
 from latdoctor.evidence.redaction.redactor import Redaction
-from latdoctor.incident.events import Diagnosed
-from latdoctor.incident.evidence_store import again, kept, short
+from latdoctor.incident.events import DiagnosisRecord
+from latdoctor.incident.evidence_store import diagnosis_record, load_diagnosis, store_evidence
 from tests.diagnosis.world import small_rules, told
 
 BUNDLE = Bundle(
@@ -36,12 +36,12 @@ def place(tmp_path: Path) -> Path:
 
 def test_numbers_follow_each_other_and_nothing_is_written_over(place: Path, diagnosis: Diagnosis) -> None:
     looks = place / "incidents" / "inc-1" / "looks"
-    first = kept(place, "inc-1", BUNDLE, diagnosis).diagnosed
+    first = store_evidence(place, "inc-1", BUNDLE, diagnosis).diagnosed
     assert (first.document, first.bundle) == ("incidents/inc-1/looks/1.json", "incidents/inc-1/looks/1.tar.zst")
     (looks / "7.json").write_text("of one that was killed")
-    second = kept(place, "inc-1", BUNDLE, diagnosis).diagnosed
+    second = store_evidence(place, "inc-1", BUNDLE, diagnosis).diagnosed
     assert second.document == "incidents/inc-1/looks/8.json"
-    assert again(place, first) == again(place, second) == diagnosis
+    assert load_diagnosis(place, first) == load_diagnosis(place, second) == diagnosis
     assert b"10.1.2.3" not in (looks / "1.tar.zst").read_bytes()
 
 
@@ -51,27 +51,27 @@ def test_the_pages_that_were_read_are_told_under_their_own_names(place: Path, di
         for number, group in enumerate(["http://10.1.2.3:8000/metrics"] * 2 + ["page.prom", "http://b:1/metrics"])
     )
     live = replace(BUNDLE, artifacts=(*BUNDLE.artifacts, *pages))
-    found = kept(place, "inc-1", live, diagnosis).diagnosed
+    found = store_evidence(place, "inc-1", live, diagnosis).diagnosed
     assert found.servers == ("http://10.1.2.3:8000/metrics", "http://b:1/metrics")
     replayed = replace(live, redaction=Redaction())
-    assert kept(place, "inc-1", replayed, diagnosis).diagnosed.servers == ()
+    assert store_evidence(place, "inc-1", replayed, diagnosis).diagnosed.servers == ()
 
 
 def test_what_cannot_be_kept_is_told_and_the_rest_is_journaled(place: Path, diagnosis: Diagnosis) -> None:
     looks = place / "incidents" / "inc-1" / "looks"
     looks.mkdir(parents=True, mode=0o700)
     (looks / "1.tar.zst").write_text("in the way")
-    found = kept(place, "inc-1", BUNDLE, diagnosis)
+    found = store_evidence(place, "inc-1", BUNDLE, diagnosis)
     assert (found.diagnosed.document, found.diagnosed.bundle) == ("incidents/inc-1/looks/1.json", "")
     assert found.troubles == ("what was seen could not be kept: already exists",)
     with pytest.raises(UsageError):
-        kept(place, "../inc", BUNDLE, diagnosis)
+        store_evidence(place, "../inc", BUNDLE, diagnosis)
 
 
 def test_a_document_that_is_gone_or_no_diagnosis_is_none(place: Path) -> None:
     (place / "x.json").write_text("{}")
     for name in ("", "gone.json", "x.json"):
-        assert again(place, Diagnosed("r", "t", "critical", "s", "none", (), (), document=name)) is None
+        assert load_diagnosis(place, DiagnosisRecord("r", "t", "critical", "s", "none", (), (), document=name)) is None
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_a_document_that_is_gone_or_no_diagnosis_is_none(place: Path) -> None:
 def test_of_which_time_it_speaks(
     diagnosis: Diagnosis, looked: Window, evidence: Window, expected: tuple[float | None, float | None]
 ) -> None:
-    found = short(structs.replace(diagnosis, window=looked, evidence_window=evidence))
+    found = diagnosis_record(structs.replace(diagnosis, window=looked, evidence_window=evidence))
     assert (found.seen_from, found.seen_until) == expected
 
 
 def test_in_short_it_is_short_and_clean(diagnosis: Diagnosis) -> None:
     gaps = tuple(Gap("log", f"{number} \x1b[2J{'x' * 9000}", ("queue.depth",) * number) for number in range(90))
-    found = short(structs.replace(diagnosis, gaps=gaps))
+    found = diagnosis_record(structs.replace(diagnosis, gaps=gaps))
     assert len(found.unseen) <= 12
     assert max(map(len, found.unseen)) < 500
     assert not any("\x1b" in text for text in found.unseen)

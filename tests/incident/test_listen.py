@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.state import Incident, body
+from latdoctor.incident.state import Incident, decode_body
 from tests.cli.running import run
 from tests.incident.listening import PATIENCE, Page, listener, paged, until, until_journaled
 from tests.incident.made_alerts import alert, notification
@@ -26,7 +26,7 @@ def send(url: str, content: bytes, token: str = "") -> int:
 
 
 def firing(incident: Incident) -> Counter[str]:
-    told = (body(entry, events.Alerted) for entry in incident.of(events.ALERTED))
+    told = (decode_body(entry, events.AlertsReceived) for entry in incident.of(events.ALERTED))
     return Counter(one.fingerprint for piece in told for one in piece.alerts)
 
 
@@ -89,13 +89,13 @@ def test_an_alert_is_confirmed_by_a_look_and_then_sampled(tmp_path: Path, each: 
         until_journaled(lambda: len(running.incidents[0].of(events.SAMPLED)) >= 3, running)
         (incident,) = running.incidents
     assert running.process.returncode == 0, running.said
-    (said,) = (body(entry, events.Confirmed) for entry in incident.of(events.CONFIRMED))
+    (said,) = (decode_body(entry, events.AlertConfirmed) for entry in incident.of(events.CONFIRMED))
     assert said.status == status, said
-    (diagnosed,) = (body(entry, events.Diagnosed) for entry in incident.of(events.DIAGNOSED))
+    (diagnosed,) = (decode_body(entry, events.DiagnosisRecord) for entry in incident.of(events.DIAGNOSED))
     assert said.diagnosis == diagnosed.run_id
     assert (running.state / diagnosed.document).is_file()
     assert (running.state / diagnosed.bundle).is_file()
-    samples = [body(entry, events.Sampled) for entry in incident.of(events.SAMPLED)]
+    samples = [decode_body(entry, events.ServiceSampled) for entry in incident.of(events.SAMPLED)]
     assert [one.slo_p99 for one in samples] == [0.5] * len(samples)
     if each == (0, 0):
         assert {one.requests for one in samples} == {0}
@@ -110,8 +110,8 @@ def test_a_healthy_service_makes_a_false_alarm_only_where_every_essential_was_se
         assert send(running.url, notification([alert(1)])) == 200
         until(lambda: bool(running.incidents[0].of(events.CONFIRMED)), running)
         (incident,) = running.incidents
-    (said,) = (body(entry, events.Confirmed) for entry in incident.of(events.CONFIRMED))
-    (diagnosed,) = (body(entry, events.Diagnosed) for entry in incident.of(events.DIAGNOSED))
+    (said,) = (decode_body(entry, events.AlertConfirmed) for entry in incident.of(events.CONFIRMED))
+    (diagnosed,) = (decode_body(entry, events.DiagnosisRecord) for entry in incident.of(events.DIAGNOSED))
     assert said.status == {"healthy": "false-alarm", "inconclusive": "unknown"}[diagnosed.level]
 
 
@@ -121,7 +121,7 @@ def test_a_service_that_is_not_there_is_not_known(tmp_path: Path) -> None:
         until(lambda: bool(running.incidents[0].of(events.CONFIRMED)), running)
         until(lambda: any("the service cannot be read" in line for line in running.said), running)
         (incident,) = running.incidents
-    (said,) = (body(entry, events.Confirmed) for entry in incident.of(events.CONFIRMED))
+    (said,) = (decode_body(entry, events.AlertConfirmed) for entry in incident.of(events.CONFIRMED))
     assert said.status == "unknown"
     assert "127.0.0.1:9" in said.message
     assert incident.of(events.DIAGNOSED) == ()

@@ -10,18 +10,22 @@ import pytest
 from latdoctor.incident import events
 from latdoctor.incident.response_times import mean
 from latdoctor.incident.timeline import timeline
-from latdoctor.incident.timeline_model import TimeTo
+from latdoctor.incident.timeline_model import ResponseTime
 from latdoctor.remediation.run_result import Outcome
 from tests.incident.stories import BEGAN, RUN, Log, carried_out, diagnosed, promo_rush, sampled
 
 
-def measured(log: Log) -> dict[str, TimeTo]:
+def measured(log: Log) -> dict[str, ResponseTime]:
     return {one.id: one for one in timeline(log.incident).measures}
 
 
 def by_hand(began: float | None = None) -> Log:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", "", began, "given by hand" if began else ""))
+    log.add(
+        0,
+        events.OPENED,
+        events.IncidentOpened("x", (), events.BY_HAND, "", "", began, "given by hand" if began else ""),
+    )
     return log
 
 
@@ -45,7 +49,7 @@ def only_opened() -> Log:
 
 def false_alarm() -> Log:
     log = by_hand()
-    log.add(5, events.CLOSED, events.Closed("false-alarm"))
+    log.add(5, events.CLOSED, events.IncidentClosed("false-alarm"))
     return log
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.next_step import after
-from latdoctor.incident.sop.clock import clock
+from latdoctor.incident.next_step import next_step
+from latdoctor.incident.sop.clock import stage_states
 from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
 from tests.incident.journaled import SOP, cause, incident, moment
 
@@ -53,7 +53,7 @@ STORY: Mapping[str, tuple[list[dict[str, Any]], str]] = {
 @pytest.mark.parametrize(("rows", "command"), STORY.values(), ids=STORY.keys())
 def test_the_next_step(rows: list[dict[str, Any]], command: str) -> None:
     found = incident(rows)
-    step = after(found, SOP, clock(SOP, found, moment(400)))
+    step = next_step(found, SOP, stage_states(SOP, found, moment(400)))
     assert step.command == command
     assert step.why
 
@@ -65,8 +65,8 @@ def test_what_is_not_permitted_is_not_proposed() -> None:
         {"kind": events.PLANNED, "at": 20, "risk": "high"},
     ]
     found = incident(rows)
-    stages = clock(SOP, found, moment(30))
-    assert after(found, SOP, stages).command == f"latdoctor diagnose {SERVER}"
+    stages = stage_states(SOP, found, moment(30))
+    assert next_step(found, SOP, stages).command == f"latdoctor diagnose {SERVER}"
 
 
 def test_what_an_earlier_look_named_is_said() -> None:
@@ -78,7 +78,10 @@ def test_what_an_earlier_look_named_is_said() -> None:
     ):  # fmt: skip
         marks = [{"kind": events.MARKED, "at": 310, "stage": stage} for stage in ("confirmed", "diagnosed", "located")]
         found = incident([*rows, *marks])
-        assert after(found, SOP, clock(SOP, found, moment(400))).why == f"the next stage is: Mitigated; {message}"
+        assert (
+            next_step(found, SOP, stage_states(SOP, found, moment(400))).why
+            == f"the next stage is: Mitigated; {message}"
+        )
 
 
 @pytest.mark.parametrize("opened", [{"targets": []}, {"targets": ["checkout"], "hosts": ["checkout"]}])
@@ -86,7 +89,7 @@ def test_the_last_look_says_where_to_look_where_the_incident_does_not(opened: di
     def command(*looks: dict[str, Any]) -> str:
         rows = [{"kind": events.DIAGNOSED, "at": 10 + number, **look} for number, look in enumerate(looks)]
         found = incident(rows, opened)
-        return after(found, SOP, clock(SOP, found, moment(50))).command
+        return next_step(found, SOP, stage_states(SOP, found, moment(50))).command
 
     assert command({}) == "latdoctor diagnose --server URL"
     one, other = {"servers": ["http://checkout:8080/metrics"]}, {"servers": ["http://a:1/metrics", "http://b:2/x y"]}
@@ -95,13 +98,15 @@ def test_the_last_look_says_where_to_look_where_the_incident_does_not(opened: di
 
 
 def test_without_its_sop_the_next_step_is_a_look() -> None:
-    assert after(incident([NAMED]), None, ()).command == f"latdoctor diagnose {SERVER}"
-    assert after(incident([{"kind": events.CLOSED, "at": 5}]), None, ()).command.startswith("latdoctor timeline")
+    assert next_step(incident([NAMED]), None, ()).command == f"latdoctor diagnose {SERVER}"
+    assert next_step(incident([{"kind": events.CLOSED, "at": 5}]), None, ()).command.startswith("latdoctor timeline")
 
 
 def test_a_name_of_strangers_stays_one_word() -> None:
     found = incident([], {"targets": ["10.0.0.5:80; rm -rf ~\x1b[2J"]})
-    words = shlex.split(after(found, SOP, clock(SOP, found, moment(5))).command)
+    words = shlex.split(next_step(found, SOP, stage_states(SOP, found, moment(5))).command)
     assert words == ["latdoctor", "diagnose", "--server", "10.0.0.5:80; rm -rf ~"]
     named = incident([], {"targets": ["shop bot", "10.0.0.5:80"]})
-    assert after(named, SOP, clock(SOP, named, moment(5))).command == "latdoctor diagnose --target 'shop bot'"
+    assert (
+        next_step(named, SOP, stage_states(SOP, named, moment(5))).command == "latdoctor diagnose --target 'shop bot'"
+    )

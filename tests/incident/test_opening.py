@@ -10,11 +10,11 @@ import pytest
 
 from latdoctor.errors import UsageError
 from latdoctor.incident import events
-from latdoctor.incident.lookup import chosen, folder_of, joined, meant, places
-from latdoctor.incident.open import Opening, opened
-from latdoctor.incident.sop.clock import clock
-from latdoctor.incident.sop.loader import followed
-from latdoctor.incident.state import Incident, incidents
+from latdoctor.incident.lookup import addresses, folder_of, open_incident_for, open_incidents_for, select_incident
+from latdoctor.incident.open import Opening, open_incident
+from latdoctor.incident.sop.clock import stage_states
+from latdoctor.incident.sop.loader import sop_of_incident
+from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal
 from tests.crash.sweep import KILLED, killed_at, points
@@ -37,8 +37,8 @@ def place(tmp_path: Path) -> Path:
 
 def once(place: Path, key: str = "", *targets: str) -> Opening:
     source = events.BY_ALERT if key else events.BY_HAND
-    wanted = events.Opened("P99 is 3 s", targets, source, SOP.id, SOP.digest, key=key)
-    return opened(Journal.opened(place / "journal.sqlite"), place, wanted, SOP)
+    wanted = events.IncidentOpened("P99 is 3 s", targets, source, SOP.id, SOP.digest, key=key)
+    return open_incident(Journal.opened(place / "journal.sqlite"), place, wanted, SOP)
 
 
 def test_one_for_each_group_of_alerts_and_for_each_target(place: Path) -> None:
@@ -53,9 +53,9 @@ def test_one_for_each_group_of_alerts_and_for_each_target(place: Path) -> None:
     assert once(place) == Opening(by_hand.id, new=False)
     assert once(place, "g4").new  # an alert that names no target is told from others by its group alone
     journal = Journal.opened(place / "journal.sqlite")
-    journal.append(first.id, events.CLOSED, events.Closed("resolved"))
+    journal.append(first.id, events.CLOSED, events.IncidentClosed("resolved"))
     assert once(place, "g1", "10.0.0.5:8000").new
-    journal.append(other.id, events.ALERTED, events.Alerted("g5", "", ()))
+    journal.append(other.id, events.ALERTED, events.AlertsReceived("g5", "", ()))
     assert once(place, "g5").id == other.id  # a group that joined it
 
 
@@ -66,7 +66,7 @@ def test_many_at_once_open_one(tmp_path: Path) -> None:
     assert [err for _, err in said if err] == []
     assert len({out.split()[0] for out, _ in said}) == 1
     assert [out.split()[1] for out, _ in said].count("True") == 1
-    assert len(incidents(Journal.reading(tmp_path / "state" / "journal.sqlite").entries())) == 1
+    assert len(incidents_in(Journal.reading(tmp_path / "state" / "journal.sqlite").entries())) == 1
 
 
 def test_killed_at_every_call(tmp_path: Path) -> None:
@@ -80,15 +80,15 @@ def test_killed_at_every_call(tmp_path: Path) -> None:
         ended = killed_at(command(folder, "g", "10.0.0.5:8000"), k, WRITES)
         assert ended.returncode == KILLED
         state = folder / "state"
-        before = incidents(Journal.reading(state / "journal.sqlite").entries())
+        before = incidents_in(Journal.reading(state / "journal.sqlite").entries())
         found.add(len(before))
         assert len(before) >= len(ended.stdout.split()) // 2
         again = once(state, "g", "10.0.0.5:8000")
         assert again.new is not bool(before)
-        (one,) = incidents(Journal.reading(state / "journal.sqlite").entries())
+        (one,) = incidents_in(Journal.reading(state / "journal.sqlite").entries())
         assert [one.id] == [again.id] * len([one])
-        assert followed(state, one).digest == SOP.digest
-        assert len(clock(SOP, one, now())) == len(SOP.stages)
+        assert sop_of_incident(state, one).digest == SOP.digest
+        assert len(stage_states(SOP, one, now())) == len(SOP.stages)
         assert list(folder_of(state, one.id).iterdir()) == [folder_of(state, one.id) / "slow-inference.yaml"]
     assert found == {0, 1}
 
@@ -105,11 +105,11 @@ def test_killed_at_every_call(tmp_path: Path) -> None:
     ],
 )
 def test_one_place_written_in_two_ways(one: str, other: str) -> None:
-    assert places([one]) == places([other]) != frozenset()
+    assert addresses([one]) == addresses([other]) != frozenset()
 
 
 def test_two_places() -> None:
-    assert len(places(["10.0.0.5:8000", "10.0.0.5:8001", "10.0.0.6:8000", "10.0.0.5", "http://[", "", " "])) == 5
+    assert len(addresses(["10.0.0.5:8000", "10.0.0.5:8001", "10.0.0.6:8000", "10.0.0.5", "http://[", "", " "])) == 5
 
 
 def test_a_look_belongs_to_the_incident_of_its_target() -> None:
@@ -118,17 +118,17 @@ def test_a_look_belongs_to_the_incident_of_its_target() -> None:
         {"kind": events.OPENED, "at": 2, "run": "inc-any", "targets": []},
         {"kind": events.OPENED, "at": 3, "run": "inc-too", "targets": ["10.0.0.6:8000", "shop"]},
     ]
-    found = incidents(entries(rows))
-    assert joined(found, ["http://10.0.0.5:8000/metrics"]) == found[0].id
-    assert joined(found, ["shop"]) == "inc-too"
-    assert joined(found, ["another"]) == "inc-any"
-    assert joined(found, ["10.0.0.6:8000"]) == ""  # two could be meant
-    assert [one.id for one in meant(found, ["10.0.0.6:8000"])] == ["inc-b", "inc-too"]
-    assert joined(found[:1], ["another"]) == ""
+    found = incidents_in(entries(rows))
+    assert open_incident_for(found, ["http://10.0.0.5:8000/metrics"]) == found[0].id
+    assert open_incident_for(found, ["shop"]) == "inc-too"
+    assert open_incident_for(found, ["another"]) == "inc-any"
+    assert open_incident_for(found, ["10.0.0.6:8000"]) == ""  # two could be meant
+    assert [one.id for one in open_incidents_for(found, ["10.0.0.6:8000"])] == ["inc-b", "inc-too"]
+    assert open_incident_for(found[:1], ["another"]) == ""
     with pytest.raises(UsageError, match="4 incidents are open"):
-        chosen(found)
-    assert chosen(found, "inc-a").id == "inc-any"
-    assert joined([incident([{"kind": events.CLOSED, "at": 5}])], ["10.0.0.5:8000"]) == ""
+        select_incident(found)
+    assert select_incident(found, "inc-a").id == "inc-any"
+    assert open_incident_for([incident([{"kind": events.CLOSED, "at": 5}])], ["10.0.0.5:8000"]) == ""
 
 
 def test_a_host_alone_means_its_ports_where_that_is_sure() -> None:
@@ -137,20 +137,22 @@ def test_a_host_alone_means_its_ports_where_that_is_sure() -> None:
         {"kind": events.OPENED, "at": 2, "run": "inc-port", "targets": ["http://checkout:8080/metrics"]},
         {"kind": events.OPENED, "at": 3, "run": "inc-name", "targets": ["shop", "10.0.0.7:8000"]},
     ]
-    found = incidents(entries(rows))[1:]
-    assert joined(found, ["http://CHECKOUT:9090/metrics"]) == "inc-host"
-    assert joined(found, ["checkout:8080"]) == "inc-port"  # its own goes before its host's
-    assert joined(found, ["shop:8000"]) == ""  # a configured name is no host
-    assert joined(found, ["checkout-two:9090"]) == ""
-    other = incidents(entries([{**rows[0], "targets": ["checkout", "db"], "hosts": ["checkout", "db"]}]))[1:]
-    assert joined([*found, Incident("inc-too", other[0].opened)], ["checkout:9090"]) == ""  # two could be meant
+    found = incidents_in(entries(rows))[1:]
+    assert open_incident_for(found, ["http://CHECKOUT:9090/metrics"]) == "inc-host"
+    assert open_incident_for(found, ["checkout:8080"]) == "inc-port"  # its own goes before its host's
+    assert open_incident_for(found, ["shop:8000"]) == ""  # a configured name is no host
+    assert open_incident_for(found, ["checkout-two:9090"]) == ""
+    other = incidents_in(entries([{**rows[0], "targets": ["checkout", "db"], "hosts": ["checkout", "db"]}]))[1:]
+    assert (
+        open_incident_for([*found, Incident("inc-too", other[0].opened)], ["checkout:9090"]) == ""
+    )  # two could be meant
 
 
 def test_a_host_alone_doubles_no_incident_of_a_port_of_it(place: Path) -> None:
     def opening(*targets: str) -> Opening:
         hosts = tuple(one for one in targets if ":" not in one)
-        asked = events.Opened("slow", targets, events.BY_HAND, SOP.id, SOP.digest, hosts=hosts)
-        return opened(Journal.opened(place / "journal.sqlite"), place, asked, SOP)
+        asked = events.IncidentOpened("slow", targets, events.BY_HAND, SOP.id, SOP.digest, hosts=hosts)
+        return open_incident(Journal.opened(place / "journal.sqlite"), place, asked, SOP)
 
     first = opening("http://checkout:8080/metrics")
     assert opening("checkout") == Opening(first.id, new=False)

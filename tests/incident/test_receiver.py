@@ -15,9 +15,9 @@ import pytest
 
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.incident import webhook_server
-from latdoctor.incident.alert_intake import Taken
+from latdoctor.incident.alert_intake import IntakeResult
 from latdoctor.incident.alertmanager import MAX_BYTES
-from latdoctor.incident.events import Alerted
+from latdoctor.incident.events import AlertsReceived
 from latdoctor.journal.entry import JournalError
 from tests.incident.made_alerts import alert, notification
 
@@ -30,21 +30,21 @@ class Desk:
     """Takes notifications in, or fails to."""
 
     url: str = ""
-    taken: list[Alerted] = field(default_factory=list)
+    taken: list[AlertsReceived] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     trouble: LatdoctorError | None = None
 
-    def take(self, alerted: Alerted) -> Taken:
+    def take(self, alerted: AlertsReceived) -> IntakeResult:
         if self.trouble:
             raise self.trouble
         self.taken.append(alerted)
-        return Taken("inc-1", len(self.taken) == 1, len(alerted.alerts), 0, False)
+        return IntakeResult("inc-1", len(self.taken) == 1, len(alerted.alerts), 0, False)
 
 
 @contextlib.contextmanager
 def listening(authorization: str = "") -> Iterator[Desk]:
     desk = Desk()
-    with webhook_server.receiving("127.0.0.1", 0, authorization, desk.take, desk.said.append) as url:
+    with webhook_server.serve_webhook("127.0.0.1", 0, authorization, desk.take, desk.said.append) as url:
         desk.url = url
         yield desk
 
@@ -224,12 +224,12 @@ def test_what_has_arrived_is_answered_before_it_ends() -> None:
     answers: list[Answer] = []
     desk = Desk()
 
-    def take(alerted: Alerted) -> Taken:
+    def take(alerted: AlertsReceived) -> IntakeResult:
         arrived.set()
         assert go_on.wait(PATIENCE)
         return desk.take(alerted)
 
-    with webhook_server.receiving("127.0.0.1", 0, "", take, desk.said.append) as url:
+    with webhook_server.serve_webhook("127.0.0.1", 0, "", take, desk.said.append) as url:
         desk.url = url
         client = threading.Thread(target=lambda: answers.append(ask(desk)))
         client.start()
@@ -245,7 +245,7 @@ def test_an_address_that_is_taken() -> None:
         assert port
         with (
             pytest.raises(OperationError, match="choose another address"),
-            webhook_server.receiving("127.0.0.1", port, "", desk.take, print),
+            webhook_server.serve_webhook("127.0.0.1", port, "", desk.take, print),
         ):
             pass
 
@@ -253,7 +253,7 @@ def test_an_address_that_is_taken() -> None:
 def test_it_can_listen_on_the_sixth_version_too() -> None:
     desk = Desk()
     try:
-        with webhook_server.receiving("::1", 0, "", desk.take, desk.said.append) as url:
+        with webhook_server.serve_webhook("::1", 0, "", desk.take, desk.said.append) as url:
             desk.url = url
             assert url.startswith("http://[::1]:")
             assert ask(desk).status == 200

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from latdoctor.incident.webhook_server import APART, Refusals
+from latdoctor.incident.webhook_server import APART, RefusalLog
 
 
 def test_the_first_is_told_at_once_and_the_others_are_counted() -> None:
-    refusals = Refusals()
+    refusals = RefusalLog()
     first = refusals.line("10.0.0.7", 1000.0, showed=True)
     assert first.startswith("refused (401) what 10.0.0.7 sent: it showed another token")
     assert "more were refused" not in first
@@ -19,7 +19,7 @@ def test_the_first_is_told_at_once_and_the_others_are_counted() -> None:
 
 
 def test_of_many_at_once_one_is_told() -> None:
-    refusals, said = Refusals(), []
+    refusals, said = RefusalLog(), []
     workers = [threading.Thread(target=lambda: said.append(refusals.line("a", 5.0, showed=True))) for _ in range(40)]
     for worker in workers:
         worker.start()
@@ -29,4 +29,4 @@ def test_of_many_at_once_one_is_told() -> None:
 
 
 def test_an_odd_address_is_no_control_sequence() -> None:
-    assert "\x1b" not in Refusals().line("fe80::1%\x1b[31m", 0.0, showed=True)
+    assert "\x1b" not in RefusalLog().line("fe80::1%\x1b[31m", 0.0, showed=True)

@@ -9,8 +9,8 @@ import pytest
 from latdoctor import pipeline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Window
-from latdoctor.incident.events import Sampled
-from latdoctor.incident.slo_samples import continued, sample
+from latdoctor.incident.events import ServiceSampled
+from latdoctor.incident.slo_samples import sample_of, with_previous_pages
 
 SERVER = "http://127.0.0.1:8002/metrics"
 REPLICA = "replica/0@127.0.0.1:8002"
@@ -42,8 +42,8 @@ def look(pages: Mapping[float, bytes], source: str = SERVER, group: str = "1-127
     return Bundle(Context("shop", 0.5), Window(min(pages), max(pages)), artifacts)
 
 
-def sampled(bundle: Bundle, slo: float | None = 0.5) -> Sampled:
-    return sample(pipeline.seen(bundle)[0], bundle.window, slo)
+def sampled(bundle: Bundle, slo: float | None = 0.5) -> ServiceSampled:
+    return sample_of(pipeline.seen(bundle)[0], bundle.window, slo)
 
 
 def test_what_a_look_saw() -> None:
@@ -62,22 +62,22 @@ def test_what_a_look_saw() -> None:
 def test_a_look_goes_on_where_the_one_before_ended() -> None:
     before = look({0.0: page(0, fast=100), 10.0: page(10, fast=200)})
     after = look({12.0: page(12, fast=260), 22.0: page(22, fast=400)})
-    whole = continued(after, before)
+    whole = with_previous_pages(after, before)
     told = sampled(whole)
     assert (told.seconds, told.requests) == (12, 200)
     assert sampled(before).requests == 100
-    assert continued(after, None) is after
+    assert with_previous_pages(after, None) is after
 
 
 def test_a_server_that_is_looked_at_no_more_is_not_continued() -> None:
     before = look({0.0: page(0, fast=100), 10.0: page(10, fast=200)}, "http://127.0.0.1:8003/metrics", "1-other")
     after = look({12.0: page(12, fast=260), 22.0: page(22, fast=400)})
-    assert sampled(continued(after, before)).requests == 140
+    assert sampled(with_previous_pages(after, before)).requests == 140
 
 
 def test_a_counter_that_was_set_back_is_unknown() -> None:
     before = look({0.0: page(0, fast=100), 10.0: page(10, fast=200)})
-    told = sampled(continued(look({12.0: page(12, fast=5), 22.0: page(22, fast=50, waiting=2)}), before))
+    told = sampled(with_previous_pages(look({12.0: page(12, fast=5), 22.0: page(22, fast=50, waiting=2)}), before))
     assert (told.requests, told.over_slo) == (None, None)
     assert "latency.p99" not in told.values[REPLICA]
     assert told.values[REPLICA]["queue.depth"] > 0
@@ -111,4 +111,4 @@ def test_where_only_a_bound_is_known_it_says_so() -> None:
 
 def test_nothing_seen_is_nothing_said() -> None:
     empty = Bundle(Context("shop", 0.5), Window(0.0, 10.0), ())
-    assert sampled(empty) == Sampled(10.0, {}, slo_p99=0.5)
+    assert sampled(empty) == ServiceSampled(10.0, {}, slo_p99=0.5)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.incident import events
-from latdoctor.incident.similar import ALIKE, Features, library, likeness, past, similar
+from latdoctor.incident.similar import ALIKE, Features, likeness, past_incident, past_incidents, similar
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.report.incidents import seen_before
 from tests.incident.stories import BOOK, CAUSE, RUN, Log, carried_out, cause, diagnosed, promo_rush
@@ -58,15 +58,15 @@ def test_the_cause_weighs_most() -> None:
     assert likeness(one, same_place) < ALIKE
 
 
-def other(name: str, *causes: events.Named, fired: tuple[str, ...] = ("x",)) -> Log:
+def other(name: str, *causes: events.CauseRecord, fired: tuple[str, ...] = ("x",)) -> Log:
     log = Log(name)
-    log.add(0, events.OPENED, events.Opened(f"of {name}", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened(f"of {name}", (), events.BY_HAND, "", ""))
     log.add(1, events.DIAGNOSED, diagnosed(*causes, fired=fired))
     return log
 
 
 def test_what_is_known_of_an_incident() -> None:
-    told = past(promo_rush().incident)
+    told = past_incident(promo_rush().incident)
     assert (told.named, told.worked, told.taken_back, told.outcome, told.level) == (
         (CAUSE,), (BOOK,), (), "resolved", "critical",
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_what_was_taken_back_is_told_and_did_not_work() -> None:
     log = other("inc-1")
     log.add(2, events.RUN_JOINED, events.RunJoined(RUN))
     carried_out(log, 2, outcome=Outcome.ROLLED_BACK)
-    told = past(log.incident)
+    told = past_incident(log.incident)
     assert (told.worked, told.taken_back) == ((), (BOOK,))
     assert "taken back" in seen_before(similar(told.features, [told]))
 
@@ -88,14 +88,14 @@ def test_the_likest_comes_first_and_what_is_unlike_not_at_all() -> None:
     alike = other("inc-alike", cause(), fired=("batch-sizes-bimodal", "y"))
     near = other("inc-near", cause(), cause("app.load.burst"), fired=("y",))
     far = other("inc-far", cause("infra.gpu.thermal"))
-    wanted = past(promo_rush().incident)
-    found = similar(wanted.features, library([far.incident, near.incident, alike.incident]))
+    wanted = past_incident(promo_rush().incident)
+    found = similar(wanted.features, past_incidents([far.incident, near.incident, alike.incident]))
     assert [one.past.id for one in found] == ["inc-alike", "inc-near"]
     assert [one.same_causes for one in found] == [(CAUSE,), (CAUSE,)]
 
 
 def test_beside_a_diagnosis_it_is_one_line_and_what_helped_comes_first() -> None:
-    again, helped = past(other("inc-again", cause()).incident), past(promo_rush().incident)
+    again, helped = past_incident(other("inc-again", cause()).incident), past_incident(promo_rush().incident)
     line = seen_before(similar(again.features, [again, helped]))
     assert line == (
         f"seen before: 2026-11-22 {helped.id} same cause; {BOOK} verified (1 more: latdoctor incidents similar)"
@@ -104,8 +104,8 @@ def test_beside_a_diagnosis_it_is_one_line_and_what_helped_comes_first() -> None
 
 
 def test_a_candidate_counts_for_what_it_is_sure_of() -> None:
-    named = past(other("inc-1", cause(), fired=()).incident).features
-    half = past(other("inc-2", cause(named=False, probability=0.5), fired=()).incident).features
-    unlikely = past(other("inc-3", cause(named=False, probability=0.05), fired=()).incident).features
+    named = past_incident(other("inc-1", cause(), fired=()).incident).features
+    half = past_incident(other("inc-2", cause(named=False, probability=0.5), fired=()).incident).features
+    unlikely = past_incident(other("inc-3", cause(named=False, probability=0.05), fired=()).incident).features
     assert likeness(named, half) == pytest.approx((0.5 * 0.5 + 0.2) / 0.7)
     assert unlikely == NOTHING

@@ -77,17 +77,17 @@ def test_an_incident_follows_the_sop_that_it_was_opened_with(tmp_path: Path) -> 
     (mine,) = loader.read_sops([own]).values()
     opened = incident([], {"sop_digest": mine.digest})
     with pytest.raises(OperationError, match="differs from what it was"):
-        loader.followed(tmp_path, opened)
+        loader.sop_of_incident(tmp_path, opened)
     loader.keep(tmp_path, opened.id, mine)
-    kept = loader.followed(tmp_path, opened)
+    kept = loader.sop_of_incident(tmp_path, opened)
     assert (kept.digest, kept.stages[1].due) == (mine.digest, 420.0)
-    assert loader.followed(tmp_path, incident([])) is SOP
+    assert loader.sop_of_incident(tmp_path, incident([])) is SOP
     with pytest.raises(OperationError, match="is not here"):
-        loader.followed(tmp_path, incident([], {"sop": "another", "sop_digest": "x"}))
+        loader.sop_of_incident(tmp_path, incident([], {"sop": "another", "sop_digest": "x"}))
     with pytest.raises(UsageError, match="opened without an SOP"):
-        loader.followed(tmp_path, incident([], {"sop": "", "sop_digest": ""}))
+        loader.sop_of_incident(tmp_path, incident([], {"sop": "", "sop_digest": ""}))
     with pytest.raises(UsageError, match="is not made of lower-case words"):
-        loader.followed(tmp_path, incident([], {"sop": "../../x", "sop_digest": ""}))
+        loader.sop_of_incident(tmp_path, incident([], {"sop": "../../x", "sop_digest": ""}))
     with pytest.raises(UsageError, match="is no incident"):
         loader.keep(tmp_path, "../../etc", mine)
 

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 
 from latdoctor.incident import events
 from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
-from latdoctor.incident.status import Standing, standing
+from latdoctor.incident.status import IncidentStatus, incident_status
 from latdoctor.report import handover, sop
 from tests.incident.journaled import SOP, alert, cause, incident, moment
 
@@ -89,7 +89,7 @@ def printed(made: RenderableType, width: int = 80) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-FORMS: Mapping[str, Callable[[Standing], str]] = {
+FORMS: Mapping[str, Callable[[IncidentStatus], str]] = {
     "status": lambda found: printed(sop.page(found)),
     "screen": lambda found: printed(sop.screen(found)),
     "line": lambda found: sop.line(found) + "\n",
@@ -103,7 +103,7 @@ FORMS: Mapping[str, Callable[[Standing], str]] = {
 def test_golden(name: str) -> None:
     rows, opened, now = STORIES[name]
     # Not of the file as it is today: what is shown of an entry would change with every remark in it.
-    found = standing(SOP, incident(rows, {"sop_digest": "as it was", **opened}), moment(now), Path("nowhere"))
+    found = incident_status(SOP, incident(rows, {"sop_digest": "as it was", **opened}), moment(now), Path("nowhere"))
     told = "".join(f"===== {form}\n{render(found)}" for form, render in FORMS.items())
     path = FOLDER / f"{name}.txt"
     if os.environ.get("LATDOCTOR_GOLDEN") == "write":
@@ -126,17 +126,17 @@ def test_golden_is_fit_to_read(path: Path) -> None:
     [(0, "0:00"), (59.9, "0:59"), (-70, "-1:10"), (3723, "1:02:03"), (172_799, "47:59:59"), (-180_000, "-2 d 2 h")],
 )
 def test_times_are_cut_off_to_whole_seconds(seconds: float, told: str) -> None:
-    assert sop.span(seconds) == told
+    assert sop.duration(seconds) == told
 
 
 @pytest.mark.parametrize("width", [40, 50, 63, 64, 80, 200])
 @pytest.mark.parametrize("name", STORIES)
 def test_on_a_narrow_screen_every_stage_has_its_name_its_due_time_and_its_status(name: str, width: int) -> None:
     rows, opened, now = STORIES[name]
-    found = standing(SOP, incident(rows, opened), moment(now), Path("nowhere"))
-    lines = printed(sop.Stages(found.stages), width).splitlines()
+    found = incident_status(SOP, incident(rows, opened), moment(now), Path("nowhere"))
+    lines = printed(sop.StageTable(found.stages), width).splitlines()
     assert "…" not in "".join(lines)
     told = "".join(line[2:].split("  ")[0] for line in lines).replace(" ", "")
     for state in found.stages:
         assert state.title.replace(" ", "") in told
-        assert any(sop.span(state.due) in line and state.status in line for line in lines)
+        assert any(sop.duration(state.due) in line and state.status in line for line in lines)

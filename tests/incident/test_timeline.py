@@ -102,11 +102,11 @@ def test_a_sample_is_a_moment_only_where_the_service_stands_otherwise_than_befor
 
 def test_the_time_between_entries_does_not_follow_a_clock_that_is_set() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
     log.set_by = -3600
-    log.add(10, events.NOTED, events.Noted("one"))
+    log.add(10, events.NOTED, events.NoteAdded("one"))
     log.set_by = 7200
-    log.add(20, events.NOTED, events.Noted("two"))
+    log.add(20, events.NOTED, events.NoteAdded("two"))
     moments = told(log).moments
     assert [moment.message for moment in moments[1:]] == ["one", "two"]
     assert [(moment.seconds, moment.measured) for moment in moments[1:]] == [(10.0, "monotonic"), (20.0, "monotonic")]
@@ -114,11 +114,11 @@ def test_the_time_between_entries_does_not_follow_a_clock_that_is_set() -> None:
 
 def test_after_another_start_of_the_machine_the_wall_clock_is_all_there_is() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
     log.boot = "boot-2"
-    log.add(60, events.NOTED, events.Noted("back"))
+    log.add(60, events.NOTED, events.NoteAdded("back"))
     log.boot, log.set_by = "boot-3", -3600
-    log.add(120, events.NOTED, events.Noted("lost"))
+    log.add(120, events.NOTED, events.NoteAdded("lost"))
     back, lost = told(log).moments[1:]
     assert (back.seconds, back.measured) == (60.0, "wall")
     assert (lost.seconds, lost.message) == (None, "lost")  # it came after, and when is not known
@@ -148,7 +148,7 @@ def test_what_was_taken_back_does_not_stand() -> None:
 
 def test_a_refused_run_is_told_with_its_reason() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
     log.add(1, events.RUN_JOINED, events.RunJoined("r2"))
     log.add(2, "run.refused", {"guard": "cooldown", "reason": "too soon"}, "r2")
     page = told(log)
@@ -158,12 +158,12 @@ def test_a_refused_run_is_told_with_its_reason() -> None:
 
 def test_an_entry_of_another_version_hides_no_other() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
     log.add(1, events.NOTED, {"words": 1})
     log.add(2, events.DIAGNOSED, {"verdict": "?"})
     log.add(3, events.SAMPLED, {"seconds": "ten"})
     log.add(4, "of.tomorrow", {"any": 1})
-    log.add(5, events.NOTED, events.Noted("all well"))
+    log.add(5, events.NOTED, events.NoteAdded("all well"))
     page = told(log)
     assert [moment.message for moment in page.moments[1:]] == [
         "note.made: this version cannot read what it says",
@@ -177,7 +177,7 @@ def test_an_entry_of_another_version_hides_no_other() -> None:
 
 def test_a_value_that_is_no_number_was_not_seen() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
     log.add(
         10, events.SAMPLED, msgspec.structs.replace(sampled(None), values={"service": {"latency.p99": float("nan")}})
     )
@@ -189,7 +189,7 @@ def test_a_value_that_is_no_number_was_not_seen() -> None:
 
 def test_a_time_that_makes_no_sense_is_told_when_it_was_heard() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
     log.add(10, events.DIAGNOSED, msgspec.structs.replace(diagnosed(), since=1e300))
     page = told(log)
     since = next(moment for moment in page.moments if moment.part == "since")
@@ -213,7 +213,7 @@ def test_cut_anywhere_it_tells_all_up_to_there_and_the_same_again() -> None:
 
 def test_each_cause_that_was_named_is_a_moment_of_its_own() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
     log.add(1, events.DIAGNOSED, diagnosed(cause(), cause("app.load.burst"), cause("infra.gpu.lost", named=False)))
     moments = told(log).moments
     assert [(one.part, one.message.split("(")[1][:14]) for one in moments if one.part.startswith("cause")] == [
@@ -232,17 +232,17 @@ UNNAMED = [
 @pytest.mark.parametrize(("answer", "message"), UNNAMED)
 def test_an_answer_that_names_nothing_says_so(answer: str, message: str) -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
     log.add(1, events.DIAGNOSED, msgspec.structs.replace(diagnosed(cause(named=False)), answer=answer))
     assert told(log).moments[-1].message.startswith(message)
 
 
 def test_a_command_that_acts_by_itself_is_no_responder() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("x", (), events.BY_ALERT, "", "", by="latdoctor listen"))
-    log.add(1, events.NOTED, events.Noted("one", "Ada"))
-    log.add(2, events.MARKED, events.Marked("confirmed", "Grace"))
-    log.add(3, events.NOTED, events.Noted("two", "Ada"))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_ALERT, "", "", by="latdoctor listen"))
+    log.add(1, events.NOTED, events.NoteAdded("one", "Ada"))
+    log.add(2, events.MARKED, events.StageMarked("confirmed", "Grace"))
+    log.add(3, events.NOTED, events.NoteAdded("two", "Ada"))
     assert told(log).responders == ("Ada", "Grace")
 
 
@@ -253,7 +253,7 @@ def test_whose_clock_a_beginning_is_by_makes_a_sentence() -> None:
         ("", "by a clock that was not named"),
     ):
         log = Log()
-        log.add(5, events.OPENED, events.Opened("slow", (), events.BY_HAND, "", "", BEGAN, clock))
+        log.add(5, events.OPENED, events.IncidentOpened("slow", (), events.BY_HAND, "", "", BEGAN, clock))
         page = told(log)
         for text in (timeline_text.render_text(page), timeline_markdown.render_markdown(page).replace("\\", "")):
             words = " ".join(text.split())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from latdoctor.journal.locks import held
+from latdoctor.journal.locks import lock
 
-with held(Path(sys.argv[1]), sys.argv[2], sys.argv[3]):
+with lock(Path(sys.argv[1]), sys.argv[2], sys.argv[3]):
     print("held", flush=True)
     sys.stdin.read()

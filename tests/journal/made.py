@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from latdoctor.journal.entry import Entry, Moment
+from latdoctor.journal.entry import JournalEntry, Moment
 from latdoctor.journal.store import Journal
 
 
@@ -50,5 +50,5 @@ def files(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
     return found
 
 
-def indices(entries: tuple[Entry, ...]) -> list[int]:
+def indices(entries: tuple[JournalEntry, ...]) -> list[int]:
     return [entry.seq for entry in entries]

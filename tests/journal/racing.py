@@ -9,15 +9,15 @@ import os
 import sys
 from pathlib import Path
 
-from latdoctor.journal.locks import Busy, held
+from latdoctor.journal.locks import LockHeldError, lock
 
 
 def tried(folder: Path, key: str, told: int, ended: int) -> None:
     try:
-        with held(folder, key, f"run-{os.getpid()}"):
+        with lock(folder, key, f"run-{os.getpid()}"):
             os.write(told, f"held {os.getpid()}\n".encode())
             os.read(ended, 1)
-    except Busy as error:
+    except LockHeldError as error:
         os.write(told, f"busy {error.pid} {error.run}\n".encode())
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.journal.entry import Entry, JournalError
+from latdoctor.journal.entry import JournalEntry, JournalError
 from latdoctor.journal.store import Journal
 from tests.journal.made import changed, files, journal
 
 
-def stored(entry: Entry) -> bytes:
+def stored(entry: JournalEntry) -> bytes:
     """The values of an entry as they lie in its row."""
     texts = [entry.boot, entry.kind, bytes(entry.body).decode(), entry.previous, entry.digest]
     return f"{entry.run}{entry.at}".encode() + struct.pack(">d", entry.monotonic) + "".join(texts).encode()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.journal.locks import Busy, held
+from latdoctor.journal.locks import LockHeldError, lock
 
 HERE = Path(__file__).parent
 KEY = "http://127.0.0.1:8080"
@@ -39,8 +39,8 @@ def test_of_fifty_processes_one_holds(tmp_path: Path) -> None:
 
 
 def test_busy_names_the_holder_and_its_run(tmp_path: Path) -> None:
-    with holder(tmp_path / "locks", KEY, "r-20260301") as process, pytest.raises(Busy) as raised:  # noqa: SIM117
-        with held(tmp_path / "locks", KEY, "another"):
+    with holder(tmp_path / "locks", KEY, "r-20260301") as process, pytest.raises(LockHeldError) as raised:  # noqa: SIM117
+        with lock(tmp_path / "locks", KEY, "another"):
             pytest.fail("two hold it")
     assert (raised.value.pid, raised.value.run) == (process.pid, "r-20260301")
     assert f"process {process.pid}, run r-20260301 holds {KEY}" in str(raised.value)
@@ -56,28 +56,28 @@ def test_it_is_free_when_its_holder_is_gone(tmp_path: Path, how: str) -> None:
         else:
             process.communicate("")
         process.wait()
-        with held(tmp_path / "locks", KEY):
+        with lock(tmp_path / "locks", KEY):
             pass
 
 
 def test_two_in_one_process_exclude_each_other(tmp_path: Path) -> None:
-    with held(tmp_path, KEY, "one"):
-        with pytest.raises(Busy) as raised, held(tmp_path, KEY, "two"):
+    with lock(tmp_path, KEY, "one"):
+        with pytest.raises(LockHeldError) as raised, lock(tmp_path, KEY, "two"):
             pytest.fail("two hold it")
         assert (raised.value.pid, raised.value.run) == (os.getpid(), "one")
-        with held(tmp_path, "another key"):
+        with lock(tmp_path, "another key"):
             pass
-    with held(tmp_path, KEY):
+    with lock(tmp_path, KEY):
         pass
 
 
 def test_what_fails_inside_frees_it_and_the_file_stays(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "locks"
-    with pytest.raises(ZeroDivisionError), held(folder, KEY):
+    with pytest.raises(ZeroDivisionError), lock(folder, KEY):
         raise ZeroDivisionError
     (before,) = folder.iterdir()
     number = before.stat().st_ino
-    with held(folder, KEY):
+    with lock(folder, KEY):
         pass
     (after,) = folder.iterdir()
     assert (after.name, after.stat().st_ino) == (before.name, number)
@@ -86,38 +86,38 @@ def test_what_fails_inside_frees_it_and_the_file_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\xff", b"[]", b'{"pid": 99999999999999999999}', b'{"pid": -1}', b"9" * 9000])
 def test_a_holder_that_has_not_said_who_it_is(tmp_path: Path, said: bytes) -> None:
-    with held(tmp_path, KEY):
+    with lock(tmp_path, KEY):
         (file,) = tmp_path.iterdir()
         file.write_bytes(said)
-        with pytest.raises(Busy, match="has not said") as raised, held(tmp_path, KEY):
+        with pytest.raises(LockHeldError, match="has not said") as raised, lock(tmp_path, KEY):
             pytest.fail("two hold it")
     assert (raised.value.pid, raised.value.run) == (0, "")
 
 
 def test_no_words_of_others_reach_the_screen(tmp_path: Path) -> None:
-    with held(tmp_path, "key\x1b[31m", "run"):
+    with lock(tmp_path, "key\x1b[31m", "run"):
         (file,) = tmp_path.iterdir()
         file.write_bytes(b'{"pid": %d, "run": "\\u001b[31m"}' % os.getpid())
-        with pytest.raises(Busy) as raised, held(tmp_path, "key\x1b[31m"):
+        with pytest.raises(LockHeldError) as raised, lock(tmp_path, "key\x1b[31m"):
             pytest.fail("two hold it")
     assert "\x1b" not in str(raised.value)
 
 
 def test_what_is_no_lock_file_is_an_error(tmp_path: Path) -> None:
-    with held(tmp_path, KEY):
+    with lock(tmp_path, KEY):
         pass
     (file,) = tmp_path.iterdir()
     file.unlink()
     file.mkdir()
-    with pytest.raises(OperationError, match="cannot be taken"), held(tmp_path, KEY):
+    with pytest.raises(OperationError, match="cannot be taken"), lock(tmp_path, KEY):
         pytest.fail("it is held")
     file.rmdir()
     file.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OperationError, match="cannot be taken"), held(tmp_path, KEY):
+    with pytest.raises(OperationError, match="cannot be taken"), lock(tmp_path, KEY):
         pytest.fail("it is held")
 
 
 def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(UsageError), held(tmp_path, KEY):
+    with pytest.raises(UsageError), lock(tmp_path, KEY):
         pytest.fail("it is held")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import UsageError
-from latdoctor.journal.state_dir import folder, must_be, must_be_own
+from latdoctor.journal.state_dir import check_private, ensure_private, folder
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     wanted = tmp_path / "a" / "b"
     before = os.umask(0)
     try:
-        must_be(wanted)
+        ensure_private(wanted)
     finally:
         os.umask(before)
     assert [stat.S_IMODE(made.stat().st_mode) for made in (wanted, wanted.parent)] == [0o700, 0o700]
-    must_be(wanted)
+    ensure_private(wanted)
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o1777])
 def test_what_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
     with pytest.raises(UsageError, match="others can write") as raised:
-        must_be(tmp_path)
+        ensure_private(tmp_path)
     assert raised.value.where == str(tmp_path)
     assert "chmod 700" in raised.value.next_step
 
@@ -66,7 +66,7 @@ def test_what_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, -1)
     with pytest.raises(UsageError, match="belongs to user 12345"):
-        must_be(tmp_path)
+        ensure_private(tmp_path)
 
 
 def test_what_cannot_be_a_folder(tmp_path: Path) -> None:
@@ -75,15 +75,15 @@ def test_what_cannot_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for wanted in (file, file / "below", tmp_path / "loop", tmp_path / ("x" * 300), tmp_path / "a\0b"):
         with pytest.raises(UsageError) as raised:
-            must_be(wanted)
+            ensure_private(wanted)
         assert raised.value.next_step
         with pytest.raises(UsageError):
-            must_be_own(wanted)
+            check_private(wanted)
 
 
 def test_looking_makes_nothing_and_refuses_what_others_can_write_to(tmp_path: Path) -> None:
-    must_be_own(tmp_path / "a" / "b")
+    check_private(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
     tmp_path.chmod(0o702)
     with pytest.raises(UsageError, match="others can write"):
-        must_be_own(tmp_path)
+        check_private(tmp_path)

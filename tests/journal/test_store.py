@@ -224,14 +224,14 @@ def test_a_reader_lets_writers_in_between(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(store, "AT_ONCE", 1)
     monkeypatch.setattr(database, "PATIENCE", 0.0)
     appended: list[int] = []
-    whole = entry.misfit
+    whole = entry.chain_error
 
     def between(*of: object) -> str:
         if len(appended) < 2:
             appended.append(made.append("r", "settled", {}).seq)
         return whole(*of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "misfit", between)
+    monkeypatch.setattr(store, "chain_error", between)
     assert indices(Journal.reading(made.path).entries()) == [1, 2, 3, 4, 5]
 
 

@@ -42,8 +42,8 @@ def test_taken_back_as_sqlite_does(tmp_path: Path, cache: int) -> None:
     journal_of_it = half.with_name("half-journal").read_bytes()
     assert journal_of_it[:1] != b"\0"
     before = half.read_bytes()
-    ours = sqlite_recovery.taken_back(before, journal_of_it)
-    assert sqlite_recovery.image(half) == ours != before
+    ours = sqlite_recovery.roll_back(before, journal_of_it)
+    assert sqlite_recovery.snapshot(half) == ours != before
     with closing(sqlite3.connect(half)) as connection:  # SQLite takes it back here
         assert connection.execute("SELECT count(*), sum(a) FROM t").fetchone() == (200, 20100)
     assert half.read_bytes() == ours
@@ -53,7 +53,7 @@ def test_taken_back_as_sqlite_does(tmp_path: Path, cache: int) -> None:
 def test_any_bytes_are_taken(database: bytes, journal: bytes, sector: int) -> None:
     header = bytes.fromhex("d9d505f920a163d7ffffffff00000000") + (9).to_bytes(4, "big") + sector.to_bytes(4, "big")
     for damaged in (journal, header + (512).to_bytes(4, "big") + journal):
-        assert isinstance(sqlite_recovery.taken_back(database, damaged), bytes)
+        assert isinstance(sqlite_recovery.roll_back(database, damaged), bytes)
 
 
 def test_a_journal_of_nonsense_beside_a_sound_file(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from latdoctor.incident.state import Incident, incidents
-from latdoctor.journal.entry import Entry, Moment, following, written
+from latdoctor.incident.state import Incident, incidents_in
+from latdoctor.journal.entry import JournalEntry, Moment, encode_body, next_entry
 from latdoctor.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Receiver
 
 CASES = Path(__file__).parent / "cases"
@@ -30,11 +30,11 @@ def at(seconds: float) -> Moment:
     return Moment(when.isoformat(timespec="microseconds").replace("+00:00", "Z"), 1000.0 + seconds, BOOT)
 
 
-def entries(told: Sequence[dict[str, Any]]) -> list[Entry]:
-    made: list[Entry] = []
+def entries(told: Sequence[dict[str, Any]]) -> list[JournalEntry]:
+    made: list[JournalEntry] = []
     for one in told:
         before = made[-1] if made else None
-        made.append(following(before, one["run"], one["kind"], written(one["body"]), at(one["at"])))
+        made.append(next_entry(before, one["run"], one["kind"], encode_body(one["body"]), at(one["at"])))
     return made
 
 
@@ -47,5 +47,5 @@ def story(name: str) -> list[dict[str, Any]]:
 
 def incident(name: str, upto: int | None = None) -> Incident:
     """The incident of a story, up to an entry of it."""
-    (found,) = incidents(entries(story(name)[:upto]))
+    (found,) = incidents_in(entries(story(name)[:upto]))
     return found

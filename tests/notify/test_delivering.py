@@ -15,12 +15,12 @@ import pytest
 
 from latdoctor.http.client import Secret
 from latdoctor.incident import events
-from latdoctor.incident.state import body, incidents
-from latdoctor.journal.entry import Entry, JournalError, Moment
-from latdoctor.journal.locks import Busy
+from latdoctor.incident.state import decode_body, incidents_in
+from latdoctor.journal.entry import JournalEntry, JournalError, Moment
+from latdoctor.journal.locks import LockHeldError
 from latdoctor.journal.store import Journal
-from latdoctor.notify.dispatcher import Delivered, Office, Result, deliver
-from latdoctor.notify.outbox import Due, outbox
+from latdoctor.notify.dispatcher import DeliveryContext, DeliveryResult, DeliverySummary, deliver
+from latdoctor.notify.outbox import DueMessages, due_for_all
 from latdoctor.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Receiver
 from latdoctor.notify.transport import Keys, attempt
 from tests.http.served import Server, answering, each, hangs, serving
@@ -54,7 +54,7 @@ class Desk:
     server: Server
     kind: str = WEBHOOK
     clock: Clock = field(default_factory=Clock)
-    heard: list[Result] = field(default_factory=list)
+    heard: list[DeliveryResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
@@ -70,20 +70,20 @@ class Desk:
             Secret(CANARY if not url or self.kind == PAGERDUTY else ""),
         )
 
-    def look(self) -> Due:
-        return outbox(self.receiver, incidents(self.journal.entries()), self.clock.now())
+    def look(self) -> DueMessages:
+        return due_for_all(self.receiver, incidents_in(self.journal.entries()), self.clock.now())
 
-    def deliver(self, seconds: float = 60.0) -> Delivered:
-        office = Office(
+    def deliver(self, seconds: float = 60.0) -> DeliverySummary:
+        office = DeliveryContext(
             self.journal, self.folder, self.heard.append, self.clock.now, self.clock.sleep, lambda *_: ["127.0.0.1"]
         )
         return deliver(self.receiver, self.keys, self.look, office, seconds)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         return list(self.journal.entries(kinds=(events.NOTIFYING, events.NOTIFIED)))
 
-    def outcomes(self) -> list[events.Notified]:
-        return [body(one, events.Notified) for one in self.entries() if one.kind == events.NOTIFIED]
+    def outcomes(self) -> list[events.NotificationSent]:
+        return [decode_body(one, events.NotificationSent) for one in self.entries() if one.kind == events.NOTIFIED]
 
 
 def ids(server: Server) -> list[str]:
@@ -154,7 +154,7 @@ def test_a_refusal_is_not_repeated_and_the_rest_is_told(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_journaled_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Entry:
+    def fails(*_: object) -> JournalEntry:
         raise JournalError("no space left")
 
     with serving(answering(200)) as server:
@@ -179,7 +179,7 @@ def test_one_at_a_time_tells_a_receiver(tmp_path: Path) -> None:
         first = threading.Thread(target=desk.deliver)
         first.start()
         assert inside.wait(PATIENCE)
-        with pytest.raises(Busy):
+        with pytest.raises(LockHeldError):
             desk.deliver()
         go_on.set()
         first.join(PATIENCE)
@@ -209,8 +209,8 @@ def told_once(folder: Path, url: str, kind: str) -> None:
     journal = Journal.opened(folder / "journal.sqlite", clock=lambda: stories.at(10))
     address = Secret(url if kind == SLACK else "")
     receiver = Receiver("r", kind, url="" if kind == SLACK else url, allow_private=True, on=("alert",))
-    looks = lambda: outbox(receiver, incidents(journal.entries()), stories.at(10))  # noqa: E731
-    office = Office(journal, folder, now=lambda: stories.at(10), sleep=lambda _: None)
+    looks = lambda: due_for_all(receiver, incidents_in(journal.entries()), stories.at(10))  # noqa: E731
+    office = DeliveryContext(journal, folder, now=lambda: stories.at(10), sleep=lambda _: None)
     deliver(receiver, Keys(address, Secret()), looks, office, 1.0)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.state import Incident, incidents
+from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import Moment
 from latdoctor.notify import receiver as what
-from latdoctor.notify.messages import News, StageNews, tellings
-from latdoctor.notify.outbox import FORGOTTEN, FRESH, MOST, due, due_for, outbox, seconds_since
+from latdoctor.notify.messages import SopNotices, StageNotice, notices
+from latdoctor.notify.outbox import FORGOTTEN, FRESH, MOST, due_for, due_for_all, due_messages, seconds_since
 from latdoctor.notify.receiver import Message, Receiver
 from tests.notify import stories
 from tests.notify.stories import RECEIVERS, at
@@ -31,7 +31,7 @@ class Story:
 
     @property
     def incident(self) -> Incident:
-        (found,) = incidents(stories.entries(self.told))
+        (found,) = incidents_in(stories.entries(self.told))
         return found
 
     @property
@@ -39,10 +39,10 @@ class Story:
         return at(self.clock)
 
     def due(self, *receivers: Receiver, again: bool = False) -> list[Message]:
-        return list(due(self.incident, receivers or (CHANNEL,), self.now, again=again))
+        return list(due_messages(self.incident, receivers or (CHANNEL,), self.now, again=again))
 
     def wait(self, receiver: Receiver = CHANNEL) -> float | None:
-        return due_for(receiver, self.incident, tellings(self.incident), self.now).wait
+        return due_for(receiver, self.incident, notices(self.incident), self.now).wait
 
     def add(self, kind: str, body: dict[str, Any]) -> None:
         self.told.append({"at": self.clock, "run": ID, "kind": kind, "body": body})
@@ -93,9 +93,9 @@ def test_what_stands_behind_a_message_that_waits_is_counted_with_it() -> None:
     story = Story(upto=5)
     story.send(story.due()[0])
     story.send(story.due()[0], sent=False, again=30.0)
-    found = due_for(CHANNEL, story.incident, tellings(story.incident), story.now)
+    found = due_for(CHANNEL, story.incident, notices(story.incident), story.now)
     assert (found.messages, found.wait, found.waiting) == ([], 30.0, 3)
-    whole = outbox(CHANNEL, [story.incident, Story("by-hand", 1).incident], at(10))
+    whole = due_for_all(CHANNEL, [story.incident, Story("by-hand", 1).incident], at(10))
     assert (len(whole.messages), whole.waiting) == (1, 3)
 
 
@@ -189,15 +189,15 @@ def test_on_says_what_is_told() -> None:
     assert story.due(replace(CHANNEL, on=())) == []
 
 
-def stage(kind: str, since: float = 10.0, notify: tuple[str, ...] = ()) -> StageNews:
-    return StageNews("component.located", "Component located", kind, at(900).at, since, "due after 15 min", notify)
+def stage(kind: str, since: float = 10.0, notify: tuple[str, ...] = ()) -> StageNotice:
+    return StageNotice("component.located", "Component located", kind, at(900).at, since, "due after 15 min", notify)
 
 
 def test_a_stage_is_told_to_whom_the_procedure_names_and_to_who_asks() -> None:
     story = Story()
     quiet = (replace(CHANNEL, on=()), replace(ON_CALL, on=()), replace(ARCHIVE, on=(what.LATE,)))
-    news = News((stage(what.LATE, notify=("channel",)), stage(what.MET)))
-    told = due(story.incident, quiet, story.now, news)
+    news = SopNotices((stage(what.LATE, notify=("channel",)), stage(what.MET)))
+    told = due_messages(story.incident, quiet, story.now, news)
     assert [(message.to, message.what, message.key) for message in told] == [
         ("channel", what.LATE, f"{ID}/late/component-located"),
         ("archive", what.LATE, f"{ID}/late/component-located"),
@@ -207,23 +207,23 @@ def test_a_stage_is_told_to_whom_the_procedure_names_and_to_who_asks() -> None:
 def test_a_late_stage_is_told_once_and_while_it_is_news() -> None:
     story = Story()
     only = replace(CHANNEL, on=(what.LATE,))
-    late = News((stage(what.LATE),))
-    (message,) = due(story.incident, [only], story.now, late)
+    late = SopNotices((stage(what.LATE),))
+    (message,) = due_messages(story.incident, [only], story.now, late)
     story.send(message)
-    assert due(story.incident, [only], story.now, late) == ()
-    assert due(Story().incident, [only], story.now, News((stage(what.LATE, since=FRESH + 1),))) == ()
+    assert due_messages(story.incident, [only], story.now, late) == ()
+    assert due_messages(Story().incident, [only], story.now, SopNotices((stage(what.LATE, since=FRESH + 1),))) == ()
 
 
 def test_whom_the_procedure_names_hears_of_start_and_end() -> None:
     story = Story("promo-rush", None)
-    told = due(story.incident, [replace(CHANNEL, on=())], story.now, News(notify=("channel",)))
+    told = due_messages(story.incident, [replace(CHANNEL, on=())], story.now, SopNotices(notify=("channel",)))
     assert whats(told) == [what.ALERT, what.CLOSED]
 
 
 def test_all_incidents_stand_in_one_outbox() -> None:
     waiting, other = Story(), Story("by-hand", 1)
     waiting.send(waiting.due()[0], sent=False, again=60.0)
-    found = outbox(CHANNEL, [waiting.incident, other.incident], at(10))
+    found = due_for_all(CHANNEL, [waiting.incident, other.incident], at(10))
     assert (whats(found.messages), found.wait) == ([what.ALERT], pytest.approx(51.1))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from latdoctor.incident import events
-from latdoctor.incident.state import body
+from latdoctor.incident.state import decode_body
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from tests.crash.command import Command
@@ -67,6 +67,6 @@ def test_a_change_is_told_and_nobody_who_is_told_disturbs_it(command: Command) -
     assert told[:2] == ["trigger", "acknowledge"]
     assert [one.split()[0] for one in told[2:-1]] == ["changed", "verified", "taken"], told
     assert told[-1] == "resolve"
-    assert {body(one, events.Notifying).to for one in begun} == {"on-call", "archive"}
+    assert {decode_body(one, events.NotificationStarted).to for one in begun} == {"on-call", "archive"}
     assert CANARY.encode() not in journal.path.read_bytes()
     assert journal.verify() is not None

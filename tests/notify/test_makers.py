@@ -23,7 +23,7 @@ from latdoctor.incident import events
 from latdoctor.incident.state import Incident
 from latdoctor.notify import pagerduty, slack, webhook
 from latdoctor.notify import receiver as what
-from latdoctor.notify.messages import INCOMPLETE, SEVERITIES, Telling, of_alert, of_level, tellings, worst
+from latdoctor.notify.messages import INCOMPLETE, SEVERITIES, Notice, notices, of_alert, of_level, worst
 from latdoctor.notify.outbox import MAKERS
 from latdoctor.notify.receiver import MASK, Message, Receiver
 from tests.notify import stories
@@ -35,7 +35,7 @@ ON_CALL, CHANNEL, ARCHIVE = RECEIVERS
 
 def made(incident: Incident, receiver: Receiver) -> list[Message]:
     """Whatever this receiver could be told of the incident as it stands."""
-    found = (MAKERS[receiver.kind](incident, telling, receiver) for telling in tellings(incident))
+    found = (MAKERS[receiver.kind](incident, telling, receiver) for telling in notices(incident))
     return [message for message in found if message is not None]
 
 
@@ -105,12 +105,12 @@ def test_the_key_of_a_group_is_the_one_that_an_alertmanager_itself_sends() -> No
 
 @pytest.mark.parametrize("key", ["", "x" * 5000, "ключ", "\x00"])
 def test_a_key_is_never_longer_than_pagerduty_takes(key: str) -> None:
-    incident = Incident("inc-1", events.Opened("t", (), events.BY_ALERT, "", "", key=key))
+    incident = Incident("inc-1", events.IncidentOpened("t", (), events.BY_ALERT, "", "", key=key))
     assert re.fullmatch(r"[0-9a-f]{64}", pagerduty.dedup_key(incident))
 
 
 def test_without_a_group_the_first_alert_tells_it_and_stays_so() -> None:
-    incident = Incident("inc-1", events.Opened("t", (), events.BY_ALERT, "", ""))
+    incident = Incident("inc-1", events.IncidentOpened("t", (), events.BY_ALERT, "", ""))
     assert pagerduty.dedup_key(incident) == hashlib.sha256(b"inc-1").hexdigest()
     for fingerprint in ("aaaa", "bbbb"):
         incident.alerts[fingerprint] = events.Alert(fingerprint, events.FIRING, "n", {}, {})
@@ -263,8 +263,8 @@ NASTY = some.text(max_size=400) | some.lists(
 def test_whatever_is_told_every_message_keeps_to_its_form(
     title: str, says: str, details: list[tuple[str, str]], kind: str, state: str, severity: str
 ) -> None:
-    incident = Incident("inc-1", events.Opened(title, (says, title), events.BY_HAND, title, "", key=says))
-    telling = Telling(kind, "part", stories.at(0).at, says, tuple(details), severity, state)
+    incident = Incident("inc-1", events.IncidentOpened(title, (says, title), events.BY_HAND, title, "", key=says))
+    telling = Notice(kind, "part", stories.at(0).at, says, tuple(details), severity, state)
     for receiver in RECEIVERS:
         message = MAKERS[receiver.kind](incident, telling, receiver)
         if message is not None:
@@ -292,7 +292,7 @@ def test_escaping_keeps_every_character_and_cuts_no_entity(text: str, limit: int
 def test_alerts_are_counted_and_the_first_is_shown() -> None:
     incident = stories.incident("promo-rush", 2)
     many = {f"f{n}": replace_alert(incident, f"f{n}") for n in range(9)}
-    told = tellings(Incident(incident.id, incident.opened, stories.entries(_alerted(many)), alerts=many))
+    told = notices(Incident(incident.id, incident.opened, stories.entries(_alerted(many)), alerts=many))
     assert told[-1].message.endswith("firing")
     assert dict(told[-1].details)["Alerts"] == "9 firing, 0 resolved, and 3 that the sender left out"
 
@@ -303,14 +303,14 @@ def replace_alert(incident: Incident, fingerprint: str) -> events.Alert:
 
 
 def _alerted(alerts: dict[str, events.Alert]) -> list[dict[str, Any]]:
-    body = events.Alerted("key", "latdoctor", tuple(alerts.values()), 3)
+    body = events.AlertsReceived("key", "latdoctor", tuple(alerts.values()), 3)
     import msgspec
 
     return [{"at": 1, "run": "inc-1", "kind": events.ALERTED, "body": msgspec.to_builtins(body)}]
 
 
 def test_only_the_first_sign_of_a_person_is_told() -> None:
-    taken = [one for one in tellings(stories.incident("by-hand")) if one.what == what.TAKEN]
+    taken = [one for one in notices(stories.incident("by-hand")) if one.what == what.TAKEN]
     assert [one.message for one in taken] == ["ada is at work: customers write that search takes 5 s"]
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from latdoctor.incident import events
 from latdoctor.incident.sop import loader
-from latdoctor.incident.state import Incident, incidents
+from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.notify import receiver as what
-from latdoctor.notify.messages import NOTHING
-from latdoctor.notify.outbox import due, minutes, news
+from latdoctor.notify.messages import NO_NOTICES
+from latdoctor.notify.outbox import due_messages, minutes, sop_notices
 from latdoctor.notify.receiver import SLACK, Receiver
 from tests.notify import stories
 from tests.notify.stories import at
@@ -22,18 +22,18 @@ def begun(upto: int) -> Incident:
     """The story's beginning, whose trouble began when it was opened."""
     told = stories.story("promo-rush")[:upto]
     told[0] = {**told[0], "body": {**told[0]["body"], "began": None}}
-    (found,) = incidents(stories.entries(told))
+    (found,) = incidents_in(stories.entries(told))
     return found
 
 
 def stages(incident: Incident, seconds: float) -> dict[str, tuple[str, str, float]]:
-    return {one.id: (one.what, one.message, one.since) for one in news(SOP, incident, at(seconds)).stages}
+    return {one.id: (one.what, one.message, one.since) for one in sop_notices(SOP, incident, at(seconds)).stages}
 
 
 def test_a_stage_is_late_once_its_time_is_over_and_no_moment_before() -> None:
     assert stages(begun(2), 60.0) == {}
     assert stages(begun(2), 61.0) == {"confirmed": (what.LATE, "due after 1 min, and not met", 1.0)}
-    (told,) = news(SOP, begun(2), at(61.0)).stages
+    (told,) = sop_notices(SOP, begun(2), at(61.0)).stages
     assert told.at == "2026-11-22T02:52:00Z"
 
 
@@ -53,7 +53,7 @@ def test_what_was_met_late_says_so() -> None:
     story = stories.story("promo-rush")[:2]
     story[0] = {**story[0], "body": {**story[0]["body"], "began": None}}
     story.append({**stories.story("promo-rush")[2], "at": 90})
-    (incident,) = incidents(stories.entries(story))
+    (incident,) = incidents_in(stories.entries(story))
     assert "met after 1 min, late by 30 s" in stages(incident, 95.0)["confirmed"][1]
 
 
@@ -61,20 +61,20 @@ def test_what_is_not_known_to_be_met_is_told_as_late() -> None:
     story = stories.story("promo-rush")[:3]
     story[0] = {**story[0], "body": {**story[0]["body"], "began": None}}
     story[2] = {**story[2], "body": {"status": events.UNKNOWN, "says": "no page answers"}}
-    (incident,) = incidents(stories.entries(story))
+    (incident,) = incidents_in(stories.entries(story))
     kind, message, _ = stages(incident, 70.0)["confirmed"]
     assert kind == what.LATE
     assert "not known to be met" in message
 
 
 def test_of_a_closed_incident_nothing_is_late() -> None:
-    (incident,) = incidents(stories.entries(stories.story("false-alarm")))
+    (incident,) = incidents_in(stories.entries(stories.story("false-alarm")))
     assert {kind for kind, _, _ in stages(incident, 5000.0).values()} <= {what.MET}
 
 
 def test_whom_the_procedure_names_is_told_and_each_thing_once() -> None:
     incident, now = begun(4), at(1801.0)
-    told = due(incident, [NAMED], now, news(SOP, incident, now))
+    told = due_messages(incident, [NAMED], now, sop_notices(SOP, incident, now))
     assert [(one.what, one.message.partition(":")[0]) for one in told] == [
         (what.ALERT, "LatencyHigh firing"),
         (what.MET, "Component located"),
@@ -84,7 +84,7 @@ def test_whom_the_procedure_names_is_told_and_each_thing_once() -> None:
 
 
 def test_without_the_procedure_nothing_is_made_up() -> None:
-    assert news(None, begun(2), at(5000.0)) == NOTHING
+    assert sop_notices(None, begun(2), at(5000.0)) == NO_NOTICES
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from latdoctor.errors import UsageError
 from latdoctor.http.client import Secret
 from latdoctor.notify.receiver import MASK, PAGERDUTY, SLACK, WEBHOOK, Message, Receiver
-from latdoctor.notify.transport import Keys, keys, sealed, signature
+from latdoctor.notify.transport import Keys, load_keys, signature, signed_request
 
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"  # 32 letters and digits, as a routing key
 SIGNING = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -52,8 +52,8 @@ def refused(call: Callable[[], object]) -> UsageError:
 
 def test_the_routing_key_goes_into_the_event_where_its_place_is(kept: Callable[[str], Path]) -> None:
     receiver = Receiver("r", PAGERDUTY, key_file=kept(f"{CANARY}\n"))
-    secrets = keys(receiver)
-    request = sealed(message(PAGERDUTY), receiver, secrets, 0.0)
+    secrets = load_keys(receiver)
+    request = signed_request(message(PAGERDUTY), receiver, secrets, 0.0)
     assert request.content is not None
     assert msgspec.json.decode(request.content) == {"event_action": "trigger", "routing_key": CANARY}
     assert request.content.count(CANARY.encode()) == 1
@@ -62,7 +62,7 @@ def test_the_routing_key_goes_into_the_event_where_its_place_is(kept: Callable[[
 
 def test_the_address_of_a_channel_comes_from_its_file(kept: Callable[[str], Path]) -> None:
     receiver = Receiver("r", SLACK, url_file=kept(HOOK))
-    request = sealed(message(SLACK), receiver, keys(receiver), 0.0)
+    request = signed_request(message(SLACK), receiver, load_keys(receiver), 0.0)
     assert request.url == HOOK
     assert CANARY not in repr(request)
 
@@ -71,10 +71,10 @@ def test_the_environment_serves_where_no_file_is_named(
     monkeypatch: pytest.MonkeyPatch, kept: Callable[[str], Path]
 ) -> None:
     monkeypatch.setenv("LATDOCTOR_NOTIFY_ON_CALL", CANARY)
-    assert keys(Receiver("on-call", PAGERDUTY)).key.reveal() == CANARY
+    assert load_keys(Receiver("on-call", PAGERDUTY)).key.reveal() == CANARY
     monkeypatch.setenv("LATDOCTOR_NOTIFY_ON_CALL", HOOK)
-    assert keys(Receiver("on-call", SLACK)).url.reveal() == HOOK
-    assert keys(Receiver("on-call", PAGERDUTY, key_file=kept("k" * 32))).key.reveal() == "k" * 32
+    assert load_keys(Receiver("on-call", SLACK)).url.reveal() == HOOK
+    assert load_keys(Receiver("on-call", PAGERDUTY, key_file=kept("k" * 32))).key.reveal() == "k" * 32
 
 
 def test_the_signature_is_that_of_the_standard() -> None:
@@ -85,7 +85,7 @@ def test_the_signature_is_that_of_the_standard() -> None:
     receiver = Receiver("r", WEBHOOK, url="https://here.example/x")
     expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
     assert signature(receiver, Secret(SIGNING), told, "1614265330") == expected
-    request = sealed(told, receiver, Keys(Secret(), Secret(SIGNING)), 1614265330.9)
+    request = signed_request(told, receiver, Keys(Secret(), Secret(SIGNING)), 1614265330.9)
     assert request.headers["webhook-signature"] == expected
     assert request.headers["webhook-timestamp"] == "1614265330"
     assert request.content == told.body
@@ -93,7 +93,7 @@ def test_the_signature_is_that_of_the_standard() -> None:
 
 def test_without_a_secret_a_webhook_is_not_signed() -> None:
     receiver = Receiver("r", WEBHOOK, url="https://here.example/x")
-    assert "webhook-signature" not in sealed(message(WEBHOOK), receiver, keys(receiver), 0.0).headers
+    assert "webhook-signature" not in signed_request(message(WEBHOOK), receiver, load_keys(receiver), 0.0).headers
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_without_a_secret_a_webhook_is_not_signed() -> None:
 def test_a_secret_that_is_none_is_not_told(kept: Callable[[str], Path], kind: str, text: str, why: str) -> None:
     url = "https://here.example/x" if kind == WEBHOOK else ""
     receiver = Receiver("r", kind, url=url, key_file=kept(text))
-    assert why in str(refused(lambda: keys(receiver)))
+    assert why in str(refused(lambda: load_keys(receiver)))
 
 
 def test_a_secret_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:
     gone = tmp_path / "no"
-    assert str(gone) in str(refused(lambda: keys(Receiver("r", PAGERDUTY, key_file=gone))))
-    assert str(gone) in str(refused(lambda: keys(Receiver("r", SLACK, url_file=gone))))
-    assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: keys(Receiver("r", PAGERDUTY))))
-    assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: keys(Receiver("r", SLACK))))
+    assert str(gone) in str(refused(lambda: load_keys(Receiver("r", PAGERDUTY, key_file=gone))))
+    assert str(gone) in str(refused(lambda: load_keys(Receiver("r", SLACK, url_file=gone))))
+    assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: load_keys(Receiver("r", PAGERDUTY))))
+    assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: load_keys(Receiver("r", SLACK))))
 
 
 @pytest.mark.parametrize("text", ["", "no certificate", None])
@@ -129,7 +129,9 @@ def test_a_file_without_certificates_is_told_before_anything_is_sent(tmp_path: P
     path = tmp_path / "ca.pem"
     if text is not None:
         path.write_text(text)
-    assert "ca.pem" in str(refused(lambda: keys(Receiver("r", WEBHOOK, url="https://a.example", authorities=path))))
+    assert "ca.pem" in str(
+        refused(lambda: load_keys(Receiver("r", WEBHOOK, url="https://a.example", authorities=path)))
+    )
 
 
 ADDRESSES = {
@@ -154,24 +156,24 @@ ADDRESSES = {
 
 @pytest.mark.parametrize(("url", "why"), ADDRESSES.items())
 def test_an_address_that_may_not_be_asked_is_not_told(kept: Callable[[str], Path], url: str, why: str) -> None:
-    assert why in str(refused(lambda: keys(Receiver("r", SLACK, url_file=kept(url)))))
+    assert why in str(refused(lambda: load_keys(Receiver("r", SLACK, url_file=kept(url)))))
 
 
 def test_what_is_allowed_can_be_configured(kept: Callable[[str], Path]) -> None:
     receiver = Receiver(
         "r", SLACK, url_file=kept(f"https://chat.example/hooks/{CANARY}"), allow=("https://chat.example/hooks",)
     )
-    assert keys(receiver).url
-    refused(lambda: keys(replace(receiver, allow=("https://chat.example/hook",))))
-    refused(lambda: keys(replace(receiver, allow=("not an address", "https://[::1"))))
+    assert load_keys(receiver).url
+    refused(lambda: load_keys(replace(receiver, allow=("https://chat.example/hook",))))
+    refused(lambda: load_keys(replace(receiver, allow=("not an address", "https://[::1"))))
 
 
 def test_a_question_mark_belongs_into_a_file(kept: Callable[[str], Path]) -> None:
     url = f"https://here.example/x?sig={CANARY}"
     allow = ("https://here.example",)
-    assert keys(Receiver("r", WEBHOOK, url_file=kept(url), allow=allow)).url.reveal() == url
+    assert load_keys(Receiver("r", WEBHOOK, url_file=kept(url), allow=allow)).url.reveal() == url
     with pytest.raises(UsageError, match="url_file"):
-        keys(Receiver("r", WEBHOOK, url=url))
+        load_keys(Receiver("r", WEBHOOK, url=url))
 
 
 def test_every_part_of_a_secret_address_is_a_secret() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 
 from latdoctor.http.client import Secret
 from latdoctor.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Message, Receiver
-from latdoctor.notify.transport import LONGEST_ASKED, Keys, Outcome, asked_pause, attempt, pause
+from latdoctor.notify.transport import LONGEST_ASKED, AttemptResult, Keys, attempt, pause, retry_after
 from latdoctor.sanitize import clean
 from tests.http.served import Serve, answering, dripping, hangs, serving
 
@@ -47,7 +47,7 @@ def tried(
     tries: int = 0,
     seconds: float = SECONDS,
     resolve: Callable[[str, int], list[str]] = here,
-) -> Outcome:
+) -> AttemptResult:
     outcome = attempt(message(url, tries), to or receiver(url), keys, NOW.timestamp(), resolve, seconds)
     assert CANARY not in outcome.why
     assert outcome.why == clean(outcome.why)
@@ -59,7 +59,7 @@ def tried(
 @pytest.mark.parametrize("status", [200, 202, 204])
 def test_what_is_taken_is_sent(status: int) -> None:
     with serving(answering(status, b'{"status": "success"}' if status != 204 else b"")) as server:
-        assert tried(server.url) == Outcome(sent=True)
+        assert tried(server.url) == AttemptResult(sent=True)
         (asked,) = server.seen
     assert asked.startswith(b"POST /x HTTP/1.1\r\n")
     assert asked.endswith(b'"event_action":"trigger"}')
@@ -199,7 +199,7 @@ def test_the_pause_that_is_asked_for_is_kept_within_reason(status: int, said: st
 
 @given(some.text(max_size=60))
 def test_whatever_is_asked_for_is_a_pause(said: str) -> None:
-    assert 0.0 <= asked_pause(said, NOW.timestamp()) <= LONGEST_ASKED
+    assert 0.0 <= retry_after(said, NOW.timestamp()) <= LONGEST_ASKED
 
 
 def test_pauses_double_up_to_five_minutes() -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from latdoctor.detectors.quantiles import quantiles
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Reading, Window
-from latdoctor.journal.entry import Entry, Moment, following, now, written
+from latdoctor.journal.entry import JournalEntry, Moment, encode_body, next_entry, now
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.change import Contended, Deadline, Refused, State, Unreachable, Value, Values
 from latdoctor.remediation.observation import Observation
@@ -102,17 +102,17 @@ class Remembered(Journal):
     def opened(cls, path: Path, clock: Callable[[], Moment] = now) -> Remembered:
         return cls(path, True, clock)
 
-    def append(self, run: str, kind: str, body: Struct | Mapping[str, object]) -> Entry:
+    def append(self, run: str, kind: str, body: Struct | Mapping[str, object]) -> JournalEntry:
         kept = self._kept
-        kept.append(following(kept[-1] if kept else None, run, kind, written(body), self.clock()))
+        kept.append(next_entry(kept[-1] if kept else None, run, kind, encode_body(body), self.clock()))
         return kept[-1]
 
-    def entries(self, run: str = "", kinds: Container[str] = ()) -> tuple[Entry, ...]:
+    def entries(self, run: str = "", kinds: Container[str] = ()) -> tuple[JournalEntry, ...]:
         return tuple(e for e in self._kept if (not run or e.run == run) and (not kinds or e.kind in kinds))
 
     @property
-    def _kept(self) -> list[Entry]:
-        kept: list[Entry] = self.__dict__.setdefault("kept", [])
+    def _kept(self) -> list[JournalEntry]:
+        kept: list[JournalEntry] = self.__dict__.setdefault("kept", [])
         return kept
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from msgspec import Raw
 
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation import run_context as module
 from latdoctor.remediation.run_context import aside
 
 
-def entry(number: int) -> Entry:
-    return Entry(number, "r1", "2026-11-22T09:16:12+00:00", 1.0, "boot", "kind", Raw(b"{}"), "0" * 64, "1" * 64)
+def entry(number: int) -> JournalEntry:
+    return JournalEntry(number, "r1", "2026-11-22T09:16:12+00:00", 1.0, "boot", "kind", Raw(b"{}"), "0" * 64, "1" * 64)
 
 
 def test_all_is_told_in_its_order() -> None:
@@ -28,7 +28,7 @@ def test_a_screen_that_stands_still_is_not_waited_for() -> None:
     """More than can wait is told: were it waited for, this would never end."""
     goes_on, told = threading.Event(), []
 
-    def stuck(one: Entry) -> None:
+    def stuck(one: JournalEntry) -> None:
         goes_on.wait()
         told.append(one.seq)
 
@@ -42,11 +42,11 @@ def test_a_screen_that_stands_still_is_not_waited_for() -> None:
 def test_a_screen_that_has_gone_ends_the_telling_alone() -> None:
     asked: list[int] = []
 
-    def gone(one: Entry) -> None:
+    def gone(one: JournalEntry) -> None:
         asked.append(one.seq)
         raise BrokenPipeError
 
-    say: Callable[[Entry], None]
+    say: Callable[[JournalEntry], None]
     with aside(gone) as say:
         say(entry(1))
         say(entry(2))

@@ -15,7 +15,7 @@ from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Window
 from latdoctor.http.client import Secret
-from latdoctor.journal.entry import Entry, JournalError, Moment
+from latdoctor.journal.entry import JournalEntry, JournalError, Moment
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import actions, recovery, run_history
 from latdoctor.remediation.change import Refused, Unreachable, Value
@@ -44,7 +44,7 @@ class Room:
     stop: Callable[[], str] = lambda: ""
     approved: bool = False
     told: list[str] = field(default_factory=list)
-    hear: Callable[[Entry], None] = lambda entry: None
+    hear: Callable[[JournalEntry], None] = lambda entry: None
 
     @property
     def world(self) -> World:
@@ -62,7 +62,7 @@ class Room:
             sleep=self.service.sleep,
         )
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: JournalEntry) -> None:
         self.told.append(entry.kind)
         self.hear(entry)
 
@@ -469,7 +469,7 @@ def test_nothing_to_change_is_refused(room: Room) -> None:
 
 
 def test_after_a_killed_run_that_had_changed_it_the_same_one_leads_to_recover(room: Room) -> None:
-    def die(entry: Entry) -> None:
+    def die(entry: JournalEntry) -> None:
         if entry.kind == "change.made":
             raise Killed
 
@@ -581,7 +581,7 @@ def test_a_reason_does_not_grow_with_each_recovery(room: Room) -> None:
 def test_what_cannot_even_be_begun_has_its_commands(room: Room) -> None:
     plan = room.plan()
 
-    def die(entry: Entry) -> None:
+    def die(entry: JournalEntry) -> None:
         if entry.kind == "change.made":
             raise Killed
 

@@ -40,7 +40,7 @@ def told(text: str = "") -> Timeline:
     closed = log.entries.pop()
     for at in range(141, 200, 5):
         values = {f"service{text}": {"latency.p50": 0.1, "latency.p99": 0.3, "queue.depth": 2.0, "alloc.reserved": 2e9}}
-        log.add(at, events.SAMPLED, events.Sampled(5.0, values, 400.0, 0.0, 0.5))
+        log.add(at, events.SAMPLED, events.ServiceSampled(5.0, values, 400.0, 0.0, 0.5))
     log.add(205, closed.kind, msgspec.json.decode(bytes(closed.body)))
     stages = (
         StageState("confirmed", f"the alert is confirmed{text}", 60.0, "met", "2026-11-22T06:49:29Z", 29.0, 31.0),

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 from rich.console import Console
 
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation.change import Change, Field
 from latdoctor.remediation.planner import Plan, StagePlan
 from latdoctor.remediation.playbook_loader import shipped
@@ -74,9 +74,9 @@ def test_each_outcome_is_told_with_what_to_do_next(outcome: Outcome) -> None:
     assert ("curl -X PATCH" in text) == (outcome is Outcome.INCOMPLETE)
 
 
-def entry(kind: str, **body: object) -> Entry:
+def entry(kind: str, **body: object) -> JournalEntry:
     raw = Raw(json.dumps(body).encode())
-    return Entry(1, "r1", "2026-11-22T09:16:12.000000+00:00", 1.0, "boot", kind, raw, "0" * 64, "1" * 64)
+    return JournalEntry(1, "r1", "2026-11-22T09:16:12.000000+00:00", 1.0, "boot", kind, raw, "0" * 64, "1" * 64)
 
 
 CONDITION = {"text": "latency.p99 < 0.5 x before", "status": "fails", "shown": "latency.p99 is 2 s, wanted < 1 s"}
@@ -96,7 +96,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("one", "said"), LINES, ids=[one.kind for one, _ in LINES])
-def test_what_the_journal_says_in_a_line(one: Entry, said: str) -> None:
+def test_what_the_journal_says_in_a_line(one: JournalEntry, said: str) -> None:
     assert said in line_of(one, plan())
 
 

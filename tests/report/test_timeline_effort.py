@@ -8,9 +8,9 @@ from types import FrameType
 
 import pytest
 
-from latdoctor.incident.state import incidents
+from latdoctor.incident.state import incidents_in
 from latdoctor.incident.timeline import timeline
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import JournalEntry
 from tests.incident.stories import long
 from tests.report.test_timeline_forms import FORMS
 
@@ -37,8 +37,8 @@ def calls(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_four_times_the_entries_take_four_times_the_work(form: str) -> None:
-    def work(entries: list[Entry]) -> None:
-        (incident,) = incidents(entries)
+    def work(entries: list[JournalEntry]) -> None:
+        (incident,) = incidents_in(entries)
         FORMS[form](timeline(incident))
 
     work(ENTRIES)  # what is loaded and remembered once

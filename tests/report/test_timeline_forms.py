@@ -51,7 +51,7 @@ def taken_back() -> Timeline:
 
 def just_opened() -> Timeline:
     log = Log()
-    log.add(0, events.OPENED, events.Opened("slow", (), events.BY_HAND, "", "", by="Ada"))
+    log.add(0, events.OPENED, events.IncidentOpened("slow", (), events.BY_HAND, "", "", by="Ada"))
     return timeline(log.incident)
 
 

@@ -38,19 +38,19 @@ def hostile(text: str) -> Timeline:
 def bare(text: str) -> Timeline:
     """Every text from outside is this one, from its first character on."""
     log = Log()
-    log.add(0, events.OPENED, events.Opened(text, (text,), events.BY_HAND, "", "", BEGAN - 1, text, text, text))
+    log.add(0, events.OPENED, events.IncidentOpened(text, (text,), events.BY_HAND, "", "", BEGAN - 1, text, text, text))
     alert = events.Alert(text, events.FIRING, text, {"severity": text, text: text}, {text: text}, None, None, text)
-    log.add(1, events.ALERTED, events.Alerted(text, text, (alert,)))
-    log.add(2, events.CONFIRMED, events.Confirmed(events.REAL, text, text))
+    log.add(1, events.ALERTED, events.AlertsReceived(text, text, (alert,)))
+    log.add(2, events.CONFIRMED, events.AlertConfirmed(events.REAL, text, text))
     log.add(3, events.DIAGNOSED, diagnosed(cause(text, text=text), text=text))
     log.add(4, events.SAMPLED, sampled(3.0, text=text))
-    log.add(5, events.NOTED, events.Noted(text, text))
-    log.add(6, events.PLANNED, events.Planned(text, text, text, text, text, text))
-    log.add(7, events.MARKED, events.Marked(text, text, text))
-    log.add(8, events.NOTIFIED, events.Notified(text, text, text, sent=False, why=text))
+    log.add(5, events.NOTED, events.NoteAdded(text, text))
+    log.add(6, events.PLANNED, events.PlanRecord(text, text, text, text, text, text))
+    log.add(7, events.MARKED, events.StageMarked(text, text, text))
+    log.add(8, events.NOTIFIED, events.NotificationSent(text, text, text, sent=False, why=text))
     log.add(9, "run.refused", {"guard": text, "reason": text}, "r1")
     log.add(9, events.RUN_JOINED, events.RunJoined("r1"))
-    log.add(10, events.CLOSED, events.Closed("resolved", text, text))
+    log.add(10, events.CLOSED, events.IncidentClosed("resolved", text, text))
     return timeline(log.incident)
 
 

@@ -13,11 +13,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from latdoctor.incident import events
-from latdoctor.incident.similar import library
-from latdoctor.incident.status import standing
+from latdoctor.incident.similar import past_incidents
+from latdoctor.incident.status import incident_status
 from latdoctor.incident.timeline import timeline
 from latdoctor.notify import slack
-from latdoctor.notify.messages import tellings
+from latdoctor.notify.messages import notices
 from latdoctor.notify.outbox import MAKERS
 from latdoctor.report import handover, incidents, sop
 from latdoctor.report import timeline as timeline_text
@@ -54,7 +54,7 @@ def printed(made: object) -> list[str]:
 @pytest.mark.parametrize("title", [WIDE, LONG])
 def test_where_an_incident_stands(title: str) -> None:
     rows = [{"kind": events.NOTED, "at": 20, "text": WIDE, "by": "ann"}]
-    found = standing(SOP, incident(rows, {"title": title, "targets": [title[:90]]}), moment(90), Path("nowhere"))
+    found = incident_status(SOP, incident(rows, {"title": title, "targets": [title[:90]]}), moment(90), Path("nowhere"))
     for sections in (handover.handover(found), handover.record(found)):
         text = handover.as_text(found, sections)
         assert max(cell_len(line) for line in text.splitlines() if not line.startswith("    ")) <= WIDTH
@@ -67,7 +67,7 @@ def test_where_an_incident_stands(title: str) -> None:
 @pytest.mark.parametrize("title", [WIDE, LONG])
 def test_the_title_of_an_incident_is_cut_and_told_whole_once(title: str) -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened(title[:280], (), events.BY_HAND, "", "", by="Ada"))
+    log.add(0, events.OPENED, events.IncidentOpened(title[:280], (), events.BY_HAND, "", "", by="Ada"))
     told = timeline(log.incident)
     text = timeline_text.render_text(told)
     assert max(map(cell_len, text.splitlines())) <= WIDTH
@@ -76,7 +76,7 @@ def test_the_title_of_an_incident_is_cut_and_told_whole_once(title: str) -> None
     assert title[:280] in whole, "where the opening is told"
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, markup=False, highlight=False, emoji=False)
-    incidents.listing(library([log.incident]), (), console, as_json=False)
+    incidents.print_list(past_incidents([log.incident]), (), console, as_json=False)
     assert "…" in out.getvalue()
     assert max(map(cell_len, out.getvalue().splitlines())) <= WIDTH
 
@@ -84,10 +84,10 @@ def test_the_title_of_an_incident_is_cut_and_told_whole_once(title: str) -> None
 @pytest.mark.parametrize("title", [WIDE, LONG])
 def test_a_message_has_a_title_of_so_many_columns(title: str) -> None:
     log = Log()
-    log.add(0, events.OPENED, events.Opened(title, (), events.BY_HAND, "", "", by="Ada"))
+    log.add(0, events.OPENED, events.IncidentOpened(title, (), events.BY_HAND, "", "", by="Ada"))
     alert = events.Alert("f1", events.FIRING, title, {}, {"summary": title[:200]})
-    log.add(1, events.ALERTED, events.Alerted("k", "on-call", (alert,)))
-    for telling in tellings(log.incident):
+    log.add(1, events.ALERTED, events.AlertsReceived("k", "on-call", (alert,)))
+    for telling in notices(log.incident):
         assert cell_len(telling.message) <= TITLE
         for receiver in RECEIVERS[:2]:
             message = MAKERS[receiver.kind](log.incident, telling, receiver)

@@ -13,7 +13,7 @@ from latdoctor.errors import OperationError, UsageError
 from latdoctor.incident import prometheus_rules
 
 
-def written(folder: Path, names: Sequence[str], p99: float | None, errors: float | None) -> tuple[Path, ...]:
+def write_rules(folder: Path, names: Sequence[str], p99: float | None, errors: float | None) -> tuple[Path, ...]:
     """The files that were written. Where none is named all are, those without an SLO as they are.
 
     Raises UsageError, before anything is written, for an unknown name or a file that differs; OperationError.
@@ -102,7 +102,7 @@ def write(to: To, names: Names = None, slo: options.Slo = None, slo_errors: opti
     """
     pass  # import of a merged module
 
-    for path in written(to, tuple(names or ()), *_slo(slo, slo_errors)):
+    for path in write_rules(to, tuple(names or ()), *_slo(slo, slo_errors)):
         typer.echo(f"wrote {path}")
     typer.echo("Next: promtool check rules FILE; name it under rule_files in prometheus.yml")
 

@@ -29,7 +29,7 @@ from latdoctor.evidence.subjects import branch, subjects
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
-    from latdoctor.cli.incident_context import Belongs
+    from latdoctor.cli.incident_context import IncidentSelector
 
 
 _SHOWN = 12
@@ -165,10 +165,10 @@ def diagnose_command(
         select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
         target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    from latdoctor.cli.incident_context import Belongs, must_be_known
+    from latdoctor.cli.incident_context import IncidentSelector, check_selector
 
-    belongs = Belongs(incident or "", no_incident)
-    must_be_known(belongs)
+    belongs = IncidentSelector(incident or "", no_incident)
+    check_selector(belongs)
     how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs, html)
     if watch:
         raise typer.Exit(_watch(bundle, asked, rules or [], how))
@@ -187,7 +187,7 @@ class _How:
     every: str
     against: Path | None
     between: tuple[str, str] | None
-    belongs: Belongs
+    belongs: IncidentSelector
     html: Path | None = None
 
 
@@ -199,8 +199,8 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     from latdoctor.cli import html_report
 
     pass  # import of a merged module
-    from latdoctor.cli.incident_context import looked as looked_in_incident
-    from latdoctor.cli.incident_context import unless_unseen
+    from latdoctor.cli.incident_context import record_diagnosis as looked_in_incident
+    from latdoctor.cli.incident_context import record_unreadable
     from latdoctor.cli.incidents import print_seen_before
     from latdoctor.cli.interrupt import interruptible
     from latdoctor.cli.request import Need
@@ -218,9 +218,9 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     if how.html is not None:
         output_file.must_be_new(how.html)
     chosen = rule_set(rules)
-    with interruptible(how.keep), look_or_open(bundle, asked, Need.DUE) as looked:
-        kept = looked if how.keep is None else saved(looked, how.keep, redact=how.redact)
-        with unless_unseen(how.belongs, kept):
+    with interruptible(how.keep), look_or_open(bundle, asked, Need.DUE) as record_diagnosis:
+        kept = record_diagnosis if how.keep is None else saved(record_diagnosis, how.keep, redact=how.redact)
+        with record_unreadable(how.belongs, kept):
             case = the_case(kept.bundle, kept.asked)
         diagnosis = judged(case, chosen, stamp())
         if how.against:
@@ -240,7 +240,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
 def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
     """Look after look; the exit code of the last. Raises UsageError for what goes with one look only."""
     from latdoctor.cli.diagnose_watch import watch
-    from latdoctor.cli.incident_context import Heard
+    from latdoctor.cli.incident_context import ChangeRecorder
     from latdoctor.cli.session import rule_set
     from latdoctor.errors import UsageError
     from latdoctor.report.live import summary
@@ -259,7 +259,7 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
             f"--watch looks again and again, and {name} is for one look", next_step="leave one of them out"
         )
     as_json = how.output is Output.JSON
-    heard = Heard(how.belongs, summary)
+    heard = ChangeRecorder(how.belongs, summary)
     return watch(asked, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 
 

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from latdoctor.cli.console import notice_console, result_console
-from latdoctor.cli.incident_context import Heard
+from latdoctor.cli.incident_context import ChangeRecorder
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
 from latdoctor.cli.options import Given
 from latdoctor.cli.request import Looked, Need, ask
@@ -45,7 +45,7 @@ class Screen(Protocol):
     def failed(self, why: str, at: float) -> None: ...  # a look that brought nothing
 
 
-def watch(given: Given, rules: RuleSet, heard: Heard, *, every: str, as_json: bool, fail_on: str) -> int:
+def watch(given: Given, rules: RuleSet, heard: ChangeRecorder, *, every: str, as_json: bool, fail_on: str) -> int:
     """Looks until it is interrupted. Gives the exit code of the last look: of its verdict, or of its failure.
 
     `heard` is told of each.
@@ -113,7 +113,7 @@ def _can_be_repeated(given: Given) -> None:
 class _Looks:
     """Looks and diagnoses at each call."""
 
-    def __init__(self, given: Given, rules: RuleSet, clock: Clock, heard: Heard) -> None:
+    def __init__(self, given: Given, rules: RuleSet, clock: Clock, heard: ChangeRecorder) -> None:
         self._given = given
         self._rules = rules
         self._clock = clock

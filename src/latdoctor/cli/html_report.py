@@ -11,7 +11,7 @@ from latdoctor.diagnosis.diagnose import Case
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evidence.bundle_files import opened
-from latdoctor.incident.timeline_model import Look, Timeline
+from latdoctor.incident.timeline_model import DiagnosisEvent, Timeline
 from latdoctor.output_file import write_new
 from latdoctor.report import json_documents
 from latdoctor.report.html import build
@@ -48,7 +48,7 @@ def of_incident(timeline: Timeline, folder: Path) -> Page:
     return build.of_incident(timeline, tuple(_seen(name, look, folder) for name, look in chosen(timeline)))
 
 
-def _seen(name: str, look: Look, folder: Path) -> Seen:
+def _seen(name: str, look: DiagnosisEvent, folder: Path) -> Seen:
     """What is missing or unreadable is told on the page; nothing of it is an error."""
     time, whys = unix(look.at), []
     diagnosis = evidence = slo = None

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.cli.console import say
-from latdoctor.cli.notifier import tell_now
+from latdoctor.cli.notifier import notify_now
 from latdoctor.cli.request import Looked, why_unread
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.http.address import masked
 from latdoctor.incident import events, recorder
-from latdoctor.incident.alert_intake import unseen
-from latdoctor.incident.evidence_store import kept
-from latdoctor.incident.lookup import chosen, meant, option
+from latdoctor.incident.alert_intake import not_observed
+from latdoctor.incident.evidence_store import store_evidence
+from latdoctor.incident.lookup import incident_option, open_incidents_for, select_incident
 from latdoctor.incident.state import Incident
 from latdoctor.journal import state_dir
 from latdoctor.journal.store import Journal
@@ -30,7 +30,7 @@ from latdoctor.sanitize import clean
 
 
 @dataclass(frozen=True, slots=True)
-class Belongs:
+class IncidentSelector:
     """What was said of the incident: its id, or that there is none; else it is the open one of what is looked at."""
 
     incident: str = ""
@@ -38,8 +38,8 @@ class Belongs:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The incident that a command belongs to; `option` names it to the next one, where it is not the only open one."""
+class JoinedIncident:
+    """The incident of a command. `option` names it for the next command, unless it is the only open one."""
 
     incident: Incident
     journal: Journal
@@ -47,26 +47,28 @@ class Joined:
     option: str = ""
 
 
-def must_be_known(belongs: Belongs) -> None:
+def check_selector(belongs: IncidentSelector) -> None:
     """Raises UsageError where an incident was named that is not there: told before a look, it costs nobody the look."""
     if belongs.incident and belongs.none:
         raise UsageError("--incident and --no-incident were both given", next_step="give one of them")
     if belongs.incident:
-        chosen(recorder.known(_read()), belongs.incident)
+        select_incident(recorder.all_incidents(_read()), belongs.incident)
 
 
-def joined(belongs: Belongs, targets: Sequence[str]) -> Joined | None:
+def join_incident(belongs: IncidentSelector, targets: Sequence[str]) -> JoinedIncident | None:
     """The incident, ready to be written to; None where there is none, or which one is not told. Says why on stderr.
 
     Raises LatdoctorError.
     """
     if belongs.none or not _is_any():
         return None
-    known = recorder.known(_read())
-    found = (chosen(known, belongs.incident),) if belongs.incident else meant(known, targets)
+    known = recorder.all_incidents(_read())
+    found = (select_incident(known, belongs.incident),) if belongs.incident else open_incidents_for(known, targets)
     if len(found) == 1:
         place = state_dir.folder()
-        return Joined(found[0], Journal.opened(place / state_dir.JOURNAL), place, option(known, found[0].id))
+        return JoinedIncident(
+            found[0], Journal.opened(place / state_dir.JOURNAL), place, incident_option(known, found[0].id)
+        )
     standing = [one.id for one in known[::-1] if one.open]  # the newest first
     if found:
         names = ", ".join(one.id for one in found[::-1][:4])
@@ -78,13 +80,13 @@ def joined(belongs: Belongs, targets: Sequence[str]) -> Joined | None:
     return None
 
 
-def looked(belongs: Belongs, look: Looked, diagnosis: Diagnosis) -> None:
+def record_diagnosis(belongs: IncidentSelector, look: Looked, diagnosis: Diagnosis) -> None:
     """Keeps what was seen and the answer, and journals it."""
     with _beside("the diagnosis"):
-        found = joined(belongs, (diagnosis.target, *_addresses(look)))
+        found = join_incident(belongs, (diagnosis.target, *_addresses(look)))
         if found is None:
             return
-        told = kept(found.place, found.incident.id, look.bundle, diagnosis)
+        told = store_evidence(found.place, found.incident.id, look.bundle, diagnosis)
         for trouble in told.troubles:
             say(f"{found.incident.id}: {masked(trouble)}")
         found.journal.append(found.incident.id, events.DIAGNOSED, told.diagnosed)
@@ -92,23 +94,23 @@ def looked(belongs: Belongs, look: Looked, diagnosis: Diagnosis) -> None:
 
 
 @contextmanager
-def unless_unseen(belongs: Belongs, look: Looked) -> Iterator[None]:
+def record_unreadable(belongs: IncidentSelector, look: Looked) -> Iterator[None]:
     """Where nothing that was named could be read, that is journaled, unless more was seen in the incident before."""
     try:
         yield
     except OperationError:
         with _beside("that nothing could be seen"):
-            found = joined(belongs, (look.bundle.context.target, *_addresses(look)))
+            found = join_incident(belongs, (look.bundle.context.target, *_addresses(look)))
             if found and not found.incident.of(events.DIAGNOSED) and not found.incident.of(events.CONFIRMED):
-                found.journal.append(found.incident.id, events.CONFIRMED, unseen(why_unread(look)))
+                found.journal.append(found.incident.id, events.CONFIRMED, not_observed(why_unread(look)))
                 _tell_marked(found)
         raise
 
 
-class Heard:
+class ChangeRecorder:
     """Looks that follow each other: one is journaled where the answer is another one than before."""
 
-    def __init__(self, belongs: Belongs, summary: Callable[[Diagnosis], str]) -> None:
+    def __init__(self, belongs: IncidentSelector, summary: Callable[[Diagnosis], str]) -> None:
         self._belongs = belongs
         self._summary = summary
         self._last = ""
@@ -116,30 +118,30 @@ class Heard:
     def __call__(self, look: Looked, diagnosis: Diagnosis) -> None:
         message = self._summary(diagnosis)
         if message != self._last:
-            looked(self._belongs, look, diagnosis)
+            record_diagnosis(self._belongs, look, diagnosis)
         self._last = message
 
 
-def planned(belongs: Belongs, plans: Sequence[Plan], targets: Sequence[str]) -> None:
+def record_plans(belongs: IncidentSelector, plans: Sequence[Plan], targets: Sequence[str]) -> None:
     with _beside("the plan"):
-        found = joined(belongs, (*targets, *_changed_at(plans)))
+        found = join_incident(belongs, (*targets, *_changed_at(plans)))
         if found is None:
             return
         for plan in plans:
-            found.journal.append(found.incident.id, events.PLANNED, recorder.planned(plan))
+            found.journal.append(found.incident.id, events.PLANNED, recorder.plan_record(plan))
         _tell_marked(found)
 
 
-def applying(belongs: Belongs, plans: Sequence[Plan], targets: Sequence[str]) -> Applying:
+def join_for_apply(belongs: IncidentSelector, plans: Sequence[Plan], targets: Sequence[str]) -> RunMembership:
     """Raises LatdoctorError: what changes a server is not done where the journal cannot be read."""
-    return Applying(joined(belongs, (*targets, *_changed_at(plans))))
+    return RunMembership(join_incident(belongs, (*targets, *_changed_at(plans))))
 
 
 @dataclass(frozen=True, slots=True)
-class Applying:
+class RunMembership:
     """A run's place in its incident, if it has one."""
 
-    found: Joined | None
+    found: JoinedIncident | None
 
     def begun(self, run: str) -> None:
         """Before anything of the run is journaled. Raises JournalError."""
@@ -150,9 +152,9 @@ class Applying:
         """What the SOP says as things stand now."""
         if self.found is None:
             return None
-        known = recorder.known(self.found.journal)
+        known = recorder.all_incidents(self.found.journal)
         incident = next(one for one in known if one.id == self.found.incident.id)
-        return recorder.refusal(self.found.journal, self.found.place, incident, plan)
+        return recorder.sop_refusal(self.found.journal, self.found.place, incident, plan)
 
 
 def _is_any() -> bool:
@@ -167,9 +169,9 @@ def _read() -> Journal:
     return Journal.reading(state_dir.folder() / state_dir.JOURNAL)
 
 
-def _tell_marked(found: Joined) -> None:
+def _tell_marked(found: JoinedIncident) -> None:
     say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
-    tell_now()
+    notify_now()
 
 
 def _addresses(look: Looked) -> tuple[str, ...]:

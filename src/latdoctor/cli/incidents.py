@@ -19,7 +19,7 @@ from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
     from latdoctor.diagnosis.result import Diagnosis
-    from latdoctor.incident.similar import Features, Past
+    from latdoctor.incident.similar import Features, PastIncident
     from latdoctor.incident.sop.clock import StageState
 
 
@@ -33,28 +33,28 @@ def journal() -> Journal:
 
 def incidents() -> tuple[Incident, ...]:
     """All of them, the oldest first. Raises JournalError, UsageError, OperationError."""
-    return recorder.known(journal())
+    return recorder.all_incidents(journal())
 
 
 def readable() -> AbstractContextManager[None]:
     """An entry that another version wrote otherwise is an OperationError with a next step."""
-    return recorder.readable(journal())
+    return recorder.unreadable_as_error(journal())
 
 
 def stages(incident: Incident) -> tuple[StageState, ...]:
     """How its SOP stands, as of its last entry; none where that SOP is not here: that is told on stderr."""
-    from latdoctor.incident.sop.clock import clock
-    from latdoctor.incident.sop.loader import followed
+    from latdoctor.incident.sop.clock import stage_states
+    from latdoctor.incident.sop.loader import sop_of_incident
 
     if not incident.opened.sop:
         return ()
     try:
-        sop = followed(state_dir.folder(), incident)
+        sop = sop_of_incident(state_dir.folder(), incident)
     except LatdoctorError as error:
         say(f"how the stages of its SOP stood is not told: {clean(str(error), 400)}")
         return ()
     with readable():
-        return clock(sop, incident)
+        return stage_states(sop, incident)
 
 
 def seen_before(diagnosis: Diagnosis) -> str:
@@ -62,7 +62,7 @@ def seen_before(diagnosis: Diagnosis) -> str:
 
     A journal that cannot be read is told on stderr, and disturbs nothing.
     """
-    from latdoctor.incident.similar import library, of_diagnosis, similar
+    from latdoctor.incident.similar import of_diagnosis, past_incidents, similar
     from latdoctor.report.incidents import seen_before as told
 
     try:
@@ -76,7 +76,7 @@ def seen_before(diagnosis: Diagnosis) -> str:
             say(f"earlier incidents were not looked for, as the journal is larger than {LARGEST >> 20} MiB")
             return ""
         ended = [incident for incident in incidents() if not incident.open]
-        return told(similar(of_diagnosis(diagnosis), library(ended)))
+        return told(similar(of_diagnosis(diagnosis), past_incidents(ended)))
     except (LatdoctorError, OSError) as error:
         say(f"earlier incidents were not looked for: {clean(str(error), 400)}")
         return ""
@@ -117,14 +117,14 @@ def list_(output: OutputOption = Form.TEXT) -> None:
     """
     pass  # import of a merged module
     from latdoctor.cli.console import result_console
-    from latdoctor.incident.similar import library
+    from latdoctor.incident.similar import past_incidents
     from latdoctor.incident.timeline import timeline
     from latdoctor.report import incidents as shown
 
     found = incidents()
     with readable():
         measures = [one for incident in found for one in timeline(incident).measures]
-        shown.listing(library(found), measures, result_console(), as_json=output is Form.JSON)
+        shown.print_list(past_incidents(found), measures, result_console(), as_json=output is Form.JSON)
 
 
 @app.command("show")
@@ -138,17 +138,17 @@ def show(
     """
     pass  # import of a merged module
     from latdoctor.cli.console import result_console
-    from latdoctor.incident.lookup import chosen
-    from latdoctor.incident.similar import past, similar
+    from latdoctor.incident.lookup import select_incident
+    from latdoctor.incident.similar import past_incident, similar
     from latdoctor.incident.timeline import timeline
     from latdoctor.report import incidents as shown
 
     found = incidents()
-    one = chosen(found, incident or "", only_open=False)
+    one = select_incident(found, incident or "", only_open=False)
     with readable():
-        told = past(one)
+        told = past_incident(one)
         alike = similar(told.features, _others(found, one.id))
-        shown.showing(told, timeline(one), alike, result_console(), as_json=output is Form.JSON)
+        shown.print_incident(told, timeline(one), alike, result_console(), as_json=output is Form.JSON)
 
 
 @app.command("similar")
@@ -172,8 +172,8 @@ def similar_(
     pass  # import of a merged module
     from latdoctor.cli.console import result_console
     from latdoctor.errors import UsageError
-    from latdoctor.incident.lookup import chosen
-    from latdoctor.incident.similar import of_diagnosis, past, similar
+    from latdoctor.incident.lookup import select_incident
+    from latdoctor.incident.similar import of_diagnosis, past_incident, similar
     from latdoctor.report import incidents as shown
 
     if diagnosis is not None and incident:
@@ -184,17 +184,17 @@ def similar_(
     if diagnosis is not None:
         wanted = of_diagnosis(_diagnosis(diagnosis))
     else:
-        one = chosen(found, incident or "", only_open=False)
+        one = select_incident(found, incident or "", only_open=False)
         with readable():
-            wanted, own = past(one).features, one.id
+            wanted, own = past_incident(one).features, one.id
     with readable():
-        shown.likes(similar(wanted, _others(found, own)), result_console(), as_json=output is Form.JSON)
+        shown.print_similar(similar(wanted, _others(found, own)), result_console(), as_json=output is Form.JSON)
 
 
-def _others(found: tuple[Incident, ...], own: str) -> tuple[Past, ...]:
-    from latdoctor.incident.similar import library
+def _others(found: tuple[Incident, ...], own: str) -> tuple[PastIncident, ...]:
+    from latdoctor.incident.similar import past_incidents
 
-    return library(incident for incident in found if incident.id != own)
+    return past_incidents(incident for incident in found if incident.id != own)
 
 
 def _diagnosis(path: Path) -> Diagnosis:

@@ -39,13 +39,21 @@ from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, Window
 from latdoctor.http.address import masked
 from latdoctor.incident import events
-from latdoctor.incident.alert_intake import About, AlertedIncident, Bodies, Intake, Taken, confirmed, unseen
-from latdoctor.incident.events import Alerted
-from latdoctor.incident.evidence_store import kept
-from latdoctor.incident.slo_samples import continued, sample
+from latdoctor.incident.alert_intake import (
+    AlertedIncident,
+    Bodies,
+    IncidentTemplate,
+    Intake,
+    IntakeResult,
+    confirmation_of,
+    not_observed,
+)
+from latdoctor.incident.events import AlertsReceived
+from latdoctor.incident.evidence_store import store_evidence
+from latdoctor.incident.slo_samples import sample_of, with_previous_pages
 from latdoctor.incident.sop import loader
-from latdoctor.incident.timeline_entries import cut_in_words
-from latdoctor.incident.webhook_server import receiving
+from latdoctor.incident.timeline_entries import truncation_note
+from latdoctor.incident.webhook_server import serve_webhook
 from latdoctor.journal import state_dir
 from latdoctor.journal.store import Journal
 from latdoctor.sanitize import clean, fitted
@@ -53,7 +61,7 @@ from latdoctor.sanitize import clean, fitted
 Say = Callable[[str], None]
 
 
-class Attendance:
+class ServiceMonitor:
     """Of what `given` names, for as long as it runs. `wake` is called when an incident was opened."""
 
     def __init__(self, given: Given, rules: RuleSet, intake: Intake, every: float, clock: Clock, say: Say) -> None:
@@ -96,12 +104,12 @@ class Attendance:
         """Gives how many seconds it speaks of, where that is a history's window: the next must not overlap with it."""
         wanted = ask(self._given, Need.IF_THERE)  # each time: what is configured, and what "now" is, may have changed
         bundle = look(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
-        whole = continued(bundle, self._before)
+        whole = with_previous_pages(bundle, self._before)
         self._before = bundle
         evidence, _ = pipeline.seen(whole)
         looked = Looked(bundle, wanted.named)
         if self._was_read(incident, looked, evidence):  # else the time is left out: nobody has seen it
-            sampled = sample(evidence, _window(whole, wanted), wanted.context.slo_p99)
+            sampled = sample_of(evidence, _window(whole, wanted), wanted.context.slo_p99)
             self._intake.journal.append(incident.id, events.SAMPLED, sampled)
         if incident.confirmed != events.REAL:
             self._confirm(incident, looked)
@@ -119,12 +127,12 @@ class Attendance:
     def _confirm(self, incident: AlertedIncident, looked: Looked) -> None:
         """Journals what the look says of the alert, unless it adds nothing to what was said before."""
         diagnosis = self._diagnosis(looked)
-        said = unseen(why_unread(looked)) if diagnosis is None else confirmed(diagnosis)
+        said = not_observed(why_unread(looked)) if diagnosis is None else confirmation_of(diagnosis)
         if said.status == incident.confirmed or (said.status == events.UNKNOWN and incident.confirmed):
             return
         bodies: Bodies = [(incident.id, events.CONFIRMED, said)]
         if diagnosis is not None:
-            told = kept(self._intake.place, incident.id, looked.bundle, diagnosis)
+            told = store_evidence(self._intake.place, incident.id, looked.bundle, diagnosis)
             bodies.append((incident.id, events.DIAGNOSED, told.diagnosed))
             for trouble in told.troubles:
                 self._say(f"{incident.id}: {trouble}")
@@ -158,7 +166,7 @@ BY = "latdoctor listen"
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListenRequest:
     """What was asked of `listen`, as given."""
 
     place: str
@@ -170,7 +178,7 @@ class Listening:
     rules: tuple[Path, ...]
 
 
-def listen_until_ended(given: Given, how: Listening) -> None:
+def listen_until_ended(given: Given, how: ListenRequest) -> None:
     """Until Ctrl-C or SIGTERM. Raises LatdoctorError for what can be known to be wrong before."""
     configuration()  # whom it would tell: what is wrong with that is told before an incident, not in it
     host, port = _place(how.place)
@@ -180,7 +188,7 @@ def listen_until_ended(given: Given, how: Listening) -> None:
     settings = settings_of(given)
     looks = given.any_source or bool(settings.name)
     wanted = ask(given, Need.IF_THERE) if looks else None
-    about = About(
+    about = IncidentTemplate(
         targets=_targets(wanted, settings) if wanted else (),
         sop=loader.find(procedures(how.sops), how.sop or loader.USUAL),
         by=BY,
@@ -194,9 +202,9 @@ def listen_until_ended(given: Given, how: Listening) -> None:
         _say(text)
         poke()
 
-    attendance = Attendance(given, rules, intake, every, SystemClock(), heard) if looks else None
+    attendance = ServiceMonitor(given, rules, intake, every, SystemClock(), heard) if looks else None
 
-    def take(alerted: Alerted) -> Taken:
+    def take(alerted: AlertsReceived) -> IntakeResult:
         taken = intake.take(alerted)
         _tell(alerted, taken)
         poke()
@@ -208,7 +216,7 @@ def listen_until_ended(given: Given, how: Listening) -> None:
         contextlib.suppress(KeyboardInterrupt),
         ended_by_sigterm(),
         notifying(_say) as poke,
-        receiving(host, port, secret, take, _say) as url,
+        serve_webhook(host, port, secret, take, _say) as url,
     ):
         poke()  # what was not sent when it ended the last time
         say(f"alerts are taken in at {url}; Ctrl-C ends")
@@ -254,13 +262,13 @@ def _targets(wanted: Ask, settings: TargetSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(masked(clean(one, 200)) for one in found if one))
 
 
-def _tell(alerted: Alerted, taken: Taken) -> None:
+def _tell(alerted: AlertsReceived, taken: IntakeResult) -> None:
     names = ", ".join(dict.fromkeys(fitted(alert.name or alert.fingerprint, 80) for alert in alerted.alerts[:3]))
     if taken.opened:
         _say(f"{taken.incident}: opened by {names}. Next: latdoctor sop status --incident {taken.incident}")
     elif taken.new:
         _say(f"{taken.incident}: {taken.new} new of {names}")
-    if taken.new and (cut := cut_in_words(alerted.alerts)):
+    if taken.new and (cut := truncation_note(alerted.alerts)):
         _say(f"{taken.incident}: {cut}")
     if taken.closed:
         _say(f"{taken.incident}: every alert is resolved; closed")
@@ -344,5 +352,5 @@ def listen(
         server, None, None, log, prometheus=prometheus, select=select, log_pattern=log_pattern, changes=changes,
         pid=pid, nvml=nvml, target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    how = Listening(place, auth_file, close_on_resolve, sop or "", tuple(sops or ()), every, tuple(rules or ()))
+    how = ListenRequest(place, auth_file, close_on_resolve, sop or "", tuple(sops or ()), every, tuple(rules or ()))
     listen_until_ended(asked, how)

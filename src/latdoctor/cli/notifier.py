@@ -18,17 +18,17 @@ from pathlib import Path
 from latdoctor.cli.config import configuration
 from latdoctor.cli.console import say
 from latdoctor.errors import LatdoctorError
-from latdoctor.incident.recorder import known, readable
-from latdoctor.incident.sop.loader import followed
+from latdoctor.incident.recorder import all_incidents, unreadable_as_error
+from latdoctor.incident.sop.loader import sop_of_incident
 from latdoctor.incident.sop.model import Sop
 from latdoctor.incident.state import Incident
 from latdoctor.journal import state_dir
-from latdoctor.journal.locks import Busy
+from latdoctor.journal.locks import LockHeldError
 from latdoctor.journal.store import Journal
-from latdoctor.notify.dispatcher import Delivered, Office, Result, deliver
-from latdoctor.notify.outbox import Due, news, outbox
+from latdoctor.notify.dispatcher import DeliveryContext, DeliveryResult, DeliverySummary, deliver
+from latdoctor.notify.outbox import DueMessages, due_for_all, sop_notices
 from latdoctor.notify.receiver import Receiver
-from latdoctor.notify.transport import keys
+from latdoctor.notify.transport import load_keys
 from latdoctor.report.notifications import line_of
 from latdoctor.sanitize import clean
 
@@ -42,37 +42,37 @@ BUSY = 0.5  # seconds before the next look where another process is at it
 Say = Callable[[str], None]
 
 
-def look(journal: Journal, receiver: Receiver, incident: str = "", *, again: bool = False) -> Due:
+def due_now(journal: Journal, receiver: Receiver, incident: str = "", *, again: bool = False) -> DueMessages:
     """What `receiver` is due, of one incident or of all. Raises JournalError, OperationError."""
-    wanted = [one for one in known(journal) if incident in ("", one.id)]
+    wanted = [one for one in all_incidents(journal) if incident in ("", one.id)]
     now, place = journal.clock(), journal.path.parent
-    with readable(journal):
-        return outbox(receiver, wanted, now, lambda one: news(_sop_of(one, place), one, now), again=again)
+    with unreadable_as_error(journal):
+        return due_for_all(receiver, wanted, now, lambda one: sop_notices(_sop_of(one, place), one, now), again=again)
 
 
 def _sop_of(incident: Incident, place: Path) -> Sop | None:
     """The SOP that it was opened with; None where that is not here: then nobody is told of its stages."""
     try:
-        return followed(place, incident)
+        return sop_of_incident(place, incident)
     except LatdoctorError:
         return None
 
 
 @dataclass(slots=True)
-class Told:
+class ReceiverDelivery:
     """How it went with one receiver; `why` it did not go at all."""
 
     receiver: Receiver
-    done: Delivered
+    done: DeliverySummary
     why: str = ""
 
 
 def send_all(
     receivers: Sequence[Receiver], journal: Journal, incident: str = "", *, again: bool = False, as_json: bool = False
-) -> tuple[Told, ...]:
+) -> tuple[ReceiverDelivery, ...]:
     """Tells each what it is due, all at the same time; each try is told on stderr as it ends."""
-    office = Office(journal, journal.path.parent, hear=(lambda _: None) if as_json else _heard)
-    told = [Told(receiver, Delivered()) for receiver in receivers]
+    office = DeliveryContext(journal, journal.path.parent, hear=(lambda _: None) if as_json else _heard)
+    told = [ReceiverDelivery(receiver, DeliverySummary()) for receiver in receivers]
     threads = [threading.Thread(target=_send, args=(one, office, incident, again), daemon=True) for one in told]
     for thread in threads:
         thread.start()
@@ -81,19 +81,19 @@ def send_all(
     return tuple(told)
 
 
-def _send(told: Told, office: Office, incident: str, again: bool) -> None:
+def _send(told: ReceiverDelivery, office: DeliveryContext, incident: str, again: bool) -> None:
     once = [again]  # what was given up is tried once, not until the time is over
 
-    def looks() -> Due:
-        return look(office.journal, told.receiver, incident, again=bool(once and once.pop()))
+    def looks() -> DueMessages:
+        return due_now(office.journal, told.receiver, incident, again=bool(once and once.pop()))
 
     until = time.monotonic() + WITHIN
     try:
         while True:
             try:
-                told.done = deliver(told.receiver, keys(told.receiver), looks, office, WITHIN)
+                told.done = deliver(told.receiver, load_keys(told.receiver), looks, office, WITHIN)
                 return
-            except Busy:  # another process tells it the same
+            except LockHeldError:  # another process tells it the same
                 if time.monotonic() > until:
                     raise
                 time.sleep(BUSY)
@@ -103,7 +103,7 @@ def _send(told: Told, office: Office, incident: str, again: bool) -> None:
         told.why = f"{told.receiver.name} is not told: a defect in latdoctor ({type(error).__name__})"
 
 
-def _heard(result: Result) -> None:
+def _heard(result: DeliveryResult) -> None:
     say(line_of(result))
 
 
@@ -116,7 +116,7 @@ def notifying(tell: Say = say, seconds: float = AT_THE_END) -> Iterator[Callable
     except LatdoctorError as error:
         tell(_line("nobody is told of this", error))
         receivers, place = (), Path()
-    criers = [_Crier(receiver, place, tell) for receiver in receivers]
+    criers = [_ReceiverThread(receiver, place, tell) for receiver in receivers]
 
     def poke(*_: object) -> None:
         for crier in criers:
@@ -132,13 +132,13 @@ def notifying(tell: Say = say, seconds: float = AT_THE_END) -> Iterator[Callable
             crier.wait_for(max(0.0, until - time.monotonic()))
 
 
-def tell_now(tell: Say = say) -> None:
+def notify_now(tell: Say = say) -> None:
     """For a command that has journaled something and is done: tells whatever is due, as `notifying` does."""
     with notifying(tell) as poke:
         poke()
 
 
-class _Crier:
+class _ReceiverThread:
     """Tells one receiver whatever becomes due, from its first waking on."""
 
     def __init__(self, receiver: Receiver, place: Path, tell: Say) -> None:
@@ -180,10 +180,10 @@ class _Crier:
         """Seconds until there is something to try again. Nothing that happens here may disturb what goes on beside."""
         try:
             journal = Journal.opened(self._place / state_dir.JOURNAL)
-            office = Office(journal, self._place, hear=self._hear)
-            looks = partial(look, journal, self._receiver)
-            done = deliver(self._receiver, keys(self._receiver), looks, office, AT_ONCE)
-        except Busy:
+            office = DeliveryContext(journal, self._place, hear=self._hear)
+            looks = partial(due_now, journal, self._receiver)
+            done = deliver(self._receiver, load_keys(self._receiver), looks, office, AT_ONCE)
+        except LockHeldError:
             return BUSY
         except LatdoctorError as error:
             self._once(_line(f"{self._receiver.name} is not told", error))
@@ -193,7 +193,7 @@ class _Crier:
             return PERIOD
         return PERIOD if done.wait is None else done.wait
 
-    def _hear(self, result: Result) -> None:
+    def _hear(self, result: DeliveryResult) -> None:
         if not result.outcome.sent:
             self._once(f"{self._receiver.name} is not told of {result.message.what}: {result.outcome.why}")
 

@@ -14,11 +14,11 @@ from latdoctor.incident import events
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Moment, now, unix_seconds
 from latdoctor.notify import pagerduty
-from latdoctor.notify.dispatcher import Result
-from latdoctor.notify.messages import Telling, pairs
+from latdoctor.notify.dispatcher import DeliveryResult
+from latdoctor.notify.messages import Notice, details_of
 from latdoctor.notify.outbox import MAKERS
 from latdoctor.notify.receiver import PAGERDUTY, TEST, Message, Receiver
-from latdoctor.notify.transport import attempt, keys
+from latdoctor.notify.transport import attempt, load_keys
 from latdoctor.report import notifications as shown
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 SAYS = "a test of latdoctor: nothing is wrong"
 
 
-def tested(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
+def run_test(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
     """The exit code. Raises UsageError where a secret is missing."""
-    secret = keys(receiver)
+    secret = load_keys(receiver)
     at = now()
     messages = messages_of_test(receiver, at, secrets.token_hex(4))
     if dry_run:
         shown.messages([(receiver, message) for message in messages], result_console(), as_json=as_json)
         return 0
-    results: list[Result] = []
+    results: list[DeliveryResult] = []
     for message in messages:
-        results.append(Result(message, attempt(message, receiver, secret, unix_seconds(at.at), resolved)))
+        results.append(DeliveryResult(message, attempt(message, receiver, secret, unix_seconds(at.at), resolved)))
         if not as_json:
             say(shown.line_of(results[-1]))
         if not results[-1].outcome.sent:
@@ -53,11 +53,11 @@ def tested(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
 def messages_of_test(receiver: Receiver, at: Moment, name: str) -> tuple[Message, ...]:
     """PagerDuty's alert and its end; of the others one message."""
     states = (pagerduty.TRIGGER, pagerduty.RESOLVE) if receiver.kind == PAGERDUTY else ("",)
-    incident = Incident(f"test-{name}", events.Opened("latdoctor", (), events.BY_HAND, "", ""))
+    incident = Incident(f"test-{name}", events.IncidentOpened("latdoctor", (), events.BY_HAND, "", ""))
     made = [
         MAKERS[receiver.kind](
             incident,
-            Telling(TEST, state or "once", at.at, SAYS, pairs(Receiver=receiver.name), "info", state),
+            Notice(TEST, state or "once", at.at, SAYS, details_of(Receiver=receiver.name), "info", state),
             receiver,
         )
         for state in states
@@ -88,7 +88,7 @@ def send_test(
     """
     pass  # import of a merged module
 
-    raise typer.Exit(tested(_named(name), dry_run=dry_run, as_json=output is Form.JSON))
+    raise typer.Exit(run_test(_named(name), dry_run=dry_run, as_json=output is Form.JSON))
 
 
 @app.command("send")
@@ -109,26 +109,28 @@ def send(
     """
     from latdoctor.cli import notifier
     from latdoctor.cli.console import result_console
-    from latdoctor.incident.lookup import chosen
-    from latdoctor.incident.recorder import known
-    from latdoctor.notify.transport import keys
+    from latdoctor.incident.lookup import select_incident
+    from latdoctor.incident.recorder import all_incidents
+    from latdoctor.notify.transport import load_keys
     from latdoctor.report import notifications as shown
 
     receivers = _receivers(to)
     journal = _journal(reading=dry_run)
-    one = chosen(known(journal), incident, only_open=False).id if incident else ""
+    one = select_incident(all_incidents(journal), incident, only_open=False).id if incident else ""
     if dry_run:
         for receiver in receivers:
-            keys(receiver)  # what is missing is told now, and not when it burns
-        due = [(receiver, notifier.look(journal, receiver, one, again=again)) for receiver in receivers]
+            load_keys(receiver)  # what is missing is told now, and not when it burns
+        due = [(receiver, notifier.due_now(journal, receiver, one, again=again)) for receiver in receivers]
         messages = [(receiver, message) for receiver, found in due for message in found.messages]
-        waiting = [shown.Waiting(to.name, found.waiting, found.wait) for to, found in due if found.wait is not None]
+        waiting = [
+            shown.PendingMessages(to.name, found.waiting, found.wait) for to, found in due if found.wait is not None
+        ]
         shown.messages(messages, result_console(), waiting, as_json=output is Form.JSON)
         return
     told = notifier.send_all(receivers, journal, one, again=again, as_json=output is Form.JSON)
     results = [result for each in told for result in each.done.results]
     waiting = [
-        shown.Waiting(each.receiver.name, each.done.waiting, each.done.wait)
+        shown.PendingMessages(each.receiver.name, each.done.waiting, each.done.wait)
         for each in told
         if each.done.wait is not None
     ]
@@ -145,10 +147,10 @@ def _receivers(to: str) -> tuple[Receiver, ...]:
 
     if to:
         return (_named(to),)
-    known = tuple(configuration().receivers.values())
-    if not known:
+    all_incidents = tuple(configuration().receivers.values())
+    if not all_incidents:
         raise UsageError("nobody is configured to be told", next_step="name them under `notify:` in latdoctor.yaml")
-    return known
+    return all_incidents
 
 
 def _named(name: str) -> Receiver:
@@ -157,13 +159,13 @@ def _named(name: str) -> Receiver:
     from latdoctor.errors import UsageError
     from latdoctor.sanitize import clean
 
-    known = configuration().receivers
-    if name not in known:
+    all_incidents = configuration().receivers
+    if name not in all_incidents:
         raise UsageError(
-            f"there is no receiver {clean(name, 80)!r} (there are: {', '.join(known) or 'none'})",
+            f"there is no receiver {clean(name, 80)!r} (there are: {', '.join(all_incidents) or 'none'})",
             next_step="name it under `notify:` in latdoctor.yaml",
         )
-    return known[name]
+    return all_incidents[name]
 
 
 def _journal(*, reading: bool) -> Journal:

@@ -61,7 +61,7 @@ def _recovered(run: RunState, journal: Journal, place: Path, target: str, poke: 
 def _journal() -> tuple[Journal, Path]:
     """The journal of what was done, and its folder; nothing is made where nothing was done. Raises UsageError."""
     place = state_dir.folder()
-    state_dir.must_be_own(place)
+    state_dir.check_private(place)
     reading = Journal.reading(place / state_dir.JOURNAL)
     return (Journal.opened(reading.path) if reading.entries() else reading), place
 
@@ -168,7 +168,7 @@ def remediate(
     Exit codes: 0 verified, or planned · 1 nothing was changed · 2 usage or an invalid file · 3 not verified, and taken
     back · 4 held for a human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
     """
-    from latdoctor.cli.incident_context import Belongs, must_be_known
+    from latdoctor.cli.incident_context import IncidentSelector, check_selector
     from latdoctor.cli.remediation_session import Mending, mend
 
     asked = options.given(
@@ -187,9 +187,9 @@ def remediate(
         playbooks=tuple(playbooks or ()),
         rules=tuple(rules or ()),
         as_json=output is Form.JSON,
-        belongs=Belongs(incident or "", no_incident),
+        belongs=IncidentSelector(incident or "", no_incident),
     )
-    must_be_known(how.belongs)
+    check_selector(how.belongs)
     raise typer.Exit(mend(asked, how))
 
 

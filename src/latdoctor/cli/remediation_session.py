@@ -24,9 +24,9 @@ from latdoctor.cli.session import rule_set
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.errors import UNDECODABLE, LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.bundle import Context
-from latdoctor.incident.recorder import readable
+from latdoctor.incident.recorder import unreadable_as_error
 from latdoctor.journal import state_dir
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
 from latdoctor.pipeline import kept, observer, pages_for, remedy_of
 from latdoctor.remediation import run_history
@@ -144,7 +144,7 @@ class Mending:
     playbooks: tuple[Path, ...] = ()
     rules: tuple[Path, ...] = ()
     as_json: bool = False
-    belongs: incident_context.Belongs = field(default_factory=incident_context.Belongs)
+    belongs: incident_context.IncidentSelector = field(default_factory=incident_context.IncidentSelector)
 
 
 def mend(given: Given, how: Mending) -> int:
@@ -176,7 +176,7 @@ def mend(given: Given, how: Mending) -> int:
     if not how.apply:
         unfinished = _unfinished(plans)
         plan_page.plans(plans, books, result_console(), as_json=how.as_json, pages=pages, unfinished=unfinished)
-        incident_context.planned(how.belongs, plans, looked_at)
+        incident_context.record_plans(how.belongs, plans, looked_at)
         return Outcome.PLANNED.exit_code
     return _applied(plans, ways, pages, books, wanted, how)
 
@@ -225,7 +225,7 @@ def _applied(
     place = own_folder()
     results: list[Result] = []
     journal = Journal.opened(place / state_dir.JOURNAL)
-    incident = incident_context.applying(how.belongs, plans, (wanted.context.target, *wanted.request.servers))
+    incident = incident_context.join_for_apply(how.belongs, plans, (wanted.context.target, *wanted.request.servers))
     try:
         with notifying() as poke, stoppable() as stop:
             for plan, access, observe in zip(plans, ways.chosen, looks, strict=True):
@@ -256,7 +256,7 @@ def _applied(
 def both(tell: Tell, poke: Callable[..., None]) -> Tell:
     """Whoever looks at the screen, and whoever is told of the incident."""
 
-    def heard(entry: Entry) -> None:
+    def heard(entry: JournalEntry) -> None:
         tell(entry)
         poke()
 
@@ -299,7 +299,7 @@ def _unfinished(plans: Sequence[Plan]) -> tuple[str, ...]:
     """
     try:
         journal = Journal.reading(state_dir.folder() / state_dir.JOURNAL)
-        with readable(journal):
+        with unreadable_as_error(journal):
             known = run_history.runs(journal.entries())
     except LatdoctorError as error:
         say(f"whether a run there is unfinished is not known: {error}")
@@ -311,7 +311,7 @@ def _unfinished(plans: Sequence[Plan]) -> tuple[str, ...]:
 def own_folder() -> Path:
     """The state folder, made where it is missing. Raises UsageError."""
     place = state_dir.folder()
-    state_dir.must_be(place)
+    state_dir.ensure_private(place)
     return place
 
 

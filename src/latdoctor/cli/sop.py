@@ -11,7 +11,7 @@ import typer
 from latdoctor.cli.remediate import Form, OutputOption
 
 if TYPE_CHECKING:
-    from latdoctor.incident.status import Standing
+    from latdoctor.incident.status import IncidentStatus
 
 app = typer.Typer(
     help="The procedure of an incident, and its clock.",
@@ -20,14 +20,14 @@ app = typer.Typer(
 )
 
 
-class Outcome(StrEnum):
+class ClosingOutcome(StrEnum):
     """How an incident ended."""
 
     RESOLVED = "resolved"
     FALSE_ALARM = "false-alarm"
 
 
-class Page(StrEnum):
+class ExportFormat(StrEnum):
     """The form of a page."""
 
     MARKDOWN = "markdown"
@@ -79,9 +79,9 @@ def start(
 
     Exit codes: 0 it is open · 1 the journal cannot be written · 2 usage, or an invalid SOP or alert.
     """
-    from latdoctor.cli.sop_actions import Wanted, begin
+    from latdoctor.cli.sop_actions import StartRequest, begin
 
-    wanted = Wanted(
+    wanted = StartRequest(
         alert=alert,
         title=title or "",
         targets=tuple(target or ()),
@@ -149,7 +149,7 @@ def note(
 
 @app.command()
 def close(
-    outcome: Annotated[Outcome, typer.Option("--outcome", help="How it ended.")] = Outcome.RESOLVED,
+    outcome: Annotated[ClosingOutcome, typer.Option("--outcome", help="How it ended.")] = ClosingOutcome.RESOLVED,
     text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="What is to be said of it.")] = None,
     by: By = None,
     incident: Incident = None,
@@ -171,7 +171,9 @@ def close(
 def export(
     handover: Annotated[bool, typer.Option("--handover", help="The page for the next shift instead.")] = False,
     incident: LastIncident = None,
-    output: Annotated[Page, typer.Option("--output", "-o", help="The form of the page.")] = Page.MARKDOWN,
+    output: Annotated[
+        ExportFormat, typer.Option("--output", "-o", help="The form of the page.")
+    ] = ExportFormat.MARKDOWN,
 ) -> None:
     """Print how the SOP was kept, or a page for the next shift.
 
@@ -186,7 +188,7 @@ def export(
     from latdoctor.report import sop as shown
 
     found = _standing(incident)
-    if output is Page.JSON:
+    if output is ExportFormat.JSON:
         shown.status(found, result_console(), as_json=True)
     else:
         sections = pages.handover(found) if handover else pages.record(found)
@@ -210,12 +212,12 @@ def lint(sops: Sops = None) -> None:
 
 
 def _tell() -> None:
-    from latdoctor.cli.notifier import tell_now
+    from latdoctor.cli.notifier import notify_now
 
-    tell_now()
+    notify_now()
 
 
-def _standing(incident: str | None) -> Standing:
+def _standing(incident: str | None) -> IncidentStatus:
     from latdoctor.cli.sop_actions import standing_of
 
     return standing_of(incident or "", only_open=False)

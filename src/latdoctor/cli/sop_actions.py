@@ -21,19 +21,19 @@ from latdoctor.cli.time_args import Began, began
 from latdoctor.errors import DefinitionError, OperationError, UsageError
 from latdoctor.http.address import masked
 from latdoctor.incident import events, recorder
-from latdoctor.incident.alert_intake import About, Intake
-from latdoctor.incident.alertmanager import alerted
-from latdoctor.incident.elapsed import GIVEN
-from latdoctor.incident.lookup import chosen, inherited, option
-from latdoctor.incident.next_step import about, source
-from latdoctor.incident.open import Opening, keys, opened
-from latdoctor.incident.recorder import harmless, noted
+from latdoctor.incident.alert_intake import IncidentTemplate, Intake
+from latdoctor.incident.alertmanager import read_notification
+from latdoctor.incident.elapsed import GIVEN_BY_HAND
+from latdoctor.incident.lookup import incident_option, other_runs, select_incident
+from latdoctor.incident.next_step import target_options, with_incident
+from latdoctor.incident.open import Opening, group_keys, open_incident
+from latdoctor.incident.recorder import add_note, without_credentials
 from latdoctor.incident.sop import loader
-from latdoctor.incident.sop.loader import followed
+from latdoctor.incident.sop.loader import sop_of_incident
 from latdoctor.incident.sop.model import Sop
-from latdoctor.incident.state import Incident, body
-from latdoctor.incident.status import Standing, standing, unsettled
-from latdoctor.incident.timeline_entries import cut_in_words
+from latdoctor.incident.state import Incident, decode_body
+from latdoctor.incident.status import IncidentStatus, incident_status, unsettled
+from latdoctor.incident.timeline_entries import truncation_note
 from latdoctor.journal import state_dir
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal
@@ -45,21 +45,21 @@ MOST = 1 << 20  # bytes of a note from stdin
 _NAMES = 4  # alerts that still fire and are named
 
 
-def standing_of(asked: str, *, only_open: bool) -> Standing:
+def standing_of(asked: str, *, only_open: bool) -> IncidentStatus:
     """How an incident stands now; where its SOP cannot be read, what is known without it. Raises UsageError,
     OperationError.
     """
     place = state_dir.folder()
     meant = _meant(place, asked, only_open=only_open)
     try:
-        sop = followed(place, meant.incident)
+        sop = sop_of_incident(place, meant.incident)
     except OperationError as error:
         return standing_now(None, meant, place, unread=clean(str(error), 400))
     return standing_now(sop, meant, place)
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class SelectedIncident:
     """An incident, the runs on its target that are not its own, and the option that names it to a command: empty where
     it is the one that is open.
     """
@@ -69,26 +69,26 @@ class Meant:
     option: str
 
 
-def opened_as(asked: str, *, only_open: bool) -> tuple[Meant, Sop, Path]:
+def opened_as(asked: str, *, only_open: bool) -> tuple[SelectedIncident, Sop, Path]:
     """The incident that is meant, its SOP, and the state folder. Raises UsageError, OperationError."""
     place = state_dir.folder()
     meant = _meant(place, asked, only_open=only_open)
-    return meant, followed(place, meant.incident), place
+    return meant, sop_of_incident(place, meant.incident), place
 
 
-def standing_now(sop: Sop | None, meant: Meant, place: Path, *, unread: str = "") -> Standing:
+def standing_now(sop: Sop | None, meant: SelectedIncident, place: Path, *, unread: str = "") -> IncidentStatus:
     """`unread`: why there is no `sop`. Raises OperationError for an entry that another version wrote otherwise."""
-    with recorder.readable(Journal.reading(place / state_dir.JOURNAL)):
-        found = standing(sop, meant.incident, now(), place, unread, meant.others)
-    return structs.replace(found, next=about(found.next, meant.option)) if found.open else found
+    with recorder.unreadable_as_error(Journal.reading(place / state_dir.JOURNAL)):
+        found = incident_status(sop, meant.incident, now(), place, unread, meant.others)
+    return structs.replace(found, next=with_incident(found.next, meant.option)) if found.open else found
 
 
-def _meant(place: Path, asked: str, *, only_open: bool) -> Meant:
+def _meant(place: Path, asked: str, *, only_open: bool) -> SelectedIncident:
     journal = Journal.reading(place / state_dir.JOURNAL)
-    known = recorder.known(journal)
-    incident = chosen(known, asked, only_open=only_open)
-    with recorder.readable(journal):
-        return Meant(incident, inherited(incident, journal.entries()), option(known, incident.id))
+    known = recorder.all_incidents(journal)
+    incident = select_incident(known, asked, only_open=only_open)
+    with recorder.unreadable_as_error(journal):
+        return SelectedIncident(incident, other_runs(incident, journal.entries()), incident_option(known, incident.id))
 
 
 def note(text: str | None, stage: str, by: str, asked: str) -> None:
@@ -97,17 +97,17 @@ def note(text: str | None, stage: str, by: str, asked: str) -> None:
     incident = meant.incident
     step = f"Next: latdoctor sop status{meant.option}"
     if stage:
-        recorder.marked(journal, incident, followed(state_dir.folder(), incident), stage, said, by)
+        recorder.mark_stage(journal, incident, sop_of_incident(state_dir.folder(), incident), stage, said, by)
         typer.echo(f"{incident.id}: {stage} is marked as met, by hand. {step}")
         return
-    recorder.noted(journal, incident, said, by)
+    recorder.add_note(journal, incident, said, by)
     typer.echo(f"noted in {incident.id}. {step}")
 
 
 def close(outcome: str, text: str, by: str, asked: str) -> None:
     journal, meant = _open(asked)
     incident = meant.incident
-    recorder.closed(journal, incident, outcome, text, by)
+    recorder.close_incident(journal, incident, outcome, text, by)
     firing = incident.still_firing
     if firing:
         more = f" and {len(firing) - _NAMES} more" if len(firing) > _NAMES else ""
@@ -124,13 +124,13 @@ def close(outcome: str, text: str, by: str, asked: str) -> None:
 def _unsettled(journal: Journal, incident: Incident) -> tuple[str, ...]:
     """What it was closed over; what cannot be told keeps nobody from closing it either."""
     try:
-        with recorder.readable(journal):
-            return unsettled(incident, inherited(incident, journal.entries()))
+        with recorder.unreadable_as_error(journal):
+            return unsettled(incident, other_runs(incident, journal.entries()))
     except OperationError as error:
         return (f"whether a change stands that nobody has verified cannot be told: {clean(str(error), 400)}",)
 
 
-def _open(asked: str) -> tuple[Journal, Meant]:
+def _open(asked: str) -> tuple[Journal, SelectedIncident]:
     """The journal, for writing, and the incident that is meant. Raises UsageError where there is none."""
     place = state_dir.folder()
     meant = _meant(place, asked, only_open=True)
@@ -153,7 +153,7 @@ _LONGEST_TITLE = 300  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StartRequest:
     """What was asked of `sop start`."""
 
     alert: Path | None = None
@@ -165,17 +165,17 @@ class Wanted:
     sops: tuple[Path, ...] = ()
 
 
-def begin(wanted: Wanted, *, as_json: bool) -> None:
+def begin(wanted: StartRequest, *, as_json: bool) -> None:
     """Opens it and says so."""
     procedure = loader.find(procedures(wanted.sops), wanted.sop or loader.USUAL)
     told = began(wanted.began, time.time()) if wanted.began else None
-    about = _about(wanted, procedure)
+    with_incident = _about(wanted, procedure)
     if wanted.alert is None:
-        opening = _by_hand(wanted, about, procedure, told)
+        opening = _by_hand(wanted, with_incident, procedure, told)
     else:
-        opening = _by_alert(wanted.alert, wanted, about)
+        opening = _by_alert(wanted.alert, wanted, with_incident)
     known = _incidents()
-    found = chosen(known, opening.id)
+    found = select_incident(known, opening.id)
     kept_title = not opening.new and _noted(wanted, found)
     if as_json:
         typer.echo(msgspec.json.encode({"schema_version": "1", "incident": opening.id, "new": opening.new}).decode())
@@ -183,8 +183,8 @@ def begin(wanted: Wanted, *, as_json: bool) -> None:
         typer.echo(f"{opening.id} is open, by the SOP {procedure.id} ({procedure.title}).")
         if told:
             typer.echo(told.message)
-        which = option(known, opening.id)
-        look = f"latdoctor diagnose{source(found)}{which}"
+        which = incident_option(known, opening.id)
+        look = f"latdoctor diagnose{target_options(found)}{which}"
         typer.echo(f"Next: {look}, which marks its stages; latdoctor sop status{which}")
     else:
         kept = "; when it began stays as it was told then" if told else ""
@@ -196,17 +196,17 @@ def begin(wanted: Wanted, *, as_json: bool) -> None:
         say(f"what you called it is kept as a note of {opening.id}")
 
 
-def _noted(wanted: Wanted, found: Incident) -> bool:
+def _noted(wanted: StartRequest, found: Incident) -> bool:
     """Whether the title is kept as a note of the incident that was open, as it says something else than that does."""
-    title = harmless(wanted.title.strip(), _LONGEST_TITLE)
-    notes = (body(entry, events.Noted).text for entry in found.of(events.NOTED))
+    title = without_credentials(wanted.title.strip(), _LONGEST_TITLE)
+    notes = (decode_body(entry, events.NoteAdded).text for entry in found.of(events.NOTED))
     if not title or title in (found.opened.title, *notes):
         return False
-    noted(Journal.opened(state_dir.folder() / state_dir.JOURNAL), found, title, wanted.by)
+    add_note(Journal.opened(state_dir.folder() / state_dir.JOURNAL), found, title, wanted.by)
     return True
 
 
-def _another(wanted: Wanted, incident: str) -> str:
+def _another(wanted: StartRequest, incident: str) -> str:
     """How an incident of its own is opened."""
     if wanted.targets:
         return f"Another one of this target needs this one closed: latdoctor sop close --incident {incident}"
@@ -218,23 +218,23 @@ def procedures(extra: Sequence[Path]) -> Mapping[str, Sop]:
     return loader.read_sops([folder("sops"), *extra]) if extra else loader.shipped()
 
 
-def _by_hand(wanted: Wanted, about: About, procedure: Sop, told: Began | None) -> Opening:
-    asked = events.Opened(
-        title=harmless(wanted.title or procedure.title, _LONGEST_TITLE),
-        targets=about.targets,
+def _by_hand(wanted: StartRequest, with_incident: IncidentTemplate, procedure: Sop, told: Began | None) -> Opening:
+    asked = events.IncidentOpened(
+        title=without_credentials(wanted.title or procedure.title, _LONGEST_TITLE),
+        targets=with_incident.targets,
         source=events.BY_HAND,
         sop=procedure.id,
         sop_digest=procedure.digest,
         began=told.at if told else None,
-        clock=GIVEN if told else "",
-        by=about.by,
-        hosts=about.hosts,
+        clock=GIVEN_BY_HAND if told else "",
+        by=with_incident.by,
+        hosts=with_incident.hosts,
     )
     place = own_folder()
-    return opened(Journal.opened(place / state_dir.JOURNAL), place, asked, procedure)
+    return open_incident(Journal.opened(place / state_dir.JOURNAL), place, asked, procedure)
 
 
-def _by_alert(path: Path, wanted: Wanted, about: About) -> Opening:
+def _by_alert(path: Path, wanted: StartRequest, with_incident: IncidentTemplate) -> Opening:
     """The incident of a notification, which is journaled as far as it is new. Raises UsageError where nothing of it
     fires.
     """
@@ -242,12 +242,12 @@ def _by_alert(path: Path, wanted: Wanted, about: About) -> Opening:
         raise UsageError(
             "the alert itself tells its title and when it began", next_step="leave --title and --began out"
         )
-    told = alerted(path)
+    told = read_notification(path)
     place = own_folder()
-    taken = Intake(Journal.opened(place / state_dir.JOURNAL), place, about).take(told)
-    if not taken.incident or not (taken.opened or chosen(_incidents(), taken.incident).open):
+    taken = Intake(Journal.opened(place / state_dir.JOURNAL), place, with_incident).take(told)
+    if not taken.incident or not (taken.opened or select_incident(_incidents(), taken.incident).open):
         raise UsageError("no alert of it fires, so there is nothing to open", where="--alert")
-    if taken.new and (cut := cut_in_words(told.alerts)):
+    if taken.new and (cut := truncation_note(told.alerts)):
         say(f"{taken.incident}: {cut}")
     if taken.opened:
         _tell_what_was_before(taken.incident, told.key)
@@ -256,17 +256,17 @@ def _by_alert(path: Path, wanted: Wanted, about: About) -> Opening:
 
 def _tell_what_was_before(incident: str, key: str) -> None:
     """That its alerts had an incident, and that it was closed."""
-    before = [one for one in _incidents() if one.id != incident and one.closed and key in keys(one)]
+    before = [one for one in _incidents() if one.id != incident and one.closed and key in group_keys(one)]
     if before:
         outcome = clean(before[-1].closed.outcome, 40) if before[-1].closed else ""
         say(f"the incident of these alerts, {before[-1].id}, was closed ({outcome}), so another one is opened")
 
 
 def _incidents() -> tuple[Incident, ...]:
-    return recorder.known(Journal.reading(state_dir.folder() / state_dir.JOURNAL))
+    return recorder.all_incidents(Journal.reading(state_dir.folder() / state_dir.JOURNAL))
 
 
-def _about(wanted: Wanted, procedure: Sop) -> About:
+def _about(wanted: StartRequest, procedure: Sop) -> IncidentTemplate:
     """What the incident is to be about; a target that is taken for a host is told on stderr."""
     known = _configured()
     targets = _targets(wanted.targets, known)
@@ -278,7 +278,7 @@ def _about(wanted: Wanted, procedure: Sop) -> About:
             f"{host!r} is neither a configured target nor an address: looks at a host of that name, at any port, belong"
             f" to the incident{hint}"
         )
-    return About(targets, procedure, clean(wanted.by, 80), hosts=hosts, anew=True)
+    return IncidentTemplate(targets, procedure, clean(wanted.by, 80), hosts=hosts, anew=True)
 
 
 def _configured() -> Mapping[str, TargetSettings]:

@@ -15,7 +15,7 @@ from latdoctor.cli.console import notice_console, result_console
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
 from latdoctor.cli.sop_actions import opened_as, standing_now
 from latdoctor.errors import OperationError
-from latdoctor.incident.status import Standing
+from latdoctor.incident.status import IncidentStatus
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.report.live import Told, stamped
 from latdoctor.report.sop import changed, line, page, screen
@@ -24,22 +24,22 @@ from latdoctor.sanitize import clean
 EVERY = 1.0  # seconds between two drawings
 
 
-class View(Protocol):
+class WatchDisplay(Protocol):
     """Where it is shown."""
 
-    def show(self, found: Standing) -> None: ...
+    def show(self, found: IncidentStatus) -> None: ...
     def failed(self, why: str) -> None: ...  # the journal could not be read just now
 
 
 def watch(asked: str) -> int:
     """The exit code of how it stood last. Raises UsageError, StoppedError."""
     with ended_by_sigterm():
-        looks = Looks(asked)
+        looks = StatusReader(asked)
         with _view() as view:
             return follow(looks, view, time.sleep)
 
 
-class Looks:
+class StatusReader:
     """How the incident stands at each call. The journal is read anew only where it has changed.
 
     Raises UsageError where there is no such incident open, and OperationError.
@@ -49,7 +49,7 @@ class Looks:
         self._meant, self._sop, self._place = opened_as(asked, only_open=True)
         self._stamp = self._now()
 
-    def __call__(self) -> Standing:
+    def __call__(self) -> IncidentStatus:
         stamp = self._now()
         if stamp != self._stamp:
             self._meant, _, _ = opened_as(self._meant.incident.id, only_open=False)
@@ -64,9 +64,9 @@ class Looks:
         return told.st_mtime_ns, told.st_size
 
 
-def follow(look: Callable[[], Standing], view: View, sleep: Callable[[float], None]) -> int:
+def follow(look: Callable[[], IncidentStatus], view: WatchDisplay, sleep: Callable[[float], None]) -> int:
     """Shows it again and again, until Ctrl-C, until it is closed, or until nobody reads any more."""
-    last: Standing | None = None
+    last: IncidentStatus | None = None
     try:
         while not getattr(sys.stdout, "gone", False):
             try:
@@ -87,27 +87,27 @@ def follow(look: Callable[[], Standing], view: View, sleep: Callable[[float], No
 
 
 @contextmanager
-def _view() -> Iterator[View]:
+def _view() -> Iterator[WatchDisplay]:
     console = result_console()
     if not console.is_terminal or console.is_dumb_terminal:
         notice_console().print("a line for each change; Ctrl-C ends")
-        yield Lines(time.time)
+        yield LineDisplay(time.time)
         return
     with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
-        view = Screen(live)
+        view = ScreenDisplay(live)
         yield view
     if view.last is not None:
         console.print(page(view.last))
 
 
-class Lines:
+class LineDisplay:
     """A line for each change of what is said."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._last: Standing | None = None
+        self._last: IncidentStatus | None = None
 
-    def show(self, found: Standing) -> None:
+    def show(self, found: IncidentStatus) -> None:
         if changed(self._last, found):
             typer.echo(stamped(Told(self._now(), line(found))))
         self._last = found
@@ -116,14 +116,14 @@ class Lines:
         notice_console().print(why, soft_wrap=True)
 
 
-class Screen:
+class ScreenDisplay:
     """The whole screen, drawn anew."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
-        self.last: Standing | None = None
+        self.last: IncidentStatus | None = None
 
-    def show(self, found: Standing) -> None:
+    def show(self, found: IncidentStatus) -> None:
         self.last = found
         self._live.update(screen(found), refresh=True)
 

@@ -14,7 +14,7 @@ from latdoctor.collectors.promql.client import access
 from latdoctor.collectors.time_range import Past
 from latdoctor.dialects.promql import matchers
 from latdoctor.errors import UsageError
-from latdoctor.report.sop import span
+from latdoctor.report.sop import duration
 from latdoctor.sanitize import clean
 from latdoctor.units import parse_duration
 
@@ -163,7 +163,7 @@ def _last(today: datetime.datetime, now: float) -> float:
         return yesterday.timestamp()
     raise UsageError(
         f"{today.astimezone():%H:%M:%S %Z} is still to come today, and that of yesterday was"
-        f" {span(now - yesterday.timestamp())} ago",
+        f" {duration(now - yesterday.timestamp())} ago",
         where=_WHERE,
         next_step=f"say the day too, such as {_WHERE} {yesterday:%Y-%m-%dT%H:%M:%S}",
     )
@@ -173,4 +173,4 @@ def _understood(at: float, now: float) -> str:
     """`It began 2026-11-22 02:47:00 CET (local time), 0:12:10 ago.`"""
     told, today = (datetime.datetime.fromtimestamp(one).astimezone() for one in (at, now))
     day = ", yesterday" if told.date() == today.date() - DAY else ""
-    return f"It began {told:%Y-%m-%d %H:%M:%S %Z} (local time){day}, {span(now - at)} ago."
+    return f"It began {told:%Y-%m-%d %H:%M:%S %Z} (local time){day}, {duration(now - at)} ago."

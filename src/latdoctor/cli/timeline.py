@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _BEGUN = ("run.opened", "run.refused")  # the first entry of a run
 
 
-class Format(StrEnum):
+class TimelineFormat(StrEnum):
     """The form of the document."""
 
     TEXT = "text"
@@ -31,7 +31,9 @@ def timeline(
         typer.Option("--incident", metavar="ID", help="Which incident (default: the open one, or the last)."),
     ] = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="A single run instead.")] = None,
-    format_: Annotated[Format, typer.Option("--format", help="The form of the document.")] = Format.TEXT,
+    format_: Annotated[
+        TimelineFormat, typer.Option("--format", help="The form of the document.")
+    ] = TimelineFormat.TEXT,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", readable=False, help="Write a new file instead of stdout.")
     ] = None,
@@ -59,7 +61,7 @@ def _chosen(incident: str, run: str) -> Timeline:
     """Raises UsageError, OperationError."""
     from latdoctor.cli import incidents as remembered
     from latdoctor.errors import UsageError
-    from latdoctor.incident.lookup import chosen
+    from latdoctor.incident.lookup import select_incident
     from latdoctor.incident.timeline import of_run
     from latdoctor.incident.timeline import timeline as told
 
@@ -71,25 +73,25 @@ def _chosen(incident: str, run: str) -> Timeline:
             raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
         with remembered.readable():
             return of_run(run, own)
-    one = chosen(remembered.incidents(), incident, only_open=False)
+    one = select_incident(remembered.incidents(), incident, only_open=False)
     with remembered.readable():
         return told(one, remembered.stages(one))
 
 
-def _rendered(told: Timeline, form: Format) -> str:
+def _rendered(told: Timeline, form: TimelineFormat) -> str:
     from latdoctor.report import cloudevents, json_documents
     from latdoctor.report import timeline as reports
 
     match form:
-        case Format.TEXT:
+        case TimelineFormat.TEXT:
             return reports.render_text(told)
-        case Format.MARKDOWN:
+        case TimelineFormat.MARKDOWN:
             return reports.render_markdown(told)
-        case Format.JSON:
+        case TimelineFormat.JSON:
             return json_documents.render_timeline(told)
-        case Format.CLOUDEVENTS:
+        case TimelineFormat.CLOUDEVENTS:
             return cloudevents.render(told)
-        case Format.HTML:
+        case TimelineFormat.HTML:
             return _page(told)
 
 

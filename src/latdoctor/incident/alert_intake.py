@@ -20,12 +20,12 @@ from latdoctor.diagnosis.rule_schema import SEVERITIES
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.incident import alertmanager, events
 from latdoctor.incident.elapsed import is_time
-from latdoctor.incident.events import FALSE_ALARM, REAL, UNKNOWN, Confirmed
-from latdoctor.incident.lookup import joined
-from latdoctor.incident.open import alone, opened
+from latdoctor.incident.events import FALSE_ALARM, REAL, UNKNOWN, AlertConfirmed
+from latdoctor.incident.lookup import open_incident_for
+from latdoctor.incident.open import exclusive, open_incident
 from latdoctor.incident.sop.model import Sop
-from latdoctor.incident.state import Incident, body
-from latdoctor.journal.entry import Entry, JournalError, unix_seconds
+from latdoctor.incident.state import Incident, decode_body
+from latdoctor.journal.entry import JournalEntry, JournalError, unix_seconds
 from latdoctor.journal.store import Journal
 from latdoctor.sanitize import clean
 
@@ -34,7 +34,7 @@ _SHOWN = 3
 _LONGEST = 500  # characters
 
 
-def confirmed(diagnosis: Diagnosis) -> Confirmed:
+def confirmation_of(diagnosis: Diagnosis) -> AlertConfirmed:
     """A broken SLO makes the verdict critical, so the verdict alone decides. Healthy is said only where every essential
     was seen; whatever else could not be told is unknown.
     """
@@ -48,17 +48,17 @@ def confirmed(diagnosis: Diagnosis) -> Confirmed:
     return _said(UNKNOWN, (verdict.message, *verdict.reasons[:_SHOWN]), diagnosis)
 
 
-def unseen(why: str) -> Confirmed:
+def not_observed(why: str) -> AlertConfirmed:
     """Nothing could be looked at, for which there is a reason."""
-    return Confirmed(UNKNOWN, clean(f"nothing could be seen: {why}", _LONGEST))
+    return AlertConfirmed(UNKNOWN, clean(f"nothing could be seen: {why}", _LONGEST))
 
 
 def _hurts(check: Check) -> bool:
     return check.status == "fired" and check.kind != "specific" and bool(check.severity)
 
 
-def _said(status: str, parts: tuple[str, ...], diagnosis: Diagnosis) -> Confirmed:
-    return Confirmed(status, clean("; ".join(parts), _LONGEST), diagnosis.run_id)
+def _said(status: str, parts: tuple[str, ...], diagnosis: Diagnosis) -> AlertConfirmed:
+    return AlertConfirmed(status, clean("; ".join(parts), _LONGEST), diagnosis.run_id)
 
 
 AlertKey = tuple[str, str]  # the key of its group, its fingerprint
@@ -70,10 +70,10 @@ LAG = 60.0
 
 @dataclass(slots=True)
 class AlertedIncident:
-    """One incident as far as its alerts go. `confirmed`: what a look said of it last; empty before the first."""
+    """One incident as far as its alerts go. `confirmation_of`: what a look said of it last; empty before the first."""
 
     id: str
-    opened: events.Opened
+    opened: events.IncidentOpened
     closed: bool = False
     confirmed: str = ""
     alerts: dict[AlertKey, events.Alert] = field(default_factory=dict)  # each as it stood last
@@ -94,7 +94,7 @@ class AlertedIncident:
             return self._is_late(key, alert, known, now)
         return None in (known.starts_at, alert.starts_at) or known.starts_at == alert.starts_at
 
-    def learn(self, told: events.Alerted, at: float) -> None:
+    def learn(self, told: events.AlertsReceived, at: float) -> None:
         """What came at `at` (unix seconds)."""
         self.alerts.update({(told.key, alert.fingerprint): alert for alert in told.alerts})
         self.heard.update({(told.key, alert.fingerprint): at for alert in told.alerts})
@@ -129,7 +129,7 @@ class AlertedIncidents:
 
     def forget(self) -> None:
         """Whatever was learnt and is not known to be in the journal: the next `refresh` reads all of it again."""
-        self._last: Entry | None = None
+        self._last: JournalEntry | None = None
         self.found: dict[str, AlertedIncident] = {}
         self._groups: dict[str, str] = {}
 
@@ -151,28 +151,28 @@ class AlertedIncidents:
         """The open ones as incidents without their entries, for who asks which is meant."""
         return tuple(Incident(one.id, one.opened) for one in self.found.values() if not one.closed)
 
-    def learn(self, incident: str, told: events.Alerted, at: float) -> None:
+    def learn(self, incident: str, told: events.AlertsReceived, at: float) -> None:
         """What is about to be journaled, so that it is not taken for new a second time."""
         self._groups[told.key] = incident
         self.found[incident].learn(told, at)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: JournalEntry) -> None:
         if entry.kind == events.OPENED:
-            opened = body(entry, events.Opened)
-            self.found.setdefault(entry.run, AlertedIncident(entry.run, opened))
-            if opened.key:
-                self._groups[opened.key] = entry.run
+            open_incident = decode_body(entry, events.IncidentOpened)
+            self.found.setdefault(entry.run, AlertedIncident(entry.run, open_incident))
+            if open_incident.key:
+                self._groups[open_incident.key] = entry.run
             return
         found = self.found.get(entry.run)
         if found is None:
             return
         match entry.kind:
             case events.ALERTED:
-                told = body(entry, events.Alerted)
+                told = decode_body(entry, events.AlertsReceived)
                 self._groups[told.key] = entry.run
                 found.learn(told, unix_seconds(entry.at))
             case events.CONFIRMED:
-                found.confirmed = body(entry, events.Confirmed).status
+                found.confirmed = decode_body(entry, events.AlertConfirmed).status
             case events.CLOSED:
                 found.closed = True
 
@@ -185,10 +185,10 @@ Bodies = list[tuple[str, str, Struct]]
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class IncidentTemplate:
     """What an incident that an alert opens is about. `targets`: what is looked at; none: whatever is in its time.
 
-    `hosts` as in `events.Opened`. `anew`: a firing whose incident was closed opens another one, as a human asks for it;
+    `hosts` as in `events.IncidentOpened`. `anew`: a firing whose incident was closed opens another one (`sop start`);
     what an Alertmanager repeats does not.
     """
 
@@ -201,7 +201,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class IntakeResult:
     """What became of a notification. `incident` is empty where it neither opened one nor belonged to one.
 
     `new`: alerts that were not known so; `repeated`: the others. `resolved`: no alert of the incident fires any more;
@@ -217,9 +217,9 @@ class Taken:
 
 
 @dataclass(slots=True)
-class _Waiting:
-    alerted: events.Alerted
-    outcome: Taken | LatdoctorError | None = None
+class _PendingNotification:
+    alerted: events.AlertsReceived
+    outcome: IntakeResult | LatdoctorError | None = None
 
 
 @dataclass(slots=True)
@@ -228,22 +228,22 @@ class Intake:
 
     journal: Journal
     place: Path  # the state folder
-    about: About = field(default_factory=About)
+    about: IncidentTemplate = field(default_factory=IncidentTemplate)
     _known: AlertedIncidents = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _pending: deque[_Waiting] = field(default_factory=deque)
+    _pending: deque[_PendingNotification] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self._known = AlertedIncidents(self.journal)
 
-    def take(self, alerted: events.Alerted) -> Taken:
+    def take(self, alerted: events.AlertsReceived) -> IntakeResult:
         """Journals what is new. Raises LatdoctorError: then nothing of it is known to be journaled."""
-        waiting = _Waiting(alerted)
+        waiting = _PendingNotification(alerted)
         self._pending.append(waiting)
         with self._lock:
             if waiting.outcome is None:  # else who held the lock took it along
                 self._take_all()
-        if isinstance(waiting.outcome, Taken):
+        if isinstance(waiting.outcome, IntakeResult):
             return waiting.outcome
         raise waiting.outcome or OperationError("the alert was not taken in", next_step="send it again")
 
@@ -251,13 +251,13 @@ class Intake:
         """The open incident of what is looked at, if there is one and only one. Raises JournalError."""
         with self._lock:
             self._refresh()
-            return self._known.found.get(joined(self._known.standing(), self.about.targets))
+            return self._known.found.get(open_incident_for(self._known.standing(), self.about.targets))
 
     def _take_all(self) -> None:
         batch = [self._pending.popleft() for _ in range(len(self._pending))]
         bodies: Bodies = []
         try:
-            with alone(self.place, LOCK):
+            with exclusive(self.place, LOCK):
                 self._refresh()
                 taken = [self._planned(one.alerted, bodies) for one in batch]
                 if bodies:
@@ -283,7 +283,7 @@ class Intake:
                 next_step="update latdoctor",
             ) from error
 
-    def _planned(self, alerted: events.Alerted, bodies: Bodies) -> Taken:
+    def _planned(self, alerted: events.AlertsReceived, bodies: Bodies) -> IntakeResult:
         """What is to be journaled goes to `bodies`; only an incident is opened at once."""
         found, begins, now = self._known.of_group(alerted.key), False, unix_seconds(self.journal.clock().at)
         if found is None or found.closed:
@@ -293,17 +293,17 @@ class Intake:
             if begun:
                 found, begins = self._opened(alerted.key, begun)
         if found is None:  # what is resolved already opens nothing
-            return Taken("", False, 0, len(alerted.alerts), True)
+            return IntakeResult("", False, 0, len(alerted.alerts), True)
         new = _news(found, alerted, now, only_known=found.closed)
         if new:
             news = structs.replace(alerted, alerts=new)
             self._known.learn(found.id, news, now)
-            bodies.extend((found.id, events.ALERTED, piece) for piece in alertmanager.entries(news))
+            bodies.extend((found.id, events.ALERTED, piece) for piece in alertmanager.split_for_journal(news))
         closes = bool(new) and found.resolved and not found.closed and self.about.close_on_resolve
         if closes:
             bodies.append((found.id, events.CLOSED, _closing(found, self.about.by)))
             found.closed = True
-        return Taken(
+        return IntakeResult(
             incident=found.id,
             opened=begins,
             new=len(new),
@@ -314,8 +314,8 @@ class Intake:
 
     def _opened(self, key: str, begun: Sequence[events.Alert]) -> tuple[AlertedIncident, bool]:
         """The incident of these alerts, and whether it is new: another one may be open for the same target."""
-        wanted = opening_of(key, begun, self.about)
-        opening = opened(self.journal, self.place, wanted, self.about.sop, self._standing)
+        wanted = incident_opened(key, begun, self.about)
+        opening = open_incident(self.journal, self.place, wanted, self.about.sop, self._standing)
         self._refresh()
         return self._known.found[opening.id], opening.new
 
@@ -324,12 +324,12 @@ class Intake:
         return self._known.standing()
 
 
-def opening_of(key: str, firing: Sequence[events.Alert], about: About) -> events.Opened:
+def incident_opened(key: str, firing: Sequence[events.Alert], about: IncidentTemplate) -> events.IncidentOpened:
     """How an incident is opened by alerts of the group `key` that fire."""
     told = [alert.starts_at for alert in firing if alert.starts_at is not None]
     starts = [one for one in told if is_time(one)] or told  # one that cannot be hides none that can
-    return events.Opened(
-        title=title_of(firing),
+    return events.IncidentOpened(
+        title=title_of_alerts(firing),
         targets=about.targets,
         source=events.BY_ALERT,
         sop=about.sop.id if about.sop else "",
@@ -342,7 +342,7 @@ def opening_of(key: str, firing: Sequence[events.Alert], about: About) -> events
     )
 
 
-def title_of(firing: Sequence[events.Alert]) -> str:
+def title_of_alerts(firing: Sequence[events.Alert]) -> str:
     """What one alert says of itself, or the names of several."""
     names = list(dict.fromkeys(alert.name or alert.fingerprint for alert in firing))
     summaries = {alert.annotations.get("summary", "") for alert in firing}
@@ -352,7 +352,9 @@ def title_of(firing: Sequence[events.Alert]) -> str:
     return ", ".join(names[:_NAMES]) + more
 
 
-def _news(found: AlertedIncident, alerted: events.Alerted, now: float, *, only_known: bool) -> tuple[events.Alert, ...]:
+def _news(
+    found: AlertedIncident, alerted: events.AlertsReceived, now: float, *, only_known: bool
+) -> tuple[events.Alert, ...]:
     """The alerts that stand otherwise than they did, each as it stands last; of a closed incident only its own."""
     last = {alert.fingerprint: alert for alert in alerted.alerts}
     return tuple(
@@ -362,7 +364,7 @@ def _news(found: AlertedIncident, alerted: events.Alerted, now: float, *, only_k
     )
 
 
-def _closing(found: AlertedIncident, by: str) -> events.Closed:
+def _closing(found: AlertedIncident, by: str) -> events.IncidentClosed:
     false = found.confirmed == events.FALSE_ALARM
     outcome = events.FALSE_ALARM if false else events.RESOLVED
-    return events.Closed(outcome, "every alert is resolved", by)
+    return events.IncidentClosed(outcome, "every alert is resolved", by)

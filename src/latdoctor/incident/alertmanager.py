@@ -1,7 +1,7 @@
 """What an Alertmanager sends (webhook, version 4), out of its bytes.
 
 Whoever can reach the listener may have written them: bytes, alerts, labels and texts are bounded; texts are cleaned,
-and lose their credentials (`harmless`): an address may hold a password, and a label a token.
+and lose their credentials (`without_credentials`): an address may hold a password, and a label a token.
 What is not of the form is an AlertError that says what and where; a field that is not known is left out. An alert with
 too many labels, or too long ones, is cut and says so: refused it would be lost, with all that came beside it, as an
 Alertmanager does not send again what was answered 4xx.
@@ -21,8 +21,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, field
 
 from latdoctor.errors import UNDECODABLE, UsageError
-from latdoctor.incident.events import FIRING, Alert, Alerted
-from latdoctor.incident.recorder import harmless, harmless_field
+from latdoctor.incident.events import FIRING, Alert, AlertsReceived
+from latdoctor.incident.recorder import field_without_credentials, without_credentials
 from latdoctor.sanitize import clean, counted
 
 MAX_BYTES = 8 << 20
@@ -35,7 +35,7 @@ _LONGEST_FINGERPRINT = 64
 _KEPT_FIRST: Final = frozenset(
     ("alertname", "severity", "instance", "job", "namespace", "pod", "service", "summary", "description", "runbook_url")
 )
-_ENTRY_BYTES = 512 << 10  # what `entries` puts together
+_ENTRY_BYTES = 512 << 10  # what `split_for_journal` puts together
 
 _LOOK = "give what an Alertmanager sends to a webhook, version 4"
 
@@ -66,7 +66,7 @@ class _Notification(Struct, frozen=True, rename="camel"):
     truncated_alerts: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
 
 
-def parsed(content: bytes, where: str = "alert") -> Alerted:
+def parse(content: bytes, where: str = "alert") -> AlertsReceived:
     """The notification in `content`. `where` is what a message calls its source. Raises AlertError."""
     if len(content) > MAX_BYTES:
         raise AlertError(
@@ -77,7 +77,7 @@ def parsed(content: bytes, where: str = "alert") -> Alerted:
     except UNDECODABLE as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else clean(str(error), 300)
         raise AlertError(what, where=where, next_step=_LOOK) from None
-    return Alerted(
+    return AlertsReceived(
         key=_key(told.group_key),
         receiver=clean(told.receiver, LONGEST_NAME),
         alerts=tuple(_alert(one, f"{where}: alerts[{index}]") for index, one in enumerate(told.alerts)),
@@ -85,31 +85,31 @@ def parsed(content: bytes, where: str = "alert") -> Alerted:
     )
 
 
-def entries(alerted: Alerted) -> tuple[Alerted, ...]:
+def split_for_journal(read_notification: AlertsReceived) -> tuple[AlertsReceived, ...]:
     """The same in pieces that each fit into an entry of the journal. Each says how many alerts the sender left out."""
     pieces: list[list[Alert]] = [[]]
     size = 0
-    for alert in alerted.alerts:
+    for alert in read_notification.alerts:
         adds = len(msgspec.json.encode(alert))
         if pieces[-1] and size + adds > _ENTRY_BYTES:
             pieces.append([])
             size = 0
         pieces[-1].append(alert)
         size += adds
-    return tuple(msgspec.structs.replace(alerted, alerts=tuple(piece)) for piece in pieces)
+    return tuple(msgspec.structs.replace(read_notification, alerts=tuple(piece)) for piece in pieces)
 
 
 def _alert(told: _Alert, where: str) -> Alert:
     cut: list[str] = []
     labels = _texts(told.labels, LONGEST_LABEL, "label", cut)
     annotations = _texts(told.annotations, LONGEST_ANNOTATION, "annotation", cut)
-    generator = harmless(told.generator, LONGEST_ANNOTATION)
+    generator = without_credentials(told.generator, LONGEST_ANNOTATION)
     if _is_cut(told.generator, LONGEST_ANNOTATION):
         cut.append("its address shortened")
     return Alert(
         fingerprint=_fingerprint(told, where),
         status=told.status,
-        name=harmless((told.labels or {}).get("alertname", ""), LONGEST_LABEL),
+        name=without_credentials((told.labels or {}).get("alertname", ""), LONGEST_LABEL),
         labels=labels,
         annotations=annotations,
         starts_at=_moment(told.starts_at),
@@ -130,8 +130,8 @@ def _texts(told: Texts, longest: int, what: str, cut: list[str]) -> dict[str, st
     short = sum(_is_cut(name, LONGEST_NAME) or _is_cut(given[name], longest) for name in kept)
     if short:
         cut.append(f"{counted(short, what)} shortened")
-    named = ((harmless(name, LONGEST_NAME), given[name]) for name in kept)
-    return {name: harmless_field(name, value, longest) for name, value in named}
+    named = ((without_credentials(name, LONGEST_NAME), given[name]) for name in kept)
+    return {name: field_without_credentials(name, value, longest) for name, value in named}
 
 
 def _is_cut(text: str, longest: int) -> bool:
@@ -165,7 +165,7 @@ def fingerprint_of(labels: Mapping[str, str]) -> str:
 
 def _key(told: str) -> str:
     """Made harmless; what that changes keeps a digest of what it was, so that no two groups become one."""
-    shown = harmless(told, LONGEST_KEY)
+    shown = without_credentials(told, LONGEST_KEY)
     if shown == told:
         return told
     return f"{shown} #{hashlib.sha256(told.encode()).hexdigest()[:16]}"
@@ -179,11 +179,11 @@ def _moment(told: datetime | None) -> float | None:
 STDIN = Path("-")
 
 
-def alerted(path: Path) -> Alerted:
+def read_notification(path: Path) -> AlertsReceived:
     """The notification in the file, or on stdin. Raises AlertError, and UsageError where it cannot be read."""
     where = "stdin" if path == STDIN else clean(str(path), 200)
     try:
-        return parsed(_content(path), where)
+        return parse(_content(path), where)
     except OSError as error:
         raise UsageError(
             f"the alert cannot be read: {error.strerror}", where=where, next_step="check path and rights"

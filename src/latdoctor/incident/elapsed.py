@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident
-from latdoctor.journal.entry import Entry, Moment, unix_seconds
+from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 
 MONOTONIC, WALL = "monotonic", "wall"
-GIVEN = "given by hand"  # whose clock a beginning is by that nobody measured
-NOT_TOLD = "not told"  # whose clock it is by where nobody says so
-WENT_BACK = "this machine's clock went back meanwhile, so that the time is not known"
+GIVEN_BY_HAND = "given by hand"  # whose clock a beginning is by that nobody measured
+UNNAMED_CLOCK = "not told"  # whose clock it is by where nobody says so
+CLOCK_SET_BACK = "this machine's clock went back meanwhile, so that the time is not known"
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class IncidentStart:
     """T0. `at` is unix seconds by `clock`, whose skew is not known; empty: this machine's own, when it was opened.
 
     `note`: why a time that was told is not taken.
@@ -33,7 +33,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class Elapsed:
     """Seconds from the start, and by which clock of this machine; None where it cannot be told, and `why`."""
 
     seconds: float | None
@@ -41,22 +41,24 @@ class Passed:
     why: str = ""
 
 
-def opening_of(incident: Incident) -> Entry:
+def opening_of(incident: Incident) -> JournalEntry:
     """The entry that opened it."""
     return next(entry for entry in incident.entries if entry.kind == events.OPENED)
 
 
-def start_of(incident: Incident) -> Start:
+def start_of(incident: Incident) -> IncidentStart:
     """When the trouble began, where that was told and can be; else when the incident was opened."""
     at, told, clock = unix_seconds(opening_of(incident).at), incident.opened.began, incident.opened.clock
     if told is None:
-        return Start(at)
+        return IncidentStart(at)
     if not is_time(told):
-        return Start(at, note=f"it was told to begin at {_shown(told)}, which is not believed")
+        return IncidentStart(at, note=f"it was told to begin at {_shown(told)}, which is not believed")
     if told > at:
         ahead = f"{told - at:.0f} s" if told - at < 7200 else f"{(told - at) / 3600:.0f} h"
-        return Start(at, note=f"it was told to begin {ahead} after it was opened here (clock: {clock or NOT_TOLD})")
-    return Start(told, clock or NOT_TOLD)
+        return IncidentStart(
+            at, note=f"it was told to begin {ahead} after it was opened here (clock: {clock or UNNAMED_CLOCK})"
+        )
+    return IncidentStart(told, clock or UNNAMED_CLOCK)
 
 
 def is_time(value: float) -> bool:
@@ -83,34 +85,34 @@ class Stopwatch:
         # By boot: seconds from the start, the monotonic clock then, and by which clock the seconds are known.
         self._anchors = {opening.boot: (before, opening.monotonic, MONOTONIC)} if opening.boot else {}
 
-    def read(self, at: Entry | Moment) -> Passed:
+    def read(self, at: JournalEntry | Moment) -> Elapsed:
         """Seconds from the start to `at`, which is not before what was read last."""
         found = self._by_anchor(at) if at.boot in self._anchors else self._by_wall(at)
         if found.seconds is not None:
             self._reached = max(self._reached, found.seconds)
         return found
 
-    def _by_anchor(self, at: Entry | Moment) -> Passed:
+    def _by_anchor(self, at: JournalEntry | Moment) -> Elapsed:
         seconds, monotonic, by = self._anchors[at.boot]
         seconds += at.monotonic - monotonic
-        return Passed(seconds, by) if seconds >= self._reached else Passed(None, by, WENT_BACK)
+        return Elapsed(seconds, by) if seconds >= self._reached else Elapsed(None, by, CLOCK_SET_BACK)
 
-    def _by_wall(self, at: Entry | Moment) -> Passed:
+    def _by_wall(self, at: JournalEntry | Moment) -> Elapsed:
         seconds = unix_seconds(at.at) - self.start.at
         if seconds < self._reached:
-            return Passed(None, WALL, WENT_BACK)
+            return Elapsed(None, WALL, CLOCK_SET_BACK)
         if at.boot:
             self._anchors[at.boot] = (seconds, at.monotonic, WALL)
-        return Passed(seconds, WALL)
+        return Elapsed(seconds, WALL)
 
 
-def passed(incident: Incident) -> dict[str, Passed]:
+def elapsed_by_entry(incident: Incident) -> dict[str, Elapsed]:
     """How long after the start each entry was journaled, by its digest."""
     watch = Stopwatch(incident)
     return {entry.digest: watch.read(entry) for entry in incident.entries}
 
 
-def passed_until(incident: Incident, now: Moment) -> Passed:
+def elapsed_until(incident: Incident, now: Moment) -> Elapsed:
     """How long it has lasted now."""
     watch = Stopwatch(incident)
     for entry in incident.entries:
@@ -118,17 +120,17 @@ def passed_until(incident: Incident, now: Moment) -> Passed:
     return watch.read(now)
 
 
-_NOT_KNOWN = Passed(None)
+_NOT_KNOWN = Elapsed(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """`start` is unix seconds; `passed`, by an entry's digest, how long after it that was journaled."""
+class ElapsedTimes:
+    """`start` is unix seconds; `elapsed_by_entry`, by an entry's digest, how long after it that was journaled."""
 
     start: float
-    passed: Mapping[str, Passed]
+    passed: Mapping[str, Elapsed]
 
-    def of(self, entry: Entry) -> Passed:
+    def of(self, entry: JournalEntry) -> Elapsed:
         return self.passed.get(entry.digest, _NOT_KNOWN)
 
     def at(self, time: float) -> float:
@@ -141,24 +143,24 @@ class Count:
         return max((one.seconds for one in self.passed.values() if one.seconds is not None), default=0.0)
 
 
-def of_incident(incident: Incident) -> Count:
-    return Count(start_of(incident).at, passed(incident))
+def of_incident(incident: Incident) -> ElapsedTimes:
+    return ElapsedTimes(start_of(incident).at, elapsed_by_entry(incident))
 
 
-def of_entries(entries: Sequence[Entry]) -> Count:
+def of_entries(entries: Sequence[JournalEntry]) -> ElapsedTimes:
     """From the first of `entries` on."""
     first = entries[0]
-    return Count(unix_seconds(first.at), {entry.digest: between(first, entry) for entry in entries})
+    return ElapsedTimes(unix_seconds(first.at), {entry.digest: between(first, entry) for entry in entries})
 
 
-def between(one: Entry, other: Entry) -> Passed:
+def between(one: JournalEntry, other: JournalEntry) -> Elapsed:
     """From `one` entry to the `other`, later one: monotonic within one boot, else by the wall clock; None where that
     went back meanwhile.
     """
     if one.boot and one.boot == other.boot:
-        return Passed(max(0.0, other.monotonic - one.monotonic), MONOTONIC)
+        return Elapsed(max(0.0, other.monotonic - one.monotonic), MONOTONIC)
     seconds = unix_seconds(other.at) - unix_seconds(one.at)
-    return Passed(seconds if seconds >= 0 else None, WALL)
+    return Elapsed(seconds if seconds >= 0 else None, WALL)
 
 
 def rfc3339(time: float) -> str:
@@ -172,9 +174,9 @@ def rfc3339(time: float) -> str:
 
 def by_clock(name: str) -> str:
     """Whose clock a time was by, behind what it says: `by the clock of alertmanager`."""
-    if name == GIVEN:
-        return f"as {GIVEN}"
-    return f"by the clock of {name}" if name and name != NOT_TOLD else "by a clock that was not named"
+    if name == GIVEN_BY_HAND:
+        return f"as {GIVEN_BY_HAND}"
+    return f"by the clock of {name}" if name and name != UNNAMED_CLOCK else "by a clock that was not named"
 
 
 def clock_of(at: str | None) -> str:

@@ -26,7 +26,7 @@ BY_ALERT, BY_HAND = "alert", "hand"
 REAL, FALSE_ALARM, UNKNOWN = "confirmed", "false-alarm", "unknown"
 
 
-class Opened(Struct, frozen=True):
+class IncidentOpened(Struct, frozen=True):
     """`targets`: names of configured targets or addresses of servers; none: whatever is looked at while it is open.
 
     `began`: when the trouble began, by `clock` ("alertmanager", "given by hand"); None: not told. `hosts`: those of
@@ -59,7 +59,7 @@ class Alert(Struct, frozen=True):
     cut: str | UnsetType = UNSET  # not written where nothing was
 
 
-class Alerted(Struct, frozen=True):
+class AlertsReceived(Struct, frozen=True):
     """A notification that brought something new. `truncated`: alerts that the sender left out."""
 
     key: str
@@ -68,7 +68,7 @@ class Alerted(Struct, frozen=True):
     truncated: int = 0
 
 
-class Confirmed(Struct, frozen=True):
+class AlertConfirmed(Struct, frozen=True):
     """What a look at the service itself said of the alert."""
 
     status: str  # REAL | FALSE_ALARM | UNKNOWN
@@ -76,7 +76,7 @@ class Confirmed(Struct, frozen=True):
     diagnosis: str = ""  # its run_id
 
 
-class Named(Struct, frozen=True):
+class CauseRecord(Struct, frozen=True):
     """A cause as a diagnosis named it, or as a candidate. `because`: what its fired findings say."""
 
     id: str
@@ -90,7 +90,7 @@ class Named(Struct, frozen=True):
     playbooks: tuple[str, ...] = ()
 
 
-class Diagnosed(Struct, frozen=True):
+class DiagnosisRecord(Struct, frozen=True):
     """A diagnosis in short. `document` and `bundle` are files in the state folder; empty where none was kept."""
 
     run_id: str
@@ -98,7 +98,7 @@ class Diagnosed(Struct, frozen=True):
     level: str  # of the verdict
     message: str = field(name="says")
     answer: str  # its kind
-    causes: tuple[Named, ...]
+    causes: tuple[CauseRecord, ...]
     unseen: tuple[str, ...]  # why something could not be seen
     seen_from: float | None = None
     seen_until: float | None = None
@@ -109,7 +109,7 @@ class Diagnosed(Struct, frozen=True):
     servers: tuple[str, ...] = ()  # the pages that were read, where that was no replay under other names
 
 
-class Planned(Struct, frozen=True):
+class PlanRecord(Struct, frozen=True):
     """A plan that was made. Nothing was changed by it."""
 
     playbook: str
@@ -124,7 +124,7 @@ class RunJoined(Struct, frozen=True):
     joined: str  # the id of the run
 
 
-class Sampled(Struct, frozen=True):
+class ServiceSampled(Struct, frozen=True):
     """How the service stood for `seconds`: by subject and signal, in base units. None: not known.
 
     `bounds`: where a value is only "at least" or "at most" what there is. `over_slo_between`: where the SLO lies within
@@ -140,12 +140,12 @@ class Sampled(Struct, frozen=True):
     over_slo_between: tuple[float, float] | None = None
 
 
-class Noted(Struct, frozen=True):
+class NoteAdded(Struct, frozen=True):
     text: str
     by: str = ""
 
 
-class Marked(Struct, frozen=True):
+class StageMarked(Struct, frozen=True):
     """A human says that a stage of the SOP is met."""
 
     stage: str
@@ -153,7 +153,7 @@ class Marked(Struct, frozen=True):
     text: str = ""
 
 
-class Notifying(Struct, frozen=True):
+class NotificationStarted(Struct, frozen=True):
     """A receiver is about to be told. Journaled before it is, so that each try counts, also one that was killed."""
 
     to: str
@@ -161,7 +161,7 @@ class Notifying(Struct, frozen=True):
     key: str
 
 
-class Notified(Struct, frozen=True):
+class NotificationSent(Struct, frozen=True):
     """How that went. `key`: which message it was; the same when it is tried again.
 
     `unsure`: it may have arrived all the same. `again_after`: seconds after which it may be tried again; None: no more.
@@ -176,7 +176,7 @@ class Notified(Struct, frozen=True):
     again_after: float | None = None
 
 
-class Closed(Struct, frozen=True):
+class IncidentClosed(Struct, frozen=True):
     outcome: str  # resolved | false-alarm
     message: str = field(default="", name="says")
     by: str = ""

@@ -22,7 +22,7 @@ from latdoctor.evidence.redaction import bundle as redacting
 from latdoctor.evidence.redaction.redactor import Redactor
 from latdoctor.incident import events
 from latdoctor.incident.lookup import folder_of
-from latdoctor.journal.state_dir import must_be, synced
+from latdoctor.journal.state_dir import ensure_private, fsync_directory
 from latdoctor.sanitize import clean
 
 MAX_BYTES = 64 << 20  # of a diagnosis that is read again
@@ -33,14 +33,14 @@ _PAGES, _SERVERS = "prometheus", 4  # the collector that reads metrics pages, an
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredEvidence:
     """What to journal of a look, and why a part of it could not be kept."""
 
-    diagnosed: events.Diagnosed
+    diagnosed: events.DiagnosisRecord
     troubles: tuple[str, ...] = ()
 
 
-def kept(place: Path, incident: str, bundle: Bundle, diagnosis: Diagnosis) -> Kept:
+def store_evidence(place: Path, incident: str, bundle: Bundle, diagnosis: Diagnosis) -> StoredEvidence:
     """Keeps both in the state folder `place`, redacted. What cannot be kept is told, and never stops a diagnosis.
 
     Raises UsageError for a state folder that cannot be used.
@@ -48,7 +48,7 @@ def kept(place: Path, incident: str, bundle: Bundle, diagnosis: Diagnosis) -> Ke
     looks = folder_of(place, incident) / "looks"
     troubles: list[str] = []
     document = saved = ""
-    must_be(looks)
+    ensure_private(looks)
     try:
         path = _written(looks, msgspec.json.format(msgspec.json.encode(diagnosis), indent=2))
         document = str(path.relative_to(place))
@@ -59,16 +59,16 @@ def kept(place: Path, incident: str, bundle: Bundle, diagnosis: Diagnosis) -> Ke
         troubles.append(f"the diagnosis could not be kept: {error.strerror}")
     except LatdoctorError as error:
         troubles.append(f"what was seen could not be kept: {error.what}")
-    return Kept(short(diagnosis, document, saved, _servers(bundle)), tuple(troubles))
+    return StoredEvidence(diagnosis_record(diagnosis, document, saved, _servers(bundle)), tuple(troubles))
 
 
-def short(
+def diagnosis_record(
     diagnosis: Diagnosis, document: str = "", bundle: str = "", servers: tuple[str, ...] = ()
-) -> events.Diagnosed:
+) -> events.DiagnosisRecord:
     """A diagnosis as it is journaled; `document` and `bundle` are where it was kept, `servers` what was read."""
     seen_from, seen_until = _seen(diagnosis)
     message = {check.id: check.message for check in diagnosis.checks}
-    return events.Diagnosed(
+    return events.DiagnosisRecord(
         run_id=diagnosis.run_id,
         target=clean(diagnosis.target, 200),
         level=diagnosis.verdict.level,
@@ -94,7 +94,7 @@ def _servers(bundle: Bundle) -> tuple[str, ...]:
     return tuple(clean(page, 200) for page in dict.fromkeys(pages))[:_SERVERS]
 
 
-def again(place: Path, diagnosed: events.Diagnosed) -> Diagnosis | None:
+def load_diagnosis(place: Path, diagnosed: events.DiagnosisRecord) -> Diagnosis | None:
     """The whole diagnosis, if it was kept and is there still."""
     if not diagnosed.document:
         return None
@@ -112,8 +112,8 @@ def _told(diagnosis: Diagnosis) -> Iterable[RankedCause]:
     return (named + others)[: max(_CAUSES, len(named))]
 
 
-def _named(cause: RankedCause, message: dict[str, str]) -> events.Named:
-    return events.Named(
+def _named(cause: RankedCause, message: dict[str, str]) -> events.CauseRecord:
+    return events.CauseRecord(
         id=cause.id,
         title=clean(cause.title, 200),
         tier=cause.tier,
@@ -167,7 +167,7 @@ def _written(looks: Path, content: bytes) -> Path:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        synced(looks)
+        fsync_directory(looks)
         return path
 
 

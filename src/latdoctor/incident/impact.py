@@ -16,10 +16,10 @@ import msgspec
 from latdoctor.conditions.evaluator import FAILS, HOLDS
 from latdoctor.errors import UNDECODABLE
 from latdoctor.incident import slo_samples
-from latdoctor.incident.elapsed import Count
+from latdoctor.incident.elapsed import ElapsedTimes
 from latdoctor.incident.slo_samples import OVER, UNJUDGED, WITHIN
-from latdoctor.incident.timeline_model import Impact, Sample
-from latdoctor.journal.entry import Entry, unix_seconds
+from latdoctor.incident.timeline_model import Impact, SloSample
+from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.remediation.verification import WindowSeen
 from latdoctor.units import format_value
 
@@ -36,7 +36,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ObservedSpan:
     """From `begin` to `end`, seconds since the start."""
 
     begin: float
@@ -46,18 +46,20 @@ class _Seen:
     late: tuple[float, float] | None = None  # of these, at least and at most
 
 
-def impact(entries: Iterable[Entry], seen: Sequence[Sample], count: Count, span: float) -> Impact:
+def impact(entries: Iterable[JournalEntry], seen: Sequence[SloSample], count: ElapsedTimes, span: float) -> Impact:
     """Of the `span` seconds from the start on."""
     span = max(0.0, span)
     sampled = [
-        _Seen(one.seconds - one.length, one.seconds, slo_samples.standing(one), one.requests, slo_samples.late_of(one))
+        _ObservedSpan(
+            one.seconds - one.length, one.seconds, slo_samples.slo_state(one), one.requests, slo_samples.late_of(one)
+        )
         for one in seen
         if one.seconds is not None
     ]
     tally = _Tally()
-    covered = _once(sampled, span, tally)
+    covered = _count_samples(sampled, span, tally)
     windows = list(_windows(entries, count))
-    _fill(windows, covered, span, tally)
+    _count_windows(windows, covered, span, tally)
     peaks = [p99 for p99 in map(slo_samples.p99_of, seen) if p99 is not None]
     judged = bool(tally.seconds[OVER] or tally.seconds[WITHIN])
     return Impact(
@@ -87,7 +89,7 @@ class _Tally:
         self.counted = 0.0
 
 
-def _once(sampled: Sequence[_Seen], span: float, tally: _Tally) -> list[Span]:
+def _count_samples(sampled: Sequence[_ObservedSpan], span: float, tally: _Tally) -> list[Span]:
     """Counts each second once; the spans that are covered, in order."""
     covered: list[Span] = []
     reached = 0.0
@@ -106,7 +108,7 @@ def _once(sampled: Sequence[_Seen], span: float, tally: _Tally) -> list[Span]:
     return covered
 
 
-def _fill(windows: Iterable[_Seen], covered: Sequence[Span], span: float, tally: _Tally) -> None:
+def _count_windows(windows: Iterable[_ObservedSpan], covered: Sequence[Span], span: float, tally: _Tally) -> None:
     """Counts what windows show of the time between samples."""
     ends = [end for _, end in covered]
     reached = 0.0
@@ -121,7 +123,7 @@ def _fill(windows: Iterable[_Seen], covered: Sequence[Span], span: float, tally:
         tally.seconds[one.state] += max(0.0, last - begin)
 
 
-def _windows(entries: Iterable[Entry], count: Count) -> Iterator[_Seen]:
+def _windows(entries: Iterable[JournalEntry], count: ElapsedTimes) -> Iterator[_ObservedSpan]:
     """The windows of verification; those without sight, and of another version, show nothing."""
     for entry in entries:
         if entry.kind != "verify.window":
@@ -137,7 +139,7 @@ def _windows(entries: Iterable[Entry], count: Count) -> Iterator[_Seen]:
         set_by = seconds - count.at(unix_seconds(entry.at))
         begin, end = count.at(window.started) + set_by, count.at(window.ended) + set_by
         if end > begin:
-            yield _Seen(begin, end, _judged(window))
+            yield _ObservedSpan(begin, end, _judged(window))
 
 
 def _judged(window: WindowSeen) -> str:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from latdoctor.errors import UsageError
 from latdoctor.http.address import is_loopback
-from latdoctor.incident.state import Incident, incidents
-from latdoctor.journal.entry import Entry, Moment, unix_seconds
+from latdoctor.incident.state import Incident, incidents_in
+from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.journal.state_dir import INCIDENTS, folder
 from latdoctor.remediation import run_history
 from latdoctor.remediation.run_history import RunState
@@ -37,7 +37,7 @@ def folder_of(place: Path, incident: str) -> Path:
     return place / INCIDENTS / incident
 
 
-def chosen(found: Sequence[Incident], asked: str = "", *, only_open: bool = True) -> Incident:
+def select_incident(found: Sequence[Incident], asked: str = "", *, only_open: bool = True) -> Incident:
     """The incident `asked` for, by its id or its only beginning; else the one that is open, else (unless `only_open`)
     the last. Raises UsageError.
     """
@@ -77,51 +77,53 @@ def _age(incident: Incident, now: float) -> str:
     return f"{minutes // 1440} d ago" if minutes >= 2880 else f"{minutes // 60}:{minutes % 60:02d} h ago"
 
 
-def option(found: Iterable[Incident], incident: str) -> str:
+def incident_option(found: Iterable[Incident], incident: str) -> str:
     """` --incident ID`, by which a command is about `incident`; empty where that alone is open, and so meant anyway."""
     return "" if [one.id for one in found if one.open] == [incident] else f" --incident {incident}"
 
 
-def joined(found: Sequence[Incident], targets: Sequence[str]) -> str:
+def open_incident_for(found: Sequence[Incident], targets: Sequence[str]) -> str:
     """The open incident that a look at `targets`, or a change of them, is for; empty where there is none, or where
     several could be meant: nothing is guessed.
     """
-    fitting = meant(found, targets)
+    fitting = open_incidents_for(found, targets)
     return fitting[0].id if len(fitting) == 1 else ""
 
 
-def meant(found: Sequence[Incident], targets: Sequence[str]) -> tuple[Incident, ...]:
+def open_incidents_for(found: Sequence[Incident], targets: Sequence[str]) -> tuple[Incident, ...]:
     """The open incidents of one of `targets`; where there is none those of its host, else those that name no target."""
     standing = [one for one in found if one.open]
     return (
-        of_places(standing, targets)
-        or of_hosts(standing, targets)
+        matching_addresses(standing, targets)
+        or matching_hosts(standing, targets)
         or tuple(one for one in standing if not one.opened.targets)
     )
 
 
-def of_places(found: Iterable[Incident], targets: Iterable[str]) -> tuple[Incident, ...]:
+def matching_addresses(found: Iterable[Incident], targets: Iterable[str]) -> tuple[Incident, ...]:
     """The incidents of one of `targets`."""
-    asked = places(targets)
-    return tuple(one for one in found if places(one.opened.targets) & asked)
+    asked = addresses(targets)
+    return tuple(one for one in found if addresses(one.opened.targets) & asked)
 
 
-def of_hosts(found: Iterable[Incident], targets: Iterable[str], hosts: Iterable[str] = ()) -> tuple[Incident, ...]:
+def matching_hosts(
+    found: Iterable[Incident], targets: Iterable[str], hosts: Iterable[str] = ()
+) -> tuple[Incident, ...]:
     """The incidents that meet one of `targets` by its host alone, as one of both names no port: `hosts` are those of
     `targets` that name none.
     """
-    asked, bare = _hosts(targets), places(hosts)
-    return tuple(one for one in found if places(one.opened.hosts) & asked or _hosts(one.opened.targets) & bare)
+    asked, bare = _hosts(targets), addresses(hosts)
+    return tuple(one for one in found if addresses(one.opened.hosts) & asked or _hosts(one.opened.targets) & bare)
 
 
-def places(targets: Iterable[str]) -> frozenset[str]:
+def addresses(targets: Iterable[str]) -> frozenset[str]:
     """What `targets` mean: an address its host and port, whatever stands around them; a name itself."""
     return frozenset(place for target in targets if (place := _place(target)))
 
 
 def _hosts(targets: Iterable[str]) -> frozenset[str]:
     """The hosts of those of `targets` that name a port."""
-    parts = (place.rpartition(":") for place in places(targets))
+    parts = (place.rpartition(":") for place in addresses(targets))
     return frozenset(host for host, _, port in parts if host and port.isdecimal())
 
 
@@ -140,7 +142,7 @@ def _place(target: str) -> str:
     return host if port is None else f"{host}:{port}"
 
 
-def inherited(incident: Incident, entries: Iterable[Entry]) -> tuple[RunState, ...]:
+def other_runs(incident: Incident, entries: Iterable[JournalEntry]) -> tuple[RunState, ...]:
     """Of the whole journal, oldest first. Of a closed incident those that were begun before its closing.
 
     A run is on the target of what it changed and of the incident that it belongs to. An incident that names no target
@@ -148,7 +150,7 @@ def inherited(incident: Incident, entries: Iterable[Entry]) -> tuple[RunState, .
     """
     listed = tuple(entries)
     own = set(incident.runs)
-    about = {run: one.opened.targets for one in incidents(listed) for run in one.runs}
+    about = {run: one.opened.targets for one in incidents_in(listed) for run in one.runs}
     until = unix_seconds(incident.closed_at) if incident.closed_at else None
     return tuple(
         run
@@ -166,4 +168,6 @@ def _places(run: RunState) -> Iterator[str]:
 
 
 def _meets(incident: Incident, targets: tuple[str, ...]) -> bool:
-    return not incident.opened.targets or bool(of_places([incident], targets) or of_hosts([incident], targets))
+    return not incident.opened.targets or bool(
+        matching_addresses([incident], targets) or matching_hosts([incident], targets)
+    )

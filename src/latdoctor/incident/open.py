@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.incident import events
-from latdoctor.incident.lookup import new_id, of_hosts, of_places
+from latdoctor.incident.lookup import matching_addresses, matching_hosts, new_id
 from latdoctor.incident.sop import loader
 from latdoctor.incident.sop.model import Sop
-from latdoctor.incident.state import Incident, body, incidents
-from latdoctor.journal.locks import Busy, held
+from latdoctor.incident.state import Incident, decode_body, incidents_in
+from latdoctor.journal.locks import LockHeldError, lock
 from latdoctor.journal.state_dir import LOCKS
 from latdoctor.journal.store import Journal
 
@@ -34,10 +34,10 @@ class Opening:
     new: bool
 
 
-def opened(
+def open_incident(
     journal: Journal,
     place: Path,
-    wanted: events.Opened,
+    wanted: events.IncidentOpened,
     sop: Sop | None = None,
     standing: Callable[[], Sequence[Incident]] | None = None,
 ) -> Opening:
@@ -47,9 +47,9 @@ def opened(
 
     Raises JournalError, UsageError, OperationError, and Busy where others open theirs for longer than PATIENCE.
     """
-    with alone(place, LOCK):
-        known = incidents(journal.entries()) if standing is None else standing()
-        found = same(known, wanted)
+    with exclusive(place, LOCK):
+        known = incidents_in(journal.entries()) if standing is None else standing()
+        found = open_duplicate(known, wanted)
         if found is not None:
             return Opening(found.id, new=False)
         name = new_id(journal.clock())
@@ -61,21 +61,21 @@ def opened(
         return Opening(name, new=True)
 
 
-def same(found: Sequence[Incident], wanted: events.Opened) -> Incident | None:
+def open_duplicate(found: Sequence[Incident], wanted: events.IncidentOpened) -> Incident | None:
     """The open incident that `wanted` would double: of the same group of alerts, else of one of its targets.
 
     By hand and for no target: one that was opened so too. Where a host alone could mean several it is none of them.
     """
     standing = [one for one in found if one.open]
     if wanted.key:
-        known = next((one for one in standing if wanted.key in keys(one)), None)
+        known = next((one for one in standing if wanted.key in group_keys(one)), None)
         if known is not None:
             return known
     if wanted.targets:
-        known = next(iter(of_places(standing, wanted.targets)), None)
+        known = next(iter(matching_addresses(standing, wanted.targets)), None)
         if known is not None:
             return known
-        of_host = of_hosts(standing, wanted.targets, wanted.hosts)
+        of_host = matching_hosts(standing, wanted.targets, wanted.hosts)
         return of_host[0] if len(of_host) == 1 else None
     if wanted.source == events.BY_HAND:
         by_hand = (one for one in standing if one.opened.source == events.BY_HAND)
@@ -83,22 +83,22 @@ def same(found: Sequence[Incident], wanted: events.Opened) -> Incident | None:
     return None
 
 
-def keys(incident: Incident) -> frozenset[str]:
+def group_keys(incident: Incident) -> frozenset[str]:
     """The groups of alerts that belong to it."""
-    alerted = (body(entry, events.Alerted).key for entry in incident.of(events.ALERTED))
+    alerted = (decode_body(entry, events.AlertsReceived).key for entry in incident.of(events.ALERTED))
     return frozenset(key for key in (incident.opened.key, *alerted) if key)
 
 
 @contextmanager
-def alone(place: Path, what: str) -> Iterator[None]:
+def exclusive(place: Path, what: str) -> Iterator[None]:
     """No other process does `what` meanwhile. Raises Busy where one does for longer than PATIENCE."""
     until = time.monotonic() + PATIENCE
     with ExitStack() as stack:
         while True:
             try:
-                stack.enter_context(held(place / LOCKS, what))
+                stack.enter_context(lock(place / LOCKS, what))
                 break
-            except Busy:
+            except LockHeldError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(_LOOK)

@@ -10,29 +10,29 @@ from pathlib import Path
 from latdoctor.errors import UNDECODABLE, LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.redaction.redactor import HIDDEN, without_secrets
 from latdoctor.incident import events
-from latdoctor.incident.next_step import after
-from latdoctor.incident.sop.clock import clock, permitted
-from latdoctor.incident.sop.loader import followed
+from latdoctor.incident.next_step import next_step
+from latdoctor.incident.sop.clock import permitted, stage_states
+from latdoctor.incident.sop.loader import sop_of_incident
 from latdoctor.incident.sop.model import RESTART, Sop, needed
-from latdoctor.incident.state import Incident, incidents
-from latdoctor.journal.entry import Entry
+from latdoctor.incident.state import Incident, incidents_in
+from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.guards import Refusal
 from latdoctor.remediation.planner import Plan
 from latdoctor.sanitize import clean
 
 
-def harmless(text: str, limit: int) -> str:
+def without_credentials(text: str, limit: int) -> str:
     """`text`, an address for one, in at most `limit` characters: without logins, tokens, passwords and keys."""
     return clean(without_secrets(clean(text, limit)), limit)
 
 
-def harmless_field(name: str, value: str, limit: int) -> str:
+def field_without_credentials(name: str, value: str, limit: int) -> str:
     """The `value` of a label or annotation: nothing of it where its `name` says that it is a credential."""
     safe = clean(value, limit)
     shown = without_secrets(f"{name}={safe}")
     if not shown.startswith(f"{name}="):  # the name itself is odd
-        return harmless(safe, limit)
+        return without_credentials(safe, limit)
     inner = shown.removeprefix(f"{name}=")
     # Of several words only the first is recognised, and all of them may be the password.
     return HIDDEN if inner.startswith(HIDDEN) and inner != safe else clean(inner, limit)
@@ -42,14 +42,14 @@ LONGEST = 10_000  # characters of a remark
 OUTCOMES = ("resolved", events.FALSE_ALARM)
 
 
-def noted(journal: Journal, incident: Incident, text: str, by: str) -> Entry:
+def add_note(journal: Journal, incident: Incident, text: str, by: str) -> JournalEntry:
     """Raises UsageError for an empty remark or one that is too long, and JournalError."""
     if not text.strip():
         raise UsageError("the note is empty", next_step="latdoctor sop note 'what you saw or did'")
-    return journal.append(incident.id, events.NOTED, events.Noted(_within(text), clean(by, 80)))
+    return journal.append(incident.id, events.NOTED, events.NoteAdded(_within(text), clean(by, 80)))
 
 
-def marked(journal: Journal, incident: Incident, sop: Sop, stage: str, text: str, by: str) -> Entry:
+def mark_stage(journal: Journal, incident: Incident, sop: Sop, stage: str, text: str, by: str) -> JournalEntry:
     """Raises UsageError for a stage that the SOP does not have, and JournalError."""
     if sop.stage(stage) is None:
         names = [one.id for one in sop.stages]
@@ -58,14 +58,14 @@ def marked(journal: Journal, incident: Incident, sop: Sop, stage: str, text: str
             f"the SOP {sop.id} has no stage {clean(stage, 80)!r}",
             next_step=f"did you mean {near[0]}?" if near else f"it has: {', '.join(names)}",
         )
-    return journal.append(incident.id, events.MARKED, events.Marked(stage, clean(by, 80), _within(text)))
+    return journal.append(incident.id, events.MARKED, events.StageMarked(stage, clean(by, 80), _within(text)))
 
 
-def closed(journal: Journal, incident: Incident, outcome: str, text: str, by: str) -> Entry:
+def close_incident(journal: Journal, incident: Incident, outcome: str, text: str, by: str) -> JournalEntry:
     """Raises UsageError where it is closed already, and JournalError."""
     if incident.closed is not None:
         raise UsageError(f"{incident.id} is closed already: {clean(incident.closed.outcome, 40)}")
-    return journal.append(incident.id, events.CLOSED, events.Closed(outcome, _within(text), clean(by, 80)))
+    return journal.append(incident.id, events.CLOSED, events.IncidentClosed(outcome, _within(text), clean(by, 80)))
 
 
 def _within(text: str) -> str:
@@ -74,20 +74,20 @@ def _within(text: str) -> str:
             f"a note of {len(text)} characters is longer than {LONGEST}",
             next_step="keep it as a file, and note its name",
         )
-    return harmless(text.strip(), LONGEST)
+    return without_credentials(text.strip(), LONGEST)
 
 
 GUARD = "sop"
 
 
-def known(journal: Journal) -> tuple[Incident, ...]:
+def all_incidents(journal: Journal) -> tuple[Incident, ...]:
     """Every incident, the oldest first. Raises JournalError, and OperationError for what another version wrote."""
-    with readable(journal):
-        return incidents(journal.entries())
+    with unreadable_as_error(journal):
+        return incidents_in(journal.entries())
 
 
 @contextmanager
-def readable(journal: Journal) -> Iterator[None]:
+def unreadable_as_error(journal: Journal) -> Iterator[None]:
     """An entry that another version wrote otherwise is an OperationError with a next step."""
     try:
         yield
@@ -99,8 +99,8 @@ def readable(journal: Journal) -> Iterator[None]:
         ) from error
 
 
-def planned(plan: Plan) -> events.Planned:
-    return events.Planned(
+def plan_record(plan: Plan) -> events.PlanRecord:
+    return events.PlanRecord(
         playbook=plan.playbook,
         title=plan.title,
         digest=plan.digest,
@@ -110,23 +110,23 @@ def planned(plan: Plan) -> events.Planned:
     )
 
 
-def refusal(journal: Journal, place: Path, incident: Incident, plan: Plan) -> Refusal | None:
+def sop_refusal(journal: Journal, place: Path, incident: Incident, plan: Plan) -> Refusal | None:
     """Why the SOP of `incident`, if it has one, does not permit `plan` now; what cannot be told does not either."""
     if not incident.opened.sop:  # nobody asked for one
         return None
     try:
-        sop = followed(place, incident)
+        sop = sop_of_incident(place, incident)
     except LatdoctorError as error:
         return Refusal(
             GUARD, f"what may be done now cannot be told: {error.what}", "say --approve to do it all the same"
         )
-    with readable(journal):
-        states = clock(sop, incident, journal.clock())
+    with unreadable_as_error(journal):
+        states = stage_states(sop, incident, journal.clock())
     lacking = [action for action in needed(plan.risk, plan.disruption) if not permitted(sop, states, action)]
     if not lacking:
         return None
     reason = f"{incident.id}: {plan.playbook} ({_what(lacking, plan)}) is {_when(sop, lacking)}"
-    return Refusal(GUARD, reason, f"{after(incident, sop, states).command}, or --approve")
+    return Refusal(GUARD, reason, f"{next_step(incident, sop, states).command}, or --approve")
 
 
 def _what(lacking: Sequence[str], plan: Plan) -> str:

@@ -24,7 +24,7 @@ from latdoctor.evidence.model import kind_of
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import of_incident
 from latdoctor.incident.state import Incident
-from latdoctor.incident.timeline import looks, mended
+from latdoctor.incident.timeline import diagnosis_events, run_reports
 from latdoctor.remediation import run_history
 from latdoctor.sanitize import clean
 
@@ -42,7 +42,7 @@ class Features(Struct, frozen=True):
     tiers: frozenset[str]
 
 
-class Remedy(Struct, frozen=True):
+class RunSummary(Struct, frozen=True):
     """A playbook that was run: `verified`, `rolled-back`, …."""
 
     playbook: str
@@ -50,7 +50,7 @@ class Remedy(Struct, frozen=True):
     run: str
 
 
-class Past(Struct, frozen=True):
+class PastIncident(Struct, frozen=True):
     """An incident as it is looked up: what it was, what worked and what did not."""
 
     id: str
@@ -61,7 +61,7 @@ class Past(Struct, frozen=True):
     level: str  # of the worst diagnosis
     features: Features
     named: tuple[str, ...]
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[RunSummary, ...]
 
     @property
     def worked(self) -> tuple[str, ...]:
@@ -72,21 +72,21 @@ class Past(Struct, frozen=True):
         return tuple(dict.fromkeys(one.playbook for one in self.remedies if one.outcome == "rolled-back"))
 
 
-class Similar(Struct, frozen=True):
-    past: Past
+class SimilarIncident(Struct, frozen=True):
+    past: PastIncident
     likeness: float
     same_causes: tuple[str, ...]
 
 
-def past(incident: Incident) -> Past:
+def past_incident(incident: Incident) -> PastIncident:
     """Raises msgspec.ValidationError for a run that another version wrote otherwise."""
-    found = looks(incident.entries, of_incident(incident))
+    found = diagnosis_events(incident.entries, of_incident(incident))
     runs = {run.id: run for run in run_history.runs(incident.entries)}
-    told = mended(incident.runs, runs, incident.entries)
+    told = run_reports(incident.runs, runs, incident.entries)
     ended = next(iter(reversed(incident.of(events.CLOSED))), None)
     causes = [cause for look in found for cause in look.causes]
     levels = {look.level for look in found}
-    return Past(
+    return PastIncident(
         id=incident.id,
         title=clean(incident.opened.title, 300),
         opened_at=incident.entries[0].at,
@@ -95,7 +95,7 @@ def past(incident: Incident) -> Past:
         level=next((level for level in _WORST if level in levels), ""),
         features=_features(causes, [name for look in found for name in look.fired]),
         named=tuple(dict.fromkeys(cause.id for cause in causes if cause.named)),
-        remedies=tuple(Remedy(run.playbook, run.outcome, run.id) for run in told if run.playbook),
+        remedies=tuple(RunSummary(run.playbook, run.outcome, run.id) for run in told if run.playbook),
     )
 
 
@@ -105,7 +105,7 @@ _WORST = ("critical", "warning", "info", "inconclusive", "healthy")
 def of_diagnosis(diagnosis: Diagnosis) -> Features:
     """The same of a diagnosis that belongs to no incident."""
     causes = [
-        events.Named(cause.id, cause.title, cause.tier, cause.probability, cause.named, cause.subjects, ())
+        events.CauseRecord(cause.id, cause.title, cause.tier, cause.probability, cause.named, cause.subjects, ())
         for cause in diagnosis.causes
         if cause.named or cause.id in diagnosis.answer.causes
     ]
@@ -117,7 +117,7 @@ def fired(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(check.id for check in diagnosis.checks if check.status == "fired" and check.kind == "specific")
 
 
-def _features(causes: Iterable[events.Named], findings: Iterable[str]) -> Features:
+def _features(causes: Iterable[events.CauseRecord], findings: Iterable[str]) -> Features:
     listed = tuple(cause for cause in causes if cause.named or cause.probability >= CANDIDATE)
     ramp: dict[str, float] = {}
     for cause in listed:
@@ -154,23 +154,23 @@ def _ruzicka(one: Mapping[str, float], other: Mapping[str, float]) -> float | No
     return sum(min(one.get(name, 0.0), other.get(name, 0.0)) for name in names) / most if most else None
 
 
-def similar(wanted: Features, known: Sequence[Past], least: float = ALIKE) -> tuple[Similar, ...]:
+def similar(wanted: Features, known: Sequence[PastIncident], least: float = ALIKE) -> tuple[SimilarIncident, ...]:
     """Those that are alike by `least`, the likest first, of equal ones the latest."""
     found = []
     for one in known:
         how = likeness(wanted, one.features)
         if how >= least:
             same = tuple(name for name in one.named if wanted.causes.get(name) == 1.0)
-            found.append(Similar(one, how, same))
+            found.append(SimilarIncident(one, how, same))
     return tuple(sorted(sorted(found, key=lambda x: x.past.opened_at, reverse=True), key=lambda x: -x.likeness))
 
 
-def library(found: Iterable[Incident]) -> tuple[Past, ...]:
+def past_incidents(found: Iterable[Incident]) -> tuple[PastIncident, ...]:
     """Every incident as it is looked up; one with a run that cannot be read is left out."""
     listed = []
     for incident in found:
         try:
-            listed.append(past(incident))
+            listed.append(past_incident(incident))
         except UNDECODABLE:
             continue
     return tuple(listed)

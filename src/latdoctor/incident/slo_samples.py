@@ -16,11 +16,11 @@ from latdoctor.dialects.model import NOTHING_COUNTED
 from latdoctor.errors import UNDECODABLE
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Distribution, Evidence, Reading, Window
-from latdoctor.incident.elapsed import Count
-from latdoctor.incident.events import Sampled
-from latdoctor.incident.state import body
-from latdoctor.incident.timeline_model import Sample
-from latdoctor.journal.entry import Entry
+from latdoctor.incident.elapsed import ElapsedTimes
+from latdoctor.incident.events import ServiceSampled
+from latdoctor.incident.state import decode_body
+from latdoctor.incident.timeline_model import SloSample
+from latdoctor.journal.entry import JournalEntry
 from latdoctor.sanitize import clean
 
 P99 = "latency.p99"
@@ -40,13 +40,13 @@ class _Sampled(Struct, frozen=True):
     over_slo_between: tuple[float, float] | None = None
 
 
-def read_sample(entry: Entry, count: Count) -> Sample | None:
+def read_sample(entry: JournalEntry, count: ElapsedTimes) -> SloSample | None:
     """None where another version wrote it otherwise: then nothing was seen."""
     try:
-        told = body(entry, _Sampled)
+        told = decode_body(entry, _Sampled)
     except UNDECODABLE:
         return None
-    return Sample(
+    return SloSample(
         at=entry.at,
         seconds=count.of(entry).seconds,
         length=max(0.0, told.seconds),
@@ -68,12 +68,12 @@ def _cleaned(listed: Mapping[str, str]) -> dict[str, str]:
     return {clean(name, 200): clean(bound, 20) for name, bound in listed.items()}
 
 
-def p99_of(one: Sample) -> float | None:
+def p99_of(one: SloSample) -> float | None:
     """P99 of the subject that has the highest, seconds; None where none was seen. Subjects are never averaged."""
     return max((listed[P99] for listed in one.values.values() if P99 in listed), default=None)
 
 
-def standing(one: Sample) -> str:
+def slo_state(one: SloSample) -> str:
     """OVER where any subject's P99 is over the SLO; where no P99 was seen, where more than 1 % of the requests were.
 
     A P99 that is only bounded tells where the bound does.
@@ -99,7 +99,7 @@ def _judged(p99: float, bound: str, slo: float) -> str:
     return UNJUDGED if bound == AT_LEAST else WITHIN
 
 
-def late_of(one: Sample) -> tuple[float, float] | None:
+def late_of(one: SloSample) -> tuple[float, float] | None:
     """At least and at most how many requests were later than the SLO."""
     return one.over_slo_between if one.over_slo is None else (one.over_slo, one.over_slo)
 
@@ -136,7 +136,7 @@ _REQUESTS = ("router.latency", "latency")  # whose answers are counted: a router
 _BEFORE = "-before.prom"  # ends the name of a page of the look before
 
 
-def continued(bundle: Bundle, before: Bundle | None) -> Bundle:
+def with_previous_pages(bundle: Bundle, before: Bundle | None) -> Bundle:
     """`bundle` with the last page of each server of the look `before` in front, so that counters tell of the time
     between the two as well and nothing is counted twice.
     """
@@ -152,7 +152,7 @@ def continued(bundle: Bundle, before: Bundle | None) -> Bundle:
     return replace(bundle, artifacts=(*front, *bundle.artifacts), window=window)
 
 
-def sample(evidence: Evidence, window: Window, slo_p99: float | None) -> Sampled:
+def sample_of(evidence: Evidence, window: Window, slo_p99: float | None) -> ServiceSampled:
     """What `evidence` (with what is derived of it) says of `window`."""
     values: dict[str, dict[str, float]] = {}
     bounds: dict[str, dict[str, str]] = {}
@@ -164,7 +164,7 @@ def sample(evidence: Evidence, window: Window, slo_p99: float | None) -> Sampled
         if reading.bound:
             bounds.setdefault(reading.subject, {})[reading.signal] = reading.bound
     requests, least, most = _requests(evidence, slo_p99)
-    return Sampled(
+    return ServiceSampled(
         seconds=max(0.0, window.seconds or 0.0),
         values=values,
         requests=requests,

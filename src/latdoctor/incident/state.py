@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from latdoctor.incident import events
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import JournalEntry
 
 Body = TypeVar("Body")
 
@@ -19,11 +19,11 @@ class Incident:
     """One incident. `entries` are its own and those of its runs, in their order."""
 
     id: str
-    opened: events.Opened
-    entries: list[Entry] = field(default_factory=list)
+    opened: events.IncidentOpened
+    entries: list[JournalEntry] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     alerts: dict[str, events.Alert] = field(default_factory=dict)  # by fingerprint, each as it stood last
-    closed: events.Closed | None = None
+    closed: events.IncidentClosed | None = None
 
     @property
     def open(self) -> bool:
@@ -44,40 +44,44 @@ class Incident:
         """RFC 3339; empty while it is open."""
         return next((entry.at for entry in self.entries if entry.kind == events.CLOSED), "")
 
-    def of(self, kind: str) -> tuple[Entry, ...]:
+    def of(self, kind: str) -> tuple[JournalEntry, ...]:
         """Its entries of one kind."""
         return tuple(entry for entry in self.entries if entry.kind == kind)
 
 
-def incidents(entries: Iterable[Entry]) -> tuple[Incident, ...]:
+def incidents_in(entries: Iterable[JournalEntry]) -> tuple[Incident, ...]:
     """Every incident that was opened, oldest first.
 
     Entries of a run that came before it joined (its refusal, its opening) belong to the incident too. Raises
     msgspec.ValidationError for an entry that another version wrote otherwise.
     """
     listed = tuple(entries)
-    owner = {body(entry, events.RunJoined).joined: entry.run for entry in listed if entry.kind == events.RUN_JOINED}
+    owner = {
+        decode_body(entry, events.RunJoined).joined: entry.run for entry in listed if entry.kind == events.RUN_JOINED
+    }
     found: dict[str, Incident] = {}
     for entry in listed:
         if entry.kind == events.OPENED:
-            found[entry.run] = Incident(entry.run, body(entry, events.Opened))
+            found[entry.run] = Incident(entry.run, decode_body(entry, events.IncidentOpened))
         incident = found.get(owner.get(entry.run, entry.run))
         if incident is not None:
             _add(incident, entry)
     return tuple(found.values())
 
 
-def _add(incident: Incident, entry: Entry) -> None:
+def _add(incident: Incident, entry: JournalEntry) -> None:
     incident.entries.append(entry)
     match entry.kind:
         case events.RUN_JOINED:
-            incident.runs.append(body(entry, events.RunJoined).joined)
+            incident.runs.append(decode_body(entry, events.RunJoined).joined)
         case events.ALERTED:
-            incident.alerts.update({alert.fingerprint: alert for alert in body(entry, events.Alerted).alerts})
+            incident.alerts.update(
+                {alert.fingerprint: alert for alert in decode_body(entry, events.AlertsReceived).alerts}
+            )
         case events.CLOSED:
-            incident.closed = body(entry, events.Closed)
+            incident.closed = decode_body(entry, events.IncidentClosed)
 
 
-def body(entry: Entry, kind: type[Body]) -> Body:
+def decode_body(entry: JournalEntry, kind: type[Body]) -> Body:
     """Raises msgspec.ValidationError."""
     return msgspec.json.decode(entry.body, type=kind)

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.incident import events
-from latdoctor.incident.elapsed import clock_of, passed, passed_until, start_of
-from latdoctor.incident.evidence_store import again
-from latdoctor.incident.next_step import Step, after
-from latdoctor.incident.sop.clock import LATE, NOT_TOLD, StageState, clock, permitted
+from latdoctor.incident.elapsed import clock_of, elapsed_by_entry, elapsed_until, start_of
+from latdoctor.incident.evidence_store import load_diagnosis
+from latdoctor.incident.next_step import NextStep, next_step
+from latdoctor.incident.sop.clock import LATE, UNKNOWN_STAGE, StageState, permitted, stage_states
 from latdoctor.incident.sop.model import ACTIONS, Sop
-from latdoctor.incident.state import Incident, body
-from latdoctor.journal.entry import Entry, Moment, unix_seconds
+from latdoctor.incident.state import Incident, decode_body
+from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Value
 from latdoctor.remediation.run_history import RunState
@@ -53,7 +53,7 @@ def _last_look(incident: Incident) -> Iterator[str]:
         return
     verified = {run.id for run in run_history.runs(incident.entries) if run.outcome is Outcome.VERIFIED}
     since = any(one.kind == "verify.passed" and one.run in verified and one.seq > last.seq for one in incident.entries)
-    said = body(last, events.Diagnosed)
+    said = decode_body(last, events.DiagnosisRecord)
     if said.level == _CRITICAL and not since:
         named = ", ".join(clean(cause.id, 100) for cause in said.causes if cause.named)
         yield f"the last look, of {clock_of(last.at)} UTC, was critical: {named or clean(said.message, 400)}"
@@ -65,7 +65,7 @@ BEFORE, ELSEWHERE = "from before this incident", "from outside this incident"
 _NOTES = 20  # of the last are told
 
 
-class Seen(Struct, frozen=True):
+class DiagnosisSummary(Struct, frozen=True):
     """A diagnosis. `looked` are the tiers of which something was seen, told of the last one only; None where that is
     not kept any more.
     """
@@ -74,7 +74,7 @@ class Seen(Struct, frozen=True):
     level: str
     message: str
     answer: str
-    causes: tuple[events.Named, ...]
+    causes: tuple[events.CauseRecord, ...]
     unseen: tuple[str, ...]
     looked: tuple[str, ...] | None
     next_looks: tuple[str, ...]  # sources that would tell more
@@ -82,7 +82,7 @@ class Seen(Struct, frozen=True):
     bundle: str
 
 
-class Changed(Struct, frozen=True):
+class ChangedField(Struct, frozen=True):
     """A field that a run has changed and that is not known to be as before."""
 
     resource: str
@@ -91,8 +91,8 @@ class Changed(Struct, frozen=True):
     after: Value
 
 
-class Tried(Struct, frozen=True):
-    """A run. `standing` is what of it stands, and `undo` the command that takes it back.
+class AttemptedRun(Struct, frozen=True):
+    """A run. `incident_status` is what of it stands, and `undo` the command that takes it back.
 
     `whose` is empty for a run of the incident itself; else it says that it is not.
     """
@@ -104,19 +104,19 @@ class Tried(Struct, frozen=True):
     at: float  # unix seconds
     outcome: str  # of remedy.result.Outcome; "unfinished"
     reason: str
-    standing: tuple[Changed, ...]
+    standing: tuple[ChangedField, ...]
     undo: str
     whose: str = ""
 
 
-class Remark(Struct, frozen=True):
+class Note(Struct, frozen=True):
     at: str
     by: str
     text: str
 
 
-class Standing(Struct, frozen=True):
-    """All of it, as of `at`. Times in seconds; `began` is unix seconds by `clock` (empty: this machine's).
+class IncidentStatus(Struct, frozen=True):
+    """All of it, as of `at`. Times in seconds; `began` is unix seconds by `stage_states` (empty: this machine's).
 
     `inherited` are runs on its target that are not its own: what they changed stands there, or they have not come to
     their end. `unread`: why its SOP cannot be read. Then it has no stages here, and what is permitted is not known.
@@ -138,14 +138,14 @@ class Standing(Struct, frozen=True):
     lasted: float | None
     stages: tuple[StageState, ...]
     alerts: Mapping[str, int]  # by status
-    seen: tuple[Seen, ...]
+    seen: tuple[DiagnosisSummary, ...]
     refused: int  # runs that a guard refused
-    tried: tuple[Tried, ...]
-    notes: tuple[Remark, ...]
+    tried: tuple[AttemptedRun, ...]
+    notes: tuple[Note, ...]
     permitted: tuple[str, ...]
-    next: Step
+    next: NextStep
     unread: str = ""
-    inherited: tuple[Tried, ...] = ()
+    inherited: tuple[AttemptedRun, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -157,7 +157,7 @@ class Standing(Struct, frozen=True):
         if not self.open:
             return OK
         due = {stage.status for stage in self.stages if not stage.done}
-        return IS_LATE if LATE in due else NOT_KNOWN if NOT_TOLD in due else OK
+        return IS_LATE if LATE in due else NOT_KNOWN if UNKNOWN_STAGE in due else OK
 
     @property
     def current(self) -> StageState | None:
@@ -165,25 +165,25 @@ class Standing(Struct, frozen=True):
         return next((stage for stage in self.stages if not stage.done), None)
 
 
-def standing(
+def incident_status(
     sop: Sop | None,
     incident: Incident,
     now: Moment,
     place: Path,
     unread: str = "",
     others: Sequence[RunState] = (),
-) -> Standing:
+) -> IncidentStatus:
     """How `incident` stands at `now`; once it is closed, at its closing. `place` is the state folder; `unread` says why
     there is no `sop`; `others` are the runs on its target that are not its own (`inherited`).
 
     Raises msgspec.ValidationError for an entry that another version wrote otherwise.
     """
     opened, start = incident.opened, start_of(incident)
-    states = clock(sop, incident, now) if sop else ()
+    states = stage_states(sop, incident, now) if sop else ()
     closing = next(iter(incident.of(events.CLOSED)), None)
-    lasted = passed(incident)[closing.digest] if closing else passed_until(incident, now)
+    lasted = elapsed_by_entry(incident)[closing.digest] if closing else elapsed_until(incident, now)
     counted = [alert.status for alert in incident.alerts.values()]
-    return Standing(
+    return IncidentStatus(
         schema_version=SCHEMA_VERSION,
         incident=incident.id,
         title=opened.title,
@@ -205,28 +205,28 @@ def standing(
         tried=tuple(_tried(run) for run in run_history.runs(incident.entries)),
         notes=tuple(_remark(entry) for entry in incident.of(events.NOTED))[-_NOTES:],
         permitted=tuple(action for action in ACTIONS if sop and permitted(sop, states, action)),
-        next=after(incident, sop, states, others),
+        next=next_step(incident, sop, states, others),
         unread=unread,
         inherited=_inherited(incident, others),
     )
 
 
-def opened_at(found: Standing) -> float:
+def opened_at(found: IncidentStatus) -> float:
     """Unix seconds."""
     return unix_seconds(found.opened_at)
 
 
-def _all_seen(incident: Incident, place: Path) -> tuple[Seen, ...]:
+def _all_seen(incident: Incident, place: Path) -> tuple[DiagnosisSummary, ...]:
     *earlier, last = incident.of(events.DIAGNOSED) or (None,)
     if last is None:
         return ()
-    whole = again(place, body(last, events.Diagnosed))
+    whole = load_diagnosis(place, decode_body(last, events.DiagnosisRecord))
     return (*(_seen(entry, None) for entry in earlier if entry), _seen(last, whole))
 
 
-def _seen(entry: Entry, whole: Diagnosis | None) -> Seen:
-    said = body(entry, events.Diagnosed)
-    return Seen(
+def _seen(entry: JournalEntry, whole: Diagnosis | None) -> DiagnosisSummary:
+    said = decode_body(entry, events.DiagnosisRecord)
+    return DiagnosisSummary(
         at=entry.at,
         level=said.level,
         message=said.message,
@@ -240,9 +240,9 @@ def _seen(entry: Entry, whole: Diagnosis | None) -> Seen:
     )
 
 
-def _tried(run: RunState) -> Tried:
+def _tried(run: RunState) -> AttemptedRun:
     stands = tuple(_changed(run))
-    return Tried(
+    return AttemptedRun(
         run=run.id,
         playbook=run.plan.playbook,
         title=run.plan.title,
@@ -255,7 +255,7 @@ def _tried(run: RunState) -> Tried:
     )
 
 
-def _inherited(incident: Incident, others: Sequence[RunState]) -> tuple[Tried, ...]:
+def _inherited(incident: Incident, others: Sequence[RunState]) -> tuple[AttemptedRun, ...]:
     """Without the fields that a later run has set too: of these, that one tells how they stand."""
     runs = sorted((*others, *run_history.runs(incident.entries)), key=lambda run: run.opened_at)
     gone, began = run_history.overset(runs), unix_seconds(incident.entries[0].at)
@@ -269,9 +269,9 @@ def _inherited(incident: Incident, others: Sequence[RunState]) -> tuple[Tried, .
     return tuple(found)
 
 
-def _changed(run: RunState) -> Sequence[Changed]:
+def _changed(run: RunState) -> Sequence[ChangedField]:
     return [
-        Changed(run.change(touched).resource, field.name, field.before, field.after)
+        ChangedField(run.change(touched).resource, field.name, field.before, field.after)
         for touched in reversed(run.standing)
         if run.change(touched).undo != "none-needed"
         for field in run.change(touched).fields
@@ -282,6 +282,6 @@ def _undo(run: RunState) -> str:
     return "latdoctor recover" if run.outcome in (None, Outcome.INCOMPLETE) else f"latdoctor rollback {run.id}"
 
 
-def _remark(entry: Entry) -> Remark:
-    note = body(entry, events.Noted)
-    return Remark(entry.at, note.by, note.text)
+def _remark(entry: JournalEntry) -> Note:
+    note = decode_body(entry, events.NoteAdded)
+    return Note(entry.at, note.by, note.text)

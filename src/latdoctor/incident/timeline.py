@@ -13,37 +13,37 @@ from msgspec import Struct
 from latdoctor.errors import UNDECODABLE
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.incident import events
-from latdoctor.incident.elapsed import Count, between, is_time, of_entries, of_incident, rfc3339, start_of
+from latdoctor.incident.elapsed import ElapsedTimes, between, is_time, of_entries, of_incident, rfc3339, start_of
 from latdoctor.incident.impact import impact
 from latdoctor.incident.response_times import measures
 from latdoctor.incident.slo_samples import read_sample
 from latdoctor.incident.sop.clock import StageState
-from latdoctor.incident.state import Incident, body
-from latdoctor.incident.timeline_entries import moments, value
+from latdoctor.incident.state import Incident, decode_body
+from latdoctor.incident.timeline_entries import timeline_events, value_text
 from latdoctor.incident.timeline_model import (
     INCIDENT,
     OWN,
     RUN,
     SCHEMA_VERSION,
-    Changed,
-    Figure,
-    Last,
-    Look,
-    RunTold,
-    Sample,
-    Stage,
-    Start,
+    ChangedValue,
+    DiagnosisEvent,
+    LastEntry,
+    MeasuredSignal,
+    RunReport,
+    SloSample,
+    StageReport,
     Timeline,
-    Told,
+    TimelineEvent,
+    TimelineStart,
 )
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation import run_history
 from latdoctor.remediation.run_history import RunState, Touched
 from latdoctor.remediation.run_result import Measure
 from latdoctor.sanitize import clean
 
 
-def looks(entries: Iterable[Entry], count: Count) -> tuple[Look, ...]:
+def diagnosis_events(entries: Iterable[JournalEntry], count: ElapsedTimes) -> tuple[DiagnosisEvent, ...]:
     """Every diagnosis, in the order of the journal; one that another version wrote otherwise is left out here, and
     told among the moments.
     """
@@ -51,15 +51,15 @@ def looks(entries: Iterable[Entry], count: Count) -> tuple[Look, ...]:
     for entry in entries:
         if entry.kind == events.DIAGNOSED:
             try:
-                said = body(entry, events.Diagnosed)
+                said = decode_body(entry, events.DiagnosisRecord)
             except UNDECODABLE:
                 continue
             found.append(_look(entry, said, count))
     return tuple(found)
 
 
-def _look(entry: Entry, said: events.Diagnosed, count: Count) -> Look:
-    return Look(
+def _look(entry: JournalEntry, said: events.DiagnosisRecord, count: ElapsedTimes) -> DiagnosisEvent:
+    return DiagnosisEvent(
         at=entry.at,
         seconds=count.of(entry).seconds,
         digest=entry.digest,
@@ -77,8 +77,8 @@ def _look(entry: Entry, said: events.Diagnosed, count: Count) -> Look:
     )
 
 
-def _cause(cause: events.Named) -> events.Named:
-    return events.Named(
+def _cause(cause: events.CauseRecord) -> events.CauseRecord:
+    return events.CauseRecord(
         id=clean(cause.id, 100),
         title=clean(cause.title, 200),
         tier=clean(cause.tier, 40),
@@ -95,7 +95,7 @@ def _cleaned_diagnosis(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(clean(text, 400) for text in texts)
 
 
-def unseen(found: Sequence[Look]) -> tuple[str, ...]:
+def not_observed(found: Sequence[DiagnosisEvent]) -> tuple[str, ...]:
     """What the last look could not see, and what no earlier one did: each once."""
     if not found:
         return ("nothing was diagnosed",)
@@ -117,9 +117,11 @@ class _Measured(Struct, frozen=True):
     measures: tuple[Measure, ...] = ()
 
 
-def mended(joined: Iterable[str], runs: Mapping[str, RunState], entries: Sequence[Entry]) -> tuple[RunTold, ...]:
+def run_reports(
+    joined: Iterable[str], runs: Mapping[str, RunState], entries: Sequence[JournalEntry]
+) -> tuple[RunReport, ...]:
     """The runs that `joined` names, in that order; each once."""
-    by_run: dict[str, list[Entry]] = {name: [] for name in joined}
+    by_run: dict[str, list[JournalEntry]] = {name: [] for name in joined}
     for entry in entries:
         if entry.run in by_run:
             by_run[entry.run].append(entry)
@@ -127,11 +129,11 @@ def mended(joined: Iterable[str], runs: Mapping[str, RunState], entries: Sequenc
     return tuple(told)
 
 
-def _run(run: RunState, entries: Sequence[Entry]) -> RunTold:
+def _run(run: RunState, entries: Sequence[JournalEntry]) -> RunReport:
     plan = run.plan
     opened = next(entry for entry in entries if entry.kind == "run.opened")
     closed = next((entry for entry in reversed(entries) if entry.kind == "run.closed"), None)
-    return RunTold(
+    return RunReport(
         id=run.id,
         playbook=clean(plan.playbook, 100),
         title=clean(plan.title, 200),
@@ -148,12 +150,12 @@ def _run(run: RunState, entries: Sequence[Entry]) -> RunTold:
     )
 
 
-def _never_begun(name: str, entries: Sequence[Entry]) -> RunTold:
+def _never_begun(name: str, entries: Sequence[JournalEntry]) -> RunReport:
     """A run that a guard refused leaves that one entry: not even which playbook it was."""
     refused = next((entry for entry in entries if entry.kind == "run.refused"), None)
     said = msgspec.json.decode(refused.body, type=_Refused) if refused else None
     reason = clean(f"{said.guard}: {said.reason}", 600) if said else ""
-    return RunTold(
+    return RunReport(
         id=name,
         playbook="",
         title="",
@@ -170,17 +172,17 @@ def _never_begun(name: str, entries: Sequence[Entry]) -> RunTold:
     )
 
 
-def _changes(run: RunState) -> Iterable[Changed]:
+def _changes(run: RunState) -> Iterable[ChangedValue]:
     standing = set(run.standing)
     for touched in dict.fromkeys([*run.intended, *sorted(run.undone, key=_place)]):
         change = run.change(touched)
         for field in change.fields:
-            yield Changed(
+            yield ChangedValue(
                 step=clean(change.step, 100),
                 resource=clean(change.resource, 200),
                 name=clean(field.name, 100),
-                before=value(field.before),
-                after=value(field.after),
+                before=value_text(field.before),
+                after=value_text(field.after),
                 stands=touched in standing,
             )
 
@@ -189,7 +191,7 @@ def _place(touched: Touched) -> tuple[int, int]:
     return touched.stage, touched.index
 
 
-def _figures(entries: Sequence[Entry]) -> tuple[Figure, ...]:
+def _figures(entries: Sequence[JournalEntry]) -> tuple[MeasuredSignal, ...]:
     """From the latest entry that has them: one from before, where a run did not come further."""
     for entry in reversed(entries):
         if entry.kind in _MEASURED:
@@ -199,9 +201,9 @@ def _figures(entries: Sequence[Entry]) -> tuple[Figure, ...]:
     return ()
 
 
-def _figure(one: Measure) -> Figure:
+def _figure(one: Measure) -> MeasuredSignal:
     known = catalogue().get(one.signal)
-    return Figure(
+    return MeasuredSignal(
         clean(one.signal, 100), known.description if known else "", clean(one.subject, 200), one.before, one.after
     )
 
@@ -220,10 +222,10 @@ def timeline(incident: Incident, stages: Sequence[StageState] = ()) -> Timeline:
     entries = incident.entries
     start, count = _start(incident), of_incident(incident)
     runs = {run.id: run for run in run_history.runs(entries)}
-    told = mended(incident.runs, runs, entries)
-    seen, found = _samples(entries, count), looks(entries, count)
+    told = run_reports(incident.runs, runs, entries)
+    seen, found = _samples(entries, count), diagnosis_events(entries, count)
     ended = next(iter(reversed(incident.of(events.CLOSED))), None)
-    listed = moments(entries, count, runs)
+    listed = timeline_events(entries, count, runs)
     return Timeline(
         schema_version=SCHEMA_VERSION,
         subject=INCIDENT,
@@ -246,18 +248,18 @@ def timeline(incident: Incident, stages: Sequence[StageState] = ()) -> Timeline:
         responders=_responders(listed),
         moments=listed,
         samples=seen,
-        unseen=unseen(found),
+        unseen=not_observed(found),
     )
 
 
-def of_run(run: str, entries: Sequence[Entry]) -> Timeline:
+def of_run(run: str, entries: Sequence[JournalEntry]) -> Timeline:
     """A run alone, of its own `entries` (one at least): there may be no incident around it.
 
     Raises msgspec.ValidationError.
     """
     count = of_entries(entries)
     runs = {state.id: state for state in run_history.runs(entries)}
-    told = mended([run], runs, entries)
+    told = run_reports([run], runs, entries)
     ended = next((entry for entry in reversed(entries) if entry.kind in ("run.closed", "run.refused")), None)
     last = told[0] if told else None
     return Timeline(
@@ -271,7 +273,7 @@ def of_run(run: str, entries: Sequence[Entry]) -> Timeline:
         opened_at=entries[0].at,
         closed_at=ended.at if ended and last and last.outcome not in ("", "incomplete") else None,
         outcome=last.outcome if last else "",
-        start=Start(entries[0].at, OWN, "the run began", entries[0].digest),
+        start=TimelineStart(entries[0].at, OWN, "the run began", entries[0].digest),
         last=_last(entries),
         stages=(),
         measures=(),
@@ -280,40 +282,40 @@ def of_run(run: str, entries: Sequence[Entry]) -> Timeline:
         looks=(),
         runs=told,
         responders=(),
-        moments=moments(entries, count, runs),
+        moments=timeline_events(entries, count, runs),
         samples=(),
         unseen=(),
     )
 
 
-def _start(incident: Incident) -> Start:
+def _start(incident: Incident) -> TimelineStart:
     """When the trouble began, as the alert or a human tells; else when the incident was opened."""
     first, start = incident.entries[0], start_of(incident)
     if not start.clock:
         note = f" ({clean(start.note, 200)})" if start.note else ""
-        return Start(first.at, OWN, f"the incident was opened{note}", first.digest)
+        return TimelineStart(first.at, OWN, f"the incident was opened{note}", first.digest)
     message = "the trouble began" if incident.opened.source == events.BY_HAND else "the alert began to fire"
-    return Start(rfc3339(start.at), clean(start.clock, 100), message, first.digest)
+    return TimelineStart(rfc3339(start.at), clean(start.clock, 100), message, first.digest)
 
 
-def _span(count: Count, ended: Entry | None) -> float:
+def _span(count: ElapsedTimes, ended: JournalEntry | None) -> float:
     """Seconds from the start to the end, or to the last entry."""
     end = count.of(ended).seconds if ended else None
     return count.longest if end is None else end
 
 
-def _last(entries: Sequence[Entry]) -> Last:
+def _last(entries: Sequence[JournalEntry]) -> LastEntry:
     latest = max(entries, key=lambda entry: entry.seq)
-    return Last(latest.seq, latest.digest, latest.at)
+    return LastEntry(latest.seq, latest.digest, latest.at)
 
 
-def _samples(entries: Sequence[Entry], count: Count) -> tuple[Sample, ...]:
+def _samples(entries: Sequence[JournalEntry], count: ElapsedTimes) -> tuple[SloSample, ...]:
     found = (read_sample(entry, count) for entry in entries if entry.kind == events.SAMPLED)
     return tuple(one for one in found if one is not None)
 
 
-def _stage(state: StageState) -> Stage:
-    return Stage(
+def _stage(state: StageState) -> StageReport:
+    return StageReport(
         id=clean(state.id, 100),
         title=clean(state.title, 200),
         due=state.due,
@@ -343,7 +345,7 @@ def _cleaned(labels: dict[str, str]) -> dict[str, str]:
     return {clean(name, 200): clean(text, 500) for name, text in labels.items()}
 
 
-def _responders(listed: Sequence[Told]) -> tuple[str, ...]:
+def _responders(listed: Sequence[TimelineEvent]) -> tuple[str, ...]:
     """Who said or did something, in the order in which they came; a command that acts by itself is none of them."""
     people = (events.OPENED, events.NOTED, events.MARKED, events.CLOSED)
     named = (told.by for told in listed if told.kind in people and not told.by.startswith(_COMMAND))

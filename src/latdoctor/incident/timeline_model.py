@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from latdoctor.incident.events import Alert, Named
+from latdoctor.incident.events import Alert, CauseRecord
 
 SCHEMA_VERSION = "1"
 
@@ -16,7 +16,7 @@ OWN = "this machine"  # whose clock the journal's own times are by
 INCIDENT, RUN = "incident", "run"
 
 
-class Told(Struct, frozen=True):
+class TimelineEvent(Struct, frozen=True):
     """One moment of the timeline.
 
     `clock` is whose clock told the time: this machine's, or that of whoever is named there. `measured` is what
@@ -46,7 +46,7 @@ class Told(Struct, frozen=True):
         return f"{self.digest}.{self.part}" if self.part else self.digest
 
 
-class Start(Struct, frozen=True):
+class TimelineStart(Struct, frozen=True):
     """What the seconds are counted from. `digest`: the entry that tells it."""
 
     at: str
@@ -55,7 +55,7 @@ class Start(Struct, frozen=True):
     digest: str
 
 
-class Stage(Struct, frozen=True):
+class StageReport(Struct, frozen=True):
     """A stage of the SOP, as its clock stood with the last entry. `due` and `margin` (to spare; negative: too late) are
     seconds.
     """
@@ -71,7 +71,7 @@ class Stage(Struct, frozen=True):
     why: str = ""  # why it is unknown, or what is known of one that is not met
 
 
-class TimeTo(Struct, frozen=True):
+class ResponseTime(Struct, frozen=True):
     """One of MTTD, MTTA, MTTM, MTTR of this incident alone. `seconds` is null where a moment is missing: `why`."""
 
     id: str
@@ -114,7 +114,7 @@ class Impact(Struct, frozen=True):
         return max(0.0, self.span - self.seen)
 
 
-class Look(Struct, frozen=True):
+class DiagnosisEvent(Struct, frozen=True):
     """A diagnosis in short."""
 
     at: str
@@ -125,7 +125,7 @@ class Look(Struct, frozen=True):
     level: str
     message: str
     answer: str
-    causes: tuple[Named, ...]
+    causes: tuple[CauseRecord, ...]
     fired: tuple[str, ...]  # ids of the specific findings that held
     unseen: tuple[str, ...]
     since: str | None = None  # since when it is slow
@@ -133,7 +133,7 @@ class Look(Struct, frozen=True):
     bundle: str = ""
 
 
-class Changed(Struct, frozen=True):
+class ChangedValue(Struct, frozen=True):
     """One value that a run changed. `stands`: it may still be so."""
 
     step: str
@@ -144,7 +144,7 @@ class Changed(Struct, frozen=True):
     stands: bool
 
 
-class Figure(Struct, frozen=True):
+class MeasuredSignal(Struct, frozen=True):
     """A signal before a run and in its last look after it, in base units."""
 
     signal: str
@@ -154,7 +154,7 @@ class Figure(Struct, frozen=True):
     after: float | None
 
 
-class RunTold(Struct, frozen=True):
+class RunReport(Struct, frozen=True):
     """A run of a playbook. `outcome` is empty while it has not ended."""
 
     id: str
@@ -168,8 +168,8 @@ class RunTold(Struct, frozen=True):
     opened_at: str
     ended_at: str | None
     seconds: float | None  # that it took
-    changes: tuple[Changed, ...]
-    figures: tuple[Figure, ...]
+    changes: tuple[ChangedValue, ...]
+    figures: tuple[MeasuredSignal, ...]
 
     @property
     def stands(self) -> bool:
@@ -177,7 +177,7 @@ class RunTold(Struct, frozen=True):
         return self.outcome == "verified"
 
 
-class Sample(Struct, frozen=True):
+class SloSample(Struct, frozen=True):
     """How the service stood in the `length` seconds before `seconds`: by subject and signal, in base units.
 
     `bounds`: where a value is only "at least" or "at most" what there is. `over_slo_between`: at least and at most so
@@ -196,7 +196,7 @@ class Sample(Struct, frozen=True):
     over_slo_between: tuple[float, float] | None = None
 
 
-class Last(Struct, frozen=True):
+class LastEntry(Struct, frozen=True):
     """The last entry that is told of: up to here the timeline is whole."""
 
     seq: int
@@ -217,17 +217,17 @@ class Timeline(Struct, frozen=True):
     opened_at: str
     closed_at: str | None
     outcome: str  # resolved | false-alarm; of a run its own; empty while it goes on
-    start: Start
-    last: Last
-    stages: tuple[Stage, ...]
-    measures: tuple[TimeTo, ...]
+    start: TimelineStart
+    last: LastEntry
+    stages: tuple[StageReport, ...]
+    measures: tuple[ResponseTime, ...]
     impact: Impact
     alerts: tuple[Alert, ...]
-    looks: tuple[Look, ...]
-    runs: tuple[RunTold, ...]
+    looks: tuple[DiagnosisEvent, ...]
+    runs: tuple[RunReport, ...]
     responders: tuple[str, ...]
-    moments: tuple[Told, ...]
-    samples: tuple[Sample, ...]
+    moments: tuple[TimelineEvent, ...]
+    samples: tuple[SloSample, ...]
     unseen: tuple[str, ...]  # what could not be seen, and why
 
     @property

@@ -21,15 +21,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.incident.alert_intake import Taken
-from latdoctor.incident.alertmanager import MAX_BYTES, AlertError, parsed
-from latdoctor.incident.events import Alerted
+from latdoctor.incident.alert_intake import IntakeResult
+from latdoctor.incident.alertmanager import MAX_BYTES, AlertError, parse
+from latdoctor.incident.events import AlertsReceived
 from latdoctor.sanitize import clean
 
 APART = 60.0  # seconds between two lines; an Alertmanager with a wrong token sends again every few seconds
 
 
-class Refusals:
+class RefusalLog:
     """Of all senders together: whoever tries it from many addresses gets no more lines for that."""
 
     def __init__(self) -> None:
@@ -63,18 +63,18 @@ LONGEST = 20.0  # seconds for one connection, from the first byte to the answer
 _POLL = 0.2  # seconds between two looks at who is too slow
 _BUSY = b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
-Take = Callable[[Alerted], Taken]
+Take = Callable[[AlertsReceived], IntakeResult]
 Say = Callable[[str], None]
 
 
 @contextmanager
-def receiving(host: str, port: int, authorization: str, take: Take, say: Say) -> Iterator[str]:
+def serve_webhook(host: str, port: int, authorization: str, take: Take, say: Say) -> Iterator[str]:
     """Receives meanwhile; gives the address to send to. `authorization` is what a sender has to show; empty: nothing.
 
     Whatever has arrived when it is left is still answered. Raises OperationError where the address cannot be had.
     """
     try:
-        server = _Server(host, port, _Desk(_digest(authorization) if authorization else b"", take, say))
+        server = _Server(host, port, _Handling(_digest(authorization) if authorization else b"", take, say))
     except OSError as error:
         raise OperationError(
             f"nothing can listen there: {error.strerror or error}",
@@ -96,13 +96,13 @@ def _digest(authorization: str) -> bytes:
     return hashlib.sha256(authorization.encode("utf-8", "surrogateescape")).digest()
 
 
-class _Desk:
+class _Handling:
     """What is done with a request."""
 
     def __init__(self, secret: bytes, take: Take, say: Say) -> None:
         self._secret = secret
         self._take = take
-        self._refusals = Refusals()
+        self._refusals = RefusalLog()
         self.say = say
 
     def admits(self, authorization: str, sender: str) -> bool:
@@ -118,7 +118,7 @@ class _Desk:
 
     def takes(self, content: bytes, sender: str) -> tuple[HTTPStatus, str]:
         try:
-            taken = self._take(parsed(content))
+            taken = self._take(parse(content))
         except AlertError as error:
             self.say(f"refused what {sender} sent: {error}")
             return HTTPStatus.BAD_REQUEST, str(error)
@@ -128,7 +128,7 @@ class _Desk:
         return HTTPStatus.OK, _told(taken)
 
 
-def _told(taken: Taken) -> str:
+def _told(taken: IntakeResult) -> str:
     which = taken.incident or "no incident"
     return f"{which}: {taken.new} new, {taken.repeated} known{', opened' if taken.opened else ''}"
 
@@ -137,7 +137,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = False  # what has arrived is answered before the process ends
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, desk: _Desk) -> None:
+    def __init__(self, host: str, port: int, desk: _Handling) -> None:
         self.desk = desk
         self._open: dict[socket.socket, float] = {}  # when each has to be done
         self._guard = threading.Lock()

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from latdoctor.journal import sqlite_recovery
 from latdoctor.journal.entry import LARGEST_BODY, JournalError
-from latdoctor.journal.state_dir import synced
+from latdoctor.journal.state_dir import fsync_directory
 from latdoctor.sanitize import clean
 
 PATIENCE = 5.0  # seconds for which another process may hold the database
@@ -64,12 +64,12 @@ _ALONE = threading.RLock()
 _AWAY = "keep the file for whoever has to explain it under another name (mv), and a new journal begins"
 
 
-def made(path: Path) -> None:
+def create(path: Path) -> None:
     """Makes the file (0600), its folder's entry and its tables where they are missing. Raises JournalError."""
     with _explained(path), _ALONE:
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            synced(path.parent)
+            fsync_directory(path.parent)
         except FileExistsError:
             _must_be_guarded(path)
         _has_content(path)
@@ -83,7 +83,7 @@ def made(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[sqlite3.Connection]:
+def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in a transaction that is on the disk when this ends, or is not at all. Raises JournalError."""
     with _explained(path), _ALONE:
         if not _has_content(path):
@@ -107,7 +107,7 @@ def read(path: Path, ask: Callable[[sqlite3.Connection], T], nothing: T) -> T:
                 return nothing
             # SQLite would open a rollback journal that it finds, and as root give it to the database's owner anew.
             if sqlite_recovery.exists(path):
-                image = sqlite_recovery.image(path)
+                image = sqlite_recovery.snapshot(path)
                 if image is not None:
                     return _read_image(image, path, ask, nothing)
                 continue

@@ -42,7 +42,7 @@ class Moment(Struct, frozen=True):
     boot: str
 
 
-class Entry(Struct, frozen=True):
+class JournalEntry(Struct, frozen=True):
     """What was journaled. `digest` is SHA-256 in hexadecimal over `previous` and all the rest."""
 
     seq: int
@@ -70,8 +70,8 @@ def now() -> Moment:
     return Moment(at, time.monotonic(), boot)
 
 
-def following(before: Entry | None, run: str, kind: str, body: bytes, moment: Moment) -> Entry:
-    """The entry that comes after `before`. `body` is what `written` gave. Raises JournalError."""
+def next_entry(before: JournalEntry | None, run: str, kind: str, body: bytes, moment: Moment) -> JournalEntry:
+    """The entry that comes after `before`. `body` is what `encode_body` gave. Raises JournalError."""
     for what, name in (("a run", run), ("a kind", kind)):
         if clean(name, _LONGEST_NAME) != name:
             raise JournalError(
@@ -81,17 +81,17 @@ def following(before: Entry | None, run: str, kind: str, body: bytes, moment: Mo
     if not kind:
         raise JournalError("an entry has no kind", next_step="name what happened")
     seq, previous = (before.seq + 1, before.digest) if before else (1, BEGINNING)
-    unsealed = Entry(seq, run, moment.at, moment.monotonic, moment.boot, kind, Raw(body), previous, "")
+    unsealed = JournalEntry(seq, run, moment.at, moment.monotonic, moment.boot, kind, Raw(body), previous, "")
     return msgspec.structs.replace(unsealed, digest=digest_of(unsealed))
 
 
-def digest_of(entry: Entry) -> str:
+def digest_of(entry: JournalEntry) -> str:
     """What `entry.digest` has to be. JSON has no bare line break, so that no two entries give the same bytes."""
     rest = msgspec.json.encode([entry.seq, entry.run, entry.at, entry.monotonic, entry.boot, entry.kind])
     return hashlib.sha256(b"\n".join((entry.previous.encode(), rest, bytes(entry.body)))).hexdigest()
 
 
-def written(body: Struct | Mapping[str, object]) -> bytes:
+def encode_body(body: Struct | Mapping[str, object]) -> bytes:
     """`body` as a JSON object with sorted keys. NaN and infinity, which JSON does not have, become null: not known.
 
     Raises JournalError where it is larger than LARGEST_BODY or holds what is no JSON.
@@ -113,7 +113,7 @@ def written(body: Struct | Mapping[str, object]) -> bytes:
     return encoded
 
 
-def misfit(entry: Entry, before: Entry | None) -> str:
+def chain_error(entry: JournalEntry, before: JournalEntry | None) -> str:
     """Why `entry` cannot stand after `before`; empty where it can."""
     seq, previous = (before.seq + 1, before.digest) if before else (1, BEGINNING)
     if entry.seq != seq:

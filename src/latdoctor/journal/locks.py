@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.journal.state_dir import must_be
+from latdoctor.journal.state_dir import ensure_private
 from latdoctor.sanitize import clean
 
 _SAYING = 0.2  # seconds in which a holder says who it is
@@ -22,7 +22,7 @@ _LOOK = 0.01  # seconds between two looks at that
 _MOST = 4096  # bytes read of what a holder says of itself
 
 
-class Busy(OperationError):  # noqa: N818 - what happened, not a mistake
+class LockHeldError(OperationError):
     """Somebody else holds the lock. `pid` is 0 and `run` empty where the holder has not said who it is."""
 
     def __init__(self, what: str, *, where: str, next_step: str, pid: int, run: str) -> None:
@@ -37,13 +37,13 @@ class _Holder(Struct, frozen=True):
 
 
 @contextmanager
-def held(folder: Path, key: str, run: str = "") -> Iterator[None]:
+def lock(folder: Path, key: str, run: str = "") -> Iterator[None]:
     """Holds the lock of `key` in `folder` for `run`; never waits for it. Children of a fork meanwhile hold it too.
 
     The file is never unlinked: else two could hold locks on two files of one name. Raises Busy, UsageError for the
     folder, and OperationError where the lock cannot be taken.
     """
-    must_be(folder)
+    ensure_private(folder)
     path = folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.lock"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
@@ -70,13 +70,13 @@ def _take(descriptor: int, path: Path, key: str, run: str) -> None:
         raise _failed(path, error) from error
 
 
-def _busy(descriptor: int, path: Path, key: str) -> Busy:
+def _busy(descriptor: int, path: Path, key: str) -> LockHeldError:
     until = time.monotonic() + _SAYING
     while not (holder := _holder(descriptor)).pid and time.monotonic() < until:
         time.sleep(_LOOK)  # it has just got it
     target = clean(key, 200)
     if not holder.pid:
-        return Busy(
+        return LockHeldError(
             f"another process holds {target} and has not said yet who it is",
             where=str(path),
             next_step=f"try again; `fuser {path}` tells its number",
@@ -84,7 +84,7 @@ def _busy(descriptor: int, path: Path, key: str) -> Busy:
             run="",
         )
     of_run = f", run {clean(holder.run, 200)}" if holder.run else ""
-    return Busy(
+    return LockHeldError(
         f"process {holder.pid}{of_run} holds {target}",
         where=str(path),
         next_step="wait for it to end; stopped by Ctrl-C it takes back what it did",

@@ -26,7 +26,7 @@ def exists(path: Path) -> bool:
     return _journal(path).exists()
 
 
-def image(path: Path) -> bytes | None:
+def snapshot(path: Path) -> bytes | None:
     """The database at `path` as it was before the unfinished write. None where that has just ended or gone on.
 
     Raises OSError, and JournalError where it is too large to be copied.
@@ -39,10 +39,10 @@ def image(path: Path) -> bytes | None:
     # the journal, and removes it in the end. So it makes no difference how far either has got.
     if before is None or database is None or _content(journal) != before:
         return None
-    return taken_back(database, before)
+    return roll_back(database, before)
 
 
-def taken_back(database: bytes, journal: bytes) -> bytes:
+def roll_back(database: bytes, journal: bytes) -> bytes:
     """`database` with the pages of `journal` in their places and at its old length; as it is where none is whole."""
     pages = bytearray(database)
     start = size = sector = length = 0

@@ -34,7 +34,7 @@ def folder(environment: Mapping[str, str] | None = None) -> Path:
     return home.absolute() / ".local" / "state" / "latdoctor"
 
 
-def must_be(folder: Path) -> None:
+def ensure_private(folder: Path) -> None:
     """Makes `folder` for its owner alone, and what is missing above it; each is on the disk when this returns.
 
     Raises UsageError where it cannot be made, or others can write to it: they could change what is believed.
@@ -43,11 +43,11 @@ def must_be(folder: Path) -> None:
         _make(folder)
     except (OSError, ValueError) as error:
         raise _cannot_be_used(folder, error) from error
-    must_be_own(folder)
+    check_private(folder)
 
 
-def must_be_own(folder: Path) -> None:
-    """Makes nothing: a folder that is not there is nobody else's. Raises UsageError as `must_be` does."""
+def check_private(folder: Path) -> None:
+    """Makes nothing: a folder that is not there is nobody else's. Raises UsageError as `ensure_private` does."""
     try:
         found = folder.stat()
     except FileNotFoundError:
@@ -88,10 +88,10 @@ def _make(folder: Path) -> None:
         missing.append(place)
     for place in reversed(missing):
         place.mkdir(mode=_OWN, exist_ok=True)  # another process may be making it too
-        synced(place.parent)
+        fsync_directory(place.parent)
 
 
-def synced(folder: Path) -> None:
+def fsync_directory(folder: Path) -> None:
     """Brings the names in `folder` to the disk. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

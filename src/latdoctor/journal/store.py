@@ -12,8 +12,17 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from latdoctor.journal import database
-from latdoctor.journal.entry import Entry, JournalError, Moment, digest_of, following, misfit, now, written
-from latdoctor.journal.state_dir import must_be
+from latdoctor.journal.entry import (
+    JournalEntry,
+    JournalError,
+    Moment,
+    chain_error,
+    digest_of,
+    encode_body,
+    next_entry,
+    now,
+)
+from latdoctor.journal.state_dir import ensure_private
 
 __all__ = ["Journal", "JournalError"]
 
@@ -37,8 +46,8 @@ class Journal:
     @classmethod
     def opened(cls, path: Path, clock: Callable[[], Moment] = now) -> Journal:
         """For appending; the file and its folder are made where they are missing. Raises JournalError, UsageError."""
-        must_be(path.parent)
-        database.made(path)
+        ensure_private(path.parent)
+        database.create(path)
         return cls(path, True, clock)
 
     @classmethod
@@ -46,23 +55,23 @@ class Journal:
         """For reading alone: nothing is ever written, and a file that is not there reads as empty."""
         return cls(path, False)
 
-    def append(self, run: str, kind: str, body: Struct | Mapping[str, object]) -> Entry:
+    def append(self, run: str, kind: str, body: Struct | Mapping[str, object]) -> JournalEntry:
         """Journals `body`; when this returns it is on the disk. Raises JournalError: then it is whole or not at all.
 
         Waits `database.PATIENCE` seconds at most for other processes.
         """
         return self.append_all([(run, kind, body)])[0]
 
-    def append_all(self, bodies: Sequence[tuple[str, str, Struct | Mapping[str, object]]]) -> tuple[Entry, ...]:
+    def append_all(self, bodies: Sequence[tuple[str, str, Struct | Mapping[str, object]]]) -> tuple[JournalEntry, ...]:
         """The same for several, each with its run and kind: all of them are journaled, or none."""
         if not self.writes:
             raise JournalError("is open for reading only", where=str(self.path), next_step="open it for appending")
-        encoded = [(run, kind, written(body)) for run, kind, body in bodies]
-        entries: list[Entry] = []
-        with database.writing(self.path) as connection:
+        encoded = [(run, kind, encode_body(body)) for run, kind, body in bodies]
+        entries: list[JournalEntry] = []
+        with database.transaction(self.path) as connection:
             before = self._last(connection)
             for run, kind, body in encoded:
-                before = following(before, run, kind, body, self.clock())
+                before = next_entry(before, run, kind, body, self.clock())
                 values = (before.seq, before.run, before.at, before.monotonic, before.boot, before.kind, body.decode())
                 connection.execute(
                     f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
@@ -71,13 +80,13 @@ class Journal:
                 entries.append(before)
         return tuple(entries)
 
-    def entries(self, run: str = "", kinds: Container[str] = ()) -> tuple[Entry, ...]:
+    def entries(self, run: str = "", kinds: Container[str] = ()) -> tuple[JournalEntry, ...]:
         """All entries in their order, or those of `run`, or of `kinds`. Raises JournalError as `verify` does."""
         return tuple(
             entry for entry in self._proven() if (not run or entry.run == run) and (not kinds or entry.kind in kinds)
         )
 
-    def after(self, last: Entry | None) -> tuple[Entry, ...]:
+    def after(self, last: JournalEntry | None) -> tuple[JournalEntry, ...]:
         """The entries behind `last`, which was read before, each proven to follow the one before it.
 
         For who goes on reading: what was proven once is not read again. Raises JournalError as `verify` does, also
@@ -85,7 +94,7 @@ class Journal:
         """
         return tuple(self._proven(last))
 
-    def verify(self) -> Entry | None:
+    def verify(self) -> JournalEntry | None:
         """The last entry, after all were seen to follow each other from the first on; None where there is none.
 
         Raises JournalError with the first entry that does not fit. Whoever holds the whole file can write another
@@ -96,13 +105,13 @@ class Journal:
             head = entry
         return head
 
-    def _proven(self, before: Entry | None = None) -> Iterator[Entry]:
+    def _proven(self, before: JournalEntry | None = None) -> Iterator[JournalEntry]:
         """Every entry behind `before`, each proven to follow the one before it."""
         # Asked first: entries that are appended meanwhile are more than these, never fewer.
         highest = database.read(self.path, _highest, 0)
         for row in self._rows(before.seq if before else 0):
             entry = _entry(row)
-            reason = misfit(entry, before) if entry else _UNREADABLE
+            reason = chain_error(entry, before) if entry else _UNREADABLE
             if entry is None or reason:
                 raise self._broken(before, reason)
             yield entry
@@ -127,7 +136,7 @@ class Journal:
             yield from rows
             last = rows[-1][0]
 
-    def _last(self, connection: sqlite3.Connection) -> Entry | None:
+    def _last(self, connection: sqlite3.Connection) -> JournalEntry | None:
         """The entry to follow: it is the last that there ever was, and in itself whole."""
         row = connection.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY seq DESC LIMIT 1").fetchone()  # noqa: S608
         last = _entry(row) if row else None
@@ -138,7 +147,7 @@ class Journal:
             raise self._broken(last, "the one before it is not the last that was journaled, or was changed")
         return last
 
-    def _broken(self, before: Entry | None, reason: str) -> JournalError:
+    def _broken(self, before: JournalEntry | None, reason: str) -> JournalError:
         number = before.seq + 1 if before else 1
         return JournalError(
             f"entry {number} does not fit: {reason}",
@@ -165,13 +174,13 @@ def _after(last: int, connection: sqlite3.Connection) -> list[Row]:
         return connection.execute(asked, (last, 1)).fetchall()
 
 
-def _entry(row: Row) -> Entry | None:
+def _entry(row: Row) -> JournalEntry | None:
     """The entry in `row`; None where something in it has a type or a text that no entry has."""
     if tuple(type(value) for value in row) != _TYPES:
         return None
     seq, run, at, monotonic, boot, kind, body, previous, digest = row
     try:
         "".join((run, at, boot, kind, previous, digest)).encode()
-        return Entry(seq, run, at, monotonic, boot, kind, Raw(body.encode()), previous, digest)
+        return JournalEntry(seq, run, at, monotonic, boot, kind, Raw(body.encode()), previous, digest)
     except UnicodeEncodeError:  # it was no UTF-8
         return None

@@ -15,42 +15,42 @@ from latdoctor.http.address import Resolve, resolved
 from latdoctor.incident import events
 from latdoctor.journal.entry import Moment, unix_seconds
 from latdoctor.journal.entry import now as moment_now
-from latdoctor.journal.locks import held
+from latdoctor.journal.locks import lock
 from latdoctor.journal.state_dir import LOCKS
 from latdoctor.journal.store import Journal
-from latdoctor.notify.outbox import Due
+from latdoctor.notify.outbox import DueMessages
 from latdoctor.notify.receiver import Message, Receiver
-from latdoctor.notify.transport import Keys, Outcome, attempt
+from latdoctor.notify.transport import AttemptResult, Keys, attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DeliveryResult:
     """What came of one try."""
 
     message: Message
-    outcome: Outcome
+    outcome: AttemptResult
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
+class DeliveryContext:
     """What is sent with; a test brings its own clock and names. `hear` is told each result as it comes."""
 
     journal: Journal
     state: Path
-    hear: Callable[[Result], None] = lambda _: None
+    hear: Callable[[DeliveryResult], None] = lambda _: None
     now: Callable[[], Moment] = moment_now
     sleep: Callable[[float], None] = time.sleep
     resolve: Resolve = resolved
 
 
 @dataclass(slots=True)
-class Delivered:
+class DeliverySummary:
     """`wait`: seconds until something may be tried again that could not be sent; None: nothing waits.
 
     `waiting`: how many messages that is.
     """
 
-    results: list[Result] = field(default_factory=list)
+    results: list[DeliveryResult] = field(default_factory=list)
     wait: float | None = None
     waiting: int = 0
 
@@ -59,13 +59,15 @@ class Delivered:
         return sum(one.outcome.sent for one in self.results)
 
 
-def deliver(receiver: Receiver, keys: Keys, look: Callable[[], Due], office: Office, seconds: float) -> Delivered:
+def deliver(
+    receiver: Receiver, keys: Keys, look: Callable[[], DueMessages], office: DeliveryContext, seconds: float
+) -> DeliverySummary:
     """Sends what `look` gives until it gives no more, for at most `seconds` beyond a try that has begun.
 
     One at a time for each receiver: raises Busy where another process is at it, JournalError, UsageError.
     """
-    done = Delivered()
-    with held(office.state / LOCKS, f"telling {receiver.name}"):
+    done = DeliverySummary()
+    with lock(office.state / LOCKS, f"telling {receiver.name}"):
         until = office.now().monotonic + seconds
         while True:
             found = look()
@@ -81,24 +83,26 @@ def deliver(receiver: Receiver, keys: Keys, look: Callable[[], Due], office: Off
     return done
 
 
-def _batch(messages: list[Message], receiver: Receiver, keys: Keys, office: Office, until: float) -> list[Result]:
+def _batch(
+    messages: list[Message], receiver: Receiver, keys: Keys, office: DeliveryContext, until: float
+) -> list[DeliveryResult]:
     """Up to the first that has to be tried again."""
-    results: list[Result] = []
+    results: list[DeliveryResult] = []
     for message in messages:
         if office.now().monotonic >= until:
             break
-        results.append(Result(message, told(message, receiver, keys, office)))
+        results.append(DeliveryResult(message, send_journaled(message, receiver, keys, office)))
         office.hear(results[-1])
         if results[-1].outcome.again_after is not None:
             break
     return results
 
 
-def told(message: Message, receiver: Receiver, keys: Keys, office: Office) -> Outcome:
+def send_journaled(message: Message, receiver: Receiver, keys: Keys, office: DeliveryContext) -> AttemptResult:
     """One try, journaled before and after. Raises JournalError, UsageError."""
     told_of = (message.to, message.what, message.key)
-    office.journal.append(message.incident, events.NOTIFYING, events.Notifying(*told_of))
+    office.journal.append(message.incident, events.NOTIFYING, events.NotificationStarted(*told_of))
     outcome = attempt(message, receiver, keys, unix_seconds(office.now().at), office.resolve)
-    noted = events.Notified(*told_of, outcome.sent, outcome.why, outcome.unsure, outcome.again_after)
+    noted = events.NotificationSent(*told_of, outcome.sent, outcome.why, outcome.unsure, outcome.again_after)
     office.journal.append(message.incident, events.NOTIFIED, noted)
     return outcome

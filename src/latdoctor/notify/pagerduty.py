@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident
 from latdoctor.notify import receiver as what
-from latdoctor.notify.messages import INCOMPLETE, UNSAID, Details, Telling, key_of
+from latdoctor.notify.messages import DEFAULT_SEVERITY, INCOMPLETE, Details, Notice, key_of
 from latdoctor.notify.receiver import MASK, PAGERDUTY, Message, Receiver
 from latdoctor.sanitize import TITLE, clean, fitted
 
@@ -46,7 +46,7 @@ class _Change(Struct, frozen=True, omit_defaults=True):
     payload: _Payload
 
 
-def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message | None:
+def message(incident: Incident, telling: Notice, receiver: Receiver) -> Message | None:
     """What PagerDuty is told of it; None where that is nothing for PagerDuty: a plan changes nothing, for one."""
     action = _action(incident, telling)
     if not action:
@@ -82,14 +82,14 @@ def dedup_key(incident: Incident) -> str:
     return hashlib.sha256((incident.opened.key or first or incident.id).encode()).hexdigest()
 
 
-def _dedup_key(incident: Incident, telling: Telling) -> str:
+def _dedup_key(incident: Incident, telling: Notice) -> str:
     """A change that may still stand wakes somebody anew, also where the incident was acknowledged."""
     if telling.state != INCOMPLETE:
         return dedup_key(incident)
     return hashlib.sha256(f"{incident.id} {telling.part}".encode()).hexdigest()
 
 
-def _action(incident: Incident, telling: Telling) -> str:
+def _action(incident: Incident, telling: Notice) -> str:
     """An incident that is over wakes nobody any more: what was not sent by then is sent as its end alone."""
     harms = incident.open and (incident.firing or incident.opened.source == events.BY_HAND)
     match telling.what:
@@ -108,7 +108,7 @@ def _action(incident: Incident, telling: Telling) -> str:
     return ""
 
 
-def _payload(incident: Incident, telling: Telling, *, alert: bool) -> _Payload:
+def _payload(incident: Incident, telling: Notice, *, alert: bool) -> _Payload:
     opened = incident.opened
     title = fitted(opened.title, TITLE)
     told = f"{title}: {telling.message}" if title else telling.message
@@ -120,7 +120,7 @@ def _payload(incident: Incident, telling: Telling, *, alert: bool) -> _Payload:
     return _Payload(
         summary=summary,
         source=source,
-        severity=telling.severity or UNSAID,
+        severity=telling.severity or DEFAULT_SEVERITY,
         timestamp=telling.at,
         group=clean(opened.sop, MAX_SOURCE),
         kind=telling.what,

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.incident.state import Incident
-from latdoctor.notify.messages import Telling, key_of
+from latdoctor.notify.messages import Notice, key_of
 from latdoctor.notify.receiver import SLACK, Message, Receiver
 from latdoctor.sanitize import TITLE, clean, fitted
 
@@ -64,7 +64,7 @@ class _Post(Struct, frozen=True):
     unfurl_media: bool = False
 
 
-def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message | None:
+def message(incident: Incident, telling: Notice, receiver: Receiver) -> Message | None:
     """What the channel is told of it."""
     title = fitted(incident.opened.title, TITLE) or incident.id
     severity = f"{telling.severity} · " if telling.severity else ""

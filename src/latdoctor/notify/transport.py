@@ -49,7 +49,7 @@ class Keys:
         return (self.url, self.key, *(Secret(part) for part in told if len(part) >= _SHORTEST_PART))
 
 
-def keys(receiver: Receiver) -> Keys:
+def load_keys(receiver: Receiver) -> Keys:
     """The secrets of `receiver`. Raises UsageError where they are missing, or its address may not be asked."""
     variable = Secret(os.environ.get(receiver.variable, "").strip())
     if receiver.kind == PAGERDUTY:
@@ -74,7 +74,7 @@ def keys(receiver: Receiver) -> Keys:
     return found
 
 
-def sealed(message: Message, receiver: Receiver, secrets: Keys, now: float) -> Request:
+def signed_request(message: Message, receiver: Receiver, secrets: Keys, now: float) -> Request:
     """`message` as it is sent at `now` (unix seconds)."""
     content, headers = message.body, {**_HEADERS, **dict(message.headers)}
     if message.kind == PAGERDUTY:
@@ -218,7 +218,7 @@ _NEXT_STEPS: Final = {301: "give the new address", 302: "give the new address", 
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttemptResult:
     """`why` it was not sent; `unsure`: it may have arrived; `again_after`: seconds, None: never."""
 
     sent: bool
@@ -236,23 +236,23 @@ class _Unresolved(OperationError):  # noqa: N818
 
 
 def attempt(
-    message: Message, receiver: Receiver, keys: Keys, now: float, resolve: Resolve, seconds: float = LONGEST
-) -> Outcome:
+    message: Message, receiver: Receiver, load_keys: Keys, now: float, resolve: Resolve, seconds: float = LONGEST
+) -> AttemptResult:
     """Tries once, at `now` (unix seconds). Raises UsageError for a secret that is none."""
     number = message.tries + 1
-    request = sealed(message, receiver, keys, now)
+    request = signed_request(message, receiver, load_keys, now)
     try:
-        came = exchange(request, seconds, lambda url: place(url, receiver, resolve))
+        came = exchange(request, seconds, lambda url: connect_address(url, receiver, resolve))
     except _Barred as barred:
-        return Outcome(sent=False, why=str(barred))
+        return AttemptResult(sent=False, why=str(barred))
     except _Unresolved as unresolved:
-        return Outcome(sent=False, why=str(unresolved), again_after=pause(number))
+        return AttemptResult(sent=False, why=str(unresolved), again_after=pause(number))
     if isinstance(came, Lost):
-        return Outcome(False, without(came.why, keys.all), came.begun, pause(number))
-    return _judged(came, keys, number, now)
+        return AttemptResult(False, without(came.why, load_keys.all), came.begun, pause(number))
+    return _judged(came, load_keys, number, now)
 
 
-def place(url: str, receiver: Receiver, resolve: Resolve) -> str:
+def connect_address(url: str, receiver: Receiver, resolve: Resolve) -> str:
     """The address to connect to: all that the name leads to may be asked. Raises _Barred, _Unresolved."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
@@ -293,7 +293,7 @@ def pause(number: int) -> float:
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(number - 1, 30))
 
 
-def asked_pause(said: str, now: float) -> float:
+def retry_after(said: str, now: float) -> float:
     """What a Retry-After says, in seconds or as a date; 0 where it says nothing. At most LONGEST_ASKED."""
     text = said.strip()
     if text.isascii() and text.isdigit():
@@ -305,18 +305,18 @@ def asked_pause(said: str, now: float) -> float:
     return min(max(0.0, at - now), LONGEST_ASKED)
 
 
-def _judged(came: Came, keys: Keys, number: int, now: float) -> Outcome:
+def _judged(came: Came, load_keys: Keys, number: int, now: float) -> AttemptResult:
     if 200 <= came.status < 300:
-        return Outcome(sent=True)
-    said = without(_said(came.body), keys.all, 200)
+        return AttemptResult(sent=True)
+    said = without(_said(came.body), load_keys.all, 200)
     if 300 <= came.status < 400:
         said = "it points elsewhere, and redirects are not followed"
     step = f" — {_NEXT_STEPS[came.status]}" if came.status in _NEXT_STEPS else ""
     why = f"it answered {came.status}{f': {said}' if said else ''}{step}"
     if came.status in _LATER or (came.status >= 500 and came.status not in _NEVER):
-        wait = max(pause(number), asked_pause(came.headers.get("retry-after", ""), now))
-        return Outcome(False, why, came.status not in _NOT_DONE, wait)
-    return Outcome(False, why)
+        wait = max(pause(number), retry_after(came.headers.get("retry-after", ""), now))
+        return AttemptResult(False, why, came.status not in _NOT_DONE, wait)
+    return AttemptResult(False, why)
 
 
 def _said(body: bytes) -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from latdoctor import __version__
 from latdoctor.incident.state import Incident
-from latdoctor.notify.messages import Telling, key_of
+from latdoctor.notify.messages import Notice, key_of
 from latdoctor.notify.receiver import WEBHOOK, Message, Receiver
 from latdoctor.sanitize import clean
 
@@ -21,12 +21,12 @@ SCHEMA_VERSION = "1"
 LONGEST, MOST = 2000, 60  # characters of a text, and details
 
 
-class Tool(Struct, frozen=True):
+class ToolVersion(Struct, frozen=True):
     name: str
     version: str
 
 
-class About(Struct, frozen=True):
+class IncidentSummary(Struct, frozen=True):
     """The incident. `began`: unix seconds, by whose clock `clock` says; null where that is not told."""
 
     id: str
@@ -38,7 +38,7 @@ class About(Struct, frozen=True):
     clock: str
 
 
-class Place(Struct, frozen=True):
+class JournalPosition(Struct, frozen=True):
     """Where it stands in the journal."""
 
     seq: int
@@ -56,7 +56,7 @@ class Notification(Struct, frozen=True):
     """What is sent. `at` is RFC 3339 in UTC; null is not told."""
 
     schema_version: str
-    tool: Tool
+    tool: ToolVersion
     id: str
     what: str
     at: str
@@ -64,8 +64,8 @@ class Notification(Struct, frozen=True):
     severity: str | None
     state: str | None
     details: tuple[Detail, ...]
-    incident: About
-    entry: Place | None
+    incident: IncidentSummary
+    entry: JournalPosition | None
 
 
 def schema() -> dict[str, Any]:
@@ -77,13 +77,13 @@ def schema() -> dict[str, Any]:
     }
 
 
-def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message | None:
+def message(incident: Incident, telling: Notice, receiver: Receiver) -> Message | None:
     """All of it, as JSON."""
     key = key_of(incident, telling)
     opened, entry = incident.opened, telling.entry
     told = Notification(
         schema_version=SCHEMA_VERSION,
-        tool=Tool("latdoctor", __version__),
+        tool=ToolVersion("latdoctor", __version__),
         id=key,
         what=telling.what,
         at=telling.at,
@@ -91,7 +91,7 @@ def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message
         severity=telling.severity or None,
         state=telling.state or None,
         details=tuple(Detail(clean(name, LONGEST), clean(text, LONGEST)) for name, text in telling.details[:MOST]),
-        incident=About(
+        incident=IncidentSummary(
             id=incident.id,
             title=clean(opened.title, LONGEST),
             targets=tuple(clean(target, LONGEST) for target in opened.targets[:MOST]),
@@ -100,7 +100,7 @@ def message(incident: Incident, telling: Telling, receiver: Receiver) -> Message
             began=opened.began,
             clock=clean(opened.clock, LONGEST),
         ),
-        entry=Place(entry.seq, entry.kind, entry.run, entry.digest) if entry else None,
+        entry=JournalPosition(entry.seq, entry.kind, entry.run, entry.digest) if entry else None,
     )
     return Message(
         to=receiver.name,

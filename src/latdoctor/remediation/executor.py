@@ -12,7 +12,7 @@ import shlex
 
 from latdoctor.conditions.evaluator import FAILS, HOLDS
 from latdoctor.errors import LatdoctorError
-from latdoctor.journal.locks import Busy, held
+from latdoctor.journal.locks import LockHeldError, lock
 from latdoctor.journal.state_dir import LOCKS, RUNS
 from latdoctor.remediation import guards, run_history
 from latdoctor.remediation.change import Conflict, Contended, Refused, Standing, Unreachable, brought
@@ -51,13 +51,13 @@ def carry_out(plan: Plan, library: Library, world: World) -> Result:
     recorder = Recorder(world.journal, name, world.tell)
     playbook = library.find(plan.playbook)
     try:
-        with held(world.state / LOCKS, plan.target.key, name):
+        with lock(world.state / LOCKS, plan.target.key, name):
             refusal = guards.first(_scene(plan, playbook, world))
             if refusal:
                 return _refused(recorder, refusal.guard, refusal.reason, refusal.next_step)
             recorder.note("run.opened", Opened(plan, plan.digest, os.getpid()))
             return _Run(plan, playbook, library, world, recorder).whole()
-    except Busy as busy:
+    except LockHeldError as busy:
         return _refused(recorder, "lock", busy.what, busy.next_step)
 
 

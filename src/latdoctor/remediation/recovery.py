@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.http.client import Secret
-from latdoctor.journal.locks import Busy, held
+from latdoctor.journal.locks import LockHeldError, lock
 from latdoctor.journal.state_dir import LOCKS
 from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change, Deadline, Standing, State, looked, standing
@@ -30,12 +30,12 @@ def recover(unfinished: RunState, enter: Enter) -> Result:
     """Ends one run that is open. One that is still at work is left alone."""
     try:
         world = enter(unfinished.plan.target)
-        with held(world.state / LOCKS, unfinished.plan.target.key, unfinished.id):
+        with lock(world.state / LOCKS, unfinished.plan.target.key, unfinished.id):
             run = _now(unfinished.id, world)  # another one may have ended it meanwhile
             if not run.open:
                 return Result(run.id, run.outcome or Outcome.INCOMPLETE, f"{run.reason} (it had ended)")
             return _ended(run, world)
-    except Busy as busy:
+    except LockHeldError as busy:
         return Result(unfinished.id, Outcome.HELD, f"it is at work: {busy.what}", busy.next_step)
     except LatdoctorError as error:
         return Result(unfinished.id, Outcome.INCOMPLETE, str(error), manual=_by_hand(unfinished))
@@ -56,11 +56,11 @@ def roll_back(run_id: str, enter: Enter, runs: Callable[[], tuple[RunState, ...]
         raise UsageError(f"there is no run {run_id!r}", next_step="latdoctor runs list")
     world = enter(found.plan.target)
     try:
-        with held(world.state / LOCKS, found.plan.target.key, run_id):
+        with lock(world.state / LOCKS, found.plan.target.key, run_id):
             all_runs = run_history.runs(world.journal.entries())
             run = next(run for run in all_runs if run.id == run_id)
             return _not_yet(run, all_runs, world) or _taken_back(run, "asked for", world, asked=True)
-    except Busy as busy:
+    except LockHeldError as busy:
         return Result(run_id, Outcome.REFUSED, busy.what, busy.next_step)
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from latdoctor.background import Beside
 from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle import Bundle
-from latdoctor.journal.entry import Entry, JournalError
+from latdoctor.journal.entry import JournalEntry, JournalError
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.guards import Refusal
 from latdoctor.remediation.observation import Observe
@@ -27,7 +27,7 @@ from latdoctor.remediation.target import Access
 class Recorder:
     """Journals what happens in `run`, then tells it."""
 
-    def __init__(self, journal: Journal, run: str, tell: Callable[[Entry], None]) -> None:
+    def __init__(self, journal: Journal, run: str, tell: Callable[[JournalEntry], None]) -> None:
         self._journal = journal
         self.run = run
         self._tell = tell
@@ -64,7 +64,7 @@ class World:
     access: Access
     observe: Observe
     keep: Callable[[Bundle, Path], None]
-    tell: Callable[[Entry], None] = lambda _: None
+    tell: Callable[[JournalEntry], None] = lambda _: None
     stop: Callable[[], str] = lambda: ""
     approved: bool = False
     begun: Callable[[str], None] = lambda _: None
@@ -96,13 +96,13 @@ def beside(call: Callable[[], T], seconds: float, stop: Callable[[], str]) -> T:
 MOST = 1000  # entries that wait to be told; what comes then is not told, and stands in the journal
 LAST = 1.0  # seconds in the end for what still waits
 
-Tell = Callable[[Entry], None]
+Tell = Callable[[JournalEntry], None]
 
 
 @contextmanager
 def aside(tell: Tell) -> Iterator[Tell]:
     """`tell` on a thread of its own. What it raises ends the telling and nothing else."""
-    waiting: queue.Queue[Entry | None] = queue.Queue(MOST)
+    waiting: queue.Queue[JournalEntry | None] = queue.Queue(MOST)
     ended = threading.Event()
 
     def work() -> None:
@@ -114,7 +114,7 @@ def aside(tell: Tell) -> Iterator[Tell]:
         finally:
             ended.set()
 
-    def put(entry: Entry | None) -> None:
+    def put(entry: JournalEntry | None) -> None:
         try:
             waiting.put_nowait(entry)
         except queue.Full:  # it stands in the journal all the same

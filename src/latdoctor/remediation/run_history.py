@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.conditions.evaluator import HOLDS, show
-from latdoctor.journal.entry import Entry, unix_seconds
+from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.remediation.change import Change
 from latdoctor.remediation.observation import Judged
 from latdoctor.remediation.planner import Plan
@@ -90,7 +90,7 @@ class RunState:
         return self.plan.stages[touched.stage].changes[touched.index]
 
 
-def runs(entries: Iterable[Entry]) -> tuple[RunState, ...]:
+def runs(entries: Iterable[JournalEntry]) -> tuple[RunState, ...]:
     """Every run that was opened, oldest first."""
     found: dict[str, RunState] = {}
     for entry in entries:
@@ -101,7 +101,7 @@ def runs(entries: Iterable[Entry]) -> tuple[RunState, ...]:
     return tuple(found.values())
 
 
-def _add(run: RunState, entry: Entry) -> None:
+def _add(run: RunState, entry: JournalEntry) -> None:
     match entry.kind:
         case "change.intended":
             touched = _body(entry, Touched)
@@ -152,12 +152,12 @@ def field_at(resource: str, name: str) -> FieldAt:
     return canonical(resource), name
 
 
-def last_reset(entries: Iterable[Entry]) -> float:
+def last_reset(entries: Iterable[JournalEntry]) -> float:
     """When a human last closed the circuit breaker, unix seconds; 0 where nobody did."""
     return max((unix_seconds(entry.at) for entry in entries if entry.kind == "breaker.reset"), default=0.0)
 
 
-def _body(entry: Entry, kind: type[Body]) -> Body:
+def _body(entry: JournalEntry, kind: type[Body]) -> Body:
     return msgspec.json.decode(entry.body, type=kind)
 
 
@@ -183,7 +183,7 @@ _TOUCHED = {
 }
 
 
-def line_of(entry: Entry, plan: Plan | None = None) -> str:
+def line_of(entry: JournalEntry, plan: Plan | None = None) -> str:
     """What `entry` says; its kind where this version does not know it.
 
     Raises KeyError, msgspec.ValidationError for an entry that another version wrote otherwise.

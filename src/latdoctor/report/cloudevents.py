@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.incident import events
-from latdoctor.incident.timeline_model import Sample, Stage, Timeline, Told
+from latdoctor.incident.timeline_model import SloSample, StageReport, Timeline, TimelineEvent
 
 PREFIX, VERSION = "io.latdoctor", "v1"
 _TYPES = {
@@ -55,7 +55,7 @@ class CloudEvent(Struct, frozen=True):
     subject: str
     time: str
     datacontenttype: str
-    data: Told | Sample | Stage | None
+    data: TimelineEvent | SloSample | StageReport | None
 
 
 def render(timeline: Timeline) -> str:
@@ -77,7 +77,9 @@ def cloud_events(timeline: Timeline) -> Iterator[CloudEvent]:
         yield _event(source, name, DEADLINE, f"{timeline.id}/{stage.id}", _due(timeline, stage), stage)
 
 
-def _event(source: str, name: str, kind: str, subject: str, at: str, data: Told | Sample | Stage) -> CloudEvent:
+def _event(
+    source: str, name: str, kind: str, subject: str, at: str, data: TimelineEvent | SloSample | StageReport
+) -> CloudEvent:
     return CloudEvent("1.0", name, source, f"{PREFIX}.{kind}.{VERSION}", subject, at, "application/json", data)
 
 
@@ -89,7 +91,7 @@ def _type(kind: str) -> str:
     return "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in kind)
 
 
-def _due(timeline: Timeline, stage: Stage) -> str:
+def _due(timeline: Timeline, stage: StageReport) -> str:
     start = datetime.datetime.fromisoformat(timeline.start.at)
     try:
         due = start + datetime.timedelta(seconds=stage.due)

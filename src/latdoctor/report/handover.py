@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from latdoctor.incident.elapsed import GIVEN
-from latdoctor.incident.sop.clock import NOT_TOLD, StageState
-from latdoctor.incident.status import Standing, Tried
+from latdoctor.incident.elapsed import GIVEN_BY_HAND
+from latdoctor.incident.sop.clock import UNKNOWN_STAGE, StageState
+from latdoctor.incident.status import AttemptedRun, IncidentStatus
 from latdoctor.report.markdown import escape
 from latdoctor.report.remediation import clock as clock_of
-from latdoctor.report.sop import moment, permitted, refused_line, seen_line, since, span, tried_line, value
+from latdoctor.report.sop import duration, moment, permitted, refused_line, seen_line, since, tried_line, value
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import TITLE, clean, fitted
 
@@ -28,7 +28,7 @@ _DEFINITIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class HandoverSection:
     """A heading and its lines, without any markup. A line of `commands` is to be typed."""
 
     title: str
@@ -36,31 +36,31 @@ class Section:
     commands: tuple[str, ...] = ()
 
 
-def handover(found: Standing) -> tuple[Section, ...]:
+def handover(found: IncidentStatus) -> tuple[HandoverSection, ...]:
     """Where we stand, what was tried, what stands changed and how it goes back, what is not known, what is next."""
     return (
-        Section("Where we stand", tuple(_where(found))),
-        Section("What was found", tuple(_found(found))),
-        Section("What was tried", tuple(_tried(found))),
-        Section("What stands changed", tuple(_stands(found)), _undo(found)),
-        Section("What is not known", tuple(_unknown(found))),
-        Section("Notes", tuple(_notes(found))),
-        Section("Next", tuple(_next(found)), (found.next.command,)),
+        HandoverSection("Where we stand", tuple(_where(found))),
+        HandoverSection("What was found", tuple(_found(found))),
+        HandoverSection("What was tried", tuple(_tried(found))),
+        HandoverSection("What stands changed", tuple(_stands(found)), _undo(found)),
+        HandoverSection("What is not known", tuple(_unknown(found))),
+        HandoverSection("Notes", tuple(_notes(found))),
+        HandoverSection("Next", tuple(_next(found)), (found.next.command,)),
     )
 
 
-def record(found: Standing) -> tuple[Section, ...]:
+def record(found: IncidentStatus) -> tuple[HandoverSection, ...]:
     """How the SOP was kept: each stage with its figures and the entry that proves it."""
     return (
-        Section("Stages", tuple(_exactly(state) for state in found.stages) or _no_stages(found)),
-        Section("How they are counted", (f"from the start on, which {since(found)}", *_DEFINITIONS)),
-        Section("What was found", tuple(_found(found))),
-        Section("What was tried", tuple(_tried(found))),
-        Section("Notes", tuple(_notes(found))),
+        HandoverSection("Stages", tuple(_exactly(state) for state in found.stages) or _no_stages(found)),
+        HandoverSection("How they are counted", (f"from the start on, which {since(found)}", *_DEFINITIONS)),
+        HandoverSection("What was found", tuple(_found(found))),
+        HandoverSection("What was tried", tuple(_tried(found))),
+        HandoverSection("Notes", tuple(_notes(found))),
     )
 
 
-def as_markdown(found: Standing, sections: Sequence[Section]) -> str:
+def as_markdown(found: IncidentStatus, sections: Sequence[HandoverSection]) -> str:
     """Text from outside is escaped: it cannot format, link or mention."""
     lines = [f"## {escape(_title(found))}"]
     for section in _told(sections):
@@ -70,7 +70,7 @@ def as_markdown(found: Standing, sections: Sequence[Section]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_text(found: Standing, sections: Sequence[Section]) -> str:
+def as_text(found: IncidentStatus, sections: Sequence[HandoverSection]) -> str:
     """No line is longer than 80 columns, but for a command, which is copied whole."""
     lines = [*wrapped(_title(found))]
     for section in _told(sections):
@@ -91,16 +91,16 @@ def _code(text: str) -> str:
     return f"{fence} {text} {fence}" if longest else f"`{text}`"
 
 
-def _told(sections: Sequence[Section]) -> Iterator[Section]:
+def _told(sections: Sequence[HandoverSection]) -> Iterator[HandoverSection]:
     return (section for section in sections if section.lines or section.commands)
 
 
-def _title(found: Standing) -> str:
+def _title(found: IncidentStatus) -> str:
     state = "open" if found.open else f"closed, {found.outcome}"
     return f"{found.incident}: {fitted(found.title, TITLE)} ({clean(state, 80)})"
 
 
-def _where(found: Standing) -> Iterator[str]:
+def _where(found: IncidentStatus) -> Iterator[str]:
     yield since(found)
     if found.targets:
         yield f"target: {', '.join(found.targets)}"
@@ -112,20 +112,20 @@ def _where(found: Standing) -> Iterator[str]:
 
 def _stage(state: StageState) -> str:
     if state.done:
-        after = "" if state.seconds is None else f" after {span(state.seconds)} (due {span(state.due)})"
+        after = "" if state.seconds is None else f" after {duration(state.seconds)} (due {duration(state.due)})"
         return f"{state.title}: {state.status}{after}{', marked by hand' if state.by_hand else ''}"
-    if state.margin is None or state.status == NOT_TOLD:
-        return f"{state.title}: {state.status}, due after {span(state.due)}"
-    left = f"{span(state.margin)} left" if state.margin >= 0 else f"overdue by {span(-state.margin)}"
+    if state.margin is None or state.status == UNKNOWN_STAGE:
+        return f"{state.title}: {state.status}, due after {duration(state.due)}"
+    left = f"{duration(state.margin)} left" if state.margin >= 0 else f"overdue by {duration(-state.margin)}"
     return f"{state.title}: not met, {left}"
 
 
-def _no_stages(found: Standing) -> tuple[str, ...]:
+def _no_stages(found: IncidentStatus) -> tuple[str, ...]:
     return (f"its stages: {found.unread}",) if found.unread else ()
 
 
 def _exactly(state: StageState) -> str:
-    parts = [f"{state.title}: {state.status}", f"due {span(state.due)}"]
+    parts = [f"{state.title}: {state.status}", f"due {duration(state.due)}"]
     if state.met_at:
         parts.append(f"met at {state.met_at}")
     if state.seconds is not None:
@@ -139,7 +139,7 @@ def _exactly(state: StageState) -> str:
     return ", ".join(parts)
 
 
-def _found(found: Standing) -> Iterator[str]:
+def _found(found: IncidentStatus) -> Iterator[str]:
     for one in found.seen[:-1]:
         yield seen_line(one)
     for one in found.seen[-1:]:
@@ -153,14 +153,14 @@ def _found(found: Standing) -> Iterator[str]:
             yield f"its evidence: {one.bundle} (in the state folder; latdoctor diagnose reads it)"
 
 
-def _tried(found: Standing) -> Iterator[str]:
+def _tried(found: IncidentStatus) -> Iterator[str]:
     for run in found.tried:
         yield f"{run.run}: {tried_line(run)}"
     if found.refused:
         yield refused_line(found.refused)
 
 
-def _stands(found: Standing) -> Iterator[str]:
+def _stands(found: IncidentStatus) -> Iterator[str]:
     standing = [run for run in found.tried if run.standing]
     for run in (*standing, *found.inherited):
         for one in run.standing:
@@ -172,17 +172,17 @@ def _stands(found: Standing) -> Iterator[str]:
         yield "nothing, as far as latdoctor has changed it"
 
 
-def _from(run: Tried) -> str:
+def _from(run: AttemptedRun) -> str:
     """Of a run that is not the incident's own: so, since when, and how it ended."""
     return f", {run.whose}, since {moment(run.at)} UTC, {run.outcome}" if run.whose else ""
 
 
-def _undo(found: Standing) -> tuple[str, ...]:
+def _undo(found: IncidentStatus) -> tuple[str, ...]:
     own = (run.undo for run in found.tried if run.standing)
     return tuple(dict.fromkeys((*own, *(run.undo for run in found.inherited))))
 
 
-def _unknown(found: Standing) -> Iterator[str]:
+def _unknown(found: IncidentStatus) -> Iterator[str]:
     if not found.seen:
         yield "the cause: nothing was diagnosed yet"
     elif not any(cause.named for cause in found.seen[-1].causes):
@@ -190,11 +190,11 @@ def _unknown(found: Standing) -> Iterator[str]:
         yield f"the cause: the last diagnosis names none{f'; before that {seen_line(before)}' if before else ''}"
     yield from _no_stages(found)
     for state in found.stages:
-        if state.status == NOT_TOLD:
+        if state.status == UNKNOWN_STAGE:
             yield f"{state.title}: {state.why}"
     if found.seen:
         yield from (f"not seen: {reason}" for reason in found.seen[-1].unseen)
-    if found.clock == GIVEN:
+    if found.clock == GIVEN_BY_HAND:
         yield "when exactly the trouble began: it was given by hand"
     elif found.clock:
         yield f"how far the clock of {found.clock} is from this machine's"
@@ -202,12 +202,12 @@ def _unknown(found: Standing) -> Iterator[str]:
         yield f"when the trouble began: {found.clock_note or 'nobody told'}"
 
 
-def _notes(found: Standing) -> Iterator[str]:
+def _notes(found: IncidentStatus) -> Iterator[str]:
     for note in found.notes:
         yield f"{clock_of(note.at)} {note.by or 'somebody'}: {note.text}"
 
 
-def _next(found: Standing) -> Iterator[str]:
+def _next(found: IncidentStatus) -> Iterator[str]:
     yield found.next.why
     if found.open:
         yield f"permitted now: {permitted(found)}"
@@ -216,4 +216,7 @@ def _next(found: Standing) -> Iterator[str]:
         yield f"what would tell more: {', '.join(asks[:4])}"
 
 
-FORMS: dict[str, Callable[[Standing, Sequence[Section]], str]] = {"markdown": as_markdown, "text": as_text}
+FORMS: dict[str, Callable[[IncidentStatus, Sequence[HandoverSection]], str]] = {
+    "markdown": as_markdown,
+    "text": as_text,
+}

@@ -12,8 +12,8 @@ from rich.text import Text
 from latdoctor.incident.elapsed import clock_of
 from latdoctor.incident.impact import impact_lines
 from latdoctor.incident.response_times import mean
-from latdoctor.incident.similar import Past, Similar
-from latdoctor.incident.timeline_model import Timeline, TimeTo
+from latdoctor.incident.similar import PastIncident, SimilarIncident
+from latdoctor.incident.timeline_model import ResponseTime, Timeline
 from latdoctor.report.text_utils import print_json
 from latdoctor.sanitize import TITLE, fitted
 from latdoctor.units import format_value
@@ -21,7 +21,9 @@ from latdoctor.units import format_value
 MEASURES = ("MTTD", "MTTA", "MTTM", "MTTR")
 
 
-def listing(found: Sequence[Past], measures: Iterable[TimeTo], console: Console, *, as_json: bool) -> None:
+def print_list(
+    found: Sequence[PastIncident], measures: Iterable[ResponseTime], console: Console, *, as_json: bool
+) -> None:
     """All incidents, the newest first, and the means of how fast they went."""
     ordered = sorted(found, key=lambda one: one.opened_at, reverse=True)
     counted = tuple(measures)
@@ -45,7 +47,7 @@ def listing(found: Sequence[Past], measures: Iterable[TimeTo], console: Console,
     console.print(f"Next: latdoctor incidents show {ordered[0].id}")
 
 
-def _ended(one: Past) -> Text:
+def _ended(one: PastIncident) -> Text:
     return Text(one.outcome) if one.outcome else Text("open", style="bold red")
 
 
@@ -53,13 +55,15 @@ def _mean(name: str, seconds: float | None, of: int) -> str:
     return f"{name} unknown" if seconds is None else f"{name} {format_value(seconds, 'time')} (of {of})"
 
 
-def _helped(one: Past) -> str:
+def _helped(one: PastIncident) -> str:
     tried = [f"{name} verified" for name in one.worked] + [f"{name} taken back" for name in one.taken_back]
     tried += dict.fromkeys(f"{run.playbook} {run.outcome or 'unfinished'}" for run in _others(one))
     return ", ".join(tried) or "–"
 
 
-def showing(one: Past, timeline: Timeline, alike: Sequence[Similar], console: Console, *, as_json: bool) -> None:
+def print_incident(
+    one: PastIncident, timeline: Timeline, alike: Sequence[SimilarIncident], console: Console, *, as_json: bool
+) -> None:
     """One incident, what it cost, and those that were like it."""
     if as_json:
         print_json({**_summary(one), "measures": timeline.measures, "impact": timeline.impact}, console)
@@ -82,11 +86,11 @@ def showing(one: Past, timeline: Timeline, alike: Sequence[Similar], console: Co
     console.print(f"Next: latdoctor timeline --incident {one.id} --format markdown")
 
 
-def _others(one: Past) -> Iterable[Any]:
+def _others(one: PastIncident) -> Iterable[Any]:
     return (run for run in one.remedies if run.outcome not in ("verified", "rolled-back"))
 
 
-def _time_to(measure: TimeTo) -> str:
+def _time_to(measure: ResponseTime) -> str:
     if measure.seconds is None:
         return f"unknown: {measure.why}"
     return f"{format_value(measure.seconds, 'time')} {measure.title} ({measure.begins} → {measure.ends})"
@@ -101,7 +105,7 @@ def _grid(rows: Iterable[tuple[str, str]]) -> RenderableType:
     return grid
 
 
-def likes(found: Sequence[Similar], console: Console, *, as_json: bool) -> None:
+def print_similar(found: Sequence[SimilarIncident], console: Console, *, as_json: bool) -> None:
     """What was like it, the likest first."""
     if as_json:
         listed = [
@@ -117,16 +121,16 @@ def likes(found: Sequence[Similar], console: Console, *, as_json: bool) -> None:
     console.print(f"Next: latdoctor incidents show {found[0].past.id}")
 
 
-def _like(one: Similar) -> str:
+def _like(one: SimilarIncident) -> str:
     same = f"same cause ({', '.join(one.same_causes)})" if one.same_causes else "another cause"
     return f"{one.likeness * 100:3.0f} % alike: {one.past.opened_at[:10]} {one.past.id}, {same}; {_tried(one.past)}"
 
 
-def _tried(one: Past) -> str:
+def _tried(one: PastIncident) -> str:
     return _helped(one) if one.remedies else "no playbook was run"
 
 
-def seen_before(found: Sequence[Similar]) -> str:
+def seen_before(found: Sequence[SimilarIncident]) -> str:
     """One line for beside a new diagnosis; empty where nothing was like it."""
     if not found:
         return ""
@@ -136,7 +140,7 @@ def seen_before(found: Sequence[Similar]) -> str:
     return f"seen before: {best.past.opened_at[:10]} {best.past.id} {how}; {_tried(best.past)}{more}"
 
 
-def _summary(one: Past) -> dict[str, Any]:
+def _summary(one: PastIncident) -> dict[str, Any]:
     return {
         "id": one.id,
         "title": one.title,

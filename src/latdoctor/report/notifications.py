@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from latdoctor.notify.dispatcher import Result
+from latdoctor.notify.dispatcher import DeliveryResult
 from latdoctor.notify.receiver import MASK, WEBHOOK, Message, Receiver
 from latdoctor.report.text_utils import print_json
 from latdoctor.sanitize import clean, fitted
@@ -21,7 +21,7 @@ _OFTEN = "latdoctor notify send"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingMessages:
     """`count` messages for one receiver that may be tried again in so many seconds."""
 
     to: str
@@ -30,7 +30,11 @@ class Waiting:
 
 
 def messages(
-    found: Sequence[tuple[Receiver, Message]], console: Console, waiting: Sequence[Waiting] = (), *, as_json: bool
+    found: Sequence[tuple[Receiver, Message]],
+    console: Console,
+    waiting: Sequence[PendingMessages] = (),
+    *,
+    as_json: bool,
 ) -> None:
     """What would be sent, whole, with the secrets masked; and what would not be sent yet."""
     if as_json:
@@ -51,7 +55,7 @@ def messages(
     console.print(Text(f"{what}. Next: {step}"))
 
 
-def line_of(result: Result) -> str:
+def line_of(result: DeliveryResult) -> str:
     """What came of one try, in a line."""
     message, outcome = result.message, result.outcome
     of = f" of {message.incident}" if message.incident else ""
@@ -62,10 +66,10 @@ def line_of(result: Result) -> str:
 
 
 def results(
-    found: Sequence[Result],
+    found: Sequence[DeliveryResult],
     failures: Sequence[str],
     console: Console,
-    waiting: Sequence[Waiting] = (),
+    waiting: Sequence[PendingMessages] = (),
     *,
     step: str = "",
     as_json: bool,
@@ -87,7 +91,7 @@ def results(
     console.print(Text(f"{what}. Next: {step or _step(found, failures, waiting)}"))
 
 
-def _step(found: Sequence[Result], failures: Sequence[str], waiting: Sequence[Waiting]) -> str:
+def _step(found: Sequence[DeliveryResult], failures: Sequence[str], waiting: Sequence[PendingMessages]) -> str:
     """What to do next: what can still be sent comes before what was."""
     if waiting:
         return _later(waiting)
@@ -98,12 +102,12 @@ def _step(found: Sequence[Result], failures: Sequence[str], waiting: Sequence[Wa
     return "latdoctor timeline"
 
 
-def _later(waiting: Sequence[Waiting]) -> str:
+def _later(waiting: Sequence[PendingMessages]) -> str:
     soonest = min(one.seconds for one in waiting)
     return f"{_OFTEN}, in {_span(soonest)}" if soonest else _OFTEN
 
 
-def _tell_waiting(waiting: Sequence[Waiting], console: Console) -> None:
+def _tell_waiting(waiting: Sequence[PendingMessages], console: Console) -> None:
     for one in waiting:
         what = _counted(one.count, "message waits", "messages wait")
         when = f"in {_span(one.seconds)}" if one.seconds else "at any time"
@@ -118,11 +122,11 @@ def _span(seconds: float) -> str:
     return format_value(float(max(1, round(seconds))), "time")
 
 
-def _waits(one: Waiting) -> dict[str, Any]:
+def _waits(one: PendingMessages) -> dict[str, Any]:
     return {"to": one.to, "count": one.count, "again_after": one.seconds}
 
 
-def _tried(one: Result) -> dict[str, Any]:
+def _tried(one: DeliveryResult) -> dict[str, Any]:
     return {
         "to": one.message.to,
         "what": one.message.what,

@@ -15,7 +15,7 @@ from rich.text import Text
 from latdoctor.conditions.ast import in_words
 from latdoctor.conditions.evaluator import show
 from latdoctor.evidence.catalogue import catalogue
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation.change import Change, Value
 from latdoctor.remediation.guards import MAX_AGE, SURE
 from latdoctor.remediation.planner import Because, Plan
@@ -222,10 +222,10 @@ def results(
         console.print(Text(f"not tried: {clean(', '.join(untried), 400)}", style="yellow"))
 
 
-def told(console: Console, plan: Plan | None = None) -> Callable[[Entry], None]:
+def told(console: Console, plan: Plan | None = None) -> Callable[[JournalEntry], None]:
     """Prints a line for each entry as it comes."""
 
-    def tell(entry: Entry) -> None:
+    def tell(entry: JournalEntry) -> None:
         console.print(Text(f"{clock(entry.at)}  {clean(line_of(entry, plan), 400)}"))
 
     return tell
@@ -257,7 +257,7 @@ def runs(found: Sequence[RunState], console: Console, *, as_json: bool) -> None:
     print_whole("Next: latdoctor recover" if unfinished else f"Next: latdoctor runs show {ordered[0].id}", console)
 
 
-def run(state: RunState, entries: Sequence[Entry], console: Console, *, as_json: bool) -> None:
+def run(state: RunState, entries: Sequence[JournalEntry], console: Console, *, as_json: bool) -> None:
     """One run from its first entry to its last."""
     if as_json:
         listed = [{"seq": e.seq, "at": e.at, "kind": e.kind, "body": e.body, "digest": e.digest} for e in entries]

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from latdoctor.incident.elapsed import clock_of
-from latdoctor.incident.postmortem import SHORT, TODO, Line, Section, Table, attributed, postmortem, since, whose
-from latdoctor.incident.timeline_model import FACT, Timeline, Told
+from latdoctor.incident.postmortem import (
+    SHORT,
+    TODO,
+    PostmortemSection,
+    PostmortemTable,
+    Statement,
+    attributed,
+    other_clock,
+    postmortem,
+    since_start,
+)
+from latdoctor.incident.timeline_model import FACT, Timeline, TimelineEvent
 from latdoctor.report.markdown import escape
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import TITLE, fitted
@@ -34,7 +44,7 @@ def _markdown_lines(timeline: Timeline) -> Iterator[str]:
         yield from _markdown_section(section, timeline)
 
 
-def _markdown_section(section: Section, timeline: Timeline) -> Iterator[str]:
+def _markdown_section(section: PostmortemSection, timeline: Timeline) -> Iterator[str]:
     yield from (_line(line) for line in section.lines)
     for table in section.tables:
         yield ""
@@ -48,7 +58,7 @@ def _markdown_section(section: Section, timeline: Timeline) -> Iterator[str]:
         yield from (f"* {TODO}: {what}" for what in section.todo)
 
 
-def _line(line: Line) -> str:
+def _line(line: Statement) -> str:
     source = f" ({escape(line.source)})" if line.source else ""
     return f"* **{escape(attributed(line.basis, line.by))}**: {escape(line.message)}{source}"
 
@@ -59,10 +69,16 @@ def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iter
     yield from (f"| {' | '.join(map(escape, row))} |" for row in rows)
 
 
-def _row(told: Told) -> tuple[str, ...]:
+def _row(told: TimelineEvent) -> tuple[str, ...]:
     kept = f", {', '.join(told.evidence)}" if told.evidence else ""
     source = f"journal {told.digest[:SHORT]}{kept}"
-    return clock_of(told.at) + whose(told), since(told.seconds), told.message, attributed(told.basis, told.by), source
+    return (
+        clock_of(told.at) + other_clock(told),
+        since_start(told.seconds),
+        told.message,
+        attributed(told.basis, told.by),
+        source,
+    )
 
 
 def render_text(timeline: Timeline) -> str:
@@ -79,7 +95,7 @@ def _lines(timeline: Timeline) -> Iterator[str]:
         yield from _section(section, timeline)
 
 
-def _section(section: Section, timeline: Timeline) -> Iterator[str]:
+def _section(section: PostmortemSection, timeline: Timeline) -> Iterator[str]:
     for line in section.lines:
         yield from wrapped(_said(line), "- ", "  ")
     for table in section.tables:
@@ -90,13 +106,13 @@ def _section(section: Section, timeline: Timeline) -> Iterator[str]:
         yield from wrapped(f"{TODO}: {what}", "- ", "  ")
 
 
-def _said(line: Line) -> str:
+def _said(line: Statement) -> str:
     source = f" [{line.source}]" if line.source else ""
     mark = "" if line.basis == FACT and not line.by else f"({attributed(line.basis, line.by)}) "
     return f"{mark}{line.message}{source}"
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: PostmortemTable) -> Iterator[str]:
     """Each row as a few lines: five columns of prose do not stand side by side in 80."""
     yield from wrapped(f"{table.heads[0]}:")
     for row in table.rows:
@@ -110,11 +126,11 @@ def _moments(timeline: Timeline) -> Iterator[str]:
         if told.at[:10] != day:
             day = told.at[:10]
             yield f"{day} (UTC)"
-        stamp = f"{clock_of(told.at)[11:]} {since(told.seconds):>9}"
+        stamp = f"{clock_of(told.at)[11:]} {since_start(told.seconds):>9}"
         yield from wrapped(_event(told), f"{stamp}  ", " " * (len(stamp) + 2))
 
 
-def _event(told: Told) -> str:
+def _event(told: TimelineEvent) -> str:
     mark = "" if told.basis == FACT else f"({attributed(told.basis, told.by)}) "
     by = f" [{told.by}]" if told.by and told.basis == FACT else ""
-    return f"{mark}{told.message}{whose(told)}{by}"
+    return f"{mark}{told.message}{other_clock(told)}{by}"

@@ -23,7 +23,7 @@ from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.http.client import Secret
-from latdoctor.journal.entry import Entry
+from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.pipeline import because, case, kept, observer, pages_for, remedy_of, seen
@@ -74,7 +74,7 @@ class Operator:
     library: Library
     state: Path
     baseline: Baseline | None = None
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
 
     def looked(self, request: Request) -> Bundle:
         """What is seen within LOOK seconds."""
@@ -108,7 +108,7 @@ class Operator:
         return planned(asked, self.library, access, time.time()), access
 
     def carried_out(self, plan: Plan, access: Access, request: Request, tell: Callable[[str], None]) -> Result:
-        def heard(entry: Entry) -> None:
+        def heard(entry: JournalEntry) -> None:
             self.entries.append(entry)
             tell(entry.kind)
 

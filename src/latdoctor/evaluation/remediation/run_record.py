@@ -17,7 +17,7 @@ from latdoctor.evaluation.machine import OTHERS
 from latdoctor.evaluation.remediation.cases import MendingCell
 from latdoctor.evaluation.remediation.operator import Remedy
 from latdoctor.evidence.bundle import Bundle
-from latdoctor.journal.entry import Entry, unix_seconds
+from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.lab.clients import Between, Look
 from latdoctor.lab.run_report import BEFORE, MOVES, PhaseReport, phase_report, unsteady
 from latdoctor.lab.scenario import Scenario
@@ -190,7 +190,7 @@ class Told:
     scenario: Scenario
     plan: LoadPlan
     rate: float
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
 
 
 def report_of(told: Told, story: Story, alarm: Alarm, result: LoadResult) -> MendingReport:
@@ -239,7 +239,7 @@ def _figures(name: str, result: LoadResult, span: Span, first: Look, last: Look)
     return None if whole is None else phase_report(name, whole, Between(first, last))
 
 
-def _moments(story: Story, alarm: Alarm, entries: Sequence[Entry]) -> Moments:
+def _moments(story: Story, alarm: Alarm, entries: Sequence[JournalEntry]) -> Moments:
     def said(kind: str) -> float | None:
         times = [unix_seconds(entry.at) for entry in entries if entry.kind == kind]
         return times[-1] - story.begun if times else None

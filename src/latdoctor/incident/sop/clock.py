@@ -18,14 +18,14 @@ from msgspec import Struct
 
 from latdoctor.conditions.evaluator import HOLDS, UNKNOWN
 from latdoctor.incident import events
-from latdoctor.incident.elapsed import WALL, Passed, passed, passed_until, start_of
-from latdoctor.incident.sop.model import Sign, Sop, Stage, allows
-from latdoctor.incident.sop.stage_evidence import Scene, Told, told
-from latdoctor.incident.state import Incident, body
-from latdoctor.journal.entry import Entry, Moment
+from latdoctor.incident.elapsed import WALL, Elapsed, elapsed_by_entry, elapsed_until, start_of
+from latdoctor.incident.sop.model import Sign, Sop, SopStage, allows
+from latdoctor.incident.sop.stage_evidence import SignContext, SignEvidence, evidence_of
+from latdoctor.incident.state import Incident, decode_body
+from latdoctor.journal.entry import JournalEntry, Moment
 from latdoctor.sanitize import clean
 
-MET, LATE, UNMET, NOT_TOLD = "met", "late", "unmet", "unknown"
+MET, LATE, UNMET, UNKNOWN_STAGE = "met", "late", "unmet", "unknown"
 
 
 class StageState(Struct, frozen=True):
@@ -60,15 +60,15 @@ class StageState(Struct, frozen=True):
         return self.status == LATE and not self.done
 
 
-def clock(sop: Sop, incident: Incident, now: Moment | None = None) -> tuple[StageState, ...]:
+def stage_states(sop: Sop, incident: Incident, now: Moment | None = None) -> tuple[StageState, ...]:
     """How every stage stands at `now`; without one, when the last entry was journaled.
 
     Raises msgspec.ValidationError for an entry that another version wrote otherwise.
     """
-    times = passed(incident)
+    times = elapsed_by_entry(incident)
     end, ended = _end(incident, times, now)
     states: list[StageState] = []
-    by: dict[str, Entry] = {}  # what met each stage so far
+    by: dict[str, JournalEntry] = {}  # what met each stage so far
     for stage in sop.stages:
         entry, how, unknown = _seen(stage, incident, times, by)
         if entry is not None:
@@ -85,16 +85,16 @@ def permitted(sop: Sop, states: Sequence[StageState], action: str) -> bool:
 
 
 def _seen(
-    stage: Stage, incident: Incident, times: dict[str, Passed], by: dict[str, Entry]
-) -> tuple[Entry | None, str, bool]:
+    stage: SopStage, incident: Incident, times: dict[str, Elapsed], by: dict[str, JournalEntry]
+) -> tuple[JournalEntry | None, str, bool]:
     """The first entry that meets the stage, and what it says; else what the latest says, and whether it is unknown."""
     mark = _mark(stage, incident)
     found = [mark] if mark else []
-    last: list[Told] = []
+    last: list[SignEvidence] = []
     for sign in stage.met:
         if sign.after and sign.after not in by:
             continue
-        for one in told(sign, Scene(incident, times, start_of(incident), by.get(sign.after))):
+        for one in evidence_of(sign, SignContext(incident, times, start_of(incident), by.get(sign.after))):
             (found if one.status == HOLDS else last).append(_named(one, sign))
     first = min(found, key=lambda one: one.entry.seq, default=None)
     if first:
@@ -105,26 +105,26 @@ def _seen(
     return None, latest.message, latest.status == UNKNOWN
 
 
-def _named(one: Told, sign: Sign) -> Told:
-    return Told(one.status, one.entry, f"{sign.event}: {one.message}" if one.message else sign.event)
+def _named(one: SignEvidence, sign: Sign) -> SignEvidence:
+    return SignEvidence(one.status, one.entry, f"{sign.event}: {one.message}" if one.message else sign.event)
 
 
-def _mark(stage: Stage, incident: Incident) -> Told | None:
+def _mark(stage: SopStage, incident: Incident) -> SignEvidence | None:
     """What a human said, the first time."""
     for entry in incident.of(events.MARKED):
-        mark = body(entry, events.Marked)
+        mark = decode_body(entry, events.StageMarked)
         if mark.stage == stage.id:
-            return Told(HOLDS, entry, f"marked by {clean(mark.by, 80) or 'hand'}")
+            return SignEvidence(HOLDS, entry, f"marked by {clean(mark.by, 80) or 'hand'}")
     return None
 
 
-def _met(stage: Stage, entry: Entry, how: str, at: Passed) -> StageState:
+def _met(stage: SopStage, entry: JournalEntry, how: str, at: Elapsed) -> StageState:
     late = at.seconds is not None and at.seconds > stage.due
     return StageState(
         id=stage.id,
         title=stage.title,
         due=stage.due,
-        status=NOT_TOLD if at.seconds is None else LATE if late else MET,
+        status=UNKNOWN_STAGE if at.seconds is None else LATE if late else MET,
         met_at=entry.at,
         seconds=at.seconds,
         margin=None if at.seconds is None else stage.due - at.seconds,
@@ -138,14 +138,14 @@ def _met(stage: Stage, entry: Entry, how: str, at: Passed) -> StageState:
     )
 
 
-def _not_met(stage: Stage, how: str, unknown: bool, end: Passed, ended: str) -> StageState:
+def _not_met(stage: SopStage, how: str, unknown: bool, end: Elapsed, ended: str) -> StageState:
     margin = None if end.seconds is None else stage.due - end.seconds
     if margin is None:
-        status, why = NOT_TOLD, end.why
+        status, why = UNKNOWN_STAGE, end.why
     elif margin >= 0:
         status, why = UNMET, ended or how
     else:
-        status, why = (NOT_TOLD if unknown else LATE), how
+        status, why = (UNKNOWN_STAGE if unknown else LATE), how
     return StageState(
         id=stage.id,
         title=stage.title,
@@ -159,22 +159,22 @@ def _not_met(stage: Stage, how: str, unknown: bool, end: Passed, ended: str) -> 
     )
 
 
-def _end(incident: Incident, times: dict[str, Passed], now: Moment | None) -> tuple[Passed, str]:
+def _end(incident: Incident, times: dict[str, Elapsed], now: Moment | None) -> tuple[Elapsed, str]:
     """Until when the clock runs, and why it stands."""
-    stood = standstill(incident)
+    stood = clock_stopped_by(incident)
     if stood is not None:
         why = "the incident was closed" if stood.kind == events.CLOSED else "it was a false alarm"
         return times[stood.digest], why
     if now is None:
         return times[incident.entries[-1].digest], ""
-    return passed_until(incident, now), ""
+    return elapsed_until(incident, now), ""
 
 
-def standstill(incident: Incident) -> Entry | None:
+def clock_stopped_by(incident: Incident) -> JournalEntry | None:
     """The entry with which the clock stood still: its closing, or that it is a false alarm, and was never said real."""
     closed = incident.of(events.CLOSED)
     confirmed = incident.of(events.CONFIRMED)
-    said = [body(entry, events.Confirmed).status for entry in confirmed]
+    said = [decode_body(entry, events.AlertConfirmed).status for entry in confirmed]
     false = [entry for entry, status in zip(confirmed, said, strict=True) if status == events.FALSE_ALARM]
     stood = [*closed[:1], *(false[:1] if events.REAL not in said else ())]
     return min(stood, key=lambda entry: entry.seq, default=None)

@@ -15,9 +15,9 @@ from latdoctor.conditions.parser import parse_condition
 from latdoctor.errors import DefinitionError, OperationError, Problem, UsageError
 from latdoctor.incident import events
 from latdoctor.incident.lookup import folder_of
-from latdoctor.incident.sop.model import ACTIONS, KINDS, STEPS, Sign, Sop, Stage
+from latdoctor.incident.sop.model import ACTIONS, KINDS, STEPS, Sign, Sop, SopStage
 from latdoctor.incident.state import Incident
-from latdoctor.journal.state_dir import must_be, synced
+from latdoctor.journal.state_dir import ensure_private, fsync_directory
 from latdoctor.resources import folder
 from latdoctor.sanitize import clean
 from latdoctor.strict_yaml import Fields, Node, add, defined, definition, one_of
@@ -60,11 +60,11 @@ def _sop(fields: Fields, raw: bytes) -> Sop:
     )
 
 
-def _stages(fields: Fields) -> Iterator[Stage]:
+def _stages(fields: Fields) -> Iterator[SopStage]:
     for node in _listed(fields, "stages", "stages"):
         inner = Fields(node, fields.problems, "stage")
         name = inner.scalar("id", identifier, "", required=True)
-        yield Stage(
+        yield SopStage(
             id=name,
             title=inner.text("title", required=True),
             due=inner.scalar("due", _due, 0.0, required=True),
@@ -116,9 +116,9 @@ def _condition(fields: Fields, event: str) -> Condition | None:
     return found
 
 
-def _check_order(stages: Sequence[Stage], fields: Fields) -> None:
+def _check_order(stages: Sequence[SopStage], fields: Fields) -> None:
     """Each id once; none due before the one above it; `after` names one above."""
-    earlier: list[Stage] = []
+    earlier: list[SopStage] = []
     for stage in stages:
         above = [one.id for one in earlier]
         if stage.id and stage.id in above:
@@ -213,7 +213,7 @@ def keep(place: Path, incident: str, sop: Sop) -> None:
     Whole or not at all. Raises UsageError, and OperationError where it cannot be written.
     """
     path = _kept(place, incident, sop.id)
-    must_be(path.parent)
+    ensure_private(path.parent)
     draft = path.with_suffix(".new")
     try:
         with draft.open("wb") as file:
@@ -221,14 +221,14 @@ def keep(place: Path, incident: str, sop: Sop) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        synced(path.parent)
+        fsync_directory(path.parent)
     except OSError as error:
         raise OperationError(
             f"the SOP cannot be kept: {error.strerror}", where=str(path), next_step="free space there"
         ) from error
 
 
-def followed(place: Path, incident: Incident) -> Sop:
+def sop_of_incident(place: Path, incident: Incident) -> Sop:
     """The SOP that `incident` was opened with, as it was then.
 
     Raises OperationError where that is nowhere to be found, and UsageError where it was opened without one.

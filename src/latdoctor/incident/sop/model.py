@@ -60,7 +60,7 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SopStage:
     """One stage. `due` in seconds from the start; the first of `met` that is seen meets it.
 
     `permits`: what may be done from then on. `notify`: names of those who are told when it is met, and when it is late.
@@ -83,7 +83,7 @@ class Sop:
 
     id: str
     title: str
-    stages: tuple[Stage, ...]
+    stages: tuple[SopStage, ...]
     where: str
     digest: str  # SHA-256 of `source`
     source: bytes  # the file as it was read
@@ -91,10 +91,10 @@ class Sop:
     notify: tuple[str, ...] = ()
     explanation: str = ""
 
-    def stage(self, name: str) -> Stage | None:
+    def stage(self, name: str) -> SopStage | None:
         return next((stage for stage in self.stages if stage.id == name), None)
 
-    def permitting(self, action: str) -> Stage | None:
+    def permitting(self, action: str) -> SopStage | None:
         """The first stage from which on `action` is permitted, if there is one."""
         return next((stage for stage in self.stages if allows(stage.permits, action)), None)
 

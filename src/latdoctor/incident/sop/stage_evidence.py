@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
 from latdoctor.incident import events
-from latdoctor.incident.elapsed import Passed, Start
+from latdoctor.incident.elapsed import Elapsed, IncidentStart
 from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED, Sign
-from latdoctor.incident.state import Incident, body
-from latdoctor.journal.entry import Entry, unix_seconds
+from latdoctor.incident.state import Incident, decode_body
+from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.remediation import run_history
 from latdoctor.remediation.guards import MAX_AGE
 from latdoctor.remediation.observation import Observation, judged
@@ -27,32 +27,32 @@ LONGEST_GAP = 60.0  # seconds without a sample, after which nobody knows whether
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SignEvidence:
     """What an entry says of a sign: holds, fails or unknown; `says` in words."""
 
     status: str
-    entry: Entry
+    entry: JournalEntry
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class SignContext:
     """The incident, how long after its start each entry was journaled, and the entry after which it has to be."""
 
     incident: Incident
-    passed: Mapping[str, Passed]
-    start: Start
-    since: Entry | None = None
+    passed: Mapping[str, Elapsed]
+    start: IncidentStart
+    since: JournalEntry | None = None
 
     @property
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[JournalEntry]:
         least = self.since.seq if self.since else 0
         return (entry for entry in self.incident.entries if entry.seq > least)
 
 
-def told(sign: Sign, scene: Scene) -> tuple[Told, ...]:
+def evidence_of(sign: Sign, scene: SignContext) -> tuple[SignEvidence, ...]:
     """What each entry that the sign asks for says, in their order; nothing after the first that holds."""
-    found: list[Told] = []
+    found: list[SignEvidence] = []
     for one in _TELLING.get(sign.event, _plain)(sign, scene):
         found.append(one)
         if one.status == HOLDS:
@@ -60,18 +60,18 @@ def told(sign: Sign, scene: Scene) -> tuple[Told, ...]:
     return tuple(found)
 
 
-def _plain(sign: Sign, scene: Scene) -> Iterator[Told]:
+def _plain(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
     for entry in scene.entries:
         if entry.kind == sign.event:
             values = _VALUES[sign.event](entry)
             status = _least(_asked(wanted, values[name]) for name, wanted in sign.qualifiers.items())
             message = ", ".join(f"{name} {' and '.join(values[name]) or 'none'}" for name in sign.qualifiers)
             why = f" ({_why_unknown(entry)})" if status == UNKNOWN and entry.kind == events.CONFIRMED else ""
-            yield Told(status, entry, f"{message}{why}")
+            yield SignEvidence(status, entry, f"{message}{why}")
 
 
-def _why_unknown(entry: Entry) -> str:
-    return clean(body(entry, events.Confirmed).message, _WHY)
+def _why_unknown(entry: JournalEntry) -> str:
+    return clean(decode_body(entry, events.AlertConfirmed).message, _WHY)
 
 
 def _asked(wanted: Sequence[str], values: Sequence[str]) -> str:
@@ -91,48 +91,48 @@ _NOT_KNOWN = frozenset({events.UNKNOWN, "inconclusive", Outcome.INCOMPLETE.value
 Values = Mapping[str, tuple[str, ...]]
 
 
-def _confirmed(entry: Entry) -> Values:
-    return {"status": (body(entry, events.Confirmed).status,)}
+def _confirmed(entry: JournalEntry) -> Values:
+    return {"status": (decode_body(entry, events.AlertConfirmed).status,)}
 
 
-def _diagnosed(entry: Entry) -> Values:
-    found = body(entry, events.Diagnosed)
+def _diagnosed(entry: JournalEntry) -> Values:
+    found = decode_body(entry, events.DiagnosisRecord)
     tiers = dict.fromkeys(cause.tier for cause in found.causes if cause.named)
     return {"answer": (found.answer,), "level": (found.level,), "tier": tuple(tiers)}
 
 
-def _closing(entry: Entry) -> Values:
-    return {"outcome": (body(entry, run_history.Closed).outcome.value,)}
+def _closing(entry: JournalEntry) -> Values:
+    return {"outcome": (decode_body(entry, run_history.Closed).outcome.value,)}
 
 
-_VALUES: Mapping[str, Callable[[Entry], Values]] = {
+_VALUES: Mapping[str, Callable[[JournalEntry], Values]] = {
     events.CONFIRMED: _confirmed,
     events.DIAGNOSED: _diagnosed,
-    events.PLANNED: lambda entry: {"risk": (body(entry, events.Planned).risk,)},
-    RUN_OPENED: lambda entry: {"risk": (body(entry, run_history.Opened).plan.risk,)},
+    events.PLANNED: lambda entry: {"risk": (decode_body(entry, events.PlanRecord).risk,)},
+    RUN_OPENED: lambda entry: {"risk": (decode_body(entry, run_history.Opened).plan.risk,)},
     RUN_CLOSED: _closing,
-    events.NOTIFIED: lambda entry: {"sent": ("true" if body(entry, events.Notified).sent else "false",)},
-    events.CLOSED: lambda entry: {"outcome": (body(entry, events.Closed).outcome,)},
+    events.NOTIFIED: lambda entry: {"sent": ("true" if decode_body(entry, events.NotificationSent).sent else "false",)},
+    events.CLOSED: lambda entry: {"outcome": (decode_body(entry, events.IncidentClosed).outcome,)},
 }
 
 
-def _diagnoses(sign: Sign, scene: Scene) -> Iterator[Told]:
+def _diagnoses(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
     """A diagnosis counts where what it saw lies in the incident, and behind what it has to come after."""
     for one in _plain(sign, scene):
-        seen = body(one.entry, events.Diagnosed)
+        seen = decode_body(one.entry, events.DiagnosisRecord)
         if seen.seen_until is None:
-            yield Told(UNKNOWN, one.entry, "the diagnosis does not tell of which time it speaks")
+            yield SignEvidence(UNKNOWN, one.entry, "the diagnosis does not tell of which time it speaks")
         elif seen.seen_until < scene.start.at - MAX_AGE:
-            yield Told(FAILS, one.entry, "what the diagnosis saw was before the incident")
+            yield SignEvidence(FAILS, one.entry, "what the diagnosis saw was before the incident")
         elif scene.since and (seen.seen_from is None or seen.seen_from < unix_seconds(scene.since.at)):
-            yield Told(UNKNOWN, one.entry, "what the diagnosis saw began before that")
+            yield SignEvidence(UNKNOWN, one.entry, "what the diagnosis saw began before that")
         else:
             yield one
 
 
-def _runs(sign: Sign, scene: Scene) -> Iterator[Told]:
+def _runs(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
     """The last end of each run counts, and none of one that is being taken back."""
-    last: dict[str, Entry] = {}
+    last: dict[str, JournalEntry] = {}
     for entry in scene.incident.entries:
         if entry.kind in (RUN_CLOSED, "rollback.begun"):
             last[entry.run] = entry
@@ -141,17 +141,17 @@ def _runs(sign: Sign, scene: Scene) -> Iterator[Told]:
         if standing is one.entry:
             yield one
         elif one.status == HOLDS:
-            yield Told(FAILS, one.entry, f"run {one.entry.run} was taken back")
+            yield SignEvidence(FAILS, one.entry, f"run {one.entry.run} was taken back")
 
 
-def _alerts(sign: Sign, scene: Scene) -> Iterator[Told]:
+def _alerts(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
     """How the alerts stood after each notification. Resolved are they where none fires again after it."""
     wanted = sign.qualifiers.get("status", (events.FIRING,))
     alerts: dict[str, str] = {}
-    standing: list[tuple[str, Entry, int]] = []
+    standing: list[tuple[str, JournalEntry, int]] = []
     for entry in scene.incident.entries:
         if entry.kind == events.ALERTED:
-            notification = body(entry, events.Alerted)
+            notification = decode_body(entry, events.AlertsReceived)
             alerts.update({alert.fingerprint: alert.status for alert in notification.alerts})
             state = events.FIRING if events.FIRING in alerts.values() else events.RESOLVED
             standing.append((state, entry, notification.truncated))
@@ -161,14 +161,14 @@ def _alerts(sign: Sign, scene: Scene) -> Iterator[Told]:
         if entry.seq <= least:
             continue
         if state == events.RESOLVED and place < fires_last:
-            yield Told(FAILS, entry, "the alert fired again")
+            yield SignEvidence(FAILS, entry, "the alert fired again")
         elif state == events.RESOLVED and truncated:
-            yield Told(UNKNOWN, entry, f"{truncated} alerts were left out of the notification")
+            yield SignEvidence(UNKNOWN, entry, f"{truncated} alerts were left out of the notification")
         else:
-            yield Told(HOLDS if state in wanted else FAILS, entry, f"status {state}")
+            yield SignEvidence(HOLDS if state in wanted else FAILS, entry, f"status {state}")
 
 
-def _samples(sign: Sign, scene: Scene) -> Iterator[Told]:
+def _samples(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
     """The condition in each sample; it holds where it did for `holds` seconds on end."""
     since: float | None = None  # the start of the samples in which it has held without a break
     ended = after = 0.0
@@ -177,10 +177,10 @@ def _samples(sign: Sign, scene: Scene) -> Iterator[Told]:
     for entry in scene.entries:
         if entry.kind != events.SAMPLED:
             continue
-        sample, at = body(entry, events.Sampled), scene.passed[entry.digest]
+        sample, at = decode_body(entry, events.ServiceSampled), scene.passed[entry.digest]
         if at.seconds is None:
             since = None
-            yield Told(UNKNOWN, entry, at.why)
+            yield SignEvidence(UNKNOWN, entry, at.why)
             continue
         began = at.seconds - sample.seconds
         if scene.since and began < after:
@@ -193,10 +193,10 @@ def _samples(sign: Sign, scene: Scene) -> Iterator[Told]:
         ended = at.seconds
         if status == HOLDS and since is not None and ended - since < sign.holds:
             status, message = FAILS, f"{message}, for {ended - since:.0f} s of {sign.holds:.0f} s so far"
-        yield Told(status, entry, message)
+        yield SignEvidence(status, entry, message)
 
 
-def _sampled(sign: Sign, sample: events.Sampled, entry: Entry, at: float) -> tuple[str, str]:
+def _sampled(sign: Sign, sample: events.ServiceSampled, entry: JournalEntry, at: float) -> tuple[str, str]:
     """Whether the condition holds for every subject of the sample, and what was seen."""
     if sign.when is None:
         return UNKNOWN, "nothing is asked"
@@ -213,7 +213,7 @@ def _sampled(sign: Sign, sample: events.Sampled, entry: Entry, at: float) -> tup
     return seen.status, seen.told
 
 
-_TELLING: Mapping[str, Callable[[Sign, Scene], Iterator[Told]]] = {
+_TELLING: Mapping[str, Callable[[Sign, SignContext], Iterator[SignEvidence]]] = {
     events.ALERTED: _alerts,
     events.DIAGNOSED: _diagnoses,
     RUN_CLOSED: _runs,

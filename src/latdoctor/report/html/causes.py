@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.incident.events import Named
-from latdoctor.incident.timeline_model import Look
+from latdoctor.incident.events import CauseRecord
+from latdoctor.incident.timeline_model import DiagnosisEvent
 from latdoctor.report import presenter
 from latdoctor.report.html.charts import signed
 from latdoctor.report.html.document import (
@@ -57,7 +57,7 @@ def section(diagnosis: Diagnosis) -> Section:
     return Section(ID, _TITLE, tuple(blocks), lead)
 
 
-def in_short(look: Look) -> Section:
+def in_short(look: DiagnosisEvent) -> Section:
     """The same of a look of which only the journal's line is left."""
     blocks: tuple[Block, ...] = tuple(_named(cause) for cause in look.causes if cause.named)
     if not blocks:
@@ -66,7 +66,7 @@ def in_short(look: Look) -> Section:
     return Section(ID, _TITLE, blocks, lead)
 
 
-def _named(cause: Named) -> Card:
+def _named(cause: CauseRecord) -> Card:
     entries = [Entry(line, "for", GOOD) for line in cause.because] + [
         Entry(line, "against", BAD) for line in cause.against
     ]

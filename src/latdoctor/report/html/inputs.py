@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.evidence.model import Evidence
-from latdoctor.incident.timeline_model import Look, Timeline
+from latdoctor.incident.timeline_model import DiagnosisEvent, Timeline
 
 BEFORE, AT_WORST, AFTER, ONLY = "before", "in the incident", "afterwards", "in this look"
 COLORS = {BEFORE: 1, AT_WORST: 2, AFTER: 3}  # the same in every chart, whichever of them there are
@@ -28,7 +28,7 @@ class Seen:
     why: str = ""
 
 
-def chosen(timeline: Timeline) -> tuple[tuple[str, Look], ...]:
+def chosen(timeline: Timeline) -> tuple[tuple[str, DiagnosisEvent], ...]:
     """The looks that a page compares: the last healthy one before the worst, the worst, and the last after it.
 
     Of looks that are equally bad it is the one that names a cause most surely. One that is as bad, and was made before
@@ -58,12 +58,12 @@ def _changed(timeline: Timeline, place: int) -> bool:
     return at is not None and any(end is not None and end <= at for end in ends)
 
 
-def _badness(looks: Sequence[Look], place: int) -> tuple[int, float, int]:
+def _badness(looks: Sequence[DiagnosisEvent], place: int) -> tuple[int, float, int]:
     ramp = max((cause.probability for cause in looks[place].causes if cause.named), default=0.0)
     return _level(looks[place]), ramp, -place
 
 
-def _level(look: Look) -> int:
+def _level(look: DiagnosisEvent) -> int:
     return _LEVELS.index(look.level) if look.level in _LEVELS else 0
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.incident.slo_samples import P99
-from latdoctor.incident.timeline_model import Sample, Timeline
+from latdoctor.incident.timeline_model import SloSample, Timeline
 from latdoctor.report.html.charts import NOT_SEEN
 from latdoctor.report.html.document import Fact, Limit, Line, Lines, Mark, NotSeen
 from latdoctor.report.html.inputs import Seen, unix
@@ -143,7 +143,7 @@ def measured(timeline: Timeline | None, looks: Sequence[Seen]) -> Measured:
     return _with_holes(found) if found else _of_looks(looks)
 
 
-def _timed(timeline: Timeline) -> Iterator[tuple[float, Sample]]:
+def _timed(timeline: Timeline) -> Iterator[tuple[float, SloSample]]:
     """Samples by the seconds since the start, which no setting of a clock disturbs; else by their own time."""
     start = unix(timeline.start.at)
     for sample in timeline.samples:

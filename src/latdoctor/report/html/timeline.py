@@ -8,7 +8,17 @@ from latdoctor.conditions.evaluator import show
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import WALL, by_clock
-from latdoctor.incident.timeline_model import FACT, INFERENCE, OWN, SAID, Figure, RunTold, Stage, Timeline, Told
+from latdoctor.incident.timeline_model import (
+    FACT,
+    INFERENCE,
+    OWN,
+    SAID,
+    MeasuredSignal,
+    RunReport,
+    StageReport,
+    Timeline,
+    TimelineEvent,
+)
 from latdoctor.report.html.charts import NOT_SEEN, clock
 from latdoctor.report.html.document import (
     BAD,
@@ -67,7 +77,7 @@ _TONES = {"met": GOOD, "late": BAD, "unmet": QUIET, "unknown": WARN}
 _LEVELS = {"critical": BAD, "warning": WARN, "healthy": GOOD}
 
 
-def when(told: Told, timeline: Timeline) -> float | None:
+def when(told: TimelineEvent, timeline: Timeline) -> float | None:
     """Unix seconds of a moment, counted from the start by the clock that nobody sets where that is known."""
     start = unix(timeline.start.at)
     return start + told.seconds if told.seconds is not None and start is not None else unix(told.at)
@@ -90,9 +100,9 @@ def marks(timeline: Timeline) -> tuple[Mark, ...]:
     return (*listed, *_deadlines(timeline, [mark.time for mark in listed]))
 
 
-def _once(found: Sequence[tuple[float, Told]]) -> list[tuple[float, Told]]:
+def _once(found: Sequence[tuple[float, TimelineEvent]]) -> list[tuple[float, TimelineEvent]]:
     """Of changes that were made within a second, the first stands for all."""
-    kept: list[tuple[float, Told]] = []
+    kept: list[tuple[float, TimelineEvent]] = []
     last: dict[tuple[str, str], float] = {}
     for time, told in found:
         of = (told.kind, told.run)
@@ -128,7 +138,7 @@ def sop(timeline: Timeline) -> Section:
     return Section("sop", "SOP clock", (table,), lead)
 
 
-def _stage(stage: Stage) -> tuple[str, ...]:
+def _stage(stage: StageReport) -> tuple[str, ...]:
     met = unix(stage.met_at) if stage.met_at else None
     margin = format_value(stage.margin, "time") if stage.margin is not None else NOT_SEEN
     return stage.title, format_value(stage.due, "time"), stage.status, clock(met) if met else "–", margin, stage.why
@@ -141,7 +151,7 @@ def mending(timeline: Timeline) -> Section:
     return Section("mending", "Changes", tuple(block for run in timeline.runs for block in _run(run)))
 
 
-def _run(run: RunTold) -> Iterator[Block]:
+def _run(run: RunReport) -> Iterator[Block]:
     name = run.title or run.playbook or "a run that never began"
     took = f", {format_value(run.seconds, 'time')}" if run.seconds is not None else ""
     tone = GOOD if run.stands else WARN
@@ -159,7 +169,7 @@ def _run(run: RunTold) -> Iterator[Block]:
         yield NotSeen("Figures", "the run measured none")
 
 
-def _figure(one: Figure) -> tuple[str, ...]:
+def _figure(one: MeasuredSignal) -> tuple[str, ...]:
     known = one.signal in catalogue()
     before = show(one.signal, one.before) if known else f"{one.before:g}"
     after = NOT_SEEN if one.after is None else show(one.signal, one.after) if known else f"{one.after:g}"
@@ -186,13 +196,13 @@ def story(timeline: Timeline) -> Section:
     return Section("timeline", "Timeline", tuple(blocks))
 
 
-def _told(moments: Sequence[Told], timeline: Timeline, caption: str, note: str = "") -> Table:
+def _told(moments: Sequence[TimelineEvent], timeline: Timeline, caption: str, note: str = "") -> Table:
     rows = tuple(_moment(told, timeline.start.at[:10]) for told in moments)
     tones = tuple(_LEVELS.get(told.level, "") for told in moments)
     return Table(caption, ("time (UTC)", "after", "what", "basis", "by"), rows, numbers=(1,), tones=tones, note=note)
 
 
-def _moment(told: Told, day: str) -> tuple[str, ...]:
+def _moment(told: TimelineEvent, day: str) -> tuple[str, ...]:
     if told.seconds is None:
         after = "unknown"
     else:
