@@ -35,8 +35,8 @@ from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import opened, save
-from latdoctor.lab.run_report import Confirmed
-from latdoctor.lab.runner import Stage, Watcher, confirm, play
+from latdoctor.lab.run_report import CauseEffect
+from latdoctor.lab.runner import PhaseStart, RunObserver, confirm_causes, run_scenario
 from latdoctor.lab.scenario import INCIDENT, Scenario, find, names
 
 SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end
@@ -51,7 +51,7 @@ class Row(Struct, frozen=True):
     seed: int
     rate: float
     p99: dict[str, float | None]
-    truth: tuple[Confirmed, ...]
+    truth: tuple[CauseEffect, ...]
     fired: dict[str, tuple[str, ...]]
     named: dict[str, tuple[str, ...]]
     verdict: dict[str, str]
@@ -107,12 +107,12 @@ def _known(kept: Path | None) -> list[Row]:
 
 
 def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> Row:
-    stages: Queue[Stage | None] = Queue()
+    stages: Queue[PhaseStart | None] = Queue()
     looks: dict[str, Diagnosis] = {}
     baseline: Baseline | None = None
     seconds = {phase.name: phase.seconds for phase in scenario.phases}
     with ThreadPoolExecutor(1) as beside:
-        playing = beside.submit(play, scenario, seed, Watcher(on_stage=stages.put))
+        playing = beside.submit(run_scenario, scenario, seed, RunObserver(on_phase=stages.put))
         playing.add_done_callback(lambda _: stages.put(None))
         while (stage := stages.get()) is not None:
             if stage.phase in LOOKED:
@@ -123,7 +123,7 @@ def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> 
                     save(bundle, _kept(keep, scenario.id, seed, stage.phase), __version__)
         report = playing.result()
     if confirming:
-        report = confirm(scenario, report)
+        report = confirm_causes(scenario, report)
     row = Row(
         scenario=scenario.id,
         seed=seed,
@@ -167,7 +167,7 @@ def _kept(folder: Path, scenario: str, seed: int, phase: str) -> Path:
     return folder / f"{scenario}-{seed}-{phase}.tar.zst"
 
 
-def _look(stage: Stage, seconds: float, baseline: Baseline | None) -> Bundle:
+def _look(stage: PhaseStart, seconds: float, baseline: Baseline | None) -> Bundle:
     settling = min(SETTLING, seconds / 4)
     time.sleep(settling)
     given = Given(
@@ -218,7 +218,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield f"Of {len(told)} runs with something put in: " + ", ".join(f"{n} {what}" for what, n in counts.items()) + "."
 
 
-def _moves(one: Confirmed) -> str:
+def _moves(one: CauseEffect) -> str:
     return {True: "yes", False: "no", None: "not tried"}[one.moves]
 
 

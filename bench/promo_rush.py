@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor.lab.run_report import PlayReport
-from latdoctor.lab.runner import Watcher, play
+from latdoctor.lab.run_report import RunReport
+from latdoctor.lab.runner import RunObserver, run_scenario
 from latdoctor.lab.scenario import INCIDENT, find
 
 LEAST_RISE, MOST_LEFT, LEAST_FAULTS, MOST_WASTE = 5.0, 0.3, 10.0, 0.3
@@ -37,8 +37,8 @@ def main() -> None:
     scenario = find("promo-rush")
     reports = []
     for seed in range(1, asked.seeds + 1):
-        report = play(
-            scenario, seed, Watcher(say=lambda text, seed=seed: print(f"seed {seed}: {text}", file=sys.stderr))
+        report = run_scenario(
+            scenario, seed, RunObserver(say=lambda text, seed=seed: print(f"seed {seed}: {text}", file=sys.stderr))
         )
         reports.append(report)
         print(f"seed {seed}, {report.rate:.1f} requests/s: {_told(_ratios(report))}", *report.spoiled, flush=True)
@@ -54,7 +54,7 @@ def main() -> None:
         sys.exit("does not hold: " + "; ".join(failed))
 
 
-def _ratios(report: PlayReport) -> Mapping[str, float]:
+def _ratios(report: RunReport) -> Mapping[str, float]:
     before, incident, draining, after = (report.phase(name) for name in ("before", INCIDENT, "draining", "after"))
     return {
         "P99 incident/before": _over(incident.p99, before.p99),

@@ -26,7 +26,7 @@ from latdoctor.lab.server.config import ModelSettings, ServerConfig
 from latdoctor.load.arrivals import Arrivals, Gamma, OnOff, Poisson, Ramp
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import Progress
-from latdoctor.load.plan import LoadPlan, Phase, RetryPolicy
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
 from latdoctor.load.process import saturate, start_load
 from latdoctor.load.summary import LoadResult
 from soaking import clients, knobs, verdict, watching
@@ -181,7 +181,7 @@ def _plan(full: float, seconds: float, seed: int) -> LoadPlan:
     count = max(len(kinds), round(seconds / _LONGEST_PHASE))
     return LoadPlan(
         phases=tuple(
-            Phase(f"{kinds[number % len(kinds)][0]}-{number}", seconds / count, *kinds[number % len(kinds)][1:])
+            LoadPhase(f"{kinds[number % len(kinds)][0]}-{number}", seconds / count, *kinds[number % len(kinds)][1:])
             for number in range(count)
         ),
         seed=seed,

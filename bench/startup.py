@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from latdoctor.evaluation.machine import state
+from latdoctor.evaluation.machine_state import state
 
 ROOT = Path(__file__).parents[1]
 HELP_LIMIT_MS = 150

@@ -26,7 +26,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from latdoctor.evaluation.machine import state
+from latdoctor.evaluation.machine_state import state
 
 ROOT = Path(__file__).resolve().parents[1]
 ENTRIES = 10_000

@@ -33,7 +33,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from latdoctor.evaluation.machine import state
+from latdoctor.evaluation.machine_state import state
 
 BENCH = Path(__file__).resolve().parent
 SOURCE = BENCH.parent / "src"

@@ -18,7 +18,7 @@ import typer.main
 
 from latdoctor.cli.main import app, main
 from latdoctor.diagnosis import rule_loader
-from latdoctor.evaluation.ground_truth import split
+from latdoctor.diagnosis.confusable_causes import confusable_pairs
 from latdoctor.notify import webhook
 from latdoctor.report import json_documents, reference_pages
 
@@ -42,7 +42,7 @@ def write() -> None:
 
 def pages() -> dict[str, str]:
     """The generated pages by file name."""
-    causes = reference_pages.pages(rule_loader.shipped(), split().pairs)
+    causes = reference_pages.pages(rule_loader.shipped(), confusable_pairs())
     return {
         "commands.md": _commands_page(),
         "diagnosis.schema.json": json.dumps(json_documents.diagnosis_schema(), indent=1) + "\n",

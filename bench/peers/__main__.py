@@ -16,7 +16,7 @@ from bench.peers.environment import REQUIREMENTS, ready
 from bench.peers.servers import BENTOML, LITSERVE, OURS
 from bench.peers.table import Machine, Report, lines, ratios
 
-from latdoctor.evaluation import machine
+from latdoctor.evaluation import machine_state
 
 QUICK_SECONDS, FULL_SECONDS = 280.0, 1900.0  # measured; for the first estimates of the time left
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _measured(effort: search.Effort, programs: Path, slo: float, say: Progress, *, quick: bool) -> Report:
-    since = machine.usage(time.time())
+    since = machine_state.usage(time.time())
     screenings = search.screen(effort, programs, slo, say)
     chosen = search.finalists(screenings)
     sustained = search.search(chosen, effort, programs, slo, say)
@@ -77,9 +77,9 @@ def _measured(effort: search.Effort, programs: Path, slo: float, say: Progress, 
     )
 
 
-def _machine(since: machine.Usage | None) -> Machine:
-    stolen = machine.steal(since, machine.usage(time.time()))
-    return Machine(machine.model() or "unknown", os.cpu_count() or 1, machine.load_average(), stolen)
+def _machine(since: machine_state.Usage | None) -> Machine:
+    stolen = machine_state.steal(since, machine_state.usage(time.time()))
+    return Machine(machine_state.model() or "unknown", os.cpu_count() or 1, machine_state.load_average(), stolen)
 
 
 def _versions() -> dict[str, str]:

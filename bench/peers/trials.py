@@ -10,10 +10,10 @@ from bench.peers.servers import Running, Setting
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.evaluation import machine
+from latdoctor.evaluation import machine_state
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.mix import Mix
-from latdoctor.load.plan import LoadPlan, Phase
+from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import run_load, saturate
 from latdoctor.load.summary import LoadResult
 
@@ -69,21 +69,21 @@ def loaded(server: Running, rate: float, seconds: float, seed: int) -> Trial:
 
 
 def _once(server: Running, rate: float, seconds: float, seed: int) -> Trial:
-    since, before = machine.usage(time.time()), server.cpu_seconds()
+    since, before = machine_state.usage(time.time()), server.cpu_seconds()
     result = run_load(_plan(rate, seconds, seed), server.url)
     used = server.cpu_seconds() - before
-    neighbours = _of_neighbours(since, machine.usage(time.time()))
+    neighbours = _of_neighbours(since, machine_state.usage(time.time()))
     sent = result.total.counts.requests + result.warm_up_requests
     return _trial(server.setting, rate, seed, result, used / max(1, sent), neighbours)
 
 
-def _of_neighbours(first: machine.Usage | None, last: machine.Usage | None) -> float:
+def _of_neighbours(first: machine_state.Usage | None, last: machine_state.Usage | None) -> float:
     """What they took of one processor: server and generator are below this process, and so are none of them.
 
     Raises OperationError where the kernel does not tell.
     """
     processors = os.cpu_count() or 1
-    share = machine.others(first, last, processors)
+    share = machine_state.others(first, last, processors)
     if share is None:
         raise OperationError("what neighbours take cannot be told", where="/proc", next_step="run it on Linux")
     return round(share * processors, 3)
@@ -117,7 +117,7 @@ def screened(
 
 def _plan(rate: float, seconds: float, seed: int) -> LoadPlan:
     return LoadPlan(
-        phases=(Phase("load", seconds + WARM_UP, Poisson(rate), MIX),), seed=seed, warm_up_s=WARM_UP, timeout_s=10.0
+        phases=(LoadPhase("load", seconds + WARM_UP, Poisson(rate), MIX),), seed=seed, warm_up_s=WARM_UP, timeout_s=10.0
     )
 
 

@@ -16,19 +16,19 @@ import msgspec
 from bench.rca.columns import given
 
 from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.evaluation.baselines.adapter import Kept, contestants, keep, seed_of
-from latdoctor.evaluation.baselines.methods import Scored, Signals, ranked, shuffled
-from latdoctor.evaluation.contest import comparable, contest
+from latdoctor.evaluation.baselines.adapter import StoredScores, keep, seed_of, stored_methods
+from latdoctor.evaluation.baselines.methods import MetricScores, Signals, ranked, shuffled
+from latdoctor.evaluation.benchmark import METHODS
 from latdoctor.evaluation.ground_truth import split
-from latdoctor.evaluation.runner import ENTRANTS
-from latdoctor.evaluation.store import Recorded, recordings, signals
+from latdoctor.evaluation.method_comparison import comparable_runs, compare_methods
+from latdoctor.evaluation.store import RecordedRun, recordings, signals
 from latdoctor.sanitize import clean
 
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parents[1] / ".cache" / "rca"
 REQUIREMENTS = HERE / "requirements.txt"
 STAMP = ENVIRONMENT / "requirements-installed.txt"
-METHODS = {"pyrca-ht": False, "pyrca-ht-adjusted": True}  # with the adjustment for descendants, or without
+HT_VARIANTS = {"pyrca-ht": False, "pyrca-ht-adjusted": True}  # with the adjustment for descendants, or without
 
 
 def main() -> None:
@@ -37,17 +37,17 @@ def main() -> None:
     parser.add_argument("recordings", type=Path)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     asked = parser.parse_args()
-    runs = comparable(tuple(recordings(asked.recordings)))
+    runs = comparable_runs(tuple(recordings(asked.recordings)))
     if not runs:
         raise OperationError("holds no recording to judge peers on", where=str(asked.recordings))
     with subprocess.Popen([ready(), str(HERE / "ht.py")], stdin=PIPE, stdout=PIPE, text=True) as child:
-        for name, adjusted in METHODS.items():
+        for name, adjusted in HT_VARIANTS.items():
             scored = {one.truth.run: _scored(child, one, name, adjusted=adjusted) for one in runs}
-            print(f"wrote {keep(asked.recordings, Kept(name, scored))}", file=sys.stderr)
+            print(f"wrote {keep(asked.recordings, StoredScores(name, scored))}", file=sys.stderr)
         if child.stdin:
             child.stdin.close()
-    everybody = (*contestants(asked.recordings), *ENTRANTS)
-    found = contest(everybody, runs, split(), lambda line: print(clean(line), file=sys.stderr))
+    methods = (*stored_methods(asked.recordings), *METHODS)
+    found = compare_methods(methods, runs, split(), lambda line: print(clean(line), file=sys.stderr))
     if asked.output == "json":
         print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
@@ -74,16 +74,16 @@ def ready() -> str:
 
 
 @cache
-def _columns(recorded: Recorded) -> Signals:
+def _columns(recorded: RecordedRun) -> Signals:
     return shuffled(signals(recorded), seed_of(recorded))
 
 
-def _scored(child: subprocess.Popen[str], recorded: Recorded, name: str, *, adjusted: bool) -> Scored:
+def _scored(child: subprocess.Popen[str], recorded: RecordedRun, name: str, *, adjusted: bool) -> MetricScores:
     """The scores of one recording; latency itself may not be named."""
     try:
         whole = given(_columns(recorded))
     except ValueError as error:
-        return Scored(name, failed=str(error))
+        return MetricScores(name, failed=str(error))
     asked = {
         "names": whole.names,
         "before": whole.before.tolist(),
@@ -93,7 +93,7 @@ def _scored(child: subprocess.Popen[str], recorded: Recorded, name: str, *, adju
     }
     answer = json.loads(_line(child.stdin, child.stdout, json.dumps(asked)))
     if "failed" in answer:
-        return Scored(name, failed=clean(str(answer["failed"]), 300))
+        return MetricScores(name, failed=clean(str(answer["failed"]), 300))
     scores = {column: float(answer["scores"][column]) for column in whole.names if column in answer["scores"]}
     scores.pop(whole.latency, None)
     return ranked(name, scores)

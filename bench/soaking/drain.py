@@ -15,8 +15,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from latdoctor.load.openloop import Http
-from latdoctor.load.outcome import TIMEOUT
+from latdoctor.load.openloop import HttpTransport
+from latdoctor.load.request_outcome import TIMEOUT
 
 BEFORE, AFTER = 0.5, 2.0  # seconds of load before and after the signal
 ENDS_WITHIN = 60.0  # seconds: no figure of the server, only the patience of this script
@@ -64,7 +64,7 @@ def drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drained:
 async def _drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drained:
     sent: dict[str, _Sent] = {}
     chance = Random(f"{seed}/drain")
-    async with Http(url, [_traced(sent)]) as transport, asyncio.TaskGroup() as tasks:
+    async with HttpTransport(url, [_traced(sent)]) as transport, asyncio.TaskGroup() as tasks:
 
         async def ask(**fields: object) -> None:
             request_id = f"drain-{len(sent)}"

@@ -40,6 +40,12 @@ class Node:
     def text(self) -> str | None:
         return self.value if isinstance(self.value, str) else None
 
+    def plain(self, scalar: Callable[[str], object] = str) -> object:
+        """The value as plain dicts and lists, with `scalar` applied to every scalar."""
+        if isinstance(self.value, dict):
+            return {key: child.plain(scalar) for key, child in self.value.items()}
+        return [child.plain(scalar) for child in self.value] if isinstance(self.value, tuple) else scalar(self.value)
+
 
 def load(path: Path) -> Node:
     """The document in `path`. Raises DefinitionError for anything that is not strict YAML, or would have us wait."""

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from latdoctor.diagnosis import rule_loader
-from latdoctor.diagnosis.confusable_causes import Neighbour, neighbours, points, points_if_clear
+from latdoctor.diagnosis.confusable_causes import Neighbour, confusable_pairs, neighbours, points, points_if_clear
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.evaluation.ground_truth import split
 from tests.diagnosis.world import cause, small_rules, written
 
 SURE = 10  # points: ten times likelier
@@ -81,7 +80,7 @@ def test_the_most_telling_finding_comes_first(tmp_path: Path) -> None:
     assert [one.finding.id for one in between(rules, "a.one", "a.two").for_this] == ["strong", "weak"]
 
 
-@pytest.mark.parametrize("pair", split().pairs, ids=" / ".join)
+@pytest.mark.parametrize("pair", confusable_pairs(), ids=" / ".join)
 def test_something_expected_tells_every_hard_pair_apart_both_ways(pair: tuple[str, str]) -> None:
     found = between(rule_loader.shipped(), *pair)
     assert found.hard

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from latdoctor.evaluation.diagnose_runs import Answered, Ranked
-from latdoctor.evaluation.ground_truth import PLAYED, Span, Told, Truth
-from latdoctor.evaluation.recording import Attempt
+from latdoctor.evaluation.diagnose_runs import RankedCause, VariantAnswer
+from latdoctor.evaluation.ground_truth import PLAYED, GroundTruth, IncidentContext, TimeRange
+from latdoctor.evaluation.recording import RecordingAttempt
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Window
 
@@ -16,8 +16,8 @@ ref_queue_depth{{replica="0"}} {count}
 """
 
 
-def truth(run: str, *causes: str, kind: str = PLAYED, severity: str = "usual") -> Truth:
-    return Truth(run, kind, scenario=run, seed=1, severity=severity, causes=causes)
+def truth(run: str, *causes: str, kind: str = PLAYED, severity: str = "usual") -> GroundTruth:
+    return GroundTruth(run, kind, scenario=run, seed=1, severity=severity, causes=causes)
 
 
 def answered(
@@ -29,16 +29,16 @@ def answered(
     moved: Sequence[str] | None = None,
     unknown: Sequence[str] | None = None,
     named: Sequence[str] | None = None,
-) -> Answered:
+) -> VariantAnswer:
     """An answer that ranks these causes, each 0.9 sure where no probability is given; named from 0.6 on."""
     ramp = ranking if isinstance(ranking, Mapping) else dict.fromkeys(ranking, 0.9)
     told = [name for name, p in ramp.items() if p >= 0.6] if named is None else list(named)
-    return Answered(
+    return VariantAnswer(
         run=run,
         view=view,
         kind="named" if told else "none",
         named=tuple(told),
-        ranked=tuple(Ranked(name, p, name in told, tuple(cited)) for name, p in ramp.items()),
+        ranked=tuple(RankedCause(name, p, name in told, tuple(cited)) for name, p in ramp.items()),
         verdict="critical",
         seconds=0.1,
         moved=None if moved is None else tuple(moved),
@@ -58,6 +58,8 @@ def recording(seconds: int = 20, servers: int = 1) -> Bundle:
     return Bundle(Context("reference", 0.5), Window(START, START + seconds), pages)
 
 
-def attempt(run: str = "x", *causes: str, spoiled: Sequence[str] = ()) -> Attempt:
-    told = Told(Span(START + 1, START + 7), Span(START + 9, START + 17), "http://127.0.0.1:2/metrics")
-    return Attempt(recording(servers=2), told, truth(run, *causes), tuple(spoiled))
+def attempt(run: str = "x", *causes: str, spoiled: Sequence[str] = ()) -> RecordingAttempt:
+    told = IncidentContext(
+        TimeRange(START + 1, START + 7), TimeRange(START + 9, START + 17), "http://127.0.0.1:2/metrics"
+    )
+    return RecordingAttempt(recording(servers=2), told, truth(run, *causes), tuple(spoiled))

@@ -13,15 +13,21 @@ from msgspec import structs
 
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.errors import BundleError, OperationError
-from latdoctor.evaluation import recording, report, runner
+from latdoctor.evaluation import benchmark, recording, report
 from latdoctor.evaluation.calibration import GRID, calibrate
-from latdoctor.evaluation.case import Cell
-from latdoctor.evaluation.contest import Contestant, Given, Scorer, as_peer, contest
-from latdoctor.evaluation.diagnose_runs import Judged
-from latdoctor.evaluation.fixtures import anonymous
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, Span, Told, split
+from latdoctor.evaluation.diagnose_runs import DiagnosedVariant
+from latdoctor.evaluation.fixture_export import anonymous
+from latdoctor.evaluation.ground_truth import MADE, PLAYED, IncidentContext, TimeRange, split
+from latdoctor.evaluation.method_comparison import (
+    CauseRanker,
+    MethodRanking,
+    RankingMethod,
+    compare_methods,
+    method_score,
+)
+from latdoctor.evaluation.run_spec import RunSpec
 from latdoctor.evaluation.scoring import OURSELVES, score
-from latdoctor.evaluation.store import SPOILED, TOLD, TRIES, TRUTHS, Recorded, Store, recordings
+from latdoctor.evaluation.store import SPOILED, TOLD, TRIES, TRUTHS, RecordedRun, RecordingStore, recordings
 from latdoctor.evidence.bundle_files import opened
 from tests.cli.running import run
 from tests.evaluation.made import attempt, truth
@@ -34,20 +40,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three kinds of made telemetry with something wrong in it, and one without."""
     made = tmp_path_factory.mktemp("recordings")
     for kind in KINDS:
-        Store(made).keep(recording.Recorder().attempt(Cell(MADE, kind, "0.7", 1), print))
+        RecordingStore(made).keep(recording.RunRecorder().attempt(RunSpec(MADE, kind, "0.7", 1), print))
     return made
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> tuple[Judged, ...]:
-    return runner.judged(whole(folder), print)
+def found(folder: Path) -> tuple[DiagnosedVariant, ...]:
+    return benchmark.diagnose_all(whole(folder), print)
 
 
-def whole(folder: Path) -> runner.Bench:
-    return runner.Bench(tuple(recordings(folder)), shipped(), split())
+def whole(folder: Path) -> benchmark.Benchmark:
+    return benchmark.Benchmark(tuple(recordings(folder)), shipped(), split())
 
 
-def test_made_incidents_are_named_in_the_plain_look_and_unknown_ones_are_tried(found: Sequence[Judged]) -> None:
+def test_made_incidents_are_named_in_the_plain_look_and_unknown_ones_are_tried(
+    found: Sequence[DiagnosedVariant],
+) -> None:
     plain = {one.answered.run: one.answered for one in found if one.answered.view == "plain"}
     assert len(plain) == len(KINDS)
     for kind in KINDS[:3]:
@@ -59,7 +67,7 @@ def test_made_incidents_are_named_in_the_plain_look_and_unknown_ones_are_tried(f
     assert {"no NVML", "no log"} <= views
 
 
-def test_without_the_only_source_that_shows_it_nothing_is_named(found: Sequence[Judged]) -> None:
+def test_without_the_only_source_that_shows_it_nothing_is_named(found: Sequence[DiagnosedVariant]) -> None:
     (blind,) = [
         one.answered
         for one in found
@@ -68,13 +76,15 @@ def test_without_the_only_source_that_shows_it_nothing_is_named(found: Sequence[
     assert blind.named == ()
 
 
-def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: Path, found: Sequence[Judged]) -> None:
-    store = Store(folder)
+def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(
+    folder: Path, found: Sequence[DiagnosedVariant]
+) -> None:
+    store = RecordingStore(folder)
     store.keep_spoiled("made-x", ("late",))
-    scores = runner.scores(
+    scores = benchmark.scores(
         whole(folder),
         found,
-        runner.Chosen("--matrix x", len(store.runs()) + 1, *store.losses([*store.runs(), "made-x"])),
+        benchmark.RunSelection("--matrix x", len(store.runs()) + 1, *store.losses([*store.runs(), "made-x"])),
         print,
     )
     assert scores.ac1.value == 1
@@ -101,7 +111,7 @@ def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(folder: 
 def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
     folder: Path, tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
-    copied = Store(Path(shutil.copytree(folder, tmp_path / "copied")))
+    copied = RecordingStore(Path(shutil.copytree(folder, tmp_path / "copied")))
     run = copied.runs()[0]
     copied.write(TRUTHS, run, structs.replace(copied.truth(run), **changed))
     with pytest.raises(BundleError, match=message):
@@ -109,7 +119,7 @@ def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
 
 
 def test_what_was_told_cannot_be_the_truth(folder: Path, tmp_path: Path) -> None:
-    copied = Store(Path(shutil.copytree(folder, tmp_path / "copied")))
+    copied = RecordingStore(Path(shutil.copytree(folder, tmp_path / "copied")))
     run = copied.runs()[0]
     shutil.copy(copied.json(TRUTHS, run), copied.json(TOLD, run))
     with pytest.raises(BundleError, match="damaged: Object contains unknown field"):
@@ -117,7 +127,7 @@ def test_what_was_told_cannot_be_the_truth(folder: Path, tmp_path: Path) -> None
 
 
 def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
-    folder: Path, found: Sequence[Judged]
+    folder: Path, found: Sequence[DiagnosedVariant]
 ) -> None:
     truths = {one.truth.run: one.truth for one in recordings(folder)}
     fit = calibrate(truths, found, shipped(), split())
@@ -126,50 +136,52 @@ def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
     assert fit.fitted_on == sum("infra.gpu" in one.answered.run for one in found)
     assert len(fit.curve) == len(GRID)
     assert "## The temperature" in report.page(
-        runner.scores(whole(folder), found, runner.Chosen("--matrix x", 3, 0, 0), print), fit
+        benchmark.scores(whole(folder), found, benchmark.RunSelection("--matrix x", 3, 0, 0), print), fit
     )
 
 
-def test_answers_are_the_same_by_several_processes(folder: Path, found: Sequence[Judged]) -> None:
+def test_answers_are_the_same_by_several_processes(folder: Path, found: Sequence[DiagnosedVariant]) -> None:
     more = whole(folder)
-    twice = runner.Bench(more.recorded * 2, more.rules, more.split)
-    again = runner.judged(twice, print, processes=2)
+    twice = benchmark.Benchmark(more.recorded * 2, more.rules, more.split)
+    again = benchmark.diagnose_all(twice, print, processes=2)
     assert [(one.answered.view, one.answered.ranked) for one in again] == [
         (one.answered.view, one.answered.ranked) for one in (*found, *found)
     ]
 
 
-def played(name: str, *causes: str) -> Recorded:
-    return Recorded(Path(name), Told(Span(0, 1), Span(2, 3)), truth(name, *causes))
+def played(name: str, *causes: str) -> RecordedRun:
+    return RecordedRun(Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), truth(name, *causes))
 
 
 def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
     runs = (played("a", "app.load.burst"), played("b", "infra.io.stall"), played("well"))
     learnt: list[str] = []
 
-    def fit(training: Sequence[Recorded]) -> Scorer:
+    def fit(training: Sequence[RecordedRun]) -> CauseRanker:
         learnt.extend(one.truth.run for one in training)
 
-        def scorer(recorded: Recorded) -> Sequence[str]:
+        def scorer(recorded: RecordedRun) -> Sequence[str]:
             if recorded.truth.run == "b":
                 raise OperationError("ZeroDivisionError: no variance")
             return ("app.load.burst",)
 
         return scorer
 
-    def breaks(training: Sequence[Recorded]) -> Scorer:
+    def breaks(training: Sequence[RecordedRun]) -> CauseRanker:
         raise OperationError("too few")
 
     said: list[str] = []
-    entered = (Contestant("sound", "scraped", fit), Contestant("broken", "signals", breaks))
-    sound, broken = contest(entered, runs, split(), said.append)
+    entered = (RankingMethod("sound", "scraped", fit), RankingMethod("broken", "signals", breaks))
+    sound, broken = compare_methods(entered, runs, split(), said.append)
     assert learnt == ["a"]
     assert (sound.ac1.right, sound.ac1.of, sound.crashed) == (1, 2, 1)
-    assert (sound.never_looked_at.right, sound.never_looked_at.of) == (0, 1), "nobody learnt of infra.io"
+    assert (sound.held_out.right, sound.held_out.of) == (0, 1), "nobody learnt of infra.io"
     assert (broken.ac1.right, broken.ac1.of, broken.crashed) == (0, 2, 2)
     assert any("no variance" in line for line in said)
     assert "broken cannot be fitted: too few" in said
-    ours = as_peer(OURSELVES, "bundle", [Given(one.truth, one.truth.causes, 0.1) for one in runs[:2]], split())
+    ours = method_score(
+        OURSELVES, "bundle", [MethodRanking(one.truth, one.truth.causes, 0.1) for one in runs[:2]], split()
+    )
     beside = structs.replace(score({}, (), split()), peers=(ours, sound, broken))
     for text in (report.page(beside), report.summary(beside)):
         assert "Ahead of the best that reads scraped, by AC@1: 0.50." in text
@@ -177,18 +189,18 @@ def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
 
 
 def test_a_mistake_of_our_own_is_no_failure_of_a_peer() -> None:
-    def mistaken(training: Sequence[Recorded]) -> Scorer:
+    def mistaken(training: Sequence[RecordedRun]) -> CauseRanker:
         raise KeyError("ours")
 
     with pytest.raises(KeyError, match="ours"):
-        contest((Contestant("x", "y", mistaken),), (played("a", "app.load.burst"),), split(), print)
+        compare_methods((RankingMethod("x", "y", mistaken),), (played("a", "app.load.burst"),), split(), print)
 
 
 def test_nobody_enters_where_only_one_cause_occurs() -> None:
-    rivals = (Contestant("x", "y", print),)  # type: ignore[arg-type]
+    rivals = (RankingMethod("x", "y", print),)  # type: ignore[arg-type]
     burst, other = (played(name, cause) for name, cause in (("a", "app.load.burst"), ("b", "infra.io.stall")))
-    assert runner.entered(runner.Bench((burst, burst), shipped(), split(), rivals)) == ()
-    assert runner.entered(runner.Bench((burst, other), shipped(), split(), rivals)) == rivals
+    assert benchmark.applicable_methods(benchmark.Benchmark((burst, burst), shipped(), split(), rivals)) == ()
+    assert benchmark.applicable_methods(benchmark.Benchmark((burst, other), shipped(), split(), rivals)) == rivals
 
 
 def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder: Path, tmp_path: Path) -> None:
@@ -201,20 +213,22 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
     assert (tmp_path / "bench.md").read_text().startswith("# How right the diagnosis is")
     assert "AC@1" in run([*arguments, "--answers", str(tmp_path / "answers.jsonl")]).out
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
-    assert {line["run"] for line in lines} == set(Store(folder).runs())
+    assert {line["run"] for line in lines} == set(RecordingStore(folder).runs())
     empty = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(tmp_path / "nothing")])
     assert empty.code == 2
     assert "there is no such folder" in empty.err
-    assert f"{len(Store(folder).runs())} of the" in " ".join(shown.err.split()), "or a part would pass for the whole"
+    assert f"{len(RecordingStore(folder).runs())} of the" in " ".join(shown.err.split()), (
+        "or a part would pass for the whole"
+    )
     name = "infra.gpu.xid-fault"
     only = run([*arguments, "--only", name, "--page", str(tmp_path / "only.md"), "-o", "json"])
-    assert json.loads(only.out)["runs"]["made"] == sum(name in run for run in Store(folder).runs())
+    assert json.loads(only.out)["runs"]["made"] == sum(name in run for run in RecordingStore(folder).runs())
     assert (
         f"`latdoctor lab bench diagnosis --matrix hour --only {name} --page FILE`" in (tmp_path / "only.md").read_text()
     )
     once = run(["lab", "bench", "diagnosis", "--once", "--quick", "--folder", str(tmp_path / "new")])
     assert once.code == 3, once.err
-    assert len(Store(tmp_path / "new").runs()) == 1
+    assert len(RecordingStore(tmp_path / "new").runs()) == 1
 
 
 def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_up_is_told(
@@ -223,8 +237,8 @@ def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_
     held = tmp_path / "held"
     shutil.copytree(folder, held, ignore=shutil.ignore_patterns(SPOILED))
     for _ in range(TRIES):
-        Store(held).keep_spoiled("played-of-no-matrix", ["it was too loud"])
-    Store(held).write(TOLD, "played-without-a-truth", Told())
+        RecordingStore(held).keep_spoiled("played-of-no-matrix", ["it was too loud"])
+    RecordingStore(held).write(TOLD, "played-without-a-truth", IncidentContext())
     arguments = ["lab", "bench", "diagnosis", "--matrix", "recorded", "--folder", str(held)]
     shown = run([*arguments, "--no-peers", "--page", str(tmp_path / "page.md")])
     assert shown.code == 0, shown.err
@@ -232,7 +246,7 @@ def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_
     assert "`latdoctor lab bench diagnosis --matrix recorded --no-peers --page FILE`" in report
     assert f"{TRIES} spoiled tries, 1 runs given up" in report
     assert f"2 of {len(KINDS) + 2} are not among them" in report
-    assert Store(held).runs() == Store(folder).runs(), "nothing is played"
+    assert RecordingStore(held).runs() == RecordingStore(folder).runs(), "nothing is played"
     nowhere = run([*arguments[:-1], str(tmp_path / "nowhere")])
     assert "there is no such folder next: name the folder" in " ".join(nowhere.err.split())
     other = run(["lab", "bench", "diagnosis", "--no-play", "--matrix", "fresh", "--folder", str(held)])
@@ -310,7 +324,7 @@ def test_groups_of_processes_get_other_names_wherever_they_stand() -> None:
     assert made.artifacts[1] == other
 
 
-def test_diagnosis_gets_the_bundle_alone(folder: Path, found: Sequence[Judged], tmp_path: Path) -> None:
+def test_diagnosis_gets_the_bundle_alone(folder: Path, found: Sequence[DiagnosedVariant], tmp_path: Path) -> None:
     """The answer is the same where truth and everything else of the run are gone."""
     from latdoctor.diagnosis.diagnose import Stamp, diagnose
     from latdoctor.pipeline import case, seen

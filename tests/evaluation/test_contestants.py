@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import BundleError
-from latdoctor.evaluation.baselines import PEERS
-from latdoctor.evaluation.baselines.adapter import Kept, contestants, from_source, keep, seed_of
-from latdoctor.evaluation.baselines.methods import Scored
-from latdoctor.evaluation.contest import contest
-from latdoctor.evaluation.ground_truth import Span, Told, split
-from latdoctor.evaluation.runner import ENTRANTS
-from latdoctor.evaluation.store import Recorded, Store, recordings
+from latdoctor.evaluation.baselines import BASELINES
+from latdoctor.evaluation.baselines.adapter import StoredScores, from_source, keep, seed_of, stored_methods
+from latdoctor.evaluation.baselines.methods import MetricScores
+from latdoctor.evaluation.benchmark import METHODS
+from latdoctor.evaluation.ground_truth import IncidentContext, TimeRange, split
+from latdoctor.evaluation.method_comparison import compare_methods
+from latdoctor.evaluation.store import RecordedRun, RecordingStore, recordings
 from tests.cli.running import run
 from tests.evaluation import made
 
@@ -27,38 +27,38 @@ SEEN, OTHER, UNSEEN = "app.load.burst", "app.batching.no-timer", "infra.io.stall
 SIGNAL = {SEEN: "arrival.rate", OTHER: "batch.wait", UNSEEN: "host.psi.io_some"}
 
 
-def played(name: str, *causes: str) -> Recorded:
-    return Recorded(Path(name), Told(Span(0, 1), Span(2, 3)), made.truth(name, *causes))
+def played(name: str, *causes: str) -> RecordedRun:
+    return RecordedRun(Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), made.truth(name, *causes))
 
 
 RUNS = tuple(played(f"{cause}-{number}", cause) for cause in (SEEN, OTHER, UNSEEN) for number in range(4))
 
 
-def telling(recorded: Recorded) -> Scored:
+def telling(recorded: RecordedRun) -> MetricScores:
     """A peer that always puts the right signal first."""
-    return Scored("p", ((SIGNAL[recorded.truth.causes[0]], 2.0), ("queue.depth", 1.0)))
+    return MetricScores("p", ((SIGNAL[recorded.truth.causes[0]], 2.0), ("queue.depth", 1.0)))
 
 
 def test_who_enters_is_every_peer() -> None:
     """And each reads first what was scraped, then the signals made of it."""
-    names = [peer.name for peer in PEERS]
-    assert [(one.name, one.metrics) for one in ENTRANTS] == [
+    names = [peer.name for peer in BASELINES]
+    assert [(one.name, one.metrics) for one in METHODS] == [
         *((name, "scraped") for name in names),
         *((name, "signals") for name in names),
     ]
 
 
 def test_a_peer_that_ranks_well_names_well_and_causes_that_it_never_saw_too() -> None:
-    (found,) = contest((from_source("p", telling),), RUNS, split(), print)
+    (found,) = compare_methods((from_source("p", telling),), RUNS, split(), print)
     assert (found.ac1.right, found.ac1.of, found.crashed) == (12, 12, 0)
 
 
 def test_a_peer_that_fails_at_a_run_loses_that_run() -> None:
-    def failing(recorded: Recorded) -> Scored:
-        return Scored("p", failed="out of its depth") if recorded.truth.run.endswith("2") else telling(recorded)
+    def failing(recorded: RecordedRun) -> MetricScores:
+        return MetricScores("p", failed="out of its depth") if recorded.truth.run.endswith("2") else telling(recorded)
 
     said: list[str] = []
-    (found,) = contest((from_source("p", failing),), RUNS, split(), said.append)
+    (found,) = compare_methods((from_source("p", failing),), RUNS, split(), said.append)
     assert (found.ac1.right, found.crashed) == (9, 3)
     assert sum("out of its depth" in line for line in said) == 3
 
@@ -66,10 +66,10 @@ def test_a_peer_that_fails_at_a_run_loses_that_run() -> None:
 def test_a_run_is_judged_by_a_mapping_that_never_saw_it() -> None:
     """Each run has a signal of its own, by which it could be remembered and nothing could be learnt."""
 
-    def odd(recorded: Recorded) -> Scored:
-        return Scored("p", ((f"odd.{recorded.truth.run}", 1.0),))
+    def odd(recorded: RecordedRun) -> MetricScores:
+        return MetricScores("p", ((f"odd.{recorded.truth.run}", 1.0),))
 
-    (found,) = contest((from_source("p", odd),), RUNS, split(), print)
+    (found,) = compare_methods((from_source("p", odd),), RUNS, split(), print)
     assert found.ac1.right == 0
 
 
@@ -87,23 +87,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _keep(folder: Path, attempt: made.Attempt) -> None:
-    Store(folder).keep(attempt)
+    RecordingStore(folder).keep(attempt)
 
 
 def test_real_columns_reach_every_peer(folder: Path) -> None:
-    runs: Sequence[Recorded] = tuple(recordings(folder))
+    runs: Sequence[RecordedRun] = tuple(recordings(folder))
     said: list[str] = []
-    found = {(one.name, one.metrics): one for one in contest(ENTRANTS, runs, split(), said.append)}
+    found = {(one.name, one.metrics): one for one in compare_methods(METHODS, runs, split(), said.append)}
     assert found["n-sigma", "scraped"].crashed == found["n-sigma", "signals"].crashed == 0, said
-    assert len(found) == len(ENTRANTS)
+    assert len(found) == len(METHODS)
     assert all(one.ac1.of == 2 for one in found.values())
 
 
 def test_scores_that_were_kept_enter_the_contest(folder: Path, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(folder, tmp_path / "copy"))
-    keep(copied, Kept("from-elsewhere", {"burst-0": Scored("from-elsewhere", (("arrival.rate", 3.0),))}))
+    keep(copied, StoredScores("from-elsewhere", {"burst-0": MetricScores("from-elsewhere", (("arrival.rate", 3.0),))}))
     said: list[str] = []
-    (found,) = contest(contestants(copied), tuple(recordings(copied)), split(), said.append)
+    (found,) = compare_methods(stored_methods(copied), tuple(recordings(copied)), split(), said.append)
     assert (found.name, found.crashed) == ("from-elsewhere", 1)
     assert any("has not scored burst-1" in line for line in said)
 
@@ -113,7 +113,7 @@ def test_kept_scores_that_are_none_are_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "peers").mkdir()
     (tmp_path / "peers" / "x.json").write_text(text)
     with pytest.raises(BundleError, match="no scores of a peer"):
-        contestants(tmp_path)
+        stored_methods(tmp_path)
 
 
 def test_the_mapping_is_written_as_a_page(folder: Path, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_mapping_is_written_as_a_page(folder: Path, tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     text = (tmp_path / "mapping.md").read_text()
     assert text.startswith("# What the peers are told to see in a metric\n")
-    assert all(f"| {peer.title.replace('|', chr(92) + '|')} |" in text for peer in PEERS)
+    assert all(f"| {peer.title.replace('|', chr(92) + '|')} |" in text for peer in BASELINES)
     empty = run(["lab", "bench", "mapping", "--folder", str(tmp_path / "none"), "--to", str(tmp_path / "x.md")])
     assert empty.code == 2
     assert "nothing to learn from" in empty.err
@@ -138,4 +138,4 @@ def test_any_kept_scores_are_contestants_or_an_error(tmp_path_factory: pytest.Te
     (folder / "peers").mkdir(parents=True, exist_ok=True)
     (folder / "peers" / "x.json").write_bytes(raw)
     with contextlib.suppress(BundleError):
-        assert len(contestants(folder)) == 1
+        assert len(stored_methods(folder)) == 1

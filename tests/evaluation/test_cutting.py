@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from latdoctor.evaluation.ground_truth import Span, TimedGap, Told
-from latdoctor.evaluation.variants import BEFORE, MOST, PLAIN, at, cut, views
+from latdoctor.evaluation.ground_truth import IncidentContext, TimedGap, TimeRange
+from latdoctor.evaluation.variants import BEFORE, MOST, PLAIN, incident_slice, slice_bundle, variants
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.diff import values
 from latdoctor.evidence.model import Gap
@@ -17,14 +17,14 @@ from tests.evaluation.made import START, attempt, recording
 
 
 def test_a_look_holds_what_was_read_in_its_span_named_as_a_look_names_it() -> None:
-    look = cut(recording(20), Told(), Span(START + 3, START + 8))
+    look = slice_bundle(recording(20), IncidentContext(), TimeRange(START + 3, START + 8))
     assert [one.name for one in look.artifacts] == [f"prometheus/1-s-{n:02d}.prom" for n in range(6)]
     assert (look.window.start, look.window.end) == (START + 3, START + 8)
     assert values(seen(look)[0])["arrival.rate", "replica/0@127.0.0.1:1"] == pytest.approx(10)
 
 
 def test_a_long_look_takes_no_more_than_a_live_one_its_ends_included() -> None:
-    look = cut(recording(60), Told(), Span(START, START + 60))
+    look = slice_bundle(recording(60), IncidentContext(), TimeRange(START, START + 60))
     times = [one.taken_at for one in look.artifacts]
     assert len(times) == MOST["prometheus"]
     assert (times[0], times[-1]) == (START, START + 60)
@@ -37,7 +37,7 @@ def sample(number: int, pid: int) -> Artifact:
 
 def test_of_two_processes_the_one_that_was_there_longer_is_looked_at() -> None:
     samples = tuple(sample(number, 7 if number < 4 else 8) for number in range(12))
-    look = cut(replace(recording(0), artifacts=samples), Told(), Span(START, START + 6))
+    look = slice_bundle(replace(recording(0), artifacts=samples), IncidentContext(), TimeRange(START, START + 6))
     assert [one.name for one in look.artifacts] == [f"host/{number:03d}.json" for number in range(8)]
     assert {one.group for one in look.artifacts} == {"host"}
     assert min(one.taken_at for one in look.artifacts) == START + 2
@@ -50,8 +50,8 @@ def gap(at: float, port: int) -> TimedGap:
 def test_a_server_that_stops_is_told_as_a_look_tells_it() -> None:
     bundle = recording(20, servers=2)
     stopped = tuple(one for one in bundle.artifacts if one.group != "2-s" or one.taken_at < START + 6)
-    told = Told(gaps=(gap(START + 6, 2), gap(START + 7, 2)))
-    look = cut(replace(bundle, artifacts=stopped), told, Span(START + 2, START + 9))
+    told = IncidentContext(gaps=(gap(START + 6, 2), gap(START + 7, 2)))
+    look = slice_bundle(replace(bundle, artifacts=stopped), told, TimeRange(START + 2, START + 9))
     assert [one.name for one in look.artifacts if one.group == "2-s"][-1] == "prometheus/2-s-03-stopped.prom"
     assert [(one.reason, one.signals) for one in look.gaps] == [
         ("http://127.0.0.1:2/metrics stopped answering while it was watched", ("queue.depth",))
@@ -59,15 +59,15 @@ def test_a_server_that_stops_is_told_as_a_look_tells_it() -> None:
 
 
 def test_a_server_that_never_answers_hides_its_signals_and_one_that_misses_a_turn_does_not() -> None:
-    told = Told(gaps=(gap(START + 3, 9), gap(START + 4, 9), gap(START + 3.2, 1)))
-    look = cut(recording(20), told, Span(START + 2, START + 9))
+    told = IncidentContext(gaps=(gap(START + 3, 9), gap(START + 4, 9), gap(START + 3.2, 1)))
+    look = slice_bundle(recording(20), told, TimeRange(START + 2, START + 9))
     assert [one.signals for one in look.gaps] == [("queue.depth",), ()]
-    assert cut(recording(20), told, Span(START + 10, START + 15)).gaps == ()
+    assert slice_bundle(recording(20), told, TimeRange(START + 10, START + 15)).gaps == ()
 
 
 def test_the_views_of_a_run() -> None:
     made = attempt("x", "app.load.burst")
-    found = {view.name: view.bundle for view in views(made.bundle, made.told)}
+    found = {view.name: view.bundle for view in variants(made.bundle, made.told)}
     assert list(found)[:2] == [PLAIN, BEFORE]
     assert set(found) == {PLAIN, BEFORE, "no baseline", "no server page", "no clients' page"}
     assert found[PLAIN].baseline is not None
@@ -78,10 +78,10 @@ def test_the_views_of_a_run() -> None:
 
 
 def test_a_wrong_time_is_tried_where_the_recording_is_long_enough() -> None:
-    long = Told(Span(START + 1, START + 70), Span(START + 76, START + 146))
-    found = {view.name: view.bundle for view in views(recording(220), long)}
+    long = IncidentContext(TimeRange(START + 1, START + 70), TimeRange(START + 76, START + 146))
+    found = {view.name: view.bundle for view in variants(recording(220), long)}
     assert found["60 s early"].window.start == START + 16
     assert found["60 s late"].window.end == START + 206
     assert found["60 s early"].baseline == found[PLAIN].baseline
-    assert "60 s late" not in {view.name for view in views(recording(200), long)}
-    assert at(recording(220), long, 0.0).window.start == START + 76
+    assert "60 s late" not in {view.name for view in variants(recording(200), long)}
+    assert incident_slice(recording(220), long, 0.0).window.start == START + 76

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.evaluation.statistics import at_most, estimate, mean, share
+from latdoctor.evaluation.statistics import at_most, bootstrap, mean, proportion
 
 
 @pytest.mark.parametrize(
@@ -20,15 +20,15 @@ from latdoctor.evaluation.statistics import at_most, estimate, mean, share
     ],
 )
 def test_wilson(right: int, of: int, low: float, high: float) -> None:
-    found = share(right, of)
+    found = proportion(right, of)
     assert found.value == right / of
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
 
 
 def test_nothing_tells_nothing() -> None:
-    assert share(0, 0).value is share(0, 0).low is None
+    assert proportion(0, 0).value is proportion(0, 0).low is None
     assert at_most(0, 0) is None
-    assert estimate([], mean).value is None
+    assert bootstrap([], mean).value is None
 
 
 @pytest.mark.parametrize(("seen", "of", "bound"), [(0, 60, 0.0487), (0, 1, 0.95), (1, 60, 0.0767), (5, 5, 1.0)])
@@ -39,7 +39,7 @@ def test_a_rate_is_bounded_from_above(seen: int, of: int, bound: float) -> None:
 
 @given(st.integers(1, 500).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))))
 def test_every_share_lies_within_its_interval(pair: tuple[int, int]) -> None:
-    found = share(*pair)
+    found = proportion(*pair)
     assert found.low is not None
     assert found.high is not None
     assert found.value is not None
@@ -49,8 +49,8 @@ def test_every_share_lies_within_its_interval(pair: tuple[int, int]) -> None:
 
 def test_the_bootstrap_is_the_same_every_time_and_holds_the_value() -> None:
     sample = [0.0] * 30 + [1.0] * 70
-    found = estimate(sample, mean)
-    assert found == estimate(sample, mean)
+    found = bootstrap(sample, mean)
+    assert found == bootstrap(sample, mean)
     assert found.value == 0.7
     assert found.low == pytest.approx(0.61, abs=0.03)
     assert found.high == pytest.approx(0.79, abs=0.03)

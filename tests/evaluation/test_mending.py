@@ -13,34 +13,41 @@ from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.errors import UsageError
-from latdoctor.evaluation.ground_truth import Span
-from latdoctor.evaluation.remediation import cases as listed
-from latdoctor.evaluation.remediation import operator as user
+from latdoctor.evaluation.ground_truth import TimeRange
 from latdoctor.evaluation.remediation import report as page
+from latdoctor.evaluation.remediation import run_specs as listed
 from latdoctor.evaluation.remediation import runner
-from latdoctor.evaluation.remediation.cases import (
+from latdoctor.evaluation.remediation import simulated_operator as user
+from latdoctor.evaluation.remediation.run_record import (
+    IncidentTimes,
+    RemediationReport,
+    SaturatedRates,
+    SloAlarm,
+    moved,
+    spoiled,
+    within,
+)
+from latdoctor.evaluation.remediation.run_specs import (
     DIAGNOSED,
     GIVEN,
     QUICK,
     WRONG,
-    MendingCell,
-    cells,
-    mendable,
-    sliced,
-    standing,
+    RemediationRunSpec,
+    planned_runs,
+    remediable_scenarios,
+    sliced_load,
+    unattended_scenario,
 )
-from latdoctor.evaluation.remediation.operator import Operator, Place, Remedy
-from latdoctor.evaluation.remediation.run_record import Alarm, MendingReport, Moments, Saturated, moved, spoiled, within
-from latdoctor.evaluation.remediation.scores import Attempt, MendingStore, score
+from latdoctor.evaluation.remediation.scores import RemediationAttempt, RemediationStore, score
+from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook, ServiceAccess, SimulatedOperator
 from latdoctor.evaluation.store import record
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.lab.run_report import PhaseReport
-from latdoctor.lab.scenario import Load, Phase, Scenario, find
+from latdoctor.lab.scenario import LoadSettings, Scenario, ScenarioPhase, find
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.openloop import Progress
-from latdoctor.load.plan import MAX_PHASES, LoadPlan
-from latdoctor.load.plan import Phase as LoadPhase
-from latdoctor.load.summary import Counts, Generator, Latencies, LoadResult, PhaseResult, summary
+from latdoctor.load.plan import MAX_PHASES, LoadPhase, LoadPlan
+from latdoctor.load.summary import GeneratorHealth, Latencies, LoadResult, PhaseResult, RequestCounts, summary
 from latdoctor.pipeline import remedy_of
 from latdoctor.remediation.playbook_loader import shipped
 
@@ -51,15 +58,15 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_quick_runs_come_first_and_every_run_has_a_name_of_its_own() -> None:
-    whole = cells(shipped())
-    assert whole[: len(QUICK)] == cells(shipped(), quick=True)
-    assert [cell.scenario for cell in cells(shipped(), quick=True)] == list(QUICK)
+    whole = planned_runs(shipped())
+    assert whole[: len(QUICK)] == planned_runs(shipped(), quick=True)
+    assert [cell.scenario for cell in planned_runs(shipped(), quick=True)] == list(QUICK)
     assert len({cell.run for cell in whole}) == len(whole)
 
 
 def test_every_fault_that_a_playbook_addresses_is_played() -> None:
-    played = {cell.scenario for cell in cells(shipped()) if cell.kind == DIAGNOSED}
-    assert played == set(mendable(shipped()))
+    played = {cell.scenario for cell in planned_runs(shipped()) if cell.kind == DIAGNOSED}
+    assert played == set(remediable_scenarios(shipped()))
     assert {"promo-rush", "threads", "bad-rollout"} <= played
     assert not {"no-fault", "busy", "gc-pauses"} & played
 
@@ -70,15 +77,15 @@ def test_a_wrong_playbook_addresses_nothing_that_is_wrong_there(scenario: str, p
     assert not causes & set(shipped().find(playbook).addresses)
 
 
-@pytest.mark.parametrize("name", mendable(shipped()))
+@pytest.mark.parametrize("name", remediable_scenarios(shipped()))
 def test_a_standing_incident_goes_on_at_its_own_rate_until_it_is_stopped(name: str) -> None:
-    scenario = standing(name)
+    scenario = unattended_scenario(name)
     assert scenario.phases[-1].name == "incident"
     assert scenario.phases[-1].config == find(name).incident.config
     for fault in scenario.incident.faults:
         lifetime = fault.toxic.lifetime if hasattr(fault, "toxic") else getattr(fault, "lifetime", None)
         assert lifetime in (None, listed.LIFETIME)
-    plan = sliced(scenario.plan(10.0, 1))
+    plan = sliced_load(scenario.plan(10.0, 1))
     assert len(plan.phases) == MAX_PHASES
     assert msgspec.json.decode(msgspec.json.encode(plan), type=LoadPlan) == plan
     first = scenario.plan(10.0, 1).phases[-1].arrivals.expected(1.0)
@@ -90,14 +97,14 @@ def test_a_standing_incident_goes_on_at_its_own_rate_until_it_is_stopped(name: s
 
 
 def whole(name: str, start: float, p99: float, *, answered: int = 100, late: float = 0.001) -> PhaseResult:
-    counts = Counts(requests=100, answered=answered, attempts=100, good=answered if p99 <= 0.5 else 0)
+    counts = RequestCounts(requests=100, answered=answered, attempts=100, good=answered if p99 <= 0.5 else 0)
     return PhaseResult(name, start, summary(4.0, counts, Latencies([p99] * 100), {"200": answered}, late), {})
 
 
 def loaded(*phases: PhaseResult, told: tuple[str, ...] = ()) -> LoadResult:
     plan = LoadPlan(tuple(LoadPhase(phase.name, 4.0, Poisson(25.0)) for phase in phases))
     total = phases[0].whole
-    return LoadResult(plan, "", "", 0.0, 20.0, 0, total, {}, phases, (), Generator(0.0, 0.0, 0.0, 0.1, 9), told)
+    return LoadResult(plan, "", "", 0.0, 20.0, 0, total, {}, phases, (), GeneratorHealth(0.0, 0.0, 0.0, 0.1, 9), told)
 
 
 FIGURES = PhaseReport(
@@ -113,14 +120,14 @@ AFTER = msgspec.structs.replace(FIGURES, name="after", p99=0.4, page_faults_per_
 
 def test_only_whole_slices_within_a_time_are_merged() -> None:
     result = loaded(whole("before", 0.0, 0.1), whole("incident", 4.0, 2.0), whole("incident-2", 8.0, 6.0))
-    merged = within(result, Span(4.0, 12.0))
+    merged = within(result, TimeRange(4.0, 12.0))
     assert merged is not None
     assert merged.counts.requests == 200
     assert merged.p99 == pytest.approx(6.0, rel=0.01)
-    alone = within(result, Span(4.5, 12.0))
+    alone = within(result, TimeRange(4.5, 12.0))
     assert alone is not None
     assert alone.counts.requests == 100
-    assert within(result, Span(9.0, 12.0)) is None
+    assert within(result, TimeRange(9.0, 12.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -141,7 +148,7 @@ def test_a_run_is_spoiled_whatever_became_of_it(
     told: tuple[str, ...], before: PhaseReport, incident: PhaseReport, others: float | None, reasons: list[str]
 ) -> None:
     phases = (whole("before", 0.0, 0.1), whole("incident", 4.0, 2.0), whole("incident-2", 8.0, 6.0))
-    found = list(spoiled(loaded(*phases, told=told), [Span(0.0, 7.9)], before, incident, others))
+    found = list(spoiled(loaded(*phases, told=told), [TimeRange(0.0, 7.9)], before, incident, others))
     assert len(found) == len(reasons)
     assert all(part in one for part, one in zip(reasons, found, strict=True))
 
@@ -153,7 +160,7 @@ def test_requests_that_are_lost_are_an_incident_without_a_tail() -> None:
 
 
 def test_the_alarm_rings_at_the_first_window_of_the_incident_over_the_slo() -> None:
-    alarm = Alarm(slo=0.5, begins=12.0)
+    alarm = SloAlarm(slo=0.5, begins=12.0)
 
     def progress(elapsed: float, p99: float | None) -> Progress:
         return Progress(elapsed, 180.0, "x", 1, 1, 0, 0, 0.0, None, p99)
@@ -177,9 +184,9 @@ def diagnosed(name: str) -> Diagnosis:
         return diagnose(case(bundle, *seen(bundle)), shipped_rules(), Stamp("x", ""))
 
 
-def operator(tmp_path: Path, *servers: str, router: str = "") -> Operator:
-    place = Place(servers or ("http://127.0.0.1:1",), router, "secret", "v1", "int8", 0.5)
-    return Operator(place, shipped_rules(), shipped(), tmp_path)
+def operator(tmp_path: Path, *servers: str, router: str = "") -> SimulatedOperator:
+    place = ServiceAccess(servers or ("http://127.0.0.1:1",), router, "secret", "v1", "int8", 0.5)
+    return SimulatedOperator(place, shipped_rules(), shipped(), tmp_path)
 
 
 def test_the_playbook_of_the_first_named_cause_is_taken(tmp_path: Path) -> None:
@@ -221,14 +228,14 @@ def test_where_it_is_one_of_several_what_mends_all_of_them_is_taken() -> None:
 def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Path) -> None:
     who = operator(tmp_path, "http://a:1", "http://b:2", router="http://r:3")
     book = shipped().find("framework.model.previous-version")
-    assert who._target(Remedy(book, None, ("1",))) == "http://b:2"
-    assert who._settings(Remedy(book, None, ("1",))) == {"version": "v1"}
-    assert who._settings(Remedy(shipped().find("framework.precision.restore"), None)) == {"precision": "int8"}
-    assert who._target(Remedy(shipped().find("app.balance.even"), None, ("0", "1"))) == "http://r:3"
-    assert who._settings(Remedy(shipped().find("infra.replica.replace"), None, ("1",))) == {"replica": "1"}
+    assert who._target(SelectedPlaybook(book, None, ("1",))) == "http://b:2"
+    assert who._settings(SelectedPlaybook(book, None, ("1",))) == {"version": "v1"}
+    assert who._settings(SelectedPlaybook(shipped().find("framework.precision.restore"), None)) == {"precision": "int8"}
+    assert who._target(SelectedPlaybook(shipped().find("app.balance.even"), None, ("0", "1"))) == "http://r:3"
+    assert who._settings(SelectedPlaybook(shipped().find("infra.replica.replace"), None, ("1",))) == {"replica": "1"}
     for replicas in ((), ("0", "1"), ("7",), ("x",)):
         with pytest.raises(UsageError, match="which replica"):
-            who._target(Remedy(book, None, replicas))
+            who._target(SelectedPlaybook(book, None, replicas))
     assert user._replicas(("replica/1@127.0.0.1:8080", "server", "replica/1", "gpu/0")) == ("1",)
 
 
@@ -237,11 +244,11 @@ def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Pat
 
 def report(
     kind: str, scenario: str, outcome: str, *, cause: str = "", playbook: str = "", restored: bool | None = None
-) -> MendingReport:
+) -> RemediationReport:
     causes = tuple(truth.cause for truth in find(scenario).causes)
-    first = Saturated(100.0, 1.0, 900.0, None), Saturated(170.0, 0.25, 9.0, None)
-    return MendingReport(
-        run=MendingCell(kind, scenario, playbook).run,
+    first = SaturatedRates(100.0, 1.0, 900.0, None), SaturatedRates(170.0, 0.25, 9.0, None)
+    return RemediationReport(
+        run=RemediationRunSpec(kind, scenario, playbook).run,
         kind=kind,
         scenario=scenario,
         seed=1,
@@ -256,7 +263,7 @@ def report(
         before=FIGURES,
         incident=ILL,
         after=AFTER if outcome == "verified" else None,
-        moments=Moments(over=3.0, noticed=8.0, verified=45.0 if outcome == "verified" else None),
+        moments=IncidentTimes(over=3.0, noticed=8.0, verified=45.0 if outcome == "verified" else None),
         restored=restored,
         saturated=first if scenario == "promo-rush" else None,
     )
@@ -306,14 +313,14 @@ def test_the_page_tells_every_run_and_why_one_was_not_verified() -> None:
 
 
 def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:
-    store, wanted = MendingStore(tmp_path), cells(shipped(), quick=True)
+    store, wanted = RemediationStore(tmp_path), planned_runs(shipped(), quick=True)
     script = [("late",), (), (), ()]
     played = list[str]()
 
-    def attempt(cell: MendingCell, say: Callable[[str], None]) -> Attempt:
+    def attempt(cell: RemediationRunSpec, say: Callable[[str], None]) -> RemediationAttempt:
         played.append(cell.scenario)
         made = report(cell.kind, cell.scenario, "verified")
-        return Attempt(msgspec.structs.replace(made, spoiled=script.pop(0)), None)
+        return RemediationAttempt(msgspec.structs.replace(made, spoiled=script.pop(0)), None)
 
     assert record(store, wanted, attempt, print, most=1) == 2
     assert record(store, wanted, attempt, print) == 0
@@ -334,18 +341,18 @@ def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.Monkey
         id="waits-too-long",
         title="short",
         phases=(
-            Phase("before", 5.0),
-            Phase("incident", 5.0, faults=(Configure({"batching": {"max_wait_ms": 900.0}}),)),
+            ScenarioPhase("before", 5.0),
+            ScenarioPhase("incident", 5.0, faults=(Configure({"batching": {"max_wait_ms": 900.0}}),)),
         ),
         server={"model": {"layers": "1", "width": "64"}},
-        load=Load(rate=12.0, slo=0.5),
+        load=LoadSettings(rate=12.0, slo=0.5),
         truth=("app.batching.waits-too-long",),
     )
     monkeypatch.setattr(listed, "_found", lambda name: scenario)
     monkeypatch.setattr(listed, "BEFORE_SECONDS", 5.0)
-    monkeypatch.setattr(user, "LOOK", 3.0)
+    monkeypatch.setattr(user, "OBSERVATION", 3.0)
     monkeypatch.setattr(runner, "AFTER", 4.0)
-    attempt = runner.attempt(MendingCell(DIAGNOSED, "waits-too-long"), print)
+    attempt = runner.attempt(RemediationRunSpec(DIAGNOSED, "waits-too-long"), print)
     made = attempt.report
     assert made.named == ("app.batching.waits-too-long",)
     assert made.outcome == "verified", made.reason
@@ -355,7 +362,7 @@ def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert made.after.p99 is not None
     assert made.after.p99 < made.incident.p99
     assert made.moments.to_verified is not None
-    store = MendingStore(tmp_path)
+    store = RemediationStore(tmp_path)
     store.keep(attempt)
     assert store.report(made.run).outcome == "verified"
     with opened(store.look(made.run)) as look:

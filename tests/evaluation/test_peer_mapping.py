@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from latdoctor.diagnosis import rule_loader
 from latdoctor.evaluation.baselines import metric_to_cause
-from latdoctor.evaluation.baselines.methods import Scored
+from latdoctor.evaluation.baselines.methods import MetricScores
 from latdoctor.evaluation.baselines.metric_to_cause import (
     LIKENESS,
     VOTES,
-    Fitted,
-    Training,
+    CauseMapping,
+    TrainingRun,
     fit,
     from_rules,
     named,
@@ -28,18 +28,18 @@ SIGNALS = ("sig.a", "sig.b", "sig.c", "sig.noise")
 PRIOR = {"sig.a": {"app.a": 1.0}, "sig.b": {"app.b": 0.5, "app.a": 0.5}, "sig.d": {"infra.d": 1.0}}
 
 
-def made(*order: str) -> Scored:
+def made(*order: str) -> MetricScores:
     """A ranking of signals."""
-    return Scored("p", tuple((signal, float(len(order) - place)) for place, signal in enumerate(order)))
+    return MetricScores("p", tuple((signal, float(len(order) - place)) for place, signal in enumerate(order)))
 
 
-def runs(count: int = 6) -> list[Training]:
+def runs(count: int = 6) -> list[TrainingRun]:
     """Each cause shows in its own signal; noise comes first in half of the runs."""
     found = []
     for cause, signal in zip(CAUSES, SIGNALS, strict=False):
         for number in range(count):
             order = ["sig.noise", signal] if number % 2 else [signal, "sig.noise"]
-            found.append(Training(made(*order), (cause,)))
+            found.append(TrainingRun(made(*order), (cause,)))
     return found
 
 
@@ -64,7 +64,7 @@ def test_without_the_runs_of_a_cause_only_the_rules_know_it() -> None:
 
 
 def test_a_run_that_was_trained_on_is_read_by_what_the_others_taught() -> None:
-    odd = Training(made("sig.odd", "sig.noise"), ("app.a",))
+    odd = TrainingRun(made("sig.odd", "sig.noise"), ("app.a",))
     training = [*runs(), odd]
     fitted = fit("p", training, {})
     assert named(fitted, odd.scored)[0] == "app.a"
@@ -79,19 +79,19 @@ def test_the_run_that_is_judged_teaches_nothing() -> None:
 
 
 def test_a_cause_that_was_played_often_is_no_likelier_for_it() -> None:
-    many = [*runs(2), *(Training(made("sig.a", "sig.noise"), ("app.a",)) for _ in range(50))]
+    many = [*runs(2), *(TrainingRun(made("sig.a", "sig.noise"), ("app.a",)) for _ in range(50))]
     assert named(fit("p", many, {}), made("sig.noise", "sig.b"))[0] == "app.b"
 
 
 def test_among_equals_nobody_is_taken_for_right() -> None:
     """All runs look alike: whichever cause is told, it is right for one of the two only."""
-    alike = [Training(made("sig.a", "sig.b"), (cause,)) for cause in ("app.a", "app.b") for _ in range(4)]
+    alike = [TrainingRun(made("sig.a", "sig.b"), (cause,)) for cause in ("app.a", "app.b") for _ in range(4)]
     assert fit("p", alike, {}).left_out <= 0.5
 
 
 def test_runs_without_a_cause_and_failed_ones() -> None:
-    failed = Scored("p", failed="crashed")
-    fitted = fit("p", [*runs(), Training(made("sig.noise"), ()), Training(failed, ("app.a",))], {})
+    failed = MetricScores("p", failed="crashed")
+    fitted = fit("p", [*runs(), TrainingRun(made("sig.noise"), ()), TrainingRun(failed, ("app.a",))], {})
     assert fitted.runs == 19, "a healthy run has no cause to name, a crashed one has"
     assert fitted.left_out == pytest.approx(18 / 19)
     assert named(fitted, failed) == ()
@@ -99,7 +99,7 @@ def test_runs_without_a_cause_and_failed_ones() -> None:
 
 
 def test_two_causes_at_once_count_for_both() -> None:
-    fitted = fit("p", [Training(made("sig.a", "sig.b"), ("app.a", "app.b"))] * 4, {})
+    fitted = fit("p", [TrainingRun(made("sig.a", "sig.b"), ("app.a", "app.b"))] * 4, {})
     assert set(named(fitted, made("sig.a", "sig.b"))) == {"app.a", "app.b"}
 
 
@@ -133,8 +133,8 @@ ALIKE = ["sig.noise", "sig.b", "sig.c", "sig.a"]
     asked=made(*ALIKE),
 )
 @given(TRAINING, ORDER)
-def test_any_training_gives_a_reading(given_runs: list[tuple[Scored, list[str]]], asked: Scored) -> None:
-    training = [Training(one, tuple(causes)) for one, causes in given_runs]
+def test_any_training_gives_a_reading(given_runs: list[tuple[MetricScores, list[str]]], asked: MetricScores) -> None:
+    training = [TrainingRun(one, tuple(causes)) for one, causes in given_runs]
     fitted = fit("p", training, PRIOR)
     assert 0 <= fitted.left_out <= 1
     assert 0 <= fitted.cause_left_out <= 1
@@ -149,7 +149,7 @@ def test_any_training_gives_a_reading(given_runs: list[tuple[Scored, list[str]]]
 
 def test_a_reading_is_kept_as_json() -> None:
     fitted = fit("p", runs(), PRIOR)
-    assert msgspec.json.decode(msgspec.json.encode(fitted), type=Fitted) == fitted
+    assert msgspec.json.decode(msgspec.json.encode(fitted), type=CauseMapping) == fitted
 
 
 def test_the_page_shows_what_each_signal_speaks_for() -> None:

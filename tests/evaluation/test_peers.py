@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from latdoctor.evaluation.baselines import PEERS, methods
+from latdoctor.evaluation.baselines import BASELINES, methods
 from latdoctor.evaluation.baselines.inputs import target
-from latdoctor.evaluation.baselines.methods import Peer, Scored, ranked, scored
+from latdoctor.evaluation.baselines.methods import BaselineMethod, MetricScores, ranked, scored
 
 Values = NDArray[np.float64]
 Signals = Mapping[str, tuple[Values, Values]]
-BY_NAME = {peer.name: peer for peer in PEERS}
+BY_NAME = {peer.name: peer for peer in BASELINES}
 SCORING = ("n-sigma", "max-abs-z", "baro", "ranked-correlation")
 
 
@@ -52,7 +52,7 @@ def of(name: str, signals: Signals, seed: int = 1) -> dict[str, float]:
 
 
 def test_the_known_peers_are_there() -> None:
-    assert [peer.name for peer in PEERS] == ["random", *SCORING]
+    assert [peer.name for peer in BASELINES] == ["random", *SCORING]
 
 
 @pytest.mark.parametrize("name", SCORING)
@@ -117,7 +117,7 @@ def test_the_latency_of_the_clients_is_the_target_where_it_is_known() -> None:
 
 def test_without_a_latency_correlation_has_failed() -> None:
     found = scored(BY_NAME["ranked-correlation"], {"queue.depth a": (numbers(1, 2, 3), numbers(1, 2, 3))}, 1)
-    assert found == Scored(
+    assert found == MetricScores(
         "ranked-correlation", failed="OperationError: no latency is known, so nothing can be correlated with it"
     )
 
@@ -126,9 +126,9 @@ def test_a_crash_is_a_failure_that_says_why() -> None:
     def crashing(signals: Signals, chance: np.random.Generator) -> dict[str, float]:
         raise ZeroDivisionError("of its own \x1b[31m making")
 
-    found = scored(Peer("p", "P", "crashes", crashing), world(), 1)
+    found = scored(BaselineMethod("p", "P", "crashes", crashing), world(), 1)
     assert (found.signals, found.failed) == ((), "ZeroDivisionError: of its own  making")
-    assert scored(Peer("p", "P", "says nothing", lambda signals, chance: {}), world(), 1).failed
+    assert scored(BaselineMethod("p", "P", "says nothing", lambda signals, chance: {}), world(), 1).failed
 
 
 def test_a_score_that_is_no_number_does_not_count() -> None:

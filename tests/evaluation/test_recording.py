@@ -12,16 +12,16 @@ import pytest
 
 from latdoctor.collectors.base import Collected, Collector, Request
 from latdoctor.errors import UsageError
-from latdoctor.evaluation import machine, matrix, recording
-from latdoctor.evaluation.case import LONG, Cell, causes_of, scenario_of, seconds
+from latdoctor.evaluation import machine_state, recording, run_matrix
 from latdoctor.evaluation.ground_truth import MADE, PLAYED, split
-from latdoctor.evaluation.recording import Attempt, Watch, watching
+from latdoctor.evaluation.recording import RecordingAttempt, SourceSampler, sampling
+from latdoctor.evaluation.run_spec import LONG, RunSpec, injected_causes, scenario_of, seconds
 from latdoctor.evaluation.scoring import PAIR_RUNS
-from latdoctor.evaluation.store import Store, recordings, signals
+from latdoctor.evaluation.store import RecordingStore, recordings, signals
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
-from latdoctor.lab.run_report import Confirmed, PhaseReport, PlayReport
-from latdoctor.lab.scenario import Load, Phase, Scenario, find
+from latdoctor.lab.run_report import CauseEffect, PhaseReport, RunReport
+from latdoctor.lab.scenario import LoadSettings, Scenario, ScenarioPhase, find
 from tests.evaluation.made import attempt
 
 
@@ -61,7 +61,7 @@ def collector(name: str) -> Collector:
 
 def test_snapshots_are_named_apart_and_a_server_keeps_its_group_whoever_else_there_is() -> None:
     clock = FixedClock()
-    watch = Watch(clock)
+    watch = SourceSampler(clock)
     watch.snapshot(collector("prometheus"))
     assert watch.artifacts == []
     watch.aim(("http://a:1", "http://b:1/"), 7)
@@ -88,10 +88,10 @@ PHASE = PhaseReport(
 )  # fmt: skip
 
 
-def report(*truth: Confirmed, spoiled: tuple[str, ...] = (), good: int = 100) -> PlayReport:
+def report(*truth: CauseEffect, spoiled: tuple[str, ...] = (), good: int = 100) -> RunReport:
     phase = msgspec.structs.replace(PHASE, good=good)
     draining = msgspec.structs.replace(PHASE, name="draining")
-    return PlayReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), spoiled, None, truth)
+    return RunReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), spoiled, None, truth)
 
 
 @pytest.mark.parametrize(
@@ -99,19 +99,19 @@ def report(*truth: Confirmed, spoiled: tuple[str, ...] = (), good: int = 100) ->
     [
         (report(), 0.02, []),
         (report(), None, []),
-        (report(Confirmed("a", 0.1, True)), 0.0, []),
-        (report(Confirmed("a")), 0.0, []),
-        (report(Confirmed("a", 0.1, True), Confirmed("b", 0.3, False)), 0.0, []),
-        (report(Confirmed("a", 0.3, False)), 0.0, ["moved nothing"]),
+        (report(CauseEffect("a", 0.1, True)), 0.0, []),
+        (report(CauseEffect("a")), 0.0, []),
+        (report(CauseEffect("a", 0.1, True), CauseEffect("b", 0.3, False)), 0.0, []),
+        (report(CauseEffect("a", 0.3, False)), 0.0, ["moved nothing"]),
         (report(spoiled=("late",)), 0.0, ["late"]),
         (report(spoiled=("draining: late", "incident: late")), 0.0, ["incident: late"]),
         (report(), 0.4, ["40%"]),
         (report(good=50), 0.0, ["only 50 of 100"]),
-        (report(Confirmed("a", 0.1, True), good=50), 0.0, []),
+        (report(CauseEffect("a", 0.1, True), good=50), 0.0, []),
     ],
 )
 def test_a_run_is_spoiled_before_anybody_has_diagnosed_it(
-    played: PlayReport, others: float | None, told: list[str]
+    played: RunReport, others: float | None, told: list[str]
 ) -> None:
     reasons = list(recording.spoiled(played, others))
     assert len(reasons) == len(told)
@@ -132,20 +132,20 @@ def test_what_others_take_is_all_that_neither_we_nor_our_children_take(tmp_path:
     import os
 
     tick = os.sysconf("SC_CLK_TCK")
-    first = machine.usage(0.0, proc(tmp_path, 0, {1: (0, 0), 10: (1, 0), 11: (10, 0), 12: (11, 0)}), pid=10)
+    first = machine_state.usage(0.0, proc(tmp_path, 0, {1: (0, 0), 10: (1, 0), 11: (10, 0), 12: (11, 0)}), pid=10)
     later = {1: (0, 3 * tick), 10: (1, tick), 11: (10, 2 * tick), 12: (11, 4 * tick)}
-    last = machine.usage(5.0, proc(tmp_path, 10 * tick, later), pid=10)
-    assert machine.others(first, last, processors=2) == pytest.approx(0.3)
-    assert machine.others(first, first, 2) is None
-    assert machine.usage(0.0, tmp_path / "nowhere") is None
+    last = machine_state.usage(5.0, proc(tmp_path, 10 * tick, later), pid=10)
+    assert machine_state.others(first, last, processors=2) == pytest.approx(0.3)
+    assert machine_state.others(first, first, 2) is None
+    assert machine_state.usage(0.0, tmp_path / "nowhere") is None
 
 
 def test_what_others_take_in_the_incident_alone_is_not_watered_down_by_what_was_before() -> None:
-    def used(at: float, busy: float, own: float) -> machine.Usage:
-        return machine.Usage(at, busy, own, whole=2 * at, stolen=0)
+    def used(at: float, busy: float, own: float) -> machine_state.Usage:
+        return machine_state.Usage(at, busy, own, whole=2 * at, stolen=0)
 
-    with watching() as watch:
-        stages = recording._Stages(watch)
+    with sampling() as watch:
+        stages = recording._PhaseTimes(watch)
     stages.usages += [("before", used(0, 0, 0)), ("incident", used(10, 10, 10)), ("", used(20, 26, 20))]
     assert stages.others(find("no-timer"), processors=2) == pytest.approx(0.3)
     stages.usages[1:] = [("incident", None), ("", used(20, 26, 20))]
@@ -153,32 +153,32 @@ def test_what_others_take_in_the_incident_alone_is_not_watered_down_by_what_was_
 
 
 def test_what_the_host_gave_to_others_and_what_the_processors_are(tmp_path: Path) -> None:
-    def read(stat: str) -> machine.Usage | None:
+    def read(stat: str) -> machine_state.Usage | None:
         (tmp_path / "stat").write_text(stat)
-        return machine.usage(0.0, tmp_path, pid=1)
+        return machine_state.usage(0.0, tmp_path, pid=1)
 
     first, last = read("cpu  10 0 0 80 10 0 0 0 7 0\n"), read("cpu  20 0 0 120 15 0 0 45 9 0\n")
-    assert machine.steal(first, last) == pytest.approx(0.45), "guests are counted once"
-    assert machine.steal(first, first) is None
-    assert machine.steal(None, last) is None
-    assert machine.model(tmp_path) == ""
+    assert machine_state.steal(first, last) == pytest.approx(0.45), "guests are counted once"
+    assert machine_state.steal(first, first) is None
+    assert machine_state.steal(None, last) is None
+    assert machine_state.model(tmp_path) == ""
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Some CPU: 2 GHz\nmodel name : other\n")
-    assert machine.model(tmp_path) == "Some CPU: 2 GHz"
+    assert machine_state.model(tmp_path) == "Some CPU: 2 GHz"
 
 
 def test_what_the_kernel_does_not_tell_of_the_machine_stays_empty(tmp_path: Path) -> None:
-    told = machine.state(tmp_path)
+    told = machine_state.state(tmp_path)
     assert (told["model"], told["load_average"], told["psi_cpu"]) == ("", None, "")
     (tmp_path / "pressure").mkdir()
     (tmp_path / "pressure" / "cpu").write_text("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\n")
     (tmp_path / "loadavg").write_text("0.52 2.01 1.83 1/79 3265\n")
-    told = machine.state(tmp_path)
+    told = machine_state.state(tmp_path)
     assert (told["load_average"], told["psi_cpu"]) == (0.52, "avg10=1.50")
 
 
-@pytest.mark.parametrize("name", matrix.MATRICES)
+@pytest.mark.parametrize("name", run_matrix.MATRICES)
 def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: str) -> None:
-    cells = matrix.cells(name)
+    cells = run_matrix.cells(name)
     assert len({cell.run for cell in cells}) == len(cells)
     for cell in cells:
         if cell.kind == PLAYED:
@@ -189,7 +189,7 @@ def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: st
 
 
 def test_the_matrices_grow_and_the_hour_takes_about_one() -> None:
-    quick, hour, full = (set(matrix.cells(name)) for name in ("quick", "hour", "full"))
+    quick, hour, full = (set(run_matrix.cells(name)) for name in ("quick", "hour", "full"))
     assert hour <= full
     assert len(quick) < len(hour) < len(full)
     assert sum(map(seconds, quick)) < 6 * 60
@@ -197,60 +197,60 @@ def test_the_matrices_grow_and_the_hour_takes_about_one() -> None:
 
 
 def test_every_kind_of_run_is_there_for_every_seed() -> None:
-    played = [cell for cell in matrix.cells("full") if cell.kind == PLAYED]
+    played = [cell for cell in run_matrix.cells("full") if cell.kind == PLAYED]
     calm = Counter(cell.seed for cell in played if cell.calm)
     together = Counter(cell.seed for cell in played if cell.beside)
     long = Counter(cell.seed for cell in played if cell.long)
     assert set(calm) == set(together) == {1, 2, 3, 4}
     assert len(set(calm.values())) == 1
     assert min(calm.values()) > 20
-    assert set(together.values()) == {len(matrix.TOGETHER)}
-    assert long == {1: len(matrix.STEADY), 2: len(matrix.STEADY)}
+    assert set(together.values()) == {len(run_matrix.TOGETHER)}
+    assert long == {1: len(run_matrix.STEADY), 2: len(run_matrix.STEADY)}
     plain = [cell for cell in played if not (cell.calm or cell.beside or cell.long)]
-    ill = {cell.scenario for cell in plain if causes_of(cell)}
+    ill = {cell.scenario for cell in plain if injected_causes(cell)}
     for seed in (1, 2, 3, 4):
-        for severity in matrix.SEVERITIES:
+        for severity in run_matrix.SEVERITIES:
             there = {cell.scenario for cell in plain if (cell.seed, cell.severity) == (seed, severity)}
             assert ill <= there, (seed, severity)
-    well = Counter(cell.scenario for cell in plain if not causes_of(cell))
+    well = Counter(cell.scenario for cell in plain if not injected_causes(cell))
     assert set(well) == {"busy", "no-fault"}
     assert sum(well.values()) >= 60
 
 
 def test_no_other_matrix_has_a_fresh_seed() -> None:
-    seen = {(cell.kind, cell.seed) for name in ("quick", "hour", "full") for cell in matrix.cells(name)}
-    fresh = matrix.cells("fresh", matrix.FRESH_SEED)
+    seen = {(cell.kind, cell.seed) for name in ("quick", "hour", "full") for cell in run_matrix.cells(name)}
+    fresh = run_matrix.cells("fresh", run_matrix.FRESH_SEED)
     assert not seen & {(cell.kind, cell.seed) for cell in fresh}
-    assert {cell.scenario for cell in matrix.cells("full")} == {cell.scenario for cell in fresh}
-    assert {cell.severity for cell in fresh if cell.kind == PLAYED} == set(matrix.SEVERITIES)
-    other = matrix.cells("fresh", matrix.FRESH_SEED + len(matrix.SEVERITIES))
+    assert {cell.scenario for cell in run_matrix.cells("full")} == {cell.scenario for cell in fresh}
+    assert {cell.severity for cell in fresh if cell.kind == PLAYED} == set(run_matrix.SEVERITIES)
+    other = run_matrix.cells("fresh", run_matrix.FRESH_SEED + len(run_matrix.SEVERITIES))
     assert not set(fresh) & set(other), "a seed further on is fresh again"
     with pytest.raises(UsageError, match="may have been seen"):
-        matrix.cells("fresh", matrix.FRESH_SEED - 1)
+        run_matrix.cells("fresh", run_matrix.FRESH_SEED - 1)
 
 
 def test_causes_that_are_hard_to_tell_apart_have_the_runs_for_it() -> None:
-    cells = matrix.cells("full")
-    runs = Counter(cause for cell in cells for cause in causes_of(cell))
-    for group in split().hard_pairs:
+    cells = run_matrix.cells("full")
+    runs = Counter(cause for cell in cells for cause in injected_causes(cell))
+    for group in split().pairs:
         for cause in group:
             assert runs[cause] >= PAIR_RUNS, cause
-    apart = Counter(pair for cell in cells for pair in matrix.told_apart(cell))
+    apart = Counter(pair for cell in cells for pair in run_matrix.separated(cell))
     assert min(apart.values()) >= PAIR_RUNS
     both_ways = {way for one, other in split().pairs for way in ((one, other), (other, one))}
     assert both_ways == set(apart)
 
 
 def test_a_beginning_of_the_full_matrix_is_balanced() -> None:
-    cells = matrix.cells("full")
-    hour = matrix.cells("hour")
+    cells = run_matrix.cells("full")
+    hour = run_matrix.cells("hour")
     assert cells[: len(hour)] == hour
     fresh = [cell for cell in cells[len(hour) :] if cell.kind == PLAYED]
-    ill = {cell.scenario for cell in hour if cell.kind == PLAYED and causes_of(cell)}
+    ill = {cell.scenario for cell in hour if cell.kind == PLAYED and injected_causes(cell)}
     second, then = fresh[: len(ill)], fresh[len(ill) :]
     assert {(cell.scenario, cell.severity, cell.seed) for cell in second} == {(name, "usual", 2) for name in ill}
     kinds = [
-        "well" if not causes_of(cell) else "together" if cell.beside else cell.severity
+        "well" if not injected_causes(cell) else "together" if cell.beside else cell.severity
         for cell in then
         if not cell.long
     ]
@@ -258,15 +258,15 @@ def test_a_beginning_of_the_full_matrix_is_balanced() -> None:
 
 
 def test_of_a_run_with_both_of_a_pair_nothing_is_told_apart() -> None:
-    promo = matrix.told_apart(Cell(PLAYED, "promo-rush", "usual", 1))
+    promo = run_matrix.separated(RunSpec(PLAYED, "promo-rush", "usual", 1))
     assert ("app.batching.long-alone", "app.batching.count-only") in promo
     assert ("app.batching.long-alone", "framework.alloc.storm") not in promo
-    assert matrix.told_apart(Cell(PLAYED, "loop-block", "usual", 1, calm=True)) == frozenset()
-    assert causes_of(Cell(MADE, "healthy", "0.7", 1)) == ()
+    assert run_matrix.separated(RunSpec(PLAYED, "loop-block", "usual", 1, calm=True)) == frozenset()
+    assert injected_causes(RunSpec(MADE, "healthy", "0.7", 1)) == ()
 
 
 def test_faults_together_are_left_out_one_at_a_time() -> None:
-    both = scenario_of(Cell(PLAYED, "dependency-slow", "usual", 1, beside="network-jitter"))
+    both = scenario_of(RunSpec(PLAYED, "dependency-slow", "usual", 1, beside="network-jitter"))
     assert both.clients_proxy
     assert both.dependency is not None
     assert len(both.incident.faults) == 2
@@ -275,17 +275,17 @@ def test_faults_together_are_left_out_one_at_a_time() -> None:
 
 
 def test_a_long_run_keeps_its_faults_for_as_long() -> None:
-    long = scenario_of(Cell(PLAYED, "network-jitter", "usual", 1, long=True))
+    long = scenario_of(RunSpec(PLAYED, "network-jitter", "usual", 1, long=True))
     assert long.incident.seconds == LONG
     assert long.incident.faults[0].toxic.lifetime > LONG  # type: ignore[union-attr]
 
 
 def test_made_telemetry_is_recorded_and_its_truth_lies_apart(tmp_path: Path) -> None:
-    cell = Cell(MADE, "infra.gpu.thermal-throttle", "0.7", 1)
-    made = recording.Recorder().attempt(cell, print)
+    cell = RunSpec(MADE, "infra.gpu.thermal-throttle", "0.7", 1)
+    made = recording.RunRecorder().attempt(cell, print)
     assert made.truth.causes == ("infra.gpu.thermal-throttle",)
     assert made.told.incident is None
-    Store(tmp_path).keep(made)
+    RecordingStore(tmp_path).keep(made)
     (kept,) = recordings(tmp_path)
     assert all(len(before) == 0 for before, _ in signals(kept).values())
 
@@ -295,16 +295,16 @@ def test_a_rate_is_measured_again_after_an_hour_for_another_severity_and_where_a
 ) -> None:
     given: list[float] = []
 
-    def played(cell: Cell, _say: object, rate: float) -> Attempt:
+    def played(cell: RunSpec, _say: object, rate: float) -> RecordingAttempt:
         given.append(rate)
         return dataclasses.replace(attempt(cell.run), rate=rate or 50.0 + len(given), spoiled=spoiled_next)
 
     monkeypatch.setattr(recording, "_played", played)
     clock = FixedClock()
-    recorder = recording.Recorder(clock.now)
+    recorder = recording.RunRecorder(clock.now)
 
     def play(severity: str, seed: int) -> None:
-        recorder.attempt(Cell(PLAYED, "burst", severity, seed), print)
+        recorder.attempt(RunSpec(PLAYED, "burst", severity, seed), print)
 
     spoiled_next: tuple[str, ...] = ()
     play("usual", 1)
@@ -326,19 +326,19 @@ def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest
     scenario = Scenario(
         id="short",
         title="short",
-        phases=(Phase("before", 3.0), Phase("incident", 3.0)),
+        phases=(ScenarioPhase("before", 3.0), ScenarioPhase("incident", 3.0)),
         server={"model": {"layers": "1", "width": "64"}},
-        load=Load(rate=20.0, slo=5.0),
+        load=LoadSettings(rate=20.0, slo=5.0),
     )
     monkeypatch.setattr(recording, "scenario_of", lambda cell: scenario)
-    made = recording.Recorder().attempt(Cell(PLAYED, "no-fault", "usual", 1), print)
+    made = recording.RunRecorder().attempt(RunSpec(PLAYED, "no-fault", "usual", 1), print)
     assert made.truth.causes == ()
     others = ("others took", "the machine was too busy")  # they may run on this machine beside the test
     assert [reason for reason in made.spoiled if not any(one in reason for one in others)] == []
     assert made.told.before is not None
     assert made.told.incident is not None
     assert made.told.incident.start - made.told.before.start == pytest.approx(3.0, abs=0.5)
-    Store(tmp_path).keep(made)
+    RecordingStore(tmp_path).keep(made)
     (kept,) = recordings(tmp_path)
     rates = {key: seen for key, seen in signals(kept).items() if key.startswith("arrival.rate replica/")}
     assert rates

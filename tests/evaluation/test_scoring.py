@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from latdoctor.evaluation import report
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, Split, Truth, split
-from latdoctor.evaluation.scoring import Scores, ac_at, average, score
+from latdoctor.evaluation.ground_truth import MADE, PLAYED, FamilySplit, GroundTruth, split
+from latdoctor.evaluation.scoring import DiagnosisScores, ac_at, average_at_5, score
 from tests.evaluation.made import answered, truth
 
 A, B, C = "app.load.burst", "app.load.overload", "infra.io.stall"
-SPLIT = Split(looked_at=("app.load",), never=("infra.io",), hard_pairs=((A, B),))
+SPLIT = FamilySplit(tuned=("app.load",), held_out=("infra.io",), pairs=((A, B),))
 
 
-def scored(*pairs: tuple[Truth, object]) -> Scores:
+def scored(*pairs: tuple[GroundTruth, object]) -> DiagnosisScores:
     return score({one.run: one for one, _ in pairs}, [answer for _, answer in pairs], SPLIT)  # type: ignore[misc]
 
 
-def well(run: str, scenario: str, kind: str = PLAYED) -> Truth:
+def well(run: str, scenario: str, kind: str = PLAYED) -> GroundTruth:
     return replace(truth(run, kind=kind), scenario=scenario)
 
 
@@ -41,7 +41,7 @@ def test_accuracy_with_two_causes() -> None:
     assert ac_at(3, (A, B), (B, C, A)) == 1
     assert ac_at(2, (A, B), (B, C, A)) == 0.5
     assert ac_at(3, (A,), ()) == 0
-    assert average((A, B), (A, B)) == 1
+    assert average_at_5((A, B), (A, B)) == 1
 
 
 def test_both_of_two_are_the_first_two_in_any_order() -> None:
@@ -132,7 +132,7 @@ def test_hard_pairs_are_told_both_ways() -> None:
         (truth("b", B), answered("b", [A, B])),
         (truth("unlisted", B), answered("unlisted", [])),
     )
-    told = {(pair.cause, pair.neighbour): pair.told_apart for pair in found.hard_pairs}
+    told = {(pair.cause, pair.neighbour): pair.separated for pair in found.hard_pairs}
     assert told[A, B].value == 1
     assert (told[B, A].right, told[B, A].of) == (0, 2)
 
@@ -140,7 +140,7 @@ def test_hard_pairs_are_told_both_ways() -> None:
 def test_of_a_run_with_a_harmless_neighbour_nothing_is_told_apart() -> None:
     both = replace(truth("both", A), harmless=(B,))
     found = scored((both, answered("both", [B, A])))
-    told = {(pair.cause, pair.neighbour): pair.told_apart for pair in found.hard_pairs}
+    told = {(pair.cause, pair.neighbour): pair.separated for pair in found.hard_pairs}
     assert told[A, B].of == 0
     assert (found.ac1.right, found.ac1.of) == (0, 1), "it is no right answer, though"
 
@@ -170,8 +170,8 @@ def test_views_stand_beside_the_plain_looks_of_the_same_runs_and_count_nowhere_e
 
 def test_families_and_the_split_are_apart() -> None:
     found = scored((truth("x", A), answered("x", [A])), (truth("y", C), answered("y", [A])))
-    assert found.looked_at.ac1.value == 1
-    assert found.never_looked_at.ac1.value == 0
+    assert found.tuned.ac1.value == 1
+    assert found.held_out.ac1.value == 0
     assert [(row.name, row.accuracy.ac1.value) for row in found.families] == [("app.load", 1), ("infra.io", 0)]
 
 
@@ -200,7 +200,7 @@ def test_the_published_split_names_every_family_of_the_catalogue_once() -> None:
     from latdoctor.evaluation.ground_truth import family
 
     published = split()
-    listed = [*published.looked_at, *published.never]
+    listed = [*published.tuned, *published.held_out]
     assert len(listed) == len(set(listed))
     assert set(listed) == {family(cause.id) for cause in shipped().causes}
     assert {name for pair in published.pairs for name in pair} <= set(shipped().cause)

@@ -10,7 +10,7 @@ import pytest
 
 from latdoctor.evaluation.baselines.inputs import is_latency, signal_of
 from latdoctor.evaluation.baselines.scraped_inputs import by_metric, scraped
-from latdoctor.evaluation.store import Store, recordings
+from latdoctor.evaluation.store import RecordingStore, recordings
 from tests.evaluation import made
 
 PAGE = """# TYPE ref_arrivals_total counter
@@ -52,7 +52,7 @@ def columns(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[np.ndar
         made.page(number, made.START + number, body=PAGE.format(count=10 * number, half=5 * number, left=50 - number))
         for number in range(21)
     )
-    Store(folder).keep(replace(attempt, bundle=replace(attempt.bundle, artifacts=pages)))
+    RecordingStore(folder).keep(replace(attempt, bundle=replace(attempt.bundle, artifacts=pages)))
     (recorded,) = recordings(Path(folder))
     return dict(scraped(recorded))
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from latdoctor.errors import BundleError, LatdoctorError, OperationError
-from latdoctor.evaluation.case import Cell
 from latdoctor.evaluation.ground_truth import PLAYED
-from latdoctor.evaluation.recording import Attempt
-from latdoctor.evaluation.store import TRIES, Store, record, recordings
+from latdoctor.evaluation.recording import RecordingAttempt
+from latdoctor.evaluation.run_spec import RunSpec
+from latdoctor.evaluation.store import TRIES, RecordingStore, record, recordings
 from tests.evaluation.made import attempt
 
-CELLS = tuple(Cell(PLAYED, "no-fault", "usual", seed) for seed in (1, 2, 3))
+CELLS = tuple(RunSpec(PLAYED, "no-fault", "usual", seed) for seed in (1, 2, 3))
 
 
 class Player:
@@ -25,7 +25,7 @@ class Player:
         self.script = script or {}
         self.played: list[int] = []
 
-    def __call__(self, cell: Cell, say: Callable[[str], None]) -> Attempt:
+    def __call__(self, cell: RunSpec, say: Callable[[str], None]) -> RecordingAttempt:
         self.played.append(cell.seed)
         told = self.script.get(cell.seed, [])
         outcome = told.pop(0) if told else ()
@@ -35,7 +35,7 @@ class Player:
 
 
 def test_a_run_that_is_there_is_not_repeated(tmp_path: Path) -> None:
-    store, player = Store(tmp_path), Player()
+    store, player = RecordingStore(tmp_path), Player()
     assert record(store, CELLS, player, print, most=1) == 2
     assert record(store, CELLS, player, print) == 0
     assert record(store, CELLS, player, print) == 0
@@ -44,7 +44,7 @@ def test_a_run_that_is_there_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_a_spoiled_run_is_repeated_at_once_and_its_tries_are_counted(tmp_path: Path) -> None:
-    store, said = Store(tmp_path), list[str]()
+    store, said = RecordingStore(tmp_path), list[str]()
     player = Player({2: [("late",), ("unsteady", "late")]})
     assert record(store, CELLS, player, said.append) == 0
     assert player.played == [1, 2, 2, 2, 3]
@@ -57,7 +57,7 @@ def test_a_spoiled_run_is_repeated_at_once_and_its_tries_are_counted(tmp_path: P
 
 
 def test_a_run_that_is_spoiled_every_time_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = RecordingStore(tmp_path)
     player = Player({1: [("late",), OperationError("the server broke"), ("late",), ("late",)]})
     assert record(store, CELLS, player, print) == 0
     assert player.played == [1] * TRIES + [2, 3]
@@ -69,7 +69,7 @@ def test_a_run_that_is_spoiled_every_time_is_given_up_and_the_others_go_on(tmp_p
 
 
 def test_a_run_that_was_interrupted_is_recorded_anew_and_keeps_its_spoiled_tries(tmp_path: Path) -> None:
-    store, cell = Store(tmp_path), CELLS[0]
+    store, cell = RecordingStore(tmp_path), CELLS[0]
     store.keep_spoiled(cell.run, ("late",))
     store.keep(attempt(cell.run))
     (tmp_path / "truths" / f"{cell.run}.json").unlink()  # as where it was killed before it was whole
@@ -80,7 +80,7 @@ def test_a_run_that_was_interrupted_is_recorded_anew_and_keeps_its_spoiled_tries
 
 
 def test_what_whoever_looks_knows_holds_no_truth(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = RecordingStore(tmp_path)
     store.keep(attempt("x", "app.load.burst"))
     assert "app.load.burst" in (tmp_path / "truths" / "x.json").read_text()
     for path in (tmp_path / "told").iterdir():
@@ -94,7 +94,7 @@ def test_what_whoever_looks_knows_holds_no_truth(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", [b"{}", b"", b'{"run": "\xff"}', b"[" * 100_000])
 def test_a_damaged_truth_is_told_with_its_place(tmp_path: Path, damaged: bytes) -> None:
-    store = Store(tmp_path)
+    store = RecordingStore(tmp_path)
     store.keep(attempt("x"))
     (tmp_path / "truths" / "x.json").write_bytes(damaged)
     with pytest.raises(BundleError) as refused:
@@ -105,14 +105,14 @@ def test_a_damaged_truth_is_told_with_its_place(tmp_path: Path, damaged: bytes) 
 def test_the_time_left_goes_by_what_the_runs_took(tmp_path: Path) -> None:
     said = list[str]()
     moments = iter(range(0, 6000, 600))  # ten minutes a run, whatever was planned
-    record(Store(tmp_path), CELLS, Player(), said.append, clock=lambda: float(next(moments)))
+    record(RecordingStore(tmp_path), CELLS, Player(), said.append, clock=lambda: float(next(moments)))
     assert "1 of 3" in said[0]
     assert "about 20 min left" in said[1]
     assert "about 10 min left" in said[2]
 
 
 def test_a_truth_is_read_as_it_was_written(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = RecordingStore(tmp_path)
     made = attempt("x", "app.load.burst")
     store.keep(made)
     assert store.truth("x") == made.truth

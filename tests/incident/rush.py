@@ -18,15 +18,15 @@ from pathlib import Path
 
 from msgspec import structs
 
-from latdoctor.evaluation import machine
-from latdoctor.evaluation.remediation.cases import PROMO_RUSH, sliced, standing
+from latdoctor.evaluation import machine_state
+from latdoctor.evaluation.remediation.run_specs import PROMO_RUSH, sliced_load, unattended_scenario
 from latdoctor.incident.sop import loader
 from latdoctor.lab.processes import Deployment
-from latdoctor.lab.runner import Watcher, calibrated
+from latdoctor.lab.runner import RunObserver, calibrated
 from latdoctor.lab.scenario import overridden
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.openloop import Progress
-from latdoctor.load.plan import LoadPlan, Phase
+from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import start_load
 from latdoctor.load.summary import LoadResult
 from tests.incident.made_alerts import alert, notification
@@ -122,7 +122,7 @@ class Clients:
         return False
 
 
-def _fewer(phase: Phase) -> Phase:
+def _fewer(phase: LoadPhase) -> LoadPhase:
     assert isinstance(phase.arrivals, Poisson)
     return structs.replace(phase, arrivals=Poisson(phase.arrivals.rate * _MORE))
 
@@ -140,9 +140,9 @@ class Rush:
 @contextmanager
 def rush() -> Iterator[Rush]:
     """The server, and its clients in the rush, which goes on until the end of the context."""
-    scenario = overridden(standing(PROMO_RUSH), iter(_SHORT.items()))
+    scenario = overridden(unattended_scenario(PROMO_RUSH), iter(_SHORT.items()))
     with Deployment(scenario) as deployment, ThreadPoolExecutor(_MOST + 2) as beside, ExitStack() as ends:
-        plan = sliced(scenario.plan(calibrated(scenario, deployment, SEED, Watcher()), SEED))
+        plan = sliced_load(scenario.plan(calibrated(scenario, deployment, SEED, RunObserver()), SEED))
         calm = sum(phase.seconds for phase in scenario.phases[:-1])
         clients = Clients(plan, deployment.address, calm, ends, beside)
         yield Rush(deployment.servers[0], deployment.token, scenario.load.slo, clients)
@@ -215,9 +215,9 @@ def taken_by_others() -> Iterator[list[float]]:
     be told, so that nobody is excused by that.
     """
     found: list[float] = []
-    first = machine.usage(time.time())
+    first = machine_state.usage(time.time())
     try:
         yield found
     finally:
-        share = machine.others(first, machine.usage(time.time()), os.cpu_count() or 1)
+        share = machine_state.others(first, machine_state.usage(time.time()), os.cpu_count() or 1)
         found.append(share or 0.0)

@@ -16,7 +16,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from latdoctor.evaluation.machine import OTHERS
+from latdoctor.evaluation.machine_state import OTHERS
 from latdoctor.incident import events
 from latdoctor.incident.sop import loader
 from latdoctor.incident.sop.clock import stage_states

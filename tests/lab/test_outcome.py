@@ -6,19 +6,19 @@ import msgspec
 import pytest
 
 from latdoctor.lab.run_report import (
-    Confirmed,
+    CauseEffect,
+    LeaveOneOut,
     PhaseReport,
-    PlayReport,
-    State,
-    Taken,
+    RunReport,
+    ServerLoad,
     confirmed,
-    is_back,
+    is_recovered,
     recovered,
     truth_file,
     unsteady,
     without_its_cause,
 )
-from latdoctor.lab.scenario import Phase, Scenario, Truth
+from latdoctor.lab.scenario import InjectedCause, Scenario, ScenarioPhase
 
 
 def _phase(name: str, p99: float | None, requests: int = 100, answered: int = 100, good: int = 100) -> PhaseReport:
@@ -34,8 +34,8 @@ def _phase(name: str, p99: float | None, requests: int = 100, answered: int = 10
     )
 
 
-def _report(*truth: Confirmed, p99: float | None = 1.0) -> PlayReport:
-    return PlayReport(
+def _report(*truth: CauseEffect, p99: float | None = 1.0) -> RunReport:
+    return RunReport(
         scenario="x",
         seed=1,
         rate=10.0,
@@ -54,7 +54,7 @@ def _report(*truth: Confirmed, p99: float | None = 1.0) -> PlayReport:
     [(0.1, True), (0.7, True), (0.71, False), (1.2, False), (None, None)],
 )
 def test_a_cause_is_true_where_taking_it_away_alone_moves_the_tail(without: float | None, moves: bool | None) -> None:
-    report = confirmed(_report(Confirmed("a"), Confirmed("b")), [Taken("a", without)])
+    report = confirmed(_report(CauseEffect("a"), CauseEffect("b")), [LeaveOneOut("a", without)])
     assert [(one.cause, one.moves) for one in report.truth] == [("a", moves), ("b", None)]
     assert truth_file(report)["truth"] == (["a"] if moves else [])
     assert truth_file(report)["injected"] == [msgspec.to_builtins(one) for one in report.truth]
@@ -63,23 +63,23 @@ def test_a_cause_is_true_where_taking_it_away_alone_moves_the_tail(without: floa
 @pytest.mark.parametrize(
     ("truth", "after", "tells"),
     [
-        ((Truth("a"),), True, "after"),
-        ((Truth("a"),), False, "before"),
-        ((Truth("a", without_retries=True),), True, None),
-        ((Truth("a"), Truth("b")), True, None),
+        ((InjectedCause("a"),), True, "after"),
+        ((InjectedCause("a"),), False, "before"),
+        ((InjectedCause("a", without_retries=True),), True, None),
+        ((InjectedCause("a"), InjectedCause("b")), True, None),
         ((), True, None),
     ],
 )
 def test_the_phase_after_the_incident_tells_of_an_only_cause_and_else_the_one_before_it(
-    truth: tuple[Truth, ...], after: bool, tells: str | None
+    truth: tuple[InjectedCause, ...], after: bool, tells: str | None
 ) -> None:
-    scenario = Scenario("x", "x", (Phase("before", 1.0), Phase("incident", 1.0)), truth=truth)
+    scenario = Scenario("x", "x", (ScenarioPhase("before", 1.0), ScenarioPhase("incident", 1.0)), truth=truth)
     phase = without_its_cause(scenario, _phase("before", 0.1), _phase("after", 0.2) if after else None)
     assert (phase and phase.name) == tells
 
 
 def test_an_incident_without_any_time_confirms_nothing() -> None:
-    (one,) = confirmed(_report(Confirmed("a"), p99=None), [Taken("a", 0.1)]).truth
+    (one,) = confirmed(_report(CauseEffect("a"), p99=None), [LeaveOneOut("a", 0.1)]).truth
     assert one.moves is None
 
 
@@ -109,12 +109,14 @@ def test_a_tail_is_back_within_the_slo_or_twice_what_it_was(
 @pytest.mark.parametrize(
     ("before", "after", "back"),
     [
-        (State(50.0, 0.03, 2.0), State(50.0, 0.049, 2.0), True),
-        (State(50.0, 0.03, 2.0), State(50.0, 0.07, 2.0), False),
-        (State(50.0, 0.3, 2.0), State(50.0, 0.6, 2.0), True),
-        (State(50.0, 0.03, 2.0), State(50.0, 0.03, 11.0), False),
-        (State(50.0, 0.03, 2.0), State(0.0, None, 0.0), True),
+        (ServerLoad(50.0, 0.03, 2.0), ServerLoad(50.0, 0.049, 2.0), True),
+        (ServerLoad(50.0, 0.03, 2.0), ServerLoad(50.0, 0.07, 2.0), False),
+        (ServerLoad(50.0, 0.3, 2.0), ServerLoad(50.0, 0.6, 2.0), True),
+        (ServerLoad(50.0, 0.03, 2.0), ServerLoad(50.0, 0.03, 11.0), False),
+        (ServerLoad(50.0, 0.03, 2.0), ServerLoad(0.0, None, 0.0), True),
     ],
 )
-def test_a_server_is_back_when_neither_time_nor_queue_says_otherwise(before: State, after: State, back: bool) -> None:
-    assert is_back(before, after) is back
+def test_a_server_is_back_when_neither_time_nor_queue_says_otherwise(
+    before: ServerLoad, after: ServerLoad, back: bool
+) -> None:
+    assert is_recovered(before, after) is back

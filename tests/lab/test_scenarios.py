@@ -10,15 +10,15 @@ from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.errors import DefinitionError, UsageError
 from latdoctor.lab.clients import Between, Look, Page, typed
 from latdoctor.lab.faults.types import Agent, Configure
-from latdoctor.lab.runner import Stage, Watcher, confirm, play
+from latdoctor.lab.runner import PhaseStart, RunObserver, confirm_causes, run_scenario
 from latdoctor.lab.scenario import (
     INCIDENT,
     USUAL,
-    Change,
-    Load,
-    Phase,
+    InjectedCause,
+    LoadSettings,
+    PhaseOverride,
     Scenario,
-    Truth,
+    ScenarioPhase,
     find,
     graded,
     names,
@@ -133,9 +133,16 @@ def test_without_a_cause_only_what_it_names_is_done_otherwise() -> None:
     scenario = Scenario(
         id="x",
         title="x",
-        phases=(Phase("before", 1.0), Phase(INCIDENT, 2.0, faults=(fault, other)), Phase("after", 3.0)),
-        load=Load(retry=RetryPolicy("immediate")),
-        truth=(Truth("a", {INCIDENT: Change(faults=(other,))}), Truth("b", without_retries=True)),
+        phases=(
+            ScenarioPhase("before", 1.0),
+            ScenarioPhase(INCIDENT, 2.0, faults=(fault, other)),
+            ScenarioPhase("after", 3.0),
+        ),
+        load=LoadSettings(retry=RetryPolicy("immediate")),
+        truth=(
+            InjectedCause("a", {INCIDENT: PhaseOverride(faults=(other,))}),
+            InjectedCause("b", without_retries=True),
+        ),
     )
     first, second = (without(scenario, truth) for truth in scenario.causes)
     assert [phase.name for phase in first.phases] == ["before", INCIDENT]
@@ -186,16 +193,16 @@ def test_a_scenario_is_really_played() -> None:
         id="short",
         title="short",
         phases=(
-            Phase("before", 1.5, mix=mix),
-            Phase(INCIDENT, 1.5, mix=mix, faults=faults),
-            Phase("after", 1.5, mix=mix),
+            ScenarioPhase("before", 1.5, mix=mix),
+            ScenarioPhase(INCIDENT, 1.5, mix=mix, faults=faults),
+            ScenarioPhase("after", 1.5, mix=mix),
         ),
         server={"model": {"layers": "1", "width": "64"}},
-        load=Load(rate=20.0, slo=5.0),
-        truth=(Truth("app.preprocess.slow", {INCIDENT: Change(faults=(faults[0],))}),),
+        load=LoadSettings(rate=20.0, slo=5.0),
+        truth=(InjectedCause("app.preprocess.slow", {INCIDENT: PhaseOverride(faults=(faults[0],))}),),
     )
-    stages: list[Stage] = []
-    report = play(scenario, 1, Watcher(on_stage=stages.append))
+    stages: list[PhaseStart] = []
+    report = run_scenario(scenario, 1, RunObserver(on_phase=stages.append))
     assert [stage.phase for stage in stages] == ["before", INCIDENT, "after"]
     assert all(phase.answered == phase.requests > 0 for phase in report.phases)
     incident = report.phase(INCIDENT)
@@ -205,6 +212,6 @@ def test_a_scenario_is_really_played() -> None:
     assert before.p50 is not None
     assert incident.p50 > before.p50 + 0.005
     assert [one.moves for one in report.truth] == [None]
-    (tried,) = confirm(scenario, report).truth
+    (tried,) = confirm_causes(scenario, report).truth
     assert tried.cause == "app.preprocess.slow"
     assert tried.p99_without is not None

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.load.arrivals import Constant, Poisson
-from latdoctor.load.capacity import Saturation, saturation
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import OpenLoop
-from latdoctor.load.outcome import Outcome, Reply, ending_of, retry_delay
-from latdoctor.load.plan import LoadPlan, Phase, RetryPolicy, digest, schedule
-from latdoctor.load.summary import Counts, Ran, merge, quantile, series_csv, summarise, total
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy, digest, schedule
+from latdoctor.load.request_outcome import Reply, RequestOutcome, ending_of, retry_delay
+from latdoctor.load.saturation import Saturation, saturation
+from latdoctor.load.summary import RawRun, RequestCounts, merge, quantile, series_csv, summarise, total
 from tests.load.virtual import OneWorker, Scripted, StallsHere, played, virtually
 
 
 def plan_of(rate: float, seconds: float, **others: object) -> LoadPlan:
-    return LoadPlan((Phase("only", seconds, Constant(rate)),), **others)  # type: ignore[arg-type]
+    return LoadPlan((LoadPhase("only", seconds, Constant(rate)),), **others)  # type: ignore[arg-type]
 
 
 def test_a_frozen_server_shows_in_an_open_loop_and_hides_in_a_closed_one() -> None:
@@ -83,7 +83,7 @@ def test_refused_and_failed_requests_do_not_flatter_the_latencies() -> None:
 
 
 def test_wrong_requests_are_rejected_and_never_good() -> None:
-    phase = Phase("only", 2, Constant(50), Mix(malformed_share=1))
+    phase = LoadPhase("only", 2, Constant(50), Mix(malformed_share=1))
     result = played(LoadPlan((phase,)), Scripted("422"))
     assert (result.total.counts.rejected, result.total.counts.good) == (100, 0)
     assert played(LoadPlan((phase,)), Scripted("200")).total.counts.good == 0
@@ -170,7 +170,7 @@ ENDINGS = ("answered", "refused", "rejected", "failed", "timed_out", "not_sent")
 @settings(max_examples=25)
 @given(data=st.data(), rate=st.integers(1, 30))
 def test_seconds_phases_and_kinds_sum_to_the_totals(data: st.DataObject, rate: int) -> None:
-    phases = (Phase("a", 3.5, Poisson(rate), Mix(malformed_share=0.2)), Phase("b", 2, Constant(rate)))
+    phases = (LoadPhase("a", 3.5, Poisson(rate), Mix(malformed_share=0.2)), LoadPhase("b", 2, Constant(rate)))
     plan = LoadPlan(phases, warm_up_s=data.draw(st.sampled_from([0.0, 1.0, 2.5])))
     planned = schedule(plan)
     outcomes = []
@@ -178,8 +178,8 @@ def test_seconds_phases_and_kinds_sum_to_the_totals(data: st.DataObject, rate: i
         ending = data.draw(st.sampled_from(ENDINGS))
         statuses = () if ending == "not_sent" else ("503",) * data.draw(st.integers(0, 2)) + ("200",)
         took = data.draw(st.floats(0, 20))
-        outcomes.append(Outcome(request.index, took, 0.0, ending, statuses))  # type: ignore[arg-type]
-    result = summarise(plan, planned, Ran("", 0.0, 6.0, 0.0, 1, False, tuple(outcomes)))
+        outcomes.append(RequestOutcome(request.index, took, 0.0, ending, statuses))  # type: ignore[arg-type]
+    result = summarise(plan, planned, RawRun("", 0.0, 6.0, 0.0, 1, False, tuple(outcomes)))
     whole = result.total.counts
     assert whole == total(row.counts for row in result.series)
     assert whole == total(phase.whole.counts for phase in result.phases)
@@ -203,8 +203,8 @@ LATE = 0.03
 def test_a_late_generator_spoils_the_run(late: float, took: float, spoiled: bool) -> None:
     plan = plan_of(10, 10)
     planned = schedule(plan)
-    outcomes = tuple(Outcome(request.index, took, late, "answered", ("200",)) for request in planned)
-    result = summarise(plan, planned, Ran("", 0.0, 10.0, 0.5, 1, False, outcomes))
+    outcomes = tuple(RequestOutcome(request.index, took, late, "answered", ("200",)) for request in planned)
+    result = summarise(plan, planned, RawRun("", 0.0, 10.0, 0.5, 1, False, outcomes))
     assert (result.generator.late_p50, result.generator.late_p99) == (late, late)
     assert ["only: the generator was" in reason for reason in result.spoiled] == [True] * spoiled
 
@@ -212,8 +212,8 @@ def test_a_late_generator_spoils_the_run(late: float, took: float, spoiled: bool
 def test_a_busy_or_a_stopped_generator_spoils_the_run() -> None:
     plan = plan_of(10, 10)
     planned = schedule(plan)
-    outcomes = tuple(Outcome(request.index, 0.01, 0.0, "answered", ("200",)) for request in planned[:40])
-    result = summarise(plan, planned, Ran("", 0.0, 4.0, 3.9, 1, True, outcomes))
+    outcomes = tuple(RequestOutcome(request.index, 0.01, 0.0, "answered", ("200",)) for request in planned[:40])
+    result = summarise(plan, planned, RawRun("", 0.0, 4.0, 3.9, 1, True, outcomes))
     assert result.spoiled == (
         "stopped after 4.0 s of 10.0 s",
         "the generator used 98% of a core: it could not keep up",
@@ -283,4 +283,4 @@ def test_results_survive_the_pipe_and_schedules_are_told_apart() -> None:
     assert result.phase("only").whole.counts == result.total.counts
     with pytest.raises(KeyError):
         result.phase("other")
-    assert total([]) == Counts()
+    assert total([]) == RequestCounts()

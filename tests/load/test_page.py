@@ -11,12 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from latdoctor.errors import OperationError
 from latdoctor.load.arrivals import Constant
-from latdoctor.load.client_metrics import ClientPage, Counted
+from latdoctor.load.client_metrics import ClientPage, CountingTransport
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import Progress
-from latdoctor.load.outcome import NO_CONNECTION, Reply
-from latdoctor.load.plan import LoadPlan, Phase, RetryPolicy
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
 from latdoctor.load.process import start_load
+from latdoctor.load.request_outcome import NO_CONNECTION, Reply
 from tests.load.tiny_server import serving
 
 Samples = dict[tuple[str, str], float]
@@ -45,7 +45,7 @@ class Scripted:
 
 async def attempts(page: ClientPage, *made: tuple[int, int, Reply | None]) -> None:
     """Each a body's size, the attempt's number and what comes of it."""
-    transport = Counted(Scripted(*(reply for _, _, reply in made)), page)
+    transport = CountingTransport(Scripted(*(reply for _, _, reply in made)), page)
     for size, attempt, reply in made:
         sending = asyncio.ensure_future(transport.send(b"x" * size, "r", attempt))
         await asyncio.sleep(0)
@@ -86,7 +86,7 @@ def test_each_attempt_counts_for_itself() -> None:
 
 
 def test_a_run_shows_its_page_while_it_lasts() -> None:
-    phases = (Phase("only", 60, Constant(100), Mix(long_share=0.5, audio_share=0)),)
+    phases = (LoadPhase("only", 60, Constant(100), Mix(long_share=0.5, audio_share=0)),)
     plan = LoadPlan(phases, retry=RetryPolicy("immediate"))
     seen: list[Samples] = []
     with serving() as server, start_load(plan, server.address, report_s=0.2, metrics_port=0) as process:
@@ -114,7 +114,7 @@ def test_a_run_shows_its_page_while_it_lasts() -> None:
 
 
 def test_without_a_port_nothing_is_shown() -> None:
-    plan = LoadPlan((Phase("only", 0.1, Constant(50)),))
+    plan = LoadPlan((LoadPhase("only", 0.1, Constant(50)),))
     with serving() as server, start_load(plan, server.address) as process:
         process.wait_started()
         assert process.metrics == ""
@@ -122,7 +122,7 @@ def test_without_a_port_nothing_is_shown() -> None:
 
 
 def test_a_port_in_use_is_told() -> None:
-    plan = LoadPlan((Phase("only", 0.1, Constant(50)),))
+    plan = LoadPlan((LoadPhase("only", 0.1, Constant(50)),))
     with socket.create_server(("127.0.0.1", 0)) as taken, serving() as server:
         port = taken.getsockname()[1]
         with (

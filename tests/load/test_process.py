@@ -11,13 +11,13 @@ from latdoctor.errors import OperationError, UsageError
 from latdoctor.load.arrivals import Constant
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import Progress
-from latdoctor.load.plan import LoadPlan, Phase, RetryPolicy
-from latdoctor.load.process import LoadProcess, Order, run_load, saturate, start_load
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
+from latdoctor.load.process import LoadOrder, LoadProcess, run_load, saturate, start_load
 from tests.load.tiny_server import serving
 
 
 def test_a_frozen_server_is_seen_over_http_and_every_attempt_is_marked() -> None:
-    phases = (Phase("only", 1.4, Constant(100), Mix(malformed_share=0.1, sessions=3)),)
+    phases = (LoadPhase("only", 1.4, Constant(100), Mix(malformed_share=0.1, sessions=3)),)
     plan = LoadPlan(phases, retry=RetryPolicy("immediate"), slo_s=0.2)
     seen: list[Progress] = []
     with serving(frozen=(0.4, 1.0)) as server, start_load(plan, server.address, report_s=0.2) as process:
@@ -41,7 +41,7 @@ def test_a_frozen_server_is_seen_over_http_and_every_attempt_is_marked() -> None
 
 
 def test_answers_for_somebody_else_are_failures() -> None:
-    plan = LoadPlan((Phase("only", 0.2, Constant(50)),))
+    plan = LoadPlan((LoadPhase("only", 0.2, Constant(50)),))
     with serving(wrong=True) as server:
         result = run_load(plan, server.address)
     assert (result.total.counts.answered, result.total.counts.failed) == (0, 9)
@@ -49,7 +49,7 @@ def test_answers_for_somebody_else_are_failures() -> None:
 
 
 def test_a_server_that_vanishes_is_counted() -> None:
-    plan = LoadPlan((Phase("only", 0.8, Constant(50)),))
+    plan = LoadPlan((LoadPhase("only", 0.8, Constant(50)),))
     with ExitStack() as living:
         server = living.enter_context(serving())
         with start_load(plan, server.address, report_s=0.1) as process:
@@ -61,16 +61,16 @@ def test_a_server_that_vanishes_is_counted() -> None:
 
 
 def test_a_generator_that_breaks_is_told_with_its_last_words() -> None:
-    plan = LoadPlan((Phase("only", 1, Constant(1)),))
+    plan = LoadPlan((LoadPhase("only", 1, Constant(1)),))
     with (
-        LoadProcess(Order(plan, "http://127.0.0.1:1", saturate_s=1, phase="missing")) as process,
+        LoadProcess(LoadOrder(plan, "http://127.0.0.1:1", saturate_s=1, phase="missing")) as process,
         pytest.raises(OperationError, match="ended early: RuntimeError"),
     ):
         process.wait_saturation()
 
 
 def test_a_stopped_run_gives_its_result_and_says_so() -> None:
-    plan = LoadPlan((Phase("only", 60, Constant(50)),))
+    plan = LoadPlan((LoadPhase("only", 60, Constant(50)),))
     with serving() as server, start_load(plan, server.address, report_s=0.1) as process:
         result = process.wait(lambda told: process.stop() if told.ended else None)
     assert 0 < result.total.counts.requests < 1000
@@ -78,7 +78,7 @@ def test_a_stopped_run_gives_its_result_and_says_so() -> None:
 
 
 def test_saturation_over_http() -> None:
-    plan = LoadPlan((Phase("calm", 1, Constant(1)), Phase("rush", 1, Constant(1))))
+    plan = LoadPlan((LoadPhase("calm", 1, Constant(1)), LoadPhase("rush", 1, Constant(1))))
     with serving() as server:
         found = saturate(plan, server.address, 0.4, phase="rush", in_flight=4)
     assert found.answered > 20
@@ -97,11 +97,11 @@ def test_saturation_over_http() -> None:
 )
 def test_where_no_load_is_sent(address: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        run_load(LoadPlan((Phase("only", 1, Constant(1)),)), address)
+        run_load(LoadPlan((LoadPhase("only", 1, Constant(1)),)), address)
 
 
 def test_saturating_needs_a_phase_and_a_bound() -> None:
-    plan = LoadPlan((Phase("only", 1, Constant(1)),))
+    plan = LoadPlan((LoadPhase("only", 1, Constant(1)),))
     for wrong in ({"phase": "other"}, {"in_flight": 0}, {"seconds": 0.0}):
         with pytest.raises(UsageError):
             saturate(plan, "http://127.0.0.1:1", **{"seconds": 1.0, **wrong})  # type: ignore[arg-type]
@@ -112,4 +112,4 @@ def test_nothing_listens() -> None:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(OperationError, match="nothing answers"):
-        run_load(LoadPlan((Phase("only", 1, Constant(1)),)), address)
+        run_load(LoadPlan((LoadPhase("only", 1, Constant(1)),)), address)

@@ -17,8 +17,8 @@ from latdoctor.errors import DefinitionError, UsageError
 from latdoctor.lab.server.request_parser import MAX_BODY_BYTES
 from latdoctor.load import plan as plans
 from latdoctor.load.arrivals import Arrivals, Constant, Gamma, OnOff, Poisson, Ramp, Replay
-from latdoctor.load.mix import MALFORMED, MOST_TURNS, MOST_WORDS, Ask, Mix, body, draw
-from latdoctor.load.plan import MAX_REQUESTS, LoadPlan, Phase, digest, schedule
+from latdoctor.load.mix import MALFORMED, MOST_TURNS, MOST_WORDS, Mix, RequestContent, body, draw
+from latdoctor.load.plan import MAX_REQUESTS, LoadPhase, LoadPlan, digest, schedule
 
 ARRIVALS: list[Arrivals] = [
     Constant(50),
@@ -38,7 +38,7 @@ ARRIVALS: list[Arrivals] = [
 
 
 def one(arrivals: Arrivals, seconds: float = 10, mix: Mix | None = None, seed: int = 0) -> LoadPlan:
-    return LoadPlan((Phase("only", seconds, arrivals, mix or Mix()),), seed=seed)
+    return LoadPlan((LoadPhase("only", seconds, arrivals, mix or Mix()),), seed=seed)
 
 
 @pytest.mark.parametrize("arrivals", ARRIVALS, ids=repr)
@@ -94,7 +94,10 @@ def test_another_mix_moves_no_instant_and_no_other_request() -> None:
 
 
 def test_rate_and_mix_change_at_their_time() -> None:
-    calm, rush = Phase("calm", 10, Constant(10), Mix(long_share=0)), Phase("rush", 5, Constant(40), Mix(long_share=1))
+    calm, rush = (
+        LoadPhase("calm", 10, Constant(10), Mix(long_share=0)),
+        LoadPhase("rush", 5, Constant(40), Mix(long_share=1)),
+    )
     planned = schedule(LoadPlan((calm, rush)))
     assert [sum(request.phase == number for request in planned) for number in (0, 1)] == [100, 200]
     assert all((request.at >= 10) == (request.phase == 1) for request in planned)
@@ -115,16 +118,16 @@ def test_shares_are_as_asked() -> None:
 
 @given(tokens=st.integers(1, 9000), place=st.integers(0, 4095), attempt=st.integers(0, 5))
 def test_a_body_has_the_length_and_the_marks_asked_for(tokens: int, place: int, attempt: int) -> None:
-    text = json.loads(body(Ask("long-text", tokens, place, 7), "r-1", attempt))
+    text = json.loads(body(RequestContent("long-text", tokens, place, 7), "r-1", attempt))
     assert len(text["text"].split()) == tokens
     assert (text["request_id"], text["attempt"], text["session"]) == ("r-1", attempt, "s-7")
-    audio = json.loads(body(Ask("short-audio", tokens, place, None), "r-1", attempt))
+    audio = json.loads(body(RequestContent("short-audio", tokens, place, None), "r-1", attempt))
     assert audio == {"request_id": "r-1", "attempt": attempt, "audio_seconds": tokens / 25}
 
 
 def test_each_request_of_a_conversation_brings_the_texts_before_it() -> None:
     mix = Mix(sessions=3, malformed_share=0.1, long_share=0)
-    calm, rush = Phase("calm", 5, Constant(20), mix), Phase("rush", 5, Constant(20), mix)
+    calm, rush = LoadPhase("calm", 5, Constant(20), mix), LoadPhase("rush", 5, Constant(20), mix)
     said: dict[str, list[str]] = {}
     for request in schedule(LoadPlan((calm, rush))):
         if request.ask.kind == MALFORMED:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from latdoctor.load.openloop import OpenLoop
-from latdoctor.load.outcome import Reply
 from latdoctor.load.plan import LoadPlan, schedule
-from latdoctor.load.summary import LoadResult, Ran, summarise
+from latdoctor.load.request_outcome import Reply
+from latdoctor.load.summary import LoadResult, RawRun, summarise
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ def played(plan: LoadPlan, server: OneWorker | Scripted | StallsHere) -> LoadRes
         run = OpenLoop(plan, planned, server, clock)
         begin = clock()
         await run.run()
-        ran = Ran("virtual", 0.0, clock() - begin, 0.0, run.most_in_flight, run.stopped, tuple(run.outcomes))
+        ran = RawRun("virtual", 0.0, clock() - begin, 0.0, run.most_in_flight, run.stopped, tuple(run.outcomes))
         return summarise(plan, planned, ran)
 
     return virtually(play)

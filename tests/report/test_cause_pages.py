@@ -10,12 +10,11 @@ import pytest
 
 from latdoctor.conditions.ast import signals_of
 from latdoctor.diagnosis import rule_loader
-from latdoctor.diagnosis.confusable_causes import neighbours
+from latdoctor.diagnosis.confusable_causes import confusable_pairs, neighbours
 from latdoctor.diagnosis.rule_schema import Cause, Finding
-from latdoctor.evaluation.ground_truth import split
 from latdoctor.evidence.catalogue import TIERS
 from latdoctor.lab.scenario import find, names
-from latdoctor.lab.telemetry.generate import KINDS
+from latdoctor.lab.telemetry.generate import INCIDENT_KINDS
 from latdoctor.report import reference_pages
 from latdoctor.report.explain import in_words, of_cause, of_finding, reason
 from latdoctor.report.reference_pages import can_judge
@@ -24,7 +23,7 @@ from tests.diagnosis.world import small_rules, written
 from tests.evidence.made import condition
 
 RULES = rule_loader.shipped()
-PAGES = reference_pages.pages(RULES, split().pairs)
+PAGES = reference_pages.pages(RULES, confusable_pairs())
 SECTIONS = (
     "What one sees", "Why", "How to confirm", "How to mend", "What it is confused with", "When it looks so and is not",
     "Where to look", "Signals", "References",
@@ -57,7 +56,7 @@ def test_every_limit_has_its_reason(finding: Finding) -> None:
 def test_every_cause_can_be_produced() -> None:
     """Put into the reference server for real, or made as telemetry where it needs hardware."""
     played = {truth.cause for name in names() for truth in find(name).causes}
-    made = {kind.cause for kind in KINDS if kind.cause}
+    made = {kind.cause for kind in INCIDENT_KINDS if kind.cause}
     assert {one.id for one in RULES.causes} == played | made
 
 
@@ -80,7 +79,7 @@ def test_the_page_says_all_that_its_rules_say(cause: Cause) -> None:
 @by_cause
 def test_the_page_names_every_hard_neighbour_and_links_to_it(cause: Cause) -> None:
     text = PAGES[f"{cause.id}.md"]
-    for other in {name for pair in split().pairs if cause.id in pair for name in pair} - {cause.id}:
+    for other in {name for pair in confusable_pairs() if cause.id in pair for name in pair} - {cause.id}:
         assert f"### {RULES.cause[other].title} (hard to tell apart)" in text
         assert f"[`{other}`]({other}.md)" in text
 

@@ -68,19 +68,19 @@ def _played(seed: int, keep: Path | None) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from latdoctor.cli.console import notice_console, result_console
-    from latdoctor.evaluation.remediation.cases import sliced, standing
+    from latdoctor.evaluation.remediation.run_specs import sliced_load, unattended_scenario
     from latdoctor.lab.processes import Deployment
     from latdoctor.lab.run_report import BEFORE
-    from latdoctor.lab.runner import Watcher, calibrated
+    from latdoctor.lab.runner import RunObserver, calibrated
     from latdoctor.load.process import start_load
 
     notices, screen = notice_console(), result_console()
-    scenario = standing(SCENARIO)
+    scenario = unattended_scenario(SCENARIO)
     calm = sum(phase.seconds for phase in scenario.phases[:-1])
     notices.print("starting the server")
     with Deployment(scenario) as deployment, _own_state(deployment.token):
-        rate = calibrated(scenario, deployment, seed, Watcher(say=notices.print))
-        with start_load(sliced(scenario.plan(rate, seed)), deployment.address, metrics_port=0) as load:
+        rate = calibrated(scenario, deployment, seed, RunObserver(say=notices.print))
+        with start_load(sliced_load(scenario.plan(rate, seed)), deployment.address, metrics_port=0) as load:
             begun = load.wait_started()
             room = _Room(_asked(deployment, load.metrics), deployment.servers[0], screen)
             with ThreadPoolExecutor(1) as beside:

@@ -57,13 +57,12 @@ def _instead(name: str, rules: RuleSet) -> str:
 
 
 def _cause(cause: Cause, rules: RuleSet, console: Console) -> None:
-    from latdoctor.diagnosis.confusable_causes import neighbours
-    from latdoctor.evaluation.ground_truth import split
+    from latdoctor.diagnosis.confusable_causes import confusable_pairs, neighbours
     from latdoctor.report.explain import of_cause
 
     console.print(cause.title, style="bold")
     console.print(f"{cause.id} · {cause.tier} · {cause.severity} · {cause.status}", style="dim")
-    _sections(console, of_cause(cause, rules, neighbours(cause, rules, split().pairs)))
+    _sections(console, of_cause(cause, rules, neighbours(cause, rules, confusable_pairs())))
     console.print(f"\nOwner: {cause.owner or 'not stated'}")
     console.print(f"Next: {cause.next_look or 'latdoctor diagnose'}")
 

@@ -42,14 +42,14 @@ def telemetry(
         _list()
         return
     from latdoctor.errors import UsageError
-    from latdoctor.lab.telemetry.generate import make, must_be_apart, write, write_truth
+    from latdoctor.lab.telemetry.generate import generate_telemetry, must_be_apart, write, write_truth
 
     if cause is None or output is None:
         what = "nothing to make is named" if cause is None else "no place to write to is named"
         raise UsageError(what, next_step="latdoctor lab telemetry CAUSE --output DIR, or --list")
     if truth is not None:
         must_be_apart(truth, output)
-    made = make(cause, seed, severity)
+    made = generate_telemetry(cause, seed, severity)
     write(made, output)
     if truth is not None:
         write_truth(made.truth, truth)
@@ -60,14 +60,14 @@ def _list() -> None:
     from rich.table import Table
 
     from latdoctor.cli.console import result_console
-    from latdoctor.lab.telemetry.generate import KINDS
+    from latdoctor.lab.telemetry.generate import INCIDENT_KINDS
 
     table = Table("cause", "where it shows", "named today", box=None, pad_edge=False)
-    for kind in KINDS:
+    for kind in INCIDENT_KINDS:
         table.add_row(kind.id, kind.shows, "" if kind.healthy else "yes" if kind.named else "not yet")
     console = result_console()
     console.print(table)
-    console.print(f"{len(KINDS)} kinds. Next: latdoctor lab telemetry CAUSE --output DIR")
+    console.print(f"{len(INCIDENT_KINDS)} kinds. Next: latdoctor lab telemetry CAUSE --output DIR")
 
 
 FOR_LOAD = ("aiohttp", "hdrh", "uvloop")  # all that the generator needs: it may run where no server does

@@ -10,7 +10,7 @@ import typer
 from latdoctor.cli.lab_bench_diagnosis import Folder, Only, Output, diagnosis, of_scenario, play_missing
 
 if TYPE_CHECKING:
-    from latdoctor.evaluation.remediation.scores import MendingScores, MendingStore
+    from latdoctor.evaluation.remediation.scores import RemediationScores, RemediationStore
 
 
 app = typer.Typer(help="Measure latdoctor itself on incidents that are really played.", no_args_is_help=True)
@@ -41,8 +41,8 @@ def remediation(
     from latdoctor.cli.lab import need_extra
 
     need_extra()
-    from latdoctor.evaluation.remediation.cases import cells as planned
-    from latdoctor.evaluation.remediation.scores import MendingStore
+    from latdoctor.evaluation.remediation.run_specs import planned_runs as planned
+    from latdoctor.evaluation.remediation.scores import RemediationStore
     from latdoctor.output_file import must_be_a_folder, must_take_a_file
     from latdoctor.remediation.playbook_loader import shipped
 
@@ -50,7 +50,7 @@ def remediation(
     if page is not None:
         must_take_a_file(page, "the page")
     cells = of_scenario(planned(shipped(), quick=quick), only)
-    store = MendingStore(folder)
+    store = RemediationStore(folder)
     if not no_play:
         from latdoctor.evaluation.remediation.runner import attempt
 
@@ -58,7 +58,7 @@ def remediation(
     _print_mended(_mended(store, tuple(cell.run for cell in cells)), output, page)
 
 
-def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:
+def _mended(store: RemediationStore, wanted: tuple[str, ...]) -> RemediationScores:
     """Raises UsageError where none of these runs is there."""
     from latdoctor.errors import UsageError
     from latdoctor.evaluation.remediation.scores import score
@@ -70,7 +70,7 @@ def _mended(store: MendingStore, wanted: tuple[str, ...]) -> MendingScores:
     return score(runs, *store.losses(wanted), missing=[run for run in wanted if run not in there])
 
 
-def _print_mended(scores: MendingScores, output: Output, page: Path | None) -> None:
+def _print_mended(scores: RemediationScores, output: Output, page: Path | None) -> None:
     import msgspec
 
     from latdoctor.evaluation.remediation.report import page as whole
@@ -101,25 +101,25 @@ def mapping(
 
     need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation.baselines import PEERS
-    from latdoctor.evaluation.baselines.adapter import GIVEN, readings
+    from latdoctor.evaluation.baselines import BASELINES
+    from latdoctor.evaluation.baselines.adapter import METRIC_SOURCES, readings
     from latdoctor.evaluation.baselines.metric_to_cause import page
-    from latdoctor.evaluation.contest import comparable
     from latdoctor.evaluation.ground_truth import split
+    from latdoctor.evaluation.method_comparison import comparable_runs
     from latdoctor.evaluation.store import recordings
     from latdoctor.output_file import must_take_a_file, write_text
 
     must_take_a_file(to, "the page")
     known = split()
-    training = [one for one in comparable(tuple(recordings(folder))) if not known.is_never(one.truth.causes)]
+    training = [one for one in comparable_runs(tuple(recordings(folder))) if not known.is_held_out(one.truth.causes)]
     if not training:
         raise UsageError(
             "nothing to learn from is recorded",
             where=str(folder),
             next_step="latdoctor lab bench diagnosis --folder DIR",
         )
-    fitted = {metrics.name: tuple(readings(PEERS, metrics, training)) for metrics in GIVEN}
-    write_text(to, page(fitted, {peer.name: peer.title for peer in PEERS}), "the page")
+    fitted = {metrics.name: tuple(readings(BASELINES, metrics, training)) for metrics in METRIC_SOURCES}
+    write_text(to, page(fitted, {peer.name: peer.title for peer in BASELINES}), "the page")
     typer.echo(f"wrote {to}, learnt from {len(training)} runs")
 
 
@@ -141,12 +141,12 @@ def promote(
 
     need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation.fixtures import promote as written
-    from latdoctor.evaluation.store import Store, recordings
+    from latdoctor.evaluation.fixture_export import promote as written
+    from latdoctor.evaluation.store import RecordingStore, recordings
 
     if not folder.is_dir():
         raise UsageError("there is no such folder", where=str(folder), next_step="name the folder: --folder DIR")
-    if run not in Store(folder).runs():
+    if run not in RecordingStore(folder).runs():
         raise UsageError(f"there is no run {run!r}", where=str(folder), next_step="look into its folder truths")
     written(next(one for one in recordings(folder, (run,))), to)
     typer.echo(f"wrote {to}. Next: latdoctor diagnose {to}")

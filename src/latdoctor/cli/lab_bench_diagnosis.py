@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from latdoctor.evaluation.store import Due, Go, Keeping
+    from latdoctor.evaluation.store import Due, Go, RunStore
 
 if TYPE_CHECKING:
     from latdoctor.evaluation.calibration import Fit
-    from latdoctor.evaluation.case import Cell
-    from latdoctor.evaluation.scoring import Scores
-    from latdoctor.evaluation.store import Store
+    from latdoctor.evaluation.run_spec import RunSpec
+    from latdoctor.evaluation.scoring import DiagnosisScores
+    from latdoctor.evaluation.store import RecordingStore
 
 
 MORE_IS_LEFT = 3
@@ -61,7 +61,7 @@ def of_scenario(cells: Sequence[Of], only: str | None) -> tuple[Of, ...]:
 
 
 def play_missing(
-    store: Keeping[Go], cells: Sequence[Due], attempt: Callable[[Due, Callable[[str], None]], Go], *, once: bool
+    store: RunStore[Go], cells: Sequence[Due], attempt: Callable[[Due, Callable[[str], None]], Go], *, once: bool
 ) -> None:
     """Plays what is missing; with `once` one run of it, and then leaves."""
     from latdoctor.cli.interrupt import ended_by_sigterm
@@ -130,19 +130,19 @@ def diagnosis(
     from latdoctor.cli.lab import need_extra
 
     need_extra()
-    from latdoctor.evaluation.matrix import RECORDED
-    from latdoctor.evaluation.store import Store
+    from latdoctor.evaluation.run_matrix import RECORDED
+    from latdoctor.evaluation.store import RecordingStore
     from latdoctor.output_file import must_be_a_folder, write_text
 
     _must_be_one_thing(matrix, only, quick=quick, once=once, no_play=no_play)
     chosen, cells = _chosen("quick" if quick else matrix or "hour", seed, only)
     must_be_a_folder(folder, "a folder of recordings")
     _must_take_files(page, answers, folder)
-    store = Store(folder)
+    store = RecordingStore(folder)
     if cells and not no_play:
-        from latdoctor.evaluation.recording import Recorder
+        from latdoctor.evaluation.recording import RunRecorder
 
-        play_missing(store, cells, Recorder().attempt, once=once)
+        play_missing(store, cells, RunRecorder().attempt, once=once)
     planned = store.tried() if matrix == RECORDED else tuple(cell.run for cell in cells)
     chosen += " --no-peers" if no_peers else ""
     scores, fit = _scored(store, planned, chosen, processes, answers, peers=not no_peers, calibrate=calibrate)
@@ -156,7 +156,7 @@ def diagnosis(
 def _must_be_one_thing(matrix: str | None, only: str | None, *, quick: bool, once: bool, no_play: bool) -> None:
     """Raises UsageError for options that contradict each other."""
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation.matrix import RECORDED
+    from latdoctor.evaluation.run_matrix import RECORDED
 
     if quick and matrix not in (None, "quick"):
         raise UsageError(f"--quick and --matrix {matrix} are two matrices", next_step="leave one of them out")
@@ -181,10 +181,10 @@ def _must_take_files(page: Path | None, answers: Path | None, folder: Path) -> N
         raise UsageError("the page and the answers are one file", where=str(page), next_step="write two")
 
 
-def _chosen(matrix: str, seed: int | None, only: str | None) -> tuple[str, tuple[Cell, ...]]:
+def _chosen(matrix: str, seed: int | None, only: str | None) -> tuple[str, tuple[RunSpec, ...]]:
     """The options by which these runs are chosen, and the runs. Raises UsageError."""
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation import matrix as matrices
+    from latdoctor.evaluation import run_matrix as matrices
 
     if seed is not None and matrix != matrices.FRESH:
         raise UsageError(f"the seeds of the matrix {matrix} are its own", next_step=f"--matrix {matrices.FRESH}")
@@ -204,10 +204,10 @@ def _must_be_no_recording(path: Path, what: str, folder: Path) -> None:
         raise UsageError(f"{what} would lie among the recordings", where=str(path), next_step="write it elsewhere")
 
 
-def _there(store: Store, planned: Sequence[str], chosen: str) -> tuple[str, ...]:
+def _there(store: RecordingStore, planned: Sequence[str], chosen: str) -> tuple[str, ...]:
     """Those of the `planned` runs that are recorded; says how many are not. Raises UsageError where none is."""
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation.matrix import RECORDED
+    from latdoctor.evaluation.run_matrix import RECORDED
 
     recorded = frozenset(store.runs())
     there = tuple(sorted(run for run in planned if run in recorded))
@@ -221,7 +221,7 @@ def _there(store: Store, planned: Sequence[str], chosen: str) -> tuple[str, ...]
 
 
 def _scored(
-    store: Store,
+    store: RecordingStore,
     planned: Sequence[str],
     chosen: str,
     processes: int,
@@ -229,29 +229,31 @@ def _scored(
     *,
     peers: bool,
     calibrate: bool,
-) -> tuple[Scores, Fit | None]:
+) -> tuple[DiagnosisScores, Fit | None]:
     from latdoctor.diagnosis.rule_loader import shipped
-    from latdoctor.evaluation import runner
-    from latdoctor.evaluation.baselines.adapter import contestants as kept
+    from latdoctor.evaluation import benchmark
+    from latdoctor.evaluation.baselines.adapter import stored_methods as kept
+    from latdoctor.evaluation.benchmark import METHODS
     from latdoctor.evaluation.calibration import calibrate as fitted
     from latdoctor.evaluation.ground_truth import split
-    from latdoctor.evaluation.runner import ENTRANTS
     from latdoctor.evaluation.store import recordings
     from latdoctor.evidence.model import to_json
     from latdoctor.output_file import write_text
 
     recorded = tuple(recordings(store.folder, _there(store, planned, chosen)))
-    contestants = (*ENTRANTS, *kept(store.folder)) if peers else ()
-    whole = runner.Bench(recorded, shipped(), split(), contestants)
-    found = runner.judged(whole, say(), processes)
+    contestants = (*METHODS, *kept(store.folder)) if peers else ()
+    whole = benchmark.Benchmark(recorded, shipped(), split(), contestants)
+    found = benchmark.diagnose_all(whole, say(), processes)
     if answers is not None:
         write_text(answers, "".join(to_json(one.answered).decode() + "\n" for one in found), "the answers")
     truths = {one.truth.run: one.truth for one in recorded}
     fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None
-    return runner.scores(whole, found, runner.Chosen(chosen, len(planned), *store.losses(planned)), say()), fit
+    return benchmark.scores(
+        whole, found, benchmark.RunSelection(chosen, len(planned), *store.losses(planned)), say()
+    ), fit
 
 
-def _print(scores: Scores, fit: Fit | None, output: Output) -> None:
+def _print(scores: DiagnosisScores, fit: Fit | None, output: Output) -> None:
     import msgspec
 
     from latdoctor.evaluation import report as pages

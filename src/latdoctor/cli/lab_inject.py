@@ -16,7 +16,7 @@ from latdoctor.errors import UsageError
 if TYPE_CHECKING:
     from latdoctor.lab.faults.injection import Site
     from latdoctor.lab.faults.types import Fault
-    from latdoctor.lab.run_report import State
+    from latdoctor.lab.run_report import ServerLoad
     from latdoctor.lab.scenario import Scenario
 
 
@@ -123,12 +123,12 @@ def _in_and_out(name: str, faults: tuple[Fault, ...], site: Site, servers: tuple
     """Tells the servers' state, puts the faults in, takes them out, and waits until the state is back."""
     from latdoctor.cli.console import notice_console, result_console
     from latdoctor.lab.faults.injection import inject as put_in
-    from latdoctor.lab.run_report import state_of
+    from latdoctor.lab.run_report import measure_load
 
-    def tell(when: str) -> State | None:
+    def tell(when: str) -> ServerLoad | None:
         if not servers:
             return None
-        state = state_of(servers, WATCHED)
+        state = measure_load(servers, WATCHED)
         result_console().print(f"{when:8} {state.told}")
         return state
 
@@ -143,12 +143,12 @@ def _in_and_out(name: str, faults: tuple[Fault, ...], site: Site, servers: tuple
         _wait_back(before, servers, tell)
 
 
-def _wait_back(before: State, servers: tuple[str, ...], tell: Callable[[str], State | None]) -> None:
+def _wait_back(before: ServerLoad, servers: tuple[str, ...], tell: Callable[[str], ServerLoad | None]) -> None:
     from latdoctor.errors import OperationError
-    from latdoctor.lab.run_report import is_back
+    from latdoctor.lab.run_report import is_recovered
 
     deadline = time.monotonic() + RETURNS_WITHIN
-    while (after := tell("after")) is not None and not is_back(before, after):
+    while (after := tell("after")) is not None and not is_recovered(before, after):
         if time.monotonic() > deadline:
             raise OperationError(
                 f"the server did not come back within {RETURNS_WITHIN:g} s of the fault's end",

@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from latdoctor.lab.run_report import Confirmed, PlayReport
-    from latdoctor.lab.runner import Stage
+    from latdoctor.lab.run_report import CauseEffect, RunReport
+    from latdoctor.lab.runner import PhaseStart
 
 
 def run(
@@ -58,11 +58,11 @@ def run(
         raise UsageError(f"there is no folder {truth.parent}", where="--truth", next_step="make it first")
     chosen = overridden(graded(find(scenario), severity), iter([(key, value) for key, _, value in pairs]))
     notices = notice_console()
-    watcher = runner.Watcher(on_stage=lambda stage: _tell(stage, notices), say=notices.print)
+    watcher = runner.RunObserver(on_phase=lambda stage: _tell(stage, notices), say=notices.print)
     with ended_by_sigterm():
-        report = runner.play(chosen, seed, watcher)
+        report = runner.run_scenario(chosen, seed, watcher)
         if confirm:
-            report = runner.confirm(chosen, report, watcher)
+            report = runner.confirm_causes(chosen, report, watcher)
     if truth is not None:
         truth.write_bytes(msgspec.json.encode(truth_file(report)))
     if output == "json":
@@ -72,11 +72,11 @@ def run(
     raise typer.Exit(3 if report.spoiled else 0)
 
 
-def _tell(stage: Stage, notices: Console) -> None:
+def _tell(stage: PhaseStart, notices: Console) -> None:
     notices.print(f"phase {stage.phase}: {' '.join(stage.pages)}")
 
 
-def print_report(report: PlayReport) -> None:
+def print_report(report: RunReport) -> None:
     from rich.table import Table
 
     from latdoctor.cli.console import result_console
@@ -111,7 +111,7 @@ def print_report(report: PlayReport) -> None:
     console.print("Next: latdoctor lab serve, and latdoctor diagnose --server URL while it is under load")
 
 
-def _truth_line(one: Confirmed, report: PlayReport) -> str:
+def _truth_line(one: CauseEffect, report: RunReport) -> str:
     if one.moves is None:
         return f"put in: {one.cause} (whether it alone moves P99 was not tried: --confirm)"
     verb, p99 = "moves" if one.moves else "does not move", report.phase(report.incident).p99

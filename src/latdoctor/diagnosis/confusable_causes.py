@@ -10,14 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+from msgspec import convert
 
 from latdoctor.diagnosis.noisy_or import RULED_OUT
 from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
+from latdoctor.strict_yaml import load
 
 # Twice as likely: less is told by no single finding.
 TELLING = 3
 
 _POINT = 10 / math.log(10)
+
+
+@cache
+def confusable_pairs() -> tuple[tuple[str, str], ...]:
+    """Every pair of causes with similar symptoms, once each. Raises DefinitionError."""
+    groups = convert(load(Path(__file__).with_suffix(".yaml")).plain(), list[list[str]])
+    return tuple(dict.fromkeys(pair for group in groups for pair in combinations(group, 2)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from latdoctor.diagnosis.noisy_or import Network
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.evaluation.diagnose_runs import Judged
-from latdoctor.evaluation.ground_truth import Split, Truth
-from latdoctor.evaluation.statistics import Estimate, Stated, brier, ece, estimate, log_loss
+from latdoctor.evaluation.diagnose_runs import DiagnosedVariant
+from latdoctor.evaluation.ground_truth import FamilySplit, GroundTruth
+from latdoctor.evaluation.statistics import BootstrapEstimate, Prediction, bootstrap, brier, ece, log_loss
 from latdoctor.evaluation.variants import PLAIN, SHIFTS
 
 # From twice as sure to more than four times as doubtful, in steps of a fifth: finer ones do not differ in log loss.
@@ -25,9 +25,9 @@ class Reliability(Struct, frozen=True):
     """How far probabilities can be believed at one temperature."""
 
     temperature: float
-    log_loss: Estimate
-    brier: Estimate
-    ece: Estimate
+    log_loss: BootstrapEstimate
+    brier: BootstrapEstimate
+    ece: BootstrapEstimate
 
 
 class Fit(Struct, frozen=True):
@@ -41,7 +41,9 @@ class Fit(Struct, frozen=True):
     curve: tuple[tuple[float, float], ...]  # temperature, log loss on what it was fitted on
 
 
-def calibrate(truths: Mapping[str, Truth], found: Sequence[Judged], rules: RuleSet, split: Split) -> Fit:
+def calibrate(
+    truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet, split: FamilySplit
+) -> Fit:
     """The temperature of the least log loss of the top cause, on runs of families that were looked at.
 
     Looks that lack a source belong to it: there sureness matters most. Looks at a wrong time do not. Runs in which
@@ -64,24 +66,26 @@ def calibrate(truths: Mapping[str, Truth], found: Sequence[Judged], rules: RuleS
     )
 
 
-def _is_for_fitting(truth: Truth, split: Split) -> bool:
-    return bool(truth.causes) and not split.is_never(truth.causes)
+def _is_for_fitting(truth: GroundTruth, split: FamilySplit) -> bool:
+    return bool(truth.causes) and not split.is_held_out(truth.causes)
 
 
-def stated(truths: Mapping[str, Truth], found: Sequence[Judged], rules: RuleSet, temperature: float) -> list[Stated]:
+def stated(
+    truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet, temperature: float
+) -> list[Prediction]:
     """What each look would have stated at `temperature`."""
     return [_stated(truths[one.answered.run], one, rules, temperature) for one in found]
 
 
-def _stated(truth: Truth, judged: Judged, rules: RuleSet, temperature: float) -> Stated:
+def _stated(truth: GroundTruth, judged: DiagnosedVariant, rules: RuleSet, temperature: float) -> Prediction:
     network = Network.of(rules, judged.checks, temperature)
     ramp = {name: network.probability(name) for name in network.causes}
     top = min(ramp, key=lambda name: (-ramp[name], name), default="")
-    return Stated(ramp.get(top, 0.0), top in truth.causes)
+    return Prediction(ramp.get(top, 0.0), top in truth.causes)
 
 
 def _reliability(
-    temperature: float, truths: Mapping[str, Truth], found: Sequence[Judged], rules: RuleSet
+    temperature: float, truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet
 ) -> Reliability:
     said = stated(truths, found, rules, temperature)
-    return Reliability(temperature, estimate(said, log_loss), estimate(said, brier), estimate(said, ece))
+    return Reliability(temperature, bootstrap(said, log_loss), bootstrap(said, brier), bootstrap(said, ece))

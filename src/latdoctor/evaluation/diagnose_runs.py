@@ -15,8 +15,8 @@ from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
 from latdoctor.diagnosis.evaluate import FIRED
 from latdoctor.diagnosis.result import Check, Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.evaluation.store import Recorded
-from latdoctor.evaluation.variants import BEFORE, PLAIN, View, views
+from latdoctor.evaluation.store import RecordedRun
+from latdoctor.evaluation.variants import BEFORE, PLAIN, Variant, variants
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.model import Evidence
@@ -25,7 +25,7 @@ from latdoctor.pipeline import case, seen
 _STAMP = Stamp("bench", "")
 
 
-class Ranked(Struct, frozen=True):
+class RankedCause(Struct, frozen=True):
     """One cause of an answer. `cited`: the specific findings that hold and that it expects."""
 
     id: str
@@ -34,7 +34,7 @@ class Ranked(Struct, frozen=True):
     cited: tuple[str, ...] = ()
 
 
-class Answered(Struct, frozen=True):
+class VariantAnswer(Struct, frozen=True):
     """What was said of one look. `named` is the answer: one cause or several, or those of "one of"; empty: none.
 
     `moved` are the findings that hold in this look and did not before the incident; None where nobody looked before.
@@ -45,7 +45,7 @@ class Answered(Struct, frozen=True):
     view: str
     kind: str
     named: tuple[str, ...]
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[RankedCause, ...]
     verdict: str
     seconds: float  # from the bundle to its diagnosis; only the plain look reads everything anew for it
     moved: tuple[str, ...] | None = None
@@ -53,18 +53,18 @@ class Answered(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class DiagnosedVariant:
     """One look with all that its ranking starts from."""
 
-    answered: Answered
+    answered: VariantAnswer
     checks: tuple[Check, ...]
 
 
-def answers(recorded: Recorded, rules: RuleSet) -> tuple[Judged, ...]:
+def diagnose_variants(recorded: RecordedRun, rules: RuleSet) -> tuple[DiagnosedVariant, ...]:
     """One for each look of the run, the plain one first. Raises BundleError."""
-    reading = _Reading(rules, _remembering(COLLECTORS))
+    reading = _Diagnoser(rules, _remembering(COLLECTORS))
     with opened(recorded.bundle) as whole:
-        looked = list(views(whole, recorded.told, reading.collectors))
+        looked = list(variants(whole, recorded.told, reading.collectors))
         fired_before = next((_fired(reading.of(view.bundle)[1]) for view in looked if view.name == BEFORE), None)
         return tuple(
             _answer(view, recorded.truth.run, recorded.truth.causes, fired_before, reading)
@@ -74,7 +74,7 @@ def answers(recorded: Recorded, rules: RuleSet) -> tuple[Judged, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _Diagnoser:
     """By what the looks of one run are read and diagnosed."""
 
     rules: RuleSet
@@ -107,13 +107,13 @@ def _fired(diagnosis: Diagnosis) -> frozenset[str]:
 
 
 def _answer(
-    view: View, run: str, causes: Sequence[str], fired_before: frozenset[str] | None, reading: _Reading
-) -> Judged:
+    view: Variant, run: str, causes: Sequence[str], fired_before: frozenset[str] | None, reading: _Diagnoser
+) -> DiagnosedVariant:
     begun = time.perf_counter()
     started, found = reading.of(view.bundle)
     taken = time.perf_counter() - begun
     fired = _fired(found)
-    answered = Answered(
+    answered = VariantAnswer(
         run=run,
         view=view.name,
         kind=found.answer.kind,
@@ -124,13 +124,13 @@ def _answer(
         moved=None if fired_before is None else tuple(sorted(fired - fired_before)),
         unknown=_without(started, causes, reading.rules) if view.name == PLAIN and causes else None,
     )
-    return Judged(answered, found.checks)
+    return DiagnosedVariant(answered, found.checks)
 
 
-def _ranked(found: Diagnosis, rules: RuleSet, fired: frozenset[str]) -> Iterator[Ranked]:
+def _ranked(found: Diagnosis, rules: RuleSet, fired: frozenset[str]) -> Iterator[RankedCause]:
     for cause in found.causes:
         cited = tuple(name for name in cause.evidence_for if rules.finding[name].specific and name in fired)
-        yield Ranked(cause.id, cause.probability, cause.named, cited)
+        yield RankedCause(cause.id, cause.probability, cause.named, cited)
 
 
 def _without(started: Case, causes: Sequence[str], rules: RuleSet) -> tuple[str, ...]:

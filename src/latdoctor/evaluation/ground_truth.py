@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 
-from msgspec import Struct, convert
+from msgspec import Struct, convert, structs
 
+from latdoctor.diagnosis.confusable_causes import confusable_pairs
 from latdoctor.evidence.model import Gap
-from latdoctor.strict_yaml import Node, load
+from latdoctor.strict_yaml import load
 
 PLAYED, MADE = "played", "made"
 
 
-class Span(Struct, frozen=True):
+class TimeRange(Struct, frozen=True):
     """From when to when, unix seconds UTC."""
 
     start: float
@@ -25,9 +25,9 @@ class Span(Struct, frozen=True):
     def seconds(self) -> float:
         return self.end - self.start
 
-    def moved(self, seconds: float) -> Span:
+    def moved(self, seconds: float) -> TimeRange:
         """The same length of time, so much later."""
-        return Span(self.start + seconds, self.end + seconds)
+        return TimeRange(self.start + seconds, self.end + seconds)
 
     def holds(self, moment: float) -> bool:
         return self.start <= moment <= self.end
@@ -40,18 +40,18 @@ class TimedGap(Struct, frozen=True):
     gap: Gap
 
 
-class Told(Struct, frozen=True, forbid_unknown_fields=True):
+class IncidentContext(Struct, frozen=True, forbid_unknown_fields=True):
     """What whoever looks knows: when it was well (None: nobody looked then), since when it is not, and which of the
     pages is the clients' own. Without an incident the bundle is the whole look.
     """
 
-    before: Span | None = None
-    incident: Span | None = None
+    before: TimeRange | None = None
+    incident: TimeRange | None = None
     clients: str = ""
     gaps: tuple[TimedGap, ...] = ()
 
 
-class Machine(Struct, frozen=True):
+class MachineLoad(Struct, frozen=True):
     """The machine while it was recorded. `others` is the share of its processors that neither the run nor the recorder
     took before the incident; None where that was not measured.
     """
@@ -61,7 +61,7 @@ class Machine(Struct, frozen=True):
     others: float | None = None
 
 
-class Truth(Struct, frozen=True):
+class GroundTruth(Struct, frozen=True):
     """What was really wrong. `causes` counts as right: of what was put in, all that was not shown to be harmless by
     taking it away alone. `confirmed` are those of them that were shown to move the tail; `harmless` is the rest of what
     was put in.
@@ -80,11 +80,11 @@ class Truth(Struct, frozen=True):
     p99_before: float | None = None  # seconds, as the load generator measured it
     p99_incident: float | None = None
     tries: int = 1  # spoiled ones before it included
-    machine: Machine = Machine(0)
+    machine: MachineLoad = MachineLoad(0)
     tool_version: str = ""
 
     @property
-    def put_in(self) -> tuple[str, ...]:
+    def injected(self) -> tuple[str, ...]:
         """All of it, harmless or not."""
         return self.causes + self.harmless
 
@@ -92,26 +92,20 @@ class Truth(Struct, frozen=True):
 _FILE = Path(__file__).with_name("split.yaml")
 
 
-class Split(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+class FamilySplit(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """As published in split.yaml."""
 
-    looked_at: tuple[str, ...]
-    never: tuple[str, ...]
-    hard_pairs: tuple[tuple[str, ...], ...]
-
-    @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Every two causes that are hard to tell apart, each pair once."""
-        found = (pair for group in self.hard_pairs for pair in combinations(group, 2))
-        return tuple(dict.fromkeys(found))
+    tuned: tuple[str, ...]
+    held_out: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...] = ()  # confusable causes, from `diagnosis/confusable_causes.yaml`
 
     def neighbours(self, causes: Sequence[str]) -> frozenset[str]:
-        """Whatever is hard to tell from one of `causes`."""
+        """The causes that are confusable with one of `causes`."""
         return frozenset(name for pair in self.pairs for name in pair if set(pair) & set(causes)) - set(causes)
 
-    def is_never(self, causes: Sequence[str]) -> bool:
+    def is_held_out(self, causes: Sequence[str]) -> bool:
         """Whether all of `causes` are of families that were never looked at."""
-        return bool(causes) and all(family(cause) in self.never for cause in causes)
+        return bool(causes) and all(family(cause) in self.held_out for cause in causes)
 
 
 def family(cause: str) -> str:
@@ -120,12 +114,6 @@ def family(cause: str) -> str:
 
 
 @cache
-def split() -> Split:
+def split() -> FamilySplit:
     """The published split. Raises DefinitionError."""
-    return convert(_plain(load(_FILE)), Split)
-
-
-def _plain(node: Node) -> object:
-    if isinstance(node.value, dict):
-        return {key: _plain(child) for key, child in node.value.items()}
-    return [_plain(child) for child in node.value] if isinstance(node.value, tuple) else node.value
+    return structs.replace(convert(load(_FILE).plain(), FamilySplit), pairs=confusable_pairs())

@@ -23,15 +23,23 @@ from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock, Collected, Collector, Request
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.errors import LatdoctorError
-from latdoctor.evaluation import machine
-from latdoctor.evaluation.case import Cell, scenario_of
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, Machine, Span, TimedGap, Told, Truth
+from latdoctor.evaluation import machine_state
+from latdoctor.evaluation.ground_truth import (
+    MADE,
+    PLAYED,
+    GroundTruth,
+    IncidentContext,
+    MachineLoad,
+    TimedGap,
+    TimeRange,
+)
+from latdoctor.evaluation.run_spec import RunSpec, scenario_of
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Window
-from latdoctor.lab.run_report import AFTER, BEFORE, PlayReport, unsteady
-from latdoctor.lab.runner import Stage, Watcher, confirm, play
+from latdoctor.lab.run_report import AFTER, BEFORE, RunReport, unsteady
+from latdoctor.lab.runner import PhaseStart, RunObserver, confirm_causes, run_scenario
 from latdoctor.lab.scenario import Scenario
-from latdoctor.lab.telemetry.generate import make
+from latdoctor.lab.telemetry.generate import generate_telemetry
 
 HOST = "host"
 INTERVAL = 1.0  # seconds between two snapshots of a source
@@ -39,7 +47,7 @@ INTERVALS = {HOST: 0.5}
 
 
 @dataclass
-class Watch:
+class SourceSampler:
     """What is being read, and what has been read so far. `aim` may be called at any time, from any thread."""
 
     clock: Clock
@@ -79,9 +87,9 @@ class Watch:
 
 
 @contextmanager
-def watching(collectors: Sequence[Collector] = COLLECTORS, clock: Clock | None = None) -> Iterator[Watch]:
-    """A Watch that reads until the context is left; what breaks a reader is raised then."""
-    watch = Watch(clock or SystemClock())
+def sampling(collectors: Sequence[Collector] = COLLECTORS, clock: Clock | None = None) -> Iterator[SourceSampler]:
+    """A SourceSampler that reads until the context is left; what breaks a reader is raised then."""
+    watch = SourceSampler(clock or SystemClock())
     ended = threading.Event()
     probe = Request(servers=("http://127.0.0.1",), host=True)
     asked = [collector for collector in collectors if collector.asked(probe)]
@@ -95,7 +103,7 @@ def watching(collectors: Sequence[Collector] = COLLECTORS, clock: Clock | None =
         reader.result()
 
 
-def _read(watch: Watch, collector: Collector, ended: threading.Event) -> None:
+def _read(watch: SourceSampler, collector: Collector, ended: threading.Event) -> None:
     """One snapshot at each turn; a source that is slow misses turns."""
     interval = INTERVALS.get(collector.name, INTERVAL)
     due = time.monotonic()
@@ -110,24 +118,24 @@ TARGET = "reference"  # what the look is called: nothing of what is wrong
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RecordingAttempt:
     """One go at a cell; `spoiled` says why it does not count. `rate`: requests per second, 0 where none were sent."""
 
     bundle: Bundle
-    told: Told
-    truth: Truth
+    told: IncidentContext
+    truth: GroundTruth
     spoiled: tuple[str, ...]
     rate: float = 0.0
 
 
 @dataclass
-class Recorder:
+class RunRecorder:
     """Records cells, and remembers the rate at which a scenario is played: measuring that takes a third of a run."""
 
     clock: Callable[[], float] = time.monotonic
-    _measured: dict[Cell, tuple[float, float]] = field(default_factory=dict)  # with seed 0: until when, which rate
+    _measured: dict[RunSpec, tuple[float, float]] = field(default_factory=dict)  # with seed 0: until when, which rate
 
-    def attempt(self, cell: Cell, say: Callable[[str], None]) -> Attempt:
+    def attempt(self, cell: RunSpec, say: Callable[[str], None]) -> RecordingAttempt:
         """Records `cell` once. Raises LatdoctorError where it cannot be played at all."""
         if cell.kind == MADE:
             return _made(cell)
@@ -141,11 +149,11 @@ class Recorder:
         return made
 
 
-def _made(cell: Cell) -> Attempt:
-    made = make(cell.scenario, cell.seed, float(cell.severity))
+def _made(cell: RunSpec) -> RecordingAttempt:
+    made = generate_telemetry(cell.scenario, cell.seed, float(cell.severity))
     causes = (made.truth.cause,) if made.truth.cause else ()
     window = made.bundle.window
-    truth = Truth(
+    truth = GroundTruth(
         run=cell.run,
         kind=MADE,
         scenario=cell.scenario,
@@ -155,31 +163,31 @@ def _made(cell: Cell) -> Attempt:
         confirmed=causes,
         begins=window.start,
         ends=window.end,
-        machine=Machine(os.cpu_count() or 1),
+        machine=MachineLoad(os.cpu_count() or 1),
         tool_version=__version__,
     )
-    return Attempt(made.bundle, Told(), truth, ())
+    return RecordingAttempt(made.bundle, IncidentContext(), truth, ())
 
 
 @dataclass
-class _Stages:
+class _PhaseTimes:
     """Hears of the phases: aims the watch at what is there, and remembers when each began."""
 
-    watch: Watch
+    watch: SourceSampler
     begun: list[tuple[str, float]] = field(default_factory=list)
-    usages: list[tuple[str, machine.Usage | None]] = field(default_factory=list)
+    usages: list[tuple[str, machine_state.Usage | None]] = field(default_factory=list)
     clients: str = ""
 
-    def heard(self, stage: Stage) -> None:
+    def heard(self, stage: PhaseStart) -> None:
         self.watch.aim(stage.pages, stage.pids[0] if stage.pids else None)
         self.clients = f"{stage.pages[-1].rstrip('/')}/metrics"
         now = time.time()
         self.begun.append((stage.phase, now))
-        self.usages.append((stage.phase, machine.usage(now)))
+        self.usages.append((stage.phase, machine_state.usage(now)))
 
     def ended(self) -> None:
         """All phases are over."""
-        self.usages.append(("", machine.usage(time.time())))
+        self.usages.append(("", machine_state.usage(time.time())))
 
     def began(self, phase: str) -> float | None:
         return next((at for name, at in self.begun if name == phase), None)
@@ -189,28 +197,28 @@ class _Stages:
         processors in one of them alone changes just what the two are compared for.
         """
         taken = (
-            machine.others(first, last, processors)
+            machine_state.others(first, last, processors)
             for (name, first), (_, last) in pairwise(self.usages)
             if name in (BEFORE, scenario.incident.name)
         )
         return max((one for one in taken if one is not None), default=None)
 
 
-def _played(cell: Cell, say: Callable[[str], None], rate: float) -> Attempt:
+def _played(cell: RunSpec, say: Callable[[str], None], rate: float) -> RecordingAttempt:
     scenario = scenario_of(cell)
-    processors, loaded = os.cpu_count() or 1, machine.load_average()
-    with watching() as watch:
-        stages = _Stages(watch)
-        report = play(scenario, cell.seed, Watcher(on_stage=stages.heard, say=say), rate=rate)
+    processors, loaded = os.cpu_count() or 1, machine_state.load_average()
+    with sampling() as watch:
+        stages = _PhaseTimes(watch)
+        report = run_scenario(scenario, cell.seed, RunObserver(on_phase=stages.heard, say=say), rate=rate)
         stages.ended()
         watch.request = None  # the server is gone
     taken = stages.others(scenario, processors)
     told = _told(scenario, stages, watch)
     leaves = any(one.can_be_left_out for one in scenario.causes)
-    tried = confirm(scenario, report, Watcher(say=say)) if leaves else report
+    tried = confirm_causes(scenario, report, RunObserver(say=say)) if leaves else report
     causes = tuple(one.cause for one in tried.truth if one.moves is not False)
-    incident = told.incident or Span(report.started, report.started)
-    truth = Truth(
+    incident = told.incident or TimeRange(report.started, report.started)
+    truth = GroundTruth(
         run=cell.run,
         kind=PLAYED,
         scenario=cell.scenario,
@@ -223,34 +231,36 @@ def _played(cell: Cell, say: Callable[[str], None], rate: float) -> Attempt:
         ends=incident.end + SETTLING,
         p99_before=_p99(report, BEFORE),
         p99_incident=_p99(report, report.incident),
-        machine=Machine(processors, loaded, taken),
+        machine=MachineLoad(processors, loaded, taken),
         tool_version=__version__,
     )
     times = [artifact.taken_at for artifact in watch.artifacts] or [report.started]
     bundle = Bundle(Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(watch.artifacts))
-    return Attempt(bundle, told, truth, tuple(spoiled(tried, taken, watched=bool(watch.artifacts))), report.rate)
+    return RecordingAttempt(
+        bundle, told, truth, tuple(spoiled(tried, taken, watched=bool(watch.artifacts))), report.rate
+    )
 
 
-def _told(scenario: Scenario, stages: _Stages, watch: Watch) -> Told:
+def _told(scenario: Scenario, stages: _PhaseTimes, watch: SourceSampler) -> IncidentContext:
     seconds = {phase.name: phase.seconds for phase in scenario.phases}
 
-    def looked(phase: str) -> Span | None:
+    def looked(phase: str) -> TimeRange | None:
         at = stages.began(phase)
         if at is None:
             return None
         settling = min(SETTLING, seconds[phase] / 4)
-        return Span(at + settling, at + seconds[phase] - settling)
+        return TimeRange(at + settling, at + seconds[phase] - settling)
 
     incident = scenario.incident.name
     before = looked(BEFORE) if incident != BEFORE else None
-    return Told(before, looked(incident), stages.clients, tuple(watch.gaps))
+    return IncidentContext(before, looked(incident), stages.clients, tuple(watch.gaps))
 
 
-def _p99(report: PlayReport, name: str) -> float | None:
+def _p99(report: RunReport, name: str) -> float | None:
     return next((phase.p99 for phase in report.phases if phase.name == name), None)
 
 
-def spoiled(report: PlayReport, others: float | None, *, watched: bool = True) -> Iterator[str]:
+def spoiled(report: RunReport, others: float | None, *, watched: bool = True) -> Iterator[str]:
     """Why the run does not count. `report` has its truth tried as far as it can be.
 
     What a generator did in a phase that is neither looked at nor compared with (the queue drains) is of no account.
@@ -259,7 +269,7 @@ def spoiled(report: PlayReport, others: float | None, *, watched: bool = True) -
     yield from (reason for reason in report.spoiled if not reason.startswith(idle))
     if not watched:
         yield "nothing of it was read"
-    if others is not None and others > machine.OTHERS:
+    if others is not None and others > machine_state.OTHERS:
         yield f"others took {others:.0%} of the processors"
     if report.truth and all(one.moves is False for one in report.truth):
         yield "what was put in moved nothing: the tail is the same without it"

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from latdoctor.evaluation.calibration import Fit
-from latdoctor.evaluation.scoring import OURSELVES, PAIR_APART, PAIR_RUNS, FalseAlarms, Pair, Row, Scores
-from latdoctor.evaluation.statistics import Estimate, Share
+from latdoctor.evaluation.scoring import (
+    OURSELVES,
+    PAIR_APART,
+    PAIR_RUNS,
+    DiagnosisScores,
+    FalseAlarmRate,
+    GroupScore,
+    PairScore,
+)
+from latdoctor.evaluation.statistics import BootstrapEstimate, Proportion
 
 _HEAD = """# How right the diagnosis is
 
@@ -18,7 +26,7 @@ the 95 % interval, Wilson's for shares, bootstrapped for means. AC@k is the shar
 of the answer's own order."""
 
 
-def page(scores: Scores, fit: Fit | None = None) -> str:
+def page(scores: DiagnosisScores, fit: Fit | None = None) -> str:
     """The whole page as Markdown."""
     parts = [
         _HEAD.format(chosen=scores.runs.chosen),
@@ -66,7 +74,7 @@ _ROW_COLUMNS = ("", "runs", "AC@1", "AC@3", "named nothing", "named ones right",
 _PEER_COLUMNS = ("method", "reads", "AC@1", "AC@1, never looked at", "AC@3", "Avg@5", "both of two", "broke", "time")
 
 
-def summary(scores: Scores) -> str:
+def summary(scores: DiagnosisScores) -> str:
     """A few lines for a screen."""
     lines = [_counted(scores), *(f"{name:<38} {value}" for name, value in _short(scores))]
     lines += [f"{f'{peer.name}, {peer.metrics}':<38} AC@1 {_share(peer.ac1)}" for peer in scores.peers]
@@ -84,7 +92,7 @@ def told(fit: Fit) -> str:
     )
 
 
-def _counted(scores: Scores) -> str:
+def _counted(scores: DiagnosisScores) -> str:
     runs = scores.runs
     missing = f" Of {runs.chosen} {runs.missing} of {runs.planned} are not among them." if runs.missing else ""
     return (
@@ -94,15 +102,15 @@ def _counted(scores: Scores) -> str:
     )
 
 
-def _short(scores: Scores) -> Iterator[tuple[str, str]]:
+def _short(scores: DiagnosisScores) -> Iterator[tuple[str, str]]:
     yield "AC@1", _share(scores.ac1)
     yield "AC@3", _share(scores.ac3)
     yield "Avg@5", _estimate(scores.avg5)
     yield "both of two", _share(scores.both_of_two)
     yield "AC@1, played runs alone", _share(scores.played.ac1)
     yield "AC@3, played runs alone", _share(scores.played.ac3)
-    yield "AC@1, families looked at", _share(scores.looked_at.ac1)
-    yield "AC@1, families never looked at", _share(scores.never_looked_at.ac1)
+    yield "AC@1, tuned families", _share(scores.tuned.ac1)
+    yield "AC@1, held-out families", _share(scores.held_out.ac1)
     yield "named causes that are right", _share(scores.named_right)
     yield "runs in which nothing was named", _share(scores.abstained)
     yield "false alarms", _alarms(scores.false_alarms)
@@ -116,7 +124,7 @@ def _short(scores: Scores) -> Iterator[tuple[str, str]]:
     yield "from a bundle to its diagnosis", f"{_seconds(scores.seconds.value)} on average{slowest}"
 
 
-def _alarms(alarms: FalseAlarms) -> str:
+def _alarms(alarms: FalseAlarmRate) -> str:
     if alarms.bound is None:
         return _counted_share(alarms.share)
     # Of none seen the exact bound 1 - 0.05^(1/n) is what the rule of three says, nearly.
@@ -124,15 +132,15 @@ def _alarms(alarms: FalseAlarms) -> str:
     return f"{_counted_share(alarms.share)}; the true rate is at most {alarms.bound:.1%}{of_three} (one-sided 95 %)"
 
 
-def _peers(scores: Scores) -> Iterator[tuple[str, ...]]:
+def _peers(scores: DiagnosisScores) -> Iterator[tuple[str, ...]]:
     for peer in sorted(scores.peers, key=lambda one: -(one.ac1.value or 0.0)):
         name = f"**{peer.name}**" if peer.name == OURSELVES else peer.name
-        shares = (_share(one) for one in (peer.ac1, peer.never_looked_at, peer.ac3))
+        shares = (_share(one) for one in (peer.ac1, peer.held_out, peer.ac3))
         both = _share(peer.both_of_two)
         yield (name, peer.metrics, *shares, _estimate(peer.avg5), both, str(peer.crashed), _seconds(peer.seconds))
 
 
-def _leads(scores: Scores) -> Iterator[str]:
+def _leads(scores: DiagnosisScores) -> Iterator[str]:
     """How far ahead the diagnosis is, for each kind of metrics that others read."""
     ours = next((peer.ac1.value for peer in scores.peers if peer.name == OURSELVES), None)
     best: dict[str, float] = {}
@@ -143,7 +151,7 @@ def _leads(scores: Scores) -> Iterator[str]:
         yield from (f"Ahead of the best that reads {name}, by AC@1: {ours - one:.2f}." for name, one in best.items())
 
 
-def _rows(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+def _rows(rows: Sequence[GroupScore]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         of = row.accuracy
         ramp = "-" if row.sureness is None else f"{row.sureness:.2f}"
@@ -151,26 +159,26 @@ def _rows(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
         yield (row.name, str(of.ac1.of), *shares, ramp)
 
 
-def _pairs(pairs: Sequence[Pair]) -> Iterator[tuple[str, ...]]:
+def _pairs(pairs: Sequence[PairScore]) -> Iterator[tuple[str, ...]]:
     for pair in pairs:
-        few = "" if pair.enough or pair.told_apart.value is None else " (few)"
-        yield f"`{pair.cause}`", f"`{pair.neighbour}`", f"{_counted_share(pair.told_apart)}{few}"
+        few = "" if pair.enough or pair.separated.value is None else " (few)"
+        yield f"`{pair.cause}`", f"`{pair.neighbour}`", f"{_counted_share(pair.separated)}{few}"
 
 
-def _told_apart(pairs: Sequence[Pair]) -> str:
+def _told_apart(pairs: Sequence[PairScore]) -> str:
     """How many of the pairs, each way counted, reach their share, and how many have the runs for it."""
-    seen = [pair for pair in pairs if pair.told_apart.value is not None]
+    seen = [pair for pair in pairs if pair.separated.value is not None]
     apart, enough = sum(pair.apart for pair in seen), sum(pair.enough for pair in seen)
     reached = f"{apart} of {len(seen)} in {PAIR_APART:.0%} of the runs or more"
     return f"{reached}; {enough} of {len(pairs)} with {PAIR_RUNS} runs"
 
 
-def _unknown(scores: Scores) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
+def _unknown(scores: DiagnosisScores) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
     rows = ((f"`{one.cause}`", _counted_share(one.wrongly_named)) for one in scores.left_out)
     return ("taken out", "something is wrongly named"), rows
 
 
-def _bins(scores: Scores) -> Iterator[tuple[str, ...]]:
+def _bins(scores: DiagnosisScores) -> Iterator[tuple[str, ...]]:
     for one in scores.bins:
         yield f"{one.probability:.3f}", f"{one.right:.3f}", str(one.of)
 
@@ -187,7 +195,7 @@ def _fitted(fit: Fit) -> str:
     return f"## The temperature\n\n{said}\n\n" + _table(("temperature", "log loss", "Brier", "ECE"), rows)
 
 
-def _misses(scores: Scores) -> Iterator[tuple[str, ...]]:
+def _misses(scores: DiagnosisScores) -> Iterator[tuple[str, ...]]:
     for miss in scores.misses:
         causes, named = (", ".join(f"`{name}`" for name in names) or "-" for names in (miss.causes, miss.named))
         yield miss.run, causes, f"`{miss.first}`" if miss.first else "nothing", named
@@ -200,17 +208,17 @@ def _table(columns: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
     return "\n".join([f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *lines])
 
 
-def _share(one: Share) -> str:
+def _share(one: Proportion) -> str:
     if one.value is None or one.low is None or one.high is None:
         return "-"
     return f"{one.value:.1%} [{one.low:.1%}–{one.high:.1%}]"
 
 
-def _counted_share(one: Share) -> str:
+def _counted_share(one: Proportion) -> str:
     return "-" if one.value is None else f"{one.right:g} of {one.of}: {_share(one)}"
 
 
-def _estimate(one: Estimate, *, percent: bool = True) -> str:
+def _estimate(one: BootstrapEstimate, *, percent: bool = True) -> str:
     if one.value is None or one.low is None or one.high is None:
         return "-"
     if percent:

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from latdoctor import __version__
-from latdoctor.evaluation.diagnose_runs import Answered
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, Split, Truth, family
+from latdoctor.evaluation.diagnose_runs import VariantAnswer
+from latdoctor.evaluation.ground_truth import MADE, PLAYED, FamilySplit, GroundTruth, family
 from latdoctor.evaluation.statistics import (
-    Bin,
-    Estimate,
-    Share,
-    Stated,
+    BootstrapEstimate,
+    Prediction,
+    Proportion,
+    ReliabilityBin,
     at_most,
     bins,
+    bootstrap,
     brier,
     ece,
-    estimate,
     mean,
-    share,
+    proportion,
 )
 from latdoctor.evaluation.variants import PLAIN, SHIFTS
 
@@ -34,84 +34,84 @@ PAIR_APART = 0.9  # the share of them in which it must rank before its neighbour
 class Accuracy(Struct, frozen=True):
     """Of runs with something wrong: the right cause first, among the first three, and on average over 1 to 5."""
 
-    ac1: Share
-    ac3: Share
-    avg5: Estimate
+    ac1: Proportion
+    ac3: Proportion
+    avg5: BootstrapEstimate
 
 
-class Row(Struct, frozen=True):
+class GroupScore(Struct, frozen=True):
     """One family, withheld source or wrong time: how right, how sure, and how often nothing was named."""
 
     name: str
     accuracy: Accuracy
-    abstained: Share
-    named_right: Share
+    abstained: Proportion
+    named_right: Proportion
     sureness: float | None  # mean probability of the top cause
 
 
-class Pair(Struct, frozen=True):
+class PairScore(Struct, frozen=True):
     """Of the runs of `cause`, those in which it ranks before `neighbour`."""
 
     cause: str
     neighbour: str
-    told_apart: Share
+    separated: Proportion
 
     @property
     def enough(self) -> bool:
         """Whether there are as many runs as a share of nine tenths is told by."""
-        return self.told_apart.of >= PAIR_RUNS
+        return self.separated.of >= PAIR_RUNS
 
     @property
     def apart(self) -> bool:
-        return self.told_apart.value is not None and self.told_apart.value >= PAIR_APART
+        return self.separated.value is not None and self.separated.value >= PAIR_APART
 
 
-class Unknown(Struct, frozen=True):
+class HiddenCauseScore(Struct, frozen=True):
     """A cause taken out of the catalogue: of its runs, those in which something is wrongly named.
 
     What is hard to tell from it does not count as wrong, nor does what is really wrong besides.
     """
 
     cause: str
-    wrongly_named: Share
+    wrongly_named: Proportion
 
 
-class FalseAlarms(Struct, frozen=True):
+class FalseAlarmRate(Struct, frozen=True):
     """Of runs in which nothing was wrong, those in which a cause was named. `bound`: the true rate is at most that
     (one-sided 95 %). `runs` are those in which it happened.
     """
 
-    share: Share
+    share: Proportion
     bound: float | None
     runs: tuple[str, ...]
 
 
-class Well(Struct, frozen=True):
+class HealthyRunScore(Struct, frozen=True):
     """The false alarms of one sort of runs in which nothing was wrong, such as busy ones."""
 
     name: str
-    false_alarms: FalseAlarms
+    false_alarms: FalseAlarmRate
 
 
-class Peer(Struct, frozen=True):
+class MethodScore(Struct, frozen=True):
     """Another method on the same bundles. `crashed` runs count as failures; `seconds` is the median of a run.
 
     `metrics`: what it reads of a bundle: the `scraped` series, the `signals` made of them, or the whole `bundle`.
-    `never_looked_at`: AC@1 on families of which it learnt nothing.
+    `held_out`: AC@1 on families of which it learnt nothing.
     """
 
     name: str
     metrics: str
-    ac1: Share
-    never_looked_at: Share
-    ac3: Share
-    avg5: Estimate
-    both_of_two: Share
+    ac1: Proportion
+    held_out: Proportion
+    ac3: Proportion
+    avg5: BootstrapEstimate
+    both_of_two: Proportion
     crashed: int
     seconds: float | None
 
 
-class Miss(Struct, frozen=True):
+class MissedRun(Struct, frozen=True):
     """A run in which the right cause was not first."""
 
     run: str
@@ -120,7 +120,7 @@ class Miss(Struct, frozen=True):
     named: tuple[str, ...]
 
 
-class Counted(Struct, frozen=True):
+class RunCounts(Struct, frozen=True):
     """How many runs there are: played with something wrong, played with nothing wrong, made; how many were spoiled
     tries, and cells given up after three; and how many were planned by the options `chosen` (None: nobody planned).
     """
@@ -139,7 +139,7 @@ class Counted(Struct, frozen=True):
         return 0 if self.planned is None else self.planned - self.wrong - self.well - self.made
 
 
-class Scores(Struct, frozen=True):
+class DiagnosisScores(Struct, frozen=True):
     """Everything. Shares carry Wilson's 95 % interval, means a bootstrapped one.
 
     What is pooled over played and made runs stands beside what the played ones give alone.
@@ -147,35 +147,35 @@ class Scores(Struct, frozen=True):
 
     schema_version: str
     tool_version: str
-    runs: Counted
-    ac1: Share
-    ac3: Share
-    avg5: Estimate
-    both_of_two: Share
-    false_alarms: FalseAlarms
-    abstained: Share
-    named_right: Share
-    brier: Estimate
-    ece: Estimate
-    bins: tuple[Bin, ...]
-    grounded: Estimate
-    seconds: Estimate
+    runs: RunCounts
+    ac1: Proportion
+    ac3: Proportion
+    avg5: BootstrapEstimate
+    both_of_two: Proportion
+    false_alarms: FalseAlarmRate
+    abstained: Proportion
+    named_right: Proportion
+    brier: BootstrapEstimate
+    ece: BootstrapEstimate
+    bins: tuple[ReliabilityBin, ...]
+    grounded: BootstrapEstimate
+    seconds: BootstrapEstimate
     slowest: float | None
     played: Accuracy
-    played_false_alarms: FalseAlarms
-    well: tuple[Well, ...]
-    looked_at: Accuracy
-    never_looked_at: Accuracy
-    families: tuple[Row, ...]
-    kinds: tuple[Row, ...]
-    severities: tuple[Row, ...]
-    hard_pairs: tuple[Pair, ...]
-    withheld: tuple[Row, ...]
-    wrong_time: tuple[Row, ...]
-    left_out: tuple[Unknown, ...]
-    unknown_named: Share
-    misses: tuple[Miss, ...]
-    peers: tuple[Peer, ...] = ()
+    played_false_alarms: FalseAlarmRate
+    well: tuple[HealthyRunScore, ...]
+    tuned: Accuracy
+    held_out: Accuracy
+    families: tuple[GroupScore, ...]
+    kinds: tuple[GroupScore, ...]
+    severities: tuple[GroupScore, ...]
+    hard_pairs: tuple[PairScore, ...]
+    withheld: tuple[GroupScore, ...]
+    wrong_time: tuple[GroupScore, ...]
+    left_out: tuple[HiddenCauseScore, ...]
+    unknown_named: Proportion
+    misses: tuple[MissedRun, ...]
+    peers: tuple[MethodScore, ...] = ()
 
 
 LISTED = 5  # ranks that count for Avg@5
@@ -186,34 +186,34 @@ _WELL = {"no-fault": _CALM, "healthy": _CALM, "busy": _BUSY, "healthy-but-busy":
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ScoredRun:
     """An answer beside its truth."""
 
-    truth: Truth
-    answer: Answered
+    truth: GroundTruth
+    answer: VariantAnswer
 
     @property
     def ranking(self) -> tuple[str, ...]:
         return tuple(cause.id for cause in self.answer.ranked)
 
     @property
-    def stated(self) -> Stated:
+    def stated(self) -> Prediction:
         """The top cause; where none is listed, none was held likely, which is no statement of a right one either."""
         if not self.answer.ranked:
-            return Stated(0.0, right=False)
+            return Prediction(0.0, right=False)
         top = self.answer.ranked[0]
-        return Stated(top.probability, top.id in self.truth.causes)
+        return Prediction(top.probability, top.id in self.truth.causes)
 
 
-def score(truths: Mapping[str, Truth], answers: Iterable[Answered], split: Split) -> Scores:
+def score(truths: Mapping[str, GroundTruth], answers: Iterable[VariantAnswer], split: FamilySplit) -> DiagnosisScores:
     """The scores of `answers`, each of a run of `truths`."""
-    cases = [Case(truths[one.run], one) for one in sorted(answers, key=lambda one: (one.view, one.run))]
+    cases = [ScoredRun(truths[one.run], one) for one in sorted(answers, key=lambda one: (one.view, one.run))]
     plain = [case for case in cases if case.answer.view == PLAIN]
     wrong = [case for case in plain if case.truth.causes]
     well = [case for case in plain if not case.truth.causes]
     of = accuracy(wrong)
     stated = [case.stated for case in plain]
-    return Scores(
+    return DiagnosisScores(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
         runs=_counted(plain),
@@ -224,17 +224,17 @@ def score(truths: Mapping[str, Truth], answers: Iterable[Answered], split: Split
         false_alarms=_false_alarms(well),
         abstained=_abstained(wrong),
         named_right=_named_right(plain),
-        brier=estimate(stated, brier),
-        ece=estimate(stated, ece),
+        brier=bootstrap(stated, brier),
+        ece=bootstrap(stated, ece),
         bins=bins(stated) if stated else (),
-        grounded=estimate([found for case in wrong if (found := grounded(case)) is not None], mean),
-        seconds=estimate([case.answer.seconds for case in plain], mean),
+        grounded=bootstrap([found for case in wrong if (found := grounded(case)) is not None], mean),
+        seconds=bootstrap([case.answer.seconds for case in plain], mean),
         slowest=max((case.answer.seconds for case in plain), default=None),
         played=accuracy([case for case in wrong if case.truth.kind == PLAYED]),
         played_false_alarms=_false_alarms([case for case in well if case.truth.kind == PLAYED]),
         well=tuple(_well(well)),
-        looked_at=accuracy([case for case in wrong if not split.is_never(case.truth.causes)]),
-        never_looked_at=accuracy([case for case in wrong if split.is_never(case.truth.causes)]),
+        tuned=accuracy([case for case in wrong if not split.is_held_out(case.truth.causes)]),
+        held_out=accuracy([case for case in wrong if split.is_held_out(case.truth.causes)]),
         families=_rows(wrong, lambda case: {family(cause) for cause in case.truth.causes}),
         kinds=_rows(wrong, lambda case: {case.truth.kind}),
         severities=_rows(wrong, lambda case: {f"{case.truth.kind}, {case.truth.severity}"}),
@@ -252,7 +252,7 @@ def ac_at(k: int, causes: Sequence[str], ranking: Sequence[str]) -> float:
     return len(set(ranking[:k]) & set(causes)) / min(k, len(causes))
 
 
-def average(causes: Sequence[str], ranking: Sequence[str]) -> float:
+def average_at_5(causes: Sequence[str], ranking: Sequence[str]) -> float:
     """Avg@5: the mean of AC@1 to AC@5."""
     return mean([ac_at(k, causes, ranking) for k in range(1, LISTED + 1)])
 
@@ -260,23 +260,23 @@ def average(causes: Sequence[str], ranking: Sequence[str]) -> float:
 def accuracy_of(rankings: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Accuracy:
     """The accuracy of rankings, each beside the causes of its run: ours and the peers' alike."""
     return Accuracy(
-        ac1=share(sum(ac_at(1, *one) for one in rankings), len(rankings)),
-        ac3=share(sum(ac_at(3, *one) for one in rankings), len(rankings)),
-        avg5=estimate([average(*one) for one in rankings], mean),
+        ac1=proportion(sum(ac_at(1, *one) for one in rankings), len(rankings)),
+        ac3=proportion(sum(ac_at(3, *one) for one in rankings), len(rankings)),
+        avg5=bootstrap([average_at_5(*one) for one in rankings], mean),
     )
 
 
-def accuracy(cases: Sequence[Case]) -> Accuracy:
+def accuracy(cases: Sequence[ScoredRun]) -> Accuracy:
     return accuracy_of([(case.truth.causes, case.ranking) for case in cases])
 
 
-def both_of_two(rankings: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Share:
+def both_of_two(rankings: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Proportion:
     """Of runs with two causes, those in which they are the first two."""
     two = [(causes, ranking) for causes, ranking in rankings if len(causes) == 2]
-    return share(sum(set(ranking[:2]) == set(causes) for causes, ranking in two), len(two))
+    return proportion(sum(set(ranking[:2]) == set(causes) for causes, ranking in two), len(two))
 
 
-def grounded(case: Case) -> float | None:
+def grounded(case: ScoredRun) -> float | None:
     """Of the findings that a right top cause cites, the share that the fault moved; None where that is not told."""
     top = case.answer.ranked[0] if case.answer.ranked else None
     if top is None or top.id not in case.truth.causes or case.answer.moved is None or not top.cited:
@@ -284,9 +284,9 @@ def grounded(case: Case) -> float | None:
     return len(set(top.cited) & set(case.answer.moved)) / len(top.cited)
 
 
-def _counted(plain: Sequence[Case]) -> Counted:
+def _counted(plain: Sequence[ScoredRun]) -> RunCounts:
     played = [case.truth for case in plain if case.truth.kind == PLAYED]
-    return Counted(
+    return RunCounts(
         wrong=sum(bool(truth.causes) for truth in played),
         well=sum(not truth.causes for truth in played),
         made=sum(case.truth.kind == MADE for case in plain),
@@ -294,44 +294,44 @@ def _counted(plain: Sequence[Case]) -> Counted:
     )
 
 
-def _false_alarms(well: Sequence[Case]) -> FalseAlarms:
+def _false_alarms(well: Sequence[ScoredRun]) -> FalseAlarmRate:
     alarmed = [case.answer.run for case in well if case.answer.named]
-    return FalseAlarms(share(len(alarmed), len(well)), at_most(len(alarmed), len(well)), tuple(alarmed))
+    return FalseAlarmRate(proportion(len(alarmed), len(well)), at_most(len(alarmed), len(well)), tuple(alarmed))
 
 
-def _well(cases: Sequence[Case]) -> Iterable[Well]:
+def _well(cases: Sequence[ScoredRun]) -> Iterable[HealthyRunScore]:
     """By what they are an example of, played and made runs apart."""
-    sorts: dict[str, list[Case]] = {}
+    sorts: dict[str, list[ScoredRun]] = {}
     for case in cases:
         sort = _WELL.get(case.truth.scenario, _LEFT_OUT)
         sorts.setdefault(f"{case.truth.kind}, {sort}", []).append(case)
-    return (Well(name, _false_alarms(sorts[name])) for name in sorted(sorts))
+    return (HealthyRunScore(name, _false_alarms(sorts[name])) for name in sorted(sorts))
 
 
-def _abstained(wrong: Sequence[Case]) -> Share:
-    return share(sum(not case.answer.named for case in wrong), len(wrong))
+def _abstained(wrong: Sequence[ScoredRun]) -> Proportion:
+    return proportion(sum(not case.answer.named for case in wrong), len(wrong))
 
 
-def _named_right(cases: Sequence[Case]) -> Share:
+def _named_right(cases: Sequence[ScoredRun]) -> Proportion:
     """Of the causes that are named, those that are really there."""
     named = [(cause.id, case.truth) for case in cases for cause in case.answer.ranked if cause.named]
-    return share(sum(cause in truth.causes for cause, truth in named), len(named))
+    return proportion(sum(cause in truth.causes for cause, truth in named), len(named))
 
 
-def _row(name: str, cases: Sequence[Case]) -> Row:
+def _row(name: str, cases: Sequence[ScoredRun]) -> GroupScore:
     wrong = [case for case in cases if case.truth.causes]
     ramp = [case.stated.probability for case in wrong]
-    return Row(name, accuracy(wrong), _abstained(wrong), _named_right(cases), mean(ramp) if ramp else None)
+    return GroupScore(name, accuracy(wrong), _abstained(wrong), _named_right(cases), mean(ramp) if ramp else None)
 
 
-def _rows(cases: Sequence[Case], of: Callable[[Case], set[str]]) -> tuple[Row, ...]:
+def _rows(cases: Sequence[ScoredRun], of: Callable[[ScoredRun], set[str]]) -> tuple[GroupScore, ...]:
     names = sorted({name for case in cases for name in of(case)})
     return tuple(_row(name, [case for case in cases if name in of(case)]) for name in names)
 
 
-def _views(cases: Sequence[Case], wanted: Callable[[str], bool]) -> tuple[Row, ...]:
+def _views(cases: Sequence[ScoredRun], wanted: Callable[[str], bool]) -> tuple[GroupScore, ...]:
     """Each view beside what the plain looks of the same runs give: only these can be compared with it."""
-    found: list[Row] = []
+    found: list[GroupScore] = []
     for view in sorted({case.answer.view for case in cases if wanted(case.answer.view)}):
         own = [case for case in cases if case.answer.view == view]
         runs = {case.answer.run for case in own}
@@ -340,37 +340,39 @@ def _views(cases: Sequence[Case], wanted: Callable[[str], bool]) -> tuple[Row, .
     return tuple(found)
 
 
-def _hard_pairs(wrong: Sequence[Case], split: Split) -> Iterable[Pair]:
+def _hard_pairs(wrong: Sequence[ScoredRun], split: FamilySplit) -> Iterable[PairScore]:
     for one, other in split.pairs:
         for cause, neighbour in ((one, other), (other, one)):
             # Whoever finds a harmless neighbour that is there has not taken the one for the other.
-            own = [case for case in wrong if cause in case.truth.causes and neighbour not in case.truth.put_in]
-            yield Pair(cause, neighbour, share(sum(_before(case, cause, neighbour) for case in own), len(own)))
+            own = [case for case in wrong if cause in case.truth.causes and neighbour not in case.truth.injected]
+            yield PairScore(
+                cause, neighbour, proportion(sum(_before(case, cause, neighbour) for case in own), len(own))
+            )
 
 
-def _before(case: Case, cause: str, neighbour: str) -> bool:
+def _before(case: ScoredRun, cause: str, neighbour: str) -> bool:
     ranking = case.ranking
     if cause not in ranking:
         return False
     return neighbour not in ranking or ranking.index(cause) < ranking.index(neighbour)
 
 
-def _left_out(wrong: Sequence[Case], split: Split) -> tuple[Unknown, ...]:
+def _left_out(wrong: Sequence[ScoredRun], split: FamilySplit) -> tuple[HiddenCauseScore, ...]:
     causes = sorted({cause for case in wrong for cause in case.truth.causes})
     return tuple(
-        Unknown(cause, _wrongly_named([case for case in wrong if cause in case.truth.causes], split))
+        HiddenCauseScore(cause, _wrongly_named([case for case in wrong if cause in case.truth.causes], split))
         for cause in causes
     )
 
 
-def _wrongly_named(wrong: Sequence[Case], split: Split) -> Share:
+def _wrongly_named(wrong: Sequence[ScoredRun], split: FamilySplit) -> Proportion:
     tried = [case for case in wrong if case.answer.unknown is not None]
     bad = sum(bool(set(case.answer.unknown or ()) - split.neighbours(case.truth.causes)) for case in tried)
-    return share(bad, len(tried))
+    return proportion(bad, len(tried))
 
 
-def _misses(wrong: Sequence[Case]) -> Iterable[Miss]:
+def _misses(wrong: Sequence[ScoredRun]) -> Iterable[MissedRun]:
     for case in wrong:
         first = case.ranking[0] if case.ranking else ""
         if first not in case.truth.causes:
-            yield Miss(case.answer.run, case.truth.causes, first, case.answer.named)
+            yield MissedRun(case.answer.run, case.truth.causes, first, case.answer.named)

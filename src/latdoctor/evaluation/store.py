@@ -19,9 +19,9 @@ import msgspec
 from latdoctor import __version__
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.errors import UNDECODABLE, BundleError, LatdoctorError
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, Span, Told, Truth
-from latdoctor.evaluation.recording import Attempt, why_not
-from latdoctor.evaluation.variants import cut
+from latdoctor.evaluation.ground_truth import MADE, PLAYED, GroundTruth, IncidentContext, TimeRange
+from latdoctor.evaluation.recording import RecordingAttempt, why_not
+from latdoctor.evaluation.variants import slice_bundle
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import opened, save
 from latdoctor.evidence.diff import values
@@ -41,7 +41,7 @@ TRIES = 3  # a spoiled run is repeated twice
 T = TypeVar("T")
 
 
-class Planned(Protocol):
+class PlannedRun(Protocol):
     """A run that shall be there: its name, and about how many seconds it takes."""
 
     @property
@@ -50,20 +50,20 @@ class Planned(Protocol):
     def seconds(self) -> float: ...
 
 
-class Tried(Protocol):
+class RunAttempt(Protocol):
     """One go at it; `spoiled` says why it does not count."""
 
     @property
     def spoiled(self) -> tuple[str, ...]: ...
 
 
-Due = TypeVar("Due", bound=Planned)
-Go = TypeVar("Go", bound=Tried)
-Kept_contra = TypeVar("Kept_contra", bound=Tried, contravariant=True)
+Due = TypeVar("Due", bound=PlannedRun)
+Go = TypeVar("Go", bound=RunAttempt)
+Kept_contra = TypeVar("Kept_contra", bound=RunAttempt, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunFolder:
     """The names of the runs of a folder: which are complete, which were spoiled and how often."""
 
     folder: Path
@@ -89,7 +89,7 @@ class Runs:
         given_up = sum(count >= TRIES and not self.json(self.complete, run).exists() for run, count in tries.items())
         return sum(tries.values()), given_up
 
-    def is_due(self, cell: Planned) -> bool:
+    def is_due(self, cell: PlannedRun) -> bool:
         """Whether `cell` is neither recorded nor given up."""
         return not self.json(self.complete, cell.run).exists() and len(self.spoiled(cell.run)) < TRIES
 
@@ -111,21 +111,21 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Store(Runs):
+class RecordingStore(RunFolder):
     """A folder of recordings."""
 
     def bundle(self, run: str) -> Path:
         return self.folder / BUNDLES / f"{run}.tar.zst"
 
-    def told(self, run: str) -> Told:
+    def told(self, run: str) -> IncidentContext:
         """Raises BundleError."""
-        return read_json(self.json(TOLD, run), Told)
+        return read_json(self.json(TOLD, run), IncidentContext)
 
-    def truth(self, run: str) -> Truth:
+    def truth(self, run: str) -> GroundTruth:
         """Raises BundleError."""
-        return read_json(self.json(TRUTHS, run), Truth)
+        return read_json(self.json(TRUTHS, run), GroundTruth)
 
-    def keep(self, attempt: Attempt) -> None:
+    def keep(self, attempt: RecordingAttempt) -> None:
         """Raises BundleError where it cannot be written."""
         run = attempt.truth.run
         bundle = self.bundle(run)
@@ -151,17 +151,17 @@ def damaged(what: str, path: Path) -> BundleError:
     return BundleError(f"damaged: {what}", where=str(path), next_step="delete it, and record that run again")
 
 
-class Keeping(Protocol[Kept_contra]):
+class RunStore(Protocol[Kept_contra]):
     """Where complete runs are kept."""
 
-    def is_due(self, cell: Planned) -> bool: ...
+    def is_due(self, cell: PlannedRun) -> bool: ...
     def missing(self, cells: Sequence[Due]) -> tuple[Due, ...]: ...
     def keep(self, attempt: Kept_contra) -> None: ...
     def keep_spoiled(self, run: str, reasons: Sequence[str]) -> None: ...
 
 
 def record(
-    store: Keeping[Go],
+    store: RunStore[Go],
     cells: Sequence[Due],
     attempt: Callable[[Due, Callable[[str], None]], Go],
     say: Callable[[str], None],
@@ -188,7 +188,7 @@ def record(
 
 
 def _try(
-    store: Keeping[Go], cell: Due, attempt: Callable[[Due, Callable[[str], None]], Go], say: Callable[[str], None]
+    store: RunStore[Go], cell: Due, attempt: Callable[[Due, Callable[[str], None]], Go], say: Callable[[str], None]
 ) -> None:
     try:
         made = attempt(cell, say)
@@ -213,31 +213,31 @@ Numbers = Callable[[Bundle], Mapping[str, float]]  # what a look shows, by name
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedRun:
     """A run on disk."""
 
     bundle: Path
-    told: Told
-    truth: Truth
+    told: IncidentContext
+    truth: GroundTruth
 
 
-def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[Recorded]:
+def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[RecordedRun]:
     """The complete runs of `folder`, or these of them, in the order of their names.
 
     Raises BundleError, also for a truth that is another run's or names what the catalogue does not have.
     """
     known = frozenset(cause.id for cause in shipped().causes)
-    store = Store(folder)
+    store = RecordingStore(folder)
     for run in store.runs() if runs is None else runs:
         truth, told = store.truth(run), store.told(run)
         if wrong := _wrong(run, truth, known):
             raise damaged(f"the truth of {run} {wrong}", store.json(TRUTHS, run))
         if truth.kind == PLAYED and told.incident is None:
             raise damaged(f"{run} was played, and it is not told when it was slow", store.json(TOLD, run))
-        yield Recorded(store.bundle(run), told, truth)
+        yield RecordedRun(store.bundle(run), told, truth)
 
 
-def _wrong(run: str, truth: Truth, known: Set[str]) -> str:
+def _wrong(run: str, truth: GroundTruth, known: Set[str]) -> str:
     """Why `truth` cannot be that of `run`; empty where it can."""
     if unknown := sorted({*truth.causes} - known):
         return f"names {clean(unknown[0], 80)!r}, which is no cause"
@@ -246,12 +246,12 @@ def _wrong(run: str, truth: Truth, known: Set[str]) -> str:
     return "" if truth.run == run else f"is of {clean(truth.run, 80)!r}"
 
 
-def signals(recorded: Recorded) -> Mapping[str, tuple[Values, Values]]:
+def signals(recorded: RecordedRun) -> Mapping[str, tuple[Values, Values]]:
     """Every numeric signal of every subject as `SIGNAL SUBJECT`, second by second."""
     return by_second(recorded, _numbers)
 
 
-def by_second(recorded: Recorded, numbers: Numbers) -> Mapping[str, tuple[Values, Values]]:
+def by_second(recorded: RecordedRun, numbers: Numbers) -> Mapping[str, tuple[Values, Values]]:
     """What `numbers` reads off a look at each second: before the incident, and in it.
 
     All arrays of one side have the same length and belong to the same seconds; NaN where that second does not show the
@@ -262,7 +262,7 @@ def by_second(recorded: Recorded, numbers: Numbers) -> Mapping[str, tuple[Values
     told = recorded.told
     with opened(recorded.bundle) as bundle:
         before, incident = (
-            [numbers(cut(bundle, told, second)) for second in _seconds(span)]
+            [numbers(slice_bundle(bundle, told, second)) for second in _seconds(span)]
             for span in (told.before, told.incident or _whole(bundle))
         )
     keys = sorted({key for step in (*before, *incident) for key in step})
@@ -273,18 +273,18 @@ def by_second(recorded: Recorded, numbers: Numbers) -> Mapping[str, tuple[Values
     return {key: (column(before, key), column(incident, key)) for key in keys}
 
 
-def _whole(bundle: Bundle) -> Span:
+def _whole(bundle: Bundle) -> TimeRange:
     times = [artifact.taken_at for artifact in bundle.artifacts]
-    return Span(min(times), max(times))
+    return TimeRange(min(times), max(times))
 
 
-def _seconds(span: Span | None) -> Iterator[Span]:
+def _seconds(span: TimeRange | None) -> Iterator[TimeRange]:
     """The seconds of `span`, each with half of its neighbours, so that two pages lie in it: counters need two."""
     if span is None:
         return
     for number in range(int(span.seconds / STEP)):
         edge = span.start + STEP * number
-        yield Span(edge - STEP / 2, edge + STEP * 1.5)
+        yield TimeRange(edge - STEP / 2, edge + STEP * 1.5)
 
 
 def _numbers(bundle: Bundle) -> dict[str, float]:

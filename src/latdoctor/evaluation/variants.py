@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Collector
-from latdoctor.evaluation.ground_truth import Span, TimedGap, Told
+from latdoctor.evaluation.ground_truth import IncidentContext, TimedGap, TimeRange
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.model import Gap, Window
@@ -24,7 +24,7 @@ STOPPED = "-stopped.prom"  # as a look ends the name of the last page of a serve
 MOST = {PAGES: 11, HOST: 41}  # that a look takes of one source over its window, however long that is
 
 
-def cut(bundle: Bundle, told: Told, span: Span) -> Bundle:
+def slice_bundle(bundle: Bundle, told: IncidentContext, span: TimeRange) -> Bundle:
     """The look at `span`, without a baseline."""
     inside = [artifact for artifact in bundle.artifacts if span.holds(artifact.taken_at)]
     others = [artifact for artifact in inside if artifact.collector not in (HOST, PAGES)]
@@ -50,7 +50,7 @@ def _host(inside: Sequence[Artifact]) -> Iterator[Artifact]:
         yield replace(sample, name=f"{HOST}/{number:03d}.json", group=HOST)
 
 
-def _pages(inside: Sequence[Artifact], told: Told, span: Span) -> Iterator[Artifact]:
+def _pages(inside: Sequence[Artifact], told: IncidentContext, span: TimeRange) -> Iterator[Artifact]:
     groups: dict[str, list[Artifact]] = {}
     for artifact in sorted(inside, key=lambda one: one.taken_at):
         if artifact.collector == PAGES:
@@ -71,11 +71,11 @@ def _thinned(taken: Sequence[Artifact], most: int) -> Sequence[Artifact]:
     return [taken[round(step * (len(taken) - 1) / (most - 1))] for step in range(most)]
 
 
-def _failures(source: str, told: Told, span: Span) -> Sequence[TimedGap]:
+def _failures(source: str, told: IncidentContext, span: TimeRange) -> Sequence[TimedGap]:
     return [one for one in told.gaps if span.holds(one.at) and one.gap.reason.startswith(f"{source} ")]
 
 
-def _gaps(kept: Sequence[Artifact], told: Told, span: Span) -> Iterator[Gap]:
+def _gaps(kept: Sequence[Artifact], told: IncidentContext, span: TimeRange) -> Iterator[Gap]:
     """Why a snapshot lacks something. Of a server that has shown pages, only that some were missing."""
     shown = {artifact.source for artifact in kept if artifact.collector == PAGES}
     for one in told.gaps:
@@ -96,38 +96,38 @@ _TRACES = ("torch_trace", "nsight")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Variant:
     """One look. `baseline` is in its bundle where whoever looks has one."""
 
     name: str
     bundle: Bundle
 
 
-def views(whole: Bundle, told: Told, collectors: Sequence[Collector] = COLLECTORS) -> Iterator[View]:
+def variants(whole: Bundle, told: IncidentContext, collectors: Sequence[Collector] = COLLECTORS) -> Iterator[Variant]:
     """The plain look first, then the look before the incident, then all others that differ from the plain one."""
-    plain, before = at(whole, told, 0.0), None
+    plain, before = incident_slice(whole, told, 0.0), None
     if told.before is not None:
-        before = cut(whole, told, told.before)
+        before = slice_bundle(whole, told, told.before)
         remembered = baselines.record(seen(before, collectors)[0], whole.context.target, "")
         plain = replace(plain, baseline=remembered)
-    yield View(PLAIN, plain)
+    yield Variant(PLAIN, plain)
     if before is not None:
-        yield View(BEFORE, before)
+        yield Variant(BEFORE, before)
     for name, lacks in WITHHELD.items():
         left = lacks(plain, told)
         if left != plain and left.artifacts:
-            yield View(f"no {name}", left)
+            yield Variant(f"no {name}", left)
     for name, seconds in SHIFTS.items():
         if _can_be_moved(told, seconds, whole):
-            yield View(name, replace(at(whole, told, seconds), baseline=plain.baseline))
+            yield Variant(name, replace(incident_slice(whole, told, seconds), baseline=plain.baseline))
 
 
-def at(whole: Bundle, told: Told, shift: float) -> Bundle:
+def incident_slice(whole: Bundle, told: IncidentContext, shift: float) -> Bundle:
     """The look at the incident, or at what lies so many seconds after it."""
-    return whole if told.incident is None else cut(whole, told, told.incident.moved(shift))
+    return whole if told.incident is None else slice_bundle(whole, told, told.incident.moved(shift))
 
 
-def _can_be_moved(told: Told, seconds: float, whole: Bundle) -> bool:
+def _can_be_moved(told: IncidentContext, seconds: float, whole: Bundle) -> bool:
     """Whether the moved look still sees some of the incident, and the recording reaches far enough."""
     if told.incident is None or told.incident.seconds <= abs(seconds):
         return False
@@ -136,19 +136,19 @@ def _can_be_moved(told: Told, seconds: float, whole: Bundle) -> bool:
     return bool(times) and min(times) <= moved.start and moved.end <= max(times)
 
 
-def _without(keep: Callable[[Artifact, Told], bool]) -> Callable[[Bundle, Told], Bundle]:
-    def lacking(bundle: Bundle, told: Told) -> Bundle:
+def _without(keep: Callable[[Artifact, IncidentContext], bool]) -> Callable[[Bundle, IncidentContext], Bundle]:
+    def lacking(bundle: Bundle, told: IncidentContext) -> Bundle:
         return replace(bundle, artifacts=tuple(artifact for artifact in bundle.artifacts if keep(artifact, told)))
 
     return lacking
 
 
-def _is_clients(artifact: Artifact, told: Told) -> bool:
+def _is_clients(artifact: Artifact, told: IncidentContext) -> bool:
     return artifact.collector == PAGES and artifact.source == told.clients
 
 
 # What can be withheld, one source at a time.
-WITHHELD: Mapping[str, Callable[[Bundle, Told], Bundle]] = {
+WITHHELD: Mapping[str, Callable[[Bundle, IncidentContext], Bundle]] = {
     "NVML": _without(lambda artifact, told: artifact.collector != "nvml"),
     "trace": _without(lambda artifact, told: artifact.collector not in _TRACES),
     "log": _without(lambda artifact, told: artifact.collector != "logs"),

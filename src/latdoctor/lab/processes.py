@@ -35,7 +35,7 @@ READY_WITHIN = 120.0  # seconds: a cold machine loads torch slowly
 DRAIN_WITHIN = 30.0
 
 
-class Child:
+class ChildProcess:
     """`python -m MODULE ARGUMENTS` in a session of its own. Leave it as a context: it never outlives it, and not the
     thread that started it either, however that ends (Linux; see `tether`).
     """
@@ -66,7 +66,7 @@ class Child:
         """None while it runs."""
         return self._process.poll()
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> ChildProcess:
         return self
 
     def __exit__(
@@ -108,7 +108,7 @@ class Child:
         return clean(lines[-1], 300) if lines else "it said nothing"
 
 
-class _Serving:
+class _LabServerProcess:
     """`latdoctor lab serve` on a free loopback port, with a token of its own."""
 
     _title = "the server"
@@ -131,11 +131,11 @@ class _Serving:
         """Raises OperationError where the server ends or is not ready in time."""
         self._child.wait_answers(f"{self.url}/readyz")
 
-    def _started(self, config: ServerConfig) -> Child:
+    def _started(self, config: ServerConfig) -> ChildProcess:
         settings = Path(self._folder.name) / "server.yaml"
         settings.write_bytes(msgspec.json.encode(config))  # JSON is YAML
         arguments = ["lab", "serve", "--port", str(self.port), "--config", str(settings), *self._arguments]
-        return Child(self._title, "latdoctor", arguments, {VARIABLE: self.token, "OMP_NUM_THREADS": "1"})
+        return ChildProcess(self._title, "latdoctor", arguments, {VARIABLE: self.token, "OMP_NUM_THREADS": "1"})
 
     def __enter__(self) -> Self:
         return self
@@ -147,7 +147,7 @@ class _Serving:
         self._folder.cleanup()
 
 
-class ServerProcess(_Serving):
+class ServerProcess(_LabServerProcess):
     """One server. Leave it as a context: the process never outlives it."""
 
     def __init__(self, config: ServerConfig, *, faults: bool = True) -> None:
@@ -172,7 +172,7 @@ class ServerProcess(_Serving):
         self.admin.configure(patch)
 
 
-class Standing(Struct, frozen=True):
+class ReplicaStatus(Struct, frozen=True):
     """What the router's admin interface says of a replica."""
 
     name: str
@@ -181,7 +181,7 @@ class Standing(Struct, frozen=True):
     pid: int
 
 
-class RouterProcess(_Serving):
+class RouterProcess(_LabServerProcess):
     """A router and its replicas. Leave it as a context: none of the processes outlives it."""
 
     _title = "the router"
@@ -189,16 +189,16 @@ class RouterProcess(_Serving):
     def __init__(self, config: ServerConfig, replicas: int) -> None:
         super().__init__(config, "--replicas", str(replicas), "--fault-agent")
 
-    def replicas(self) -> tuple[Standing, ...]:
+    def replicas(self) -> tuple[ReplicaStatus, ...]:
         """Raises OperationError."""
         _, body = self.admin.ask("GET", "/admin/replicas")
-        return msgspec.json.decode(body, type=tuple[Standing, ...])
+        return msgspec.json.decode(body, type=tuple[ReplicaStatus, ...])
 
     def replica_admin(self, url: str) -> Admin:
         return Admin(url, self.token)
 
 
-class ProxyProcess:
+class FaultProxyProcess:
     """`latdoctor lab proxy` in front of `host:port`."""
 
     def __init__(self, to: str) -> None:
@@ -207,7 +207,7 @@ class ProxyProcess:
         self.url = f"http://127.0.0.1:{port}"
         self.admin = Admin(f"http://127.0.0.1:{control}", token)
         arguments = ["lab", "proxy", "--to", to, "--port", str(port), "--control-port", str(control)]
-        self.child = Child("the fault proxy", "latdoctor", arguments, {VARIABLE: token})
+        self.child = ChildProcess("the fault proxy", "latdoctor", arguments, {VARIABLE: token})
 
     def wait_ready(self) -> None:
         """Raises OperationError."""
@@ -224,7 +224,7 @@ class DependencyProcess:
             *("--port", str(self.port), "--ttl", str(settings.ttl)),
             *("--max-keys", str(settings.max_keys), "--miss-seconds", str(settings.miss_seconds)),
         ]
-        self.child = Child("the dependency", "latdoctor.lab.dependency_service", arguments)
+        self.child = ChildProcess("the dependency", "latdoctor.lab.dependency_service", arguments)
 
     def wait_ready(self) -> None:
         """Raises OperationError."""
@@ -239,8 +239,8 @@ class Deployment:
         self._ends = ExitStack()
         self._server: ServerProcess | None = None
         self._router: RouterProcess | None = None
-        self._clients_proxy: ProxyProcess | None = None
-        self._dependency_proxy: ProxyProcess | None = None
+        self._clients_proxy: FaultProxyProcess | None = None
+        self._dependency_proxy: FaultProxyProcess | None = None
 
     def __enter__(self) -> Deployment:
         """Starts everything. Raises OperationError where something does not become ready, UsageError."""
@@ -338,7 +338,7 @@ class Deployment:
                 proxy.wait_ready()
         self._front.wait_ready()
 
-    def _proxy(self, url: str) -> ProxyProcess:
-        proxy = ProxyProcess(url.removeprefix("http://"))
+    def _proxy(self, url: str) -> FaultProxyProcess:
+        proxy = FaultProxyProcess(url.removeprefix("http://"))
         self._ends.enter_context(proxy.child)
         return proxy

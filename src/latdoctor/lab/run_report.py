@@ -18,7 +18,7 @@ NEGLIGIBLE = 0.05  # seconds
 QUEUE = 8.0  # requests more than before
 
 
-class State(Struct, frozen=True):
+class ServerLoad(Struct, frozen=True):
     """Means over one look: requests per second, seconds per request, requests that wait at its end."""
 
     rate: float
@@ -31,20 +31,20 @@ class State(Struct, frozen=True):
         return f"{self.rate:.1f} requests/s, {latency}, {self.queue:.0f} waiting"
 
 
-def state_of(addresses: Sequence[str], seconds: float) -> State:
+def measure_load(addresses: Sequence[str], seconds: float) -> ServerLoad:
     """The state of the servers at `addresses`, watched for so long. Raises OperationError where none answers."""
     bases = [address.rstrip("/").removesuffix("/metrics") for address in addresses]
     first = look(bases)
     time.sleep(seconds)
     between = Between(first, look(bases))
-    return State(
+    return ServerLoad(
         rate=between.rise("ref_requests_total") / seconds,
         latency=between.mean("ref_request_seconds"),
         queue=between.now("ref_queue_depth") or 0.0,
     )
 
 
-def is_back(before: State, after: State) -> bool:
+def is_recovered(before: ServerLoad, after: ServerLoad) -> bool:
     """Whether `after` is as good as `before`; without any request nothing is slow."""
     if after.queue > before.queue + QUEUE:
         return False
@@ -84,14 +84,14 @@ class PhaseReport(Struct, frozen=True):
     queue_depth: float | None
 
 
-class Taken(Struct, frozen=True):
+class LeaveOneOut(Struct, frozen=True):
     """A cause taken away alone, and the P99 of the incident then."""
 
     cause: str
     p99: float | None
 
 
-class Confirmed(Struct, frozen=True):
+class CauseEffect(Struct, frozen=True):
     """A cause that was put in. `moves`: taking it away alone moved P99; None: that was not tried."""
 
     cause: str
@@ -99,7 +99,7 @@ class Confirmed(Struct, frozen=True):
     moves: bool | None = None
 
 
-class PlayReport(Struct, frozen=True):
+class RunReport(Struct, frozen=True):
     """A whole run. `spoiled` says why its figures cannot be trusted; `recovered`: the tail came back afterwards."""
 
     scenario: str
@@ -111,7 +111,7 @@ class PlayReport(Struct, frozen=True):
     phases: tuple[PhaseReport, ...]
     spoiled: tuple[str, ...]
     recovered: bool | None
-    truth: tuple[Confirmed, ...]
+    truth: tuple[CauseEffect, ...]
 
     def phase(self, name: str) -> PhaseReport:
         """Raises KeyError."""
@@ -121,7 +121,7 @@ class PlayReport(Struct, frozen=True):
         raise KeyError(name)
 
 
-def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[Look]) -> PlayReport:
+def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[Look]) -> RunReport:
     """The report of a run from what the generator measured and what the servers' pages said at each phase's edges."""
     phases = tuple(
         phase_report(phase.name, result.phase(phase.name).whole, Between(looks[2 * index], looks[2 * index + 1]))
@@ -130,7 +130,7 @@ def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, lo
     by_name = {phase.name: phase for phase in phases}
     before, incident, after = by_name.get(BEFORE), by_name[scenario.incident.name], by_name.get(AFTER)
     well = without_its_cause(scenario, before, after)
-    return PlayReport(
+    return RunReport(
         scenario=scenario.id,
         seed=seed,
         rate=rate,
@@ -152,7 +152,7 @@ def without_its_cause(scenario: Scenario, before: PhaseReport | None, after: Pha
     return None if several else after or before
 
 
-def confirmed(report: PlayReport, taken: Sequence[Taken]) -> PlayReport:
+def confirmed(report: RunReport, taken: Sequence[LeaveOneOut]) -> RunReport:
     """`report` with what each cause taken away alone has shown."""
     found = {one.cause: one.p99 for one in taken}
     incident = report.phase(report.incident)
@@ -162,10 +162,10 @@ def confirmed(report: PlayReport, taken: Sequence[Taken]) -> PlayReport:
     return msgspec.structs.replace(report, truth=truth)
 
 
-def _confirmed(cause: str, incident: PhaseReport, p99: float | None) -> Confirmed:
+def _confirmed(cause: str, incident: PhaseReport, p99: float | None) -> CauseEffect:
     if p99 is None or incident.p99 is None:
-        return Confirmed(cause)
-    return Confirmed(cause, p99, p99 <= MOVES * incident.p99)
+        return CauseEffect(cause)
+    return CauseEffect(cause, p99, p99 <= MOVES * incident.p99)
 
 
 def unsteady(before: PhaseReport) -> Iterator[str]:
@@ -206,7 +206,7 @@ def phase_report(name: str, whole: Summary, between: Between) -> PhaseReport:
     )
 
 
-def truth_file(report: PlayReport) -> Mapping[str, object]:
+def truth_file(report: RunReport) -> Mapping[str, object]:
     """What is written where diagnosis does not look: a cause is true where taking it away alone moved P99."""
     return {
         "scenario": report.scenario,

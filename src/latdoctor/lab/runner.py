@@ -14,7 +14,7 @@ from latdoctor.errors import OperationError
 from latdoctor.lab.clients import Look, look
 from latdoctor.lab.faults.injection import inject
 from latdoctor.lab.processes import Deployment
-from latdoctor.lab.run_report import PlayReport, Taken, confirmed, report_of
+from latdoctor.lab.run_report import LeaveOneOut, RunReport, confirmed, report_of
 from latdoctor.lab.scenario import Scenario, without
 from latdoctor.load.openloop import Progress
 from latdoctor.load.process import saturate, start_load
@@ -22,7 +22,7 @@ from latdoctor.load.process import saturate, start_load
 CALIBRATIONS = 3  # the median of so many: one alone differs by a third from run to run on a shared machine
 
 
-class Stage(Struct, frozen=True):
+class PhaseStart(Struct, frozen=True):
     """What a watcher is told: the phase that begins now, all metrics pages (the clients' last), the processes."""
 
     phase: str
@@ -30,20 +30,20 @@ class Stage(Struct, frozen=True):
     pids: tuple[int, ...]
 
 
-class Watcher(Struct, frozen=True):
+class RunObserver(Struct, frozen=True):
     """Who is told what happens while it happens."""
 
-    on_stage: Callable[[Stage], None] = lambda stage: None
+    on_phase: Callable[[PhaseStart], None] = lambda stage: None
     on_progress: Callable[[Progress], None] = lambda progress: None
     say: Callable[[str], None] = lambda text: None
 
 
-def play(scenario: Scenario, seed: int, watcher: Watcher | None = None, *, rate: float = 0.0) -> PlayReport:
+def run_scenario(scenario: Scenario, seed: int, watcher: RunObserver | None = None, *, rate: float = 0.0) -> RunReport:
     """Runs `scenario`, at `rate` requests per second where one is given.
 
     Raises OperationError where server or generator break, UsageError for a bad scenario.
     """
-    watcher = watcher or Watcher()
+    watcher = watcher or RunObserver()
     watcher.say("starting the server")
     with Deployment(scenario) as deployment:
         rate = rate or scenario.load.rate or calibrated(scenario, deployment, seed, watcher)
@@ -57,22 +57,22 @@ def play(scenario: Scenario, seed: int, watcher: Watcher | None = None, *, rate:
     return report_of(scenario, seed, rate, result, looks)
 
 
-def confirm(scenario: Scenario, report: PlayReport, watcher: Watcher | None = None) -> PlayReport:
+def confirm_causes(scenario: Scenario, report: RunReport, watcher: RunObserver | None = None) -> RunReport:
     """`report` with its truth tried: the run up to the incident once more, without each cause that can be left out.
 
     Same seed, same rate, a server of its own. Raises what `play` raises.
     """
-    watcher = watcher or Watcher()
-    taken: list[Taken] = []
+    watcher = watcher or RunObserver()
+    taken: list[LeaveOneOut] = []
     for truth in scenario.causes:
         if truth.can_be_left_out:
             watcher.say(f"once more without {truth.cause}")
-            other = play(without(scenario, truth), report.seed, rate=report.rate)
-            taken.append(Taken(truth.cause, other.phase(scenario.incident.name).p99))
+            other = run_scenario(without(scenario, truth), report.seed, rate=report.rate)
+            taken.append(LeaveOneOut(truth.cause, other.phase(scenario.incident.name).p99))
     return confirmed(report, taken)
 
 
-def calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: Watcher) -> float:
+def calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: RunObserver) -> float:
     """The rate of `scenario`'s load on this machine, requests per second. Raises OperationError, UsageError."""
     watcher.say("measuring what this machine can do")
     plan = scenario.plan(10.0, seed)
@@ -85,7 +85,7 @@ def calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: W
 
 
 def _walk(
-    scenario: Scenario, deployment: Deployment, clients: str, started: float, watcher: Watcher
+    scenario: Scenario, deployment: Deployment, clients: str, started: float, watcher: RunObserver
 ) -> tuple[Look, ...]:
     """Goes through the phases as the load does: turns knobs, injects and removes faults, reads pages at each edge."""
     edge = time.monotonic() - (time.time() - started)
@@ -98,7 +98,7 @@ def _walk(
         with ExitStack() as undo:
             for fault in phase.faults:
                 inject(fault, deployment.site, undo)
-            watcher.on_stage(Stage(phase.name, (*deployment.pages, clients), deployment.pids))
+            watcher.on_phase(PhaseStart(phase.name, (*deployment.pages, clients), deployment.pids))
             edge += phase.seconds
             _until(edge)
             looks.append(look(deployment.servers))

@@ -29,16 +29,15 @@ from latdoctor.lab.faults.types import Fault, Knobs
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.load.arrivals import Arrivals, OnOff, Poisson
 from latdoctor.load.mix import Mix
-from latdoctor.load.plan import LoadPlan, RetryPolicy
-from latdoctor.load.plan import Phase as LoadPhase
-from latdoctor.strict_yaml import Node, load
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
+from latdoctor.strict_yaml import load
 
 FOLDER = Path(__file__).parent / "scenarios"
 INCIDENT = "incident"
 USUAL = "usual"  # the severity that a scenario has as it is written
 
 
-class Load(Struct, frozen=True, forbid_unknown_fields=True):
+class LoadSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """`rate`: requests per second; 0: `calibrate` times what the server completes when saturated with the
     incident's mix before the run. Times in seconds.
     """
@@ -63,7 +62,7 @@ class Burst(Struct, frozen=True, forbid_unknown_fields=True):
         return OnOff(rate * self.times, self.seconds, off_s=whole, off_rate=rate, start_s=self.after)
 
 
-class Phase(Struct, frozen=True, forbid_unknown_fields=True):
+class ScenarioPhase(Struct, frozen=True, forbid_unknown_fields=True):
     """A stretch of the run. `rate` is a share of the load's rate."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
@@ -76,7 +75,7 @@ class Phase(Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[Fault, ...] = ()
 
 
-class Change(Struct, frozen=True, forbid_unknown_fields=True):
+class PhaseOverride(Struct, frozen=True, forbid_unknown_fields=True):
     """What another run does otherwise in a phase; what is not given stays."""
 
     rate: Annotated[float, Meta(gt=0, le=20)] | None = None
@@ -85,11 +84,11 @@ class Change(Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[Fault, ...] | None = None
 
 
-class Truth(Struct, frozen=True, forbid_unknown_fields=True):
+class InjectedCause(Struct, frozen=True, forbid_unknown_fields=True):
     """A cause, and what takes it alone away, by phase and for all clients; nothing: the phase `after` does."""
 
     cause: str
-    without: dict[str, Change] = {}
+    without: dict[str, PhaseOverride] = {}
     without_retries: bool = False
 
     @property
@@ -105,21 +104,21 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
 
     id: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,59}$")]
     title: str
-    phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=20)]
+    phases: Annotated[tuple[ScenarioPhase, ...], Meta(min_length=1, max_length=20)]
     server: Knobs = {}
-    load: Load = Load()
-    truth: tuple[str | Truth, ...] = ()
+    load: LoadSettings = LoadSettings()
+    truth: tuple[str | InjectedCause, ...] = ()
     replicas: Annotated[int, Meta(ge=1, le=8)] = 1
     dependency: StoreSettings | None = None
     clients_proxy: bool = False
     severities: dict[str, dict[str, Any]] = {}
 
     @property
-    def causes(self) -> tuple[Truth, ...]:
-        return tuple(Truth(one) if isinstance(one, str) else one for one in self.truth)
+    def causes(self) -> tuple[InjectedCause, ...]:
+        return tuple(InjectedCause(one) if isinstance(one, str) else one for one in self.truth)
 
     @property
-    def incident(self) -> Phase:
+    def incident(self) -> ScenarioPhase:
         """The phase in which something is wrong; the last one where none has that name."""
         return next((phase for phase in self.phases if phase.name == INCIDENT), self.phases[-1])
 
@@ -141,7 +140,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         return LoadPlan(phases, seed=seed, timeout_s=self.load.timeout, slo_s=self.load.slo, retry=self.load.retry)
 
 
-def _stream(phase: Phase, rate: float) -> Arrivals:
+def _stream(phase: ScenarioPhase, rate: float) -> Arrivals:
     return Poisson(rate) if phase.burst is None else phase.burst.arrivals(rate, phase.seconds)
 
 
@@ -151,15 +150,15 @@ def up_to_incident(scenario: Scenario) -> Scenario:
     return msgspec.structs.replace(scenario, phases=scenario.phases[: last + 1])
 
 
-def without(scenario: Scenario, truth: Truth) -> Scenario:
+def without(scenario: Scenario, truth: InjectedCause) -> Scenario:
     """`scenario` up to its incident, with this one cause taken away."""
     until = up_to_incident(scenario).phases
-    phases = tuple(_changed(phase, truth.without.get(phase.name, Change())) for phase in until)
+    phases = tuple(_changed(phase, truth.without.get(phase.name, PhaseOverride())) for phase in until)
     load = msgspec.structs.replace(scenario.load, retry=RetryPolicy()) if truth.without_retries else scenario.load
     return msgspec.structs.replace(scenario, phases=phases, load=load, truth=())
 
 
-def _changed(phase: Phase, change: Change) -> Phase:
+def _changed(phase: ScenarioPhase, change: PhaseOverride) -> ScenarioPhase:
     return msgspec.structs.replace(
         phase,
         rate=phase.rate if change.rate is None else change.rate,
@@ -188,7 +187,7 @@ def read(path: Path) -> Scenario:
     """Raises DefinitionError for a scenario that is not valid."""
     node = load(path)
     try:
-        scenario = msgspec.convert(_plain(node), Scenario, strict=False)
+        scenario = msgspec.convert(node.plain(_scalar), Scenario, strict=False)
         config = scenario.config()
         for phase in scenario.phases:
             config = patched(config, phase.config, strict=False)
@@ -247,13 +246,8 @@ def _inside(place: Any, key: str) -> Any:
     return place[int(key)] if isinstance(place, list | tuple) and int(key) < len(place) else None
 
 
-def _plain(node: Node) -> object:
-    """Scalars stay text (msgspec converts them by type); a percentage becomes its fraction, `5s` its seconds."""
-    if isinstance(node.value, dict):
-        return {key: _plain(child) for key, child in node.value.items()}
-    if isinstance(node.value, tuple):
-        return [_plain(child) for child in node.value]
-    text = node.value
+def _scalar(text: str) -> object:
+    """A percentage as its fraction; any other scalar as text, which msgspec converts by the field's type."""
     if text.endswith("%") and text[:-1].replace(".", "", 1).isdigit():
         return float(text[:-1]) / 100
     return text

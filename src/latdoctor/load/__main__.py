@@ -12,19 +12,19 @@ from contextlib import AsyncExitStack
 import msgspec
 import uvloop
 
-from latdoctor.load.capacity import saturation
-from latdoctor.load.openloop import Http, OpenLoop, Transport
+from latdoctor.load.openloop import HttpTransport, OpenLoop, Transport
 from latdoctor.load.plan import schedule
-from latdoctor.load.process import Ended, Message, Order, Started
-from latdoctor.load.summary import Ran, summarise
+from latdoctor.load.process import LoadOrder, Message, RunEnded, RunStarted
+from latdoctor.load.saturation import saturation
+from latdoctor.load.summary import RawRun, summarise
 
 
 def main() -> None:
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=LoadOrder)
     uvloop.run(_saturate(order) if order.saturate_s else _load(order))
 
 
-async def _load(order: Order) -> None:
+async def _load(order: LoadOrder) -> None:
     plan, planned = order.plan, schedule(order.plan)
     # The records of a run hold no cycles; what is here already need not be looked through again while it runs.
     gc.collect()
@@ -35,31 +35,31 @@ async def _load(order: Order) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, run.stop)
         started, begin, cpu = time.time(), time.monotonic(), time.process_time()
-        _tell(Started(started, shown))
+        _tell(RunStarted(started, shown))
         reports = asyncio.create_task(_report(run, order.report_s))
         await run.run()
         reports.cancel()
         seconds, cpu = time.monotonic() - begin, time.process_time() - cpu
     _tell(run.progress())
     outcomes = tuple(run.outcomes)
-    ran = Ran(order.address, started, seconds, cpu, run.most_in_flight, run.stopped, outcomes)
-    _tell(Ended(summarise(plan, planned, ran)))
+    ran = RawRun(order.address, started, seconds, cpu, run.most_in_flight, run.stopped, outcomes)
+    _tell(RunEnded(summarise(plan, planned, ran)))
 
 
-async def _transport(order: Order, living: AsyncExitStack) -> tuple[Transport, str]:
+async def _transport(order: LoadOrder, living: AsyncExitStack) -> tuple[Transport, str]:
     """What carries the requests, and the address of the metrics page; empty where none is shown."""
     if order.metrics_port is None:
-        return await living.enter_async_context(Http(order.address)), ""
+        return await living.enter_async_context(HttpTransport(order.address)), ""
     from latdoctor.load.client_metrics import (  # a run without a page starts without a server
         ClientPage,
-        Counted,
-        showing,
+        CountingTransport,
+        served_page,
     )
 
     page = ClientPage()
-    shown = await living.enter_async_context(showing(page, order.metrics_port))
-    http = await living.enter_async_context(Http(order.address, page.traces()))
-    return Counted(http, page), shown
+    shown = await living.enter_async_context(served_page(page, order.metrics_port))
+    http = await living.enter_async_context(HttpTransport(order.address, page.traces()))
+    return CountingTransport(http, page), shown
 
 
 async def _report(run: OpenLoop, every: float) -> None:
@@ -68,10 +68,10 @@ async def _report(run: OpenLoop, every: float) -> None:
         _tell(run.progress())
 
 
-async def _saturate(order: Order) -> None:
+async def _saturate(order: LoadOrder) -> None:
     plan = order.plan
     mix = next(phase.mix for phase in plan.phases if phase.name == order.phase)
-    async with Http(order.address) as transport:
+    async with HttpTransport(order.address) as transport:
         _tell(await saturation(plan, mix, transport, time.monotonic, order.saturate_s, order.in_flight))
 
 

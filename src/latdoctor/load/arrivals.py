@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 Rate = Annotated[float, Meta(gt=0, le=10_000)]  # requests per second
 RateOrNone = Annotated[float, Meta(ge=0, le=10_000)]
-Span = Annotated[float, Meta(gt=0, le=86_400)]  # seconds
+PhaseSeconds = Annotated[float, Meta(gt=0, le=86_400)]  # seconds
 
 
 class Constant(Struct, frozen=True, forbid_unknown_fields=True, tag="constant", tag_field="kind"):
@@ -66,8 +66,8 @@ class OnOff(Struct, frozen=True, forbid_unknown_fields=True, tag="on-off", tag_f
     """
 
     on_rate: Rate
-    on_s: Span
-    off_s: Span
+    on_s: PhaseSeconds
+    off_s: PhaseSeconds
     off_rate: RateOrNone = 0.0
     start_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
 

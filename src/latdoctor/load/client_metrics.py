@@ -20,8 +20,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from latdoctor.errors import OperationError
 from latdoctor.load.openloop import Transport
-from latdoctor.load.outcome import Ending, Reply, ending_of
-from latdoctor.load.wire import BODY_SIZES, SECONDS, body_size
+from latdoctor.load.protocol import BODY_SIZES, SECONDS, body_size
+from latdoctor.load.request_outcome import Ending, Reply, ending_of
 
 CLIENT = "load"  # its name on the page
 _BEAT = 0.05  # seconds, as the server's heartbeat
@@ -100,7 +100,7 @@ class ClientPage:
         return generate_latest(self._registry)
 
 
-class Counted:
+class CountingTransport:
     """A transport that counts on `page` what passes through another."""
 
     def __init__(self, transport: Transport, page: ClientPage) -> None:
@@ -119,7 +119,7 @@ class Counted:
 
 
 @asynccontextmanager
-async def showing(page: ClientPage, port: int) -> AsyncIterator[str]:
+async def served_page(page: ClientPage, port: int) -> AsyncIterator[str]:
     """Serves `page` on this machine's `port` (0: a free one) and gives its address. Raises OperationError."""
 
     async def metrics(_: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from latdoctor.load.wire import FRAMES_PER_SECOND
+from latdoctor.load.protocol import FRAMES_PER_SECOND
 
 MALFORMED = "malformed"
 MOST_TURNS = 20  # of a transcript: what the server takes
@@ -46,7 +46,7 @@ class Turn(Struct, frozen=True, gc=False):
     tokens: int
 
 
-class Ask(Struct, frozen=True, gc=False):
+class RequestContent(Struct, frozen=True, gc=False):
     """One request's content; `place` is where its words begin, or which wrong body it is.
 
     `before` are the texts of the same session's earlier requests.
@@ -59,13 +59,13 @@ class Ask(Struct, frozen=True, gc=False):
     before: tuple[Turn, ...] = ()
 
 
-def draw(mix: Mix, rng: Random) -> Ask:
+def draw(mix: Mix, rng: Random) -> RequestContent:
     """The next request of `mix`. Always six numbers are drawn, so that another share changes no other request."""
     wrong, long, audio, length, place, session = (rng.random() for _ in range(6))
     size = "long" if long < mix.long_share else "short"
     low, high = mix.long_tokens if size == "long" else mix.short_tokens
     kind = MALFORMED if wrong < mix.malformed_share else f"{size}-{'audio' if audio < mix.audio_share else 'text'}"
-    return Ask(
+    return RequestContent(
         kind=kind,
         tokens=low + int(length * (high - low + 1)),
         place=int(place * len(_WORDS)),
@@ -79,7 +79,7 @@ class Conversations:
     def __init__(self) -> None:
         self._turns: dict[int, tuple[Turn, ...]] = {}
 
-    def joined(self, ask: Ask) -> Ask:
+    def joined(self, ask: RequestContent) -> RequestContent:
         """`ask` with what came before it in its session, the newest first to be kept where that is too much."""
         if ask.session is None or ask.kind == MALFORMED:
             return ask
@@ -96,7 +96,7 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
     return kept
 
 
-def body(ask: Ask, request_id: str, attempt: int) -> bytes:
+def body(ask: RequestContent, request_id: str, attempt: int) -> bytes:
     """The body of one attempt; `attempt` 0 is the first."""
     if ask.kind == MALFORMED:
         return _WRONG[ask.place % len(_WRONG)]

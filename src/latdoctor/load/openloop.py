@@ -16,8 +16,17 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.load.mix import body
-from latdoctor.load.outcome import BAD_ANSWER, NO_CONNECTION, RESET, TIMEOUT, Outcome, Reply, ending_of, retry_delay
-from latdoctor.load.plan import LoadPlan, Planned, generator
+from latdoctor.load.plan import LoadPlan, PlannedRequest, generator
+from latdoctor.load.request_outcome import (
+    BAD_ANSWER,
+    NO_CONNECTION,
+    RESET,
+    TIMEOUT,
+    Reply,
+    RequestOutcome,
+    ending_of,
+    retry_delay,
+)
 from latdoctor.load.summary import quantile
 
 PATH = "/v1/intent"
@@ -30,7 +39,7 @@ class _Answer(msgspec.Struct):
     request_id: str
 
 
-class Http:
+class HttpTransport:
     """A transport to one server. Enter it before the first request."""
 
     def __init__(self, address: str, traces: list[aiohttp.TraceConfig] | None = None) -> None:
@@ -38,7 +47,7 @@ class Http:
         self._url = address.rstrip("/") + PATH
         self._answers = msgspec.json.Decoder(_Answer)
 
-    async def __aenter__(self) -> Http:
+    async def __aenter__(self) -> HttpTransport:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
             timeout=aiohttp.ClientTimeout(total=None),  # the run gives up by itself, and counts it
@@ -120,7 +129,7 @@ class OpenLoop:
     """One run. `clock` gives seconds of any monotonic clock."""
 
     def __init__(
-        self, plan: LoadPlan, planned: tuple[Planned, ...], transport: Transport, clock: Callable[[], float]
+        self, plan: LoadPlan, planned: tuple[PlannedRequest, ...], transport: Transport, clock: Callable[[], float]
     ) -> None:
         self._plan, self._planned, self._transport, self._clock = plan, planned, transport, clock
         self._start = 0.0
@@ -129,7 +138,7 @@ class OpenLoop:
         self._recent: list[float] = []
         self._phase = 0
         self._sent = self._errors = 0
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[RequestOutcome] = []
         self.most_in_flight = 0
 
     async def run(self) -> None:
@@ -143,7 +152,7 @@ class OpenLoop:
                 late = self._clock() - self._start - planned.at
                 if len(self._waiting) >= self._plan.max_in_flight:
                     # Nobody would have been answered at once: it counts as the timeout at least.
-                    self._ended(Outcome(planned.index, max(late, self._plan.timeout_s), late, "not_sent"))
+                    self._ended(RequestOutcome(planned.index, max(late, self._plan.timeout_s), late, "not_sent"))
                     continue
                 self._waiting[planned.index] = planned.at
                 self.most_in_flight = max(self.most_in_flight, len(self._waiting))
@@ -159,7 +168,7 @@ class OpenLoop:
             await asyncio.sleep(min(wait, 0.25))  # in short steps, so that a stop is heard in a long lull
         return not self.stopped
 
-    async def _follow(self, planned: Planned) -> None:
+    async def _follow(self, planned: PlannedRequest) -> None:
         """One request through all its attempts."""
         due = self._start + planned.at
         late = self._clock() - due
@@ -174,7 +183,7 @@ class OpenLoop:
             await asyncio.sleep(delay)
         took = self._clock() - self._start - planned.at
         del self._waiting[planned.index]
-        self._ended(Outcome(planned.index, took, late, ending_of(statuses[-1]), tuple(statuses)))
+        self._ended(RequestOutcome(planned.index, took, late, ending_of(statuses[-1]), tuple(statuses)))
 
     def _chance(self, index: int, made: int) -> float:
         """The jitter of one retry, by the plan's seed: the order in which requests fail does not change it."""
@@ -182,7 +191,7 @@ class OpenLoop:
             return 0.0
         return generator(self._plan.seed, f"{index}/retry/{made}").random()
 
-    async def _attempt(self, planned: Planned, attempt: int, due: float) -> Reply:
+    async def _attempt(self, planned: PlannedRequest, attempt: int, due: float) -> Reply:
         request_id = f"{self._plan.seed}-{planned.index}"
         self._sent += 1
         try:
@@ -191,7 +200,7 @@ class OpenLoop:
         except TimeoutError:
             return Reply(TIMEOUT)
 
-    def _ended(self, outcome: Outcome) -> None:
+    def _ended(self, outcome: RequestOutcome) -> None:
         self.outcomes.append(outcome)
         self._recent.append(outcome.took)
         self._errors += outcome.ending not in {"answered", "rejected"}

@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 from latdoctor import strict_yaml
 from latdoctor.errors import DefinitionError, OperationError, Problem, UsageError
 from latdoctor.http.address import is_loopback
-from latdoctor.load.arrivals import Arrivals, Span
-from latdoctor.load.mix import Ask, Conversations, Mix, draw
+from latdoctor.load.arrivals import Arrivals, PhaseSeconds
+from latdoctor.load.mix import Conversations, Mix, RequestContent, draw
 
 _CONNECT_S = 3.0
 
@@ -47,11 +47,11 @@ def check_address(address: str, *, remote: bool) -> None:
 MAX_PHASES = 50
 
 
-class Phase(Struct, frozen=True, forbid_unknown_fields=True):
+class LoadPhase(Struct, frozen=True, forbid_unknown_fields=True):
     """A stretch of time with one kind of arrivals and one mix. A change of either begins a new phase."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-    seconds: Span
+    seconds: PhaseSeconds
     arrivals: Arrivals
     mix: Mix = Mix()
 
@@ -77,7 +77,7 @@ class LoadPlan(Struct, frozen=True, forbid_unknown_fields=True):
     `late_ms`: how late the generator may wake up (P99) before the run counts as spoiled.
     """
 
-    phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=MAX_PHASES)]
+    phases: Annotated[tuple[LoadPhase, ...], Meta(min_length=1, max_length=MAX_PHASES)]
     seed: int = 0
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
     slo_s: Annotated[float, Meta(gt=0, le=600)] = 0.5
@@ -107,16 +107,10 @@ def read(path: Path) -> LoadPlan:
     """The plan in a YAML (or JSON) file. Raises DefinitionError with the line of what is wrong."""
     node = strict_yaml.load(path)
     try:
-        return msgspec.convert(_plain(node), LoadPlan, strict=False)
+        return msgspec.convert(node.plain(), LoadPlan, strict=False)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$")
         raise DefinitionError([Problem(_where(node, place.rstrip("`")), what)]) from error
-
-
-def _plain(node: strict_yaml.Node) -> object:
-    if isinstance(node.value, dict):
-        return {key: _plain(child) for key, child in node.value.items()}
-    return [_plain(child) for child in node.value] if isinstance(node.value, tuple) else node.value
 
 
 def _where(node: strict_yaml.Node, place: str) -> str:
@@ -136,16 +130,16 @@ def _where(node: strict_yaml.Node, place: str) -> str:
 MAX_REQUESTS = 500_000  # a record of each is kept until the run is summed up
 
 
-class Planned(Struct, frozen=True, gc=False):
+class PlannedRequest(Struct, frozen=True, gc=False):
     """One request as planned: `at` is seconds from the start of the run, `phase` an index."""
 
     index: int
     at: float
     phase: int
-    ask: Ask
+    ask: RequestContent
 
 
-def schedule(plan: LoadPlan) -> tuple[Planned, ...]:
+def schedule(plan: LoadPlan) -> tuple[PlannedRequest, ...]:
     """Every request of `plan` in the order of time. Raises UsageError for a plan of too many or of none.
 
     Instants and contents come from generators of their own: another mix leaves every instant where it was.
@@ -153,13 +147,15 @@ def schedule(plan: LoadPlan) -> tuple[Planned, ...]:
     expected = sum(phase.arrivals.expected(phase.seconds) for phase in plan.phases)
     if expected > MAX_REQUESTS:
         raise UsageError(f"the plan has {expected:.0f} requests", next_step=f"at most {MAX_REQUESTS} in one run")
-    planned: list[Planned] = []
+    planned: list[PlannedRequest] = []
     conversations = Conversations()  # they go on from phase to phase
     for number, (phase, start) in enumerate(zip(plan.phases, plan.starts(), strict=True)):
         instants = phase.arrivals.times(phase.seconds, generator(plan.seed, f"{number}/arrivals"))
         contents = generator(plan.seed, f"{number}/mix")
         for at in instants:
-            planned.append(Planned(len(planned), start + at, number, conversations.joined(draw(phase.mix, contents))))
+            planned.append(
+                PlannedRequest(len(planned), start + at, number, conversations.joined(draw(phase.mix, contents)))
+            )
     if not planned:
         raise UsageError("the plan has no request in it", next_step="a higher rate, or more seconds")
     return tuple(planned)
@@ -170,6 +166,6 @@ def generator(seed: int, purpose: str) -> Random:
     return Random(f"{seed}/{purpose}")  # noqa: S311  # a repeatable schedule, no secret
 
 
-def digest(planned: tuple[Planned, ...]) -> str:
+def digest(planned: tuple[PlannedRequest, ...]) -> str:
     """Equal schedules have equal digests: two runs can be shown to have offered the same."""
     return hashlib.sha256(msgspec.json.encode(planned)).hexdigest()[:16]

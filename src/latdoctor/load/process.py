@@ -14,16 +14,16 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.load.capacity import Saturation
 from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import LoadPlan, check_address, schedule
+from latdoctor.load.saturation import Saturation
 from latdoctor.load.summary import LoadResult
 from latdoctor.sanitize import clean
 
 IN_FLIGHT = 128  # deep enough that every scheduler finds all the requests it can use
 
 
-class Order(Struct, frozen=True):
+class LoadOrder(Struct, frozen=True):
     """What to do: run the plan, or (`saturate_s` > 0) keep `in_flight` requests of a phase's mix waiting.
 
     `metrics_port`: where a run shows its own metrics page on this machine; 0 is a free port, None shows none.
@@ -38,20 +38,20 @@ class Order(Struct, frozen=True):
     metrics_port: int | None = None
 
 
-class Started(Struct, frozen=True, tag="started"):
+class RunStarted(Struct, frozen=True, tag="started"):
     """The first request is about to be sent; `at` is Unix time, `metrics` the address of the run's metrics page."""
 
     at: float
     metrics: str = ""
 
 
-class Ended(Struct, frozen=True, tag="ended"):
+class RunEnded(Struct, frozen=True, tag="ended"):
     """The run is over and everything is answered or given up."""
 
     result: LoadResult
 
 
-Message = Started | Progress | Ended | Saturation
+Message = RunStarted | Progress | RunEnded | Saturation
 
 
 class LoadProcess:
@@ -62,7 +62,7 @@ class LoadProcess:
 
     metrics = ""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: LoadOrder) -> None:
         self._messages: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed in __exit__; a pipe could fill up
         # A session of its own: Ctrl-C reaches only the caller, who may then stop the run and still have its result.
@@ -98,14 +98,14 @@ class LoadProcess:
     def wait_started(self) -> float:
         """The Unix time at which sending began. Call it before `wait`. Raises OperationError."""
         message = self._next()
-        if not isinstance(message, Started):
+        if not isinstance(message, RunStarted):
             raise OperationError(f"the load generator said {type(message).__name__} before it started")
         self.metrics = message.metrics
         return message.at
 
     def wait(self, on_progress: Callable[[Progress], None] | None = None) -> LoadResult:
         """The result, once the run is over. Raises OperationError if the generator breaks."""
-        while not isinstance(message := self._next(), Ended):
+        while not isinstance(message := self._next(), RunEnded):
             if isinstance(message, Progress) and on_progress is not None:
                 on_progress(message)
         return message.result
@@ -138,7 +138,7 @@ def start_load(
     """
     schedule(plan)  # refused here, with its own words, rather than in the other process
     check_address(address, remote=remote)
-    return LoadProcess(Order(plan, address, report_s, metrics_port=metrics_port))
+    return LoadProcess(LoadOrder(plan, address, report_s, metrics_port=metrics_port))
 
 
 def run_load(
@@ -168,5 +168,5 @@ def saturate(
     if not 1 <= in_flight <= plan.max_in_flight:
         raise UsageError(f"{in_flight} requests in flight; the plan allows {plan.max_in_flight}")
     check_address(address, remote=False)
-    with LoadProcess(Order(plan, address, saturate_s=seconds, phase=name, in_flight=in_flight)) as process:
+    with LoadProcess(LoadOrder(plan, address, saturate_s=seconds, phase=name, in_flight=in_flight)) as process:
         return process.wait_saturation()

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from latdoctor.errors import SourceError
 from latdoctor.load.mix import MALFORMED
-from latdoctor.load.outcome import Outcome
-from latdoctor.load.plan import LoadPlan, Planned, digest
+from latdoctor.load.plan import LoadPlan, PlannedRequest, digest
+from latdoctor.load.request_outcome import RequestOutcome
 
 # hdrhistogram ships no types.
 
@@ -88,7 +88,7 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
     return ordered[rank(len(ordered), share) - 1] if ordered else None
 
 
-class Counts(Struct, frozen=True):
+class RequestCounts(Struct, frozen=True):
     """Requests by how they ended. They end in exactly one way: `requests` is the sum of the next six.
 
     `refused`: 429 or 503. `rejected`: another 4xx. `failed`: 5xx, no connection, a broken or wrong answer. `timed_out`:
@@ -118,7 +118,7 @@ class Summary(Struct, frozen=True):
     """
 
     seconds: float
-    counts: Counts
+    counts: RequestCounts
     offered: float
     completed: float
     goodput: float
@@ -140,16 +140,16 @@ class PhaseResult(Struct, frozen=True):
     kinds: dict[str, Summary]
 
 
-class Second(Struct, frozen=True):
+class SecondSummary(Struct, frozen=True):
     """The requests planned in one second of the run."""
 
     second: int
-    counts: Counts
+    counts: RequestCounts
     p50: float | None
     p99: float | None
 
 
-class Generator(Struct, frozen=True):
+class GeneratorHealth(Struct, frozen=True):
     """The generator's own health. Lateness in seconds; `cpu_share` is of one core."""
 
     late_p50: float | None
@@ -171,8 +171,8 @@ class LoadResult(Struct, frozen=True):
     total: Summary
     kinds: dict[str, Summary]
     phases: tuple[PhaseResult, ...]
-    series: tuple[Second, ...]
-    generator: Generator
+    series: tuple[SecondSummary, ...]
+    generator: GeneratorHealth
     spoiled: tuple[str, ...]
 
     def phase(self, name: str) -> PhaseResult:
@@ -183,16 +183,16 @@ class LoadResult(Struct, frozen=True):
         raise KeyError(name)
 
 
-def total(counts: Iterable[Counts]) -> Counts:
+def total(counts: Iterable[RequestCounts]) -> RequestCounts:
     """The sum of several counts."""
     sums: Counter[str] = Counter()
     for each in counts:
         sums.update(msgspec.structs.asdict(each))
-    return Counts(**sums)
+    return RequestCounts(**sums)
 
 
 def summary(
-    seconds: float, counts: Counts, latencies: Latencies, statuses: dict[str, int], late_p99: float | None
+    seconds: float, counts: RequestCounts, latencies: Latencies, statuses: dict[str, int], late_p99: float | None
 ) -> Summary:
     """A summary from its parts. Goodput is good answers per second of the schedule."""
     return Summary(
@@ -233,7 +233,7 @@ def merge(parts: Sequence[Summary]) -> Summary:
 def series_csv(result: LoadResult) -> str:
     """The per-second series as CSV: one line a second, times in seconds, blank where there is nothing to tell."""
     text = io.StringIO()
-    names = [field.name for field in msgspec.structs.fields(Counts)]
+    names = [field.name for field in msgspec.structs.fields(RequestCounts)]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["second", *names, "p50_s", "p99_s"])
     for row in result.series:
@@ -248,7 +248,7 @@ _LATE_SHARE = 0.1
 _BUSY_SHARE = 0.85
 
 
-class Ran(Struct, frozen=True):
+class RawRun(Struct, frozen=True):
     """What a run leaves behind: `started` in Unix time, `cpu_seconds` of the generator's process."""
 
     address: str
@@ -257,14 +257,14 @@ class Ran(Struct, frozen=True):
     cpu_seconds: float
     most_in_flight: int
     stopped: bool
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RequestOutcome, ...]
 
 
-Pair = tuple[Planned, Outcome]
+Pair = tuple[PlannedRequest, RequestOutcome]
 _K = TypeVar("_K", bound=Hashable)
 
 
-def summarise(plan: LoadPlan, planned: tuple[Planned, ...], ran: Ran) -> LoadResult:
+def summarise(plan: LoadPlan, planned: tuple[PlannedRequest, ...], ran: RawRun) -> LoadResult:
     """The result of a run of `planned`; requests that a stop kept from their turn are in no count."""
     pairs = sorted(((planned[outcome.index], outcome) for outcome in ran.outcomes), key=lambda pair: pair[0].index)
     measured = [pair for pair in pairs if pair[0].at >= plan.warm_up_s]
@@ -272,7 +272,7 @@ def summarise(plan: LoadPlan, planned: tuple[Planned, ...], ran: Ran) -> LoadRes
     end = min(plan.seconds, max(ran.seconds, 1e-3)) if ran.stopped else plan.seconds
     phases = tuple(_phases(plan, measured, end))
     late = sorted(outcome.late for _, outcome in measured)
-    generator = Generator(
+    generator = GeneratorHealth(
         late_p50=quantile(late, 0.5),
         late_p99=quantile(late, 0.99),
         late_max=late[-1] if late else None,
@@ -311,12 +311,12 @@ def _kinds(plan: LoadPlan, pairs: Sequence[Pair], seconds: float) -> dict[str, S
     return {kind: _summary(plan, groups[kind], seconds) for kind in sorted(groups)}
 
 
-def _series(plan: LoadPlan, pairs: Sequence[Pair]) -> Iterable[Second]:
+def _series(plan: LoadPlan, pairs: Sequence[Pair]) -> Iterable[SecondSummary]:
     seconds = _grouped(pairs, lambda pair: int(pair[0].at))
     for second in range(math.ceil(plan.seconds)):
         own = seconds.get(second, [])
         took = sorted(_timed(own))
-        yield Second(second, _counts(plan, own), quantile(took, 0.5), quantile(took, 0.99))
+        yield SecondSummary(second, _counts(plan, own), quantile(took, 0.5), quantile(took, 0.99))
 
 
 def _summary(plan: LoadPlan, pairs: Sequence[Pair], seconds: float) -> Summary:
@@ -331,7 +331,7 @@ def _timed(pairs: Sequence[Pair]) -> Iterable[float]:
     return (outcome.took for _, outcome in pairs if outcome.ending in _TIMED)
 
 
-def _counts(plan: LoadPlan, pairs: Sequence[Pair]) -> Counts:
+def _counts(plan: LoadPlan, pairs: Sequence[Pair]) -> RequestCounts:
     endings = Counter[str](outcome.ending for _, outcome in pairs)
     attempts = sum(len(outcome.statuses) for _, outcome in pairs)
     good = sum(
@@ -339,7 +339,7 @@ def _counts(plan: LoadPlan, pairs: Sequence[Pair]) -> Counts:
         for planned, outcome in pairs
     )
     retries = attempts - sum(bool(outcome.statuses) for _, outcome in pairs)
-    return Counts(requests=len(pairs), attempts=attempts, retries=retries, good=good, **endings)
+    return RequestCounts(requests=len(pairs), attempts=attempts, retries=retries, good=good, **endings)
 
 
 def _grouped(pairs: Sequence[Pair], key: Callable[[Pair], _K]) -> dict[_K, list[Pair]]:
@@ -349,7 +349,7 @@ def _grouped(pairs: Sequence[Pair], key: Callable[[Pair], _K]) -> dict[_K, list[
     return groups
 
 
-def _spoiled(plan: LoadPlan, ran: Ran, phases: Sequence[PhaseResult], generator: Generator) -> Iterable[str]:
+def _spoiled(plan: LoadPlan, ran: RawRun, phases: Sequence[PhaseResult], generator: GeneratorHealth) -> Iterable[str]:
     """Why the figures cannot be trusted, in words; a reason that holds in one phase names it."""
     if ran.stopped:
         yield f"stopped after {ran.seconds:.1f} s of {plan.seconds:.1f} s"

@@ -12,7 +12,7 @@ from latdoctor.collectors.tensorrt.collector import COLLECTOR
 from latdoctor.collectors.tensorrt.engine import is_without_tensor_cores, type_of
 from latdoctor.collectors.tensorrt.file_formats import Layer, Tensor
 from latdoctor.errors import SourceError
-from latdoctor.lab.telemetry.generate import make
+from latdoctor.lab.telemetry.generate import generate_telemetry
 from tests.cli.running import checks, diagnosed, named
 from tests.collectors.seen import hidden, readings, values
 from tests.collectors.tensorrt.made_engines import FP16, FP32, INT8, graph, layer, parsed, profile
@@ -103,7 +103,7 @@ def test_engines_of_one_name_are_told_apart_by_their_folders(samples: Path) -> N
 @pytest.mark.parametrize("severity", [0.3, 1.0])
 @pytest.mark.parametrize("cause", ["framework.fusion.missed", "framework.precision.fallback"])
 def test_made_engines_are_named_from_their_files(cause: str, severity: float, seed: int, tmp_path: Path) -> None:
-    for name, file in make(cause, seed, severity).raw.items():
+    for name, file in generate_telemetry(cause, seed, severity).raw.items():
         if name.startswith("tensorrt/"):
             (tmp_path / name.rpartition("/")[2]).write_bytes(file.content)
     assert named(diagnosed("--tensorrt", str(tmp_path))) == [cause]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from latdoctor.lab.telemetry.generate import make
+from latdoctor.lab.telemetry.generate import generate_telemetry
 
 FOLDER = "tensorrt/resnet.plan"
 
 
 def files(cause: str, seed: int) -> dict[str, Any]:
-    raw = make(cause, seed, 0.8).raw
+    raw = generate_telemetry(cause, seed, 0.8).raw
     found = {form: json.loads(raw[f"{FOLDER}.{form}.json"].content) for form in ("graph", "profile", "timing")}
     return {**found, "log": raw[f"{FOLDER}.build.log"].content.decode()}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.lab.telemetry.vllm import Engine, Run, capacity
+from latdoctor.lab.telemetry.vllm import Engine, EngineSimulation, capacity
 
 
 @settings(max_examples=25, deadline=None)
@@ -22,7 +22,7 @@ from latdoctor.lab.telemetry.vllm import Engine, Run, capacity
 def test_nothing_is_lost_and_no_block_is_used_twice(
     rate: float, blocks: int, prompt: float, output: float, seed: int
 ) -> None:
-    run = Run(random.Random(seed), Engine(rate, rate, 0.0, blocks, prompt, output))
+    run = EngineSimulation(random.Random(seed), Engine(rate, rate, 0.0, blocks, prompt, output))
     seen = run.at(8.0)
     assert 0 <= seen.usage <= 1
     ended = seen.stopped + seen.lengthy
@@ -36,6 +36,6 @@ def test_nothing_is_lost_and_no_block_is_used_twice(
 def test_pressure_comes_from_the_load_alone(share: float, presses: bool) -> None:
     blocks, prompt, output = 3_200, 200.0, 320.0
     rate = share * capacity(blocks, prompt, output)
-    seen = Run(random.Random(3), Engine(rate, rate, 0.0, blocks, prompt, output)).at(90.0)
+    seen = EngineSimulation(random.Random(3), Engine(rate, rate, 0.0, blocks, prompt, output)).at(90.0)
     assert (seen.preemptions > 0) == presses
     assert (seen.waiting > 20) == presses

@@ -33,7 +33,7 @@ LATENCIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MetricColumn:
     """One signal of one subject: its known values before the incident and in it, over the largest of them all.
 
     So no value is beyond ±1, and no unit decides anything.
@@ -53,7 +53,7 @@ def signal_of(name: str) -> str:
     return name.partition(" ")[0]
 
 
-def columns(signals: Mapping[str, tuple[Values, Values]]) -> Iterator[Column]:
+def columns(signals: Mapping[str, tuple[Values, Values]]) -> Iterator[MetricColumn]:
     """The columns of which enough is known before and in the incident, in the order of `signals`."""
     import numpy as np
 
@@ -63,7 +63,7 @@ def columns(signals: Mapping[str, tuple[Values, Values]]) -> Iterator[Column]:
             continue
         largest = max(float(np.max(np.abs(values))) for values in known)
         first, second = (values / (largest or 1.0) for values in known)
-        yield Column(name, first, second)
+        yield MetricColumn(name, first, second)
 
 
 def target(signals: Mapping[str, tuple[Values, Values]]) -> str | None:

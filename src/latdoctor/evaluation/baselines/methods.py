@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.evaluation.baselines.inputs import LEAST, Column, columns, is_latency, signal_of, target
+from latdoctor.evaluation.baselines.inputs import LEAST, MetricColumn, columns, is_latency, signal_of, target
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
@@ -69,15 +69,15 @@ def ranked_correlation(signals: Signals, chance: np.random.Generator) -> Scores:
     return found
 
 
-def _each(signals: Signals, score: Callable[[Column], float]) -> Scores:
+def _each(signals: Signals, score: Callable[[MetricColumn], float]) -> Scores:
     return {column.name: score(column) for column in columns(signals) if not is_latency(column.name)}
 
 
-def _highest(column: Column, center: float, spread: float) -> float:
+def _highest(column: MetricColumn, center: float, spread: float) -> float:
     return float((column.incident.max() - center) / spread)
 
 
-def _furthest(column: Column, center: float, spread: float) -> float:
+def _furthest(column: MetricColumn, center: float, spread: float) -> float:
     return float(abs(column.incident - center).max() / spread)
 
 
@@ -115,7 +115,7 @@ Scores = Mapping[str, float]  # by the same names
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class BaselineMethod:
     """A way to score metrics. `score` may raise whatever it likes: that is its failure."""
 
     name: str
@@ -124,7 +124,7 @@ class Peer:
     score: Callable[[Signals, np.random.Generator], Scores]
 
 
-class Scored(Struct, frozen=True):
+class MetricScores(Struct, frozen=True):
     """What a peer made of one recording: signals by their scores, the highest first; or why it failed."""
 
     peer: str
@@ -132,7 +132,7 @@ class Scored(Struct, frozen=True):
     failed: str = ""
 
 
-def scored(peer: Peer, signals: Signals, seed: int) -> Scored:
+def scored(peer: BaselineMethod, signals: Signals, seed: int) -> MetricScores:
     """The scores of `peer`. `seed` shuffles the columns, so that their order (by name, at first) favours nobody."""
     import numpy as np
 
@@ -141,7 +141,7 @@ def scored(peer: Peer, signals: Signals, seed: int) -> Scored:
         found = peer.score(given, np.random.default_rng(seed))
         return ranked(peer.name, {name: found[name] for name in given if name in found})
     except Exception as error:  # noqa: BLE001 — whatever a peer stumbles over is its failure, and is told
-        return Scored(peer.name, failed=clean(f"{type(error).__name__}: {error}", 300))
+        return MetricScores(peer.name, failed=clean(f"{type(error).__name__}: {error}", 300))
 
 
 def shuffled(signals: Signals, seed: int) -> Signals:
@@ -153,7 +153,7 @@ def shuffled(signals: Signals, seed: int) -> Signals:
     return {name: signals[name] for name in names}
 
 
-def ranked(peer: str, scores: Mapping[str, float]) -> Scored:
+def ranked(peer: str, scores: Mapping[str, float]) -> MetricScores:
     """`scores` of columns as those of their signals, each by its highest subject; what is no number does not count.
 
     Equal scores stay in the order of `scores`.
@@ -164,5 +164,5 @@ def ranked(peer: str, scores: Mapping[str, float]) -> Scored:
         if not math.isnan(score) and (signal not in best or score > best[signal]):
             best[signal] = score
     if not best:
-        return Scored(peer, failed="no metric got a score")
-    return Scored(peer, tuple(sorted(best.items(), key=lambda item: -item[1])))
+        return MetricScores(peer, failed="no metric got a score")
+    return MetricScores(peer, tuple(sorted(best.items(), key=lambda item: -item[1])))

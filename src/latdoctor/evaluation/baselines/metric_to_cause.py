@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 
 from latdoctor.conditions.ast import signals_of
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.evaluation.baselines.methods import Scored
+from latdoctor.evaluation.baselines.methods import MetricScores
 
 if TYPE_CHECKING:
     pass
@@ -39,14 +39,14 @@ FIRST = 5  # Avg@5 decides where AC@1 ties
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingRun:
     """A training run: what the peer made of it, and the causes that count as right."""
 
-    scored: Scored
+    scored: MetricScores
     causes: tuple[str, ...]
 
 
-class Fitted(Struct, frozen=True):
+class CauseMapping(Struct, frozen=True):
     """A peer's reading. `table` gives for each signal how it speaks for each cause."""
 
     peer: str
@@ -73,12 +73,12 @@ def from_rules(rules: RuleSet) -> Prior:
     }
 
 
-def fit(peer: str, training: Sequence[Training], prior: Prior) -> Fitted:
+def fit(peer: str, training: Sequence[TrainingRun], prior: Prior) -> CauseMapping:
     """The reading of `peer` that names best."""
-    best: Fitted | None = None
+    best: CauseMapping | None = None
     merit = (-1.0, -1.0)
     for depth in DEPTHS:
-        world = _World.of(training, prior, depth)
+        world = _TrainingSet.of(training, prior, depth)
         for strength, reading in product(STRENGTHS, (VOTES, LIKENESS)):
             runs, causes = (list(_left_out(world, reading, strength, whole_causes=whole)) for whole in (False, True))
             both = [*runs, *causes]
@@ -87,19 +87,19 @@ def fit(peer: str, training: Sequence[Training], prior: Prior) -> Fitted:
                 table = world.named(_table(world.profiles, world.prior, reading, strength))
                 merit = found
                 shares = _share(runs, 1), _share(causes, 1)
-                best = Fitted(peer, reading, depth, strength, table, len(runs), *shares)
+                best = CauseMapping(peer, reading, depth, strength, table, len(runs), *shares)
     assert best is not None  # a share is never below zero
     return best
 
 
-def refitted(fitted: Fitted, training: Sequence[Training], prior: Prior) -> Fitted:
+def refitted(fitted: CauseMapping, training: Sequence[TrainingRun], prior: Prior) -> CauseMapping:
     """The same way of reading, learnt on `training`: for a run that `fitted` itself was trained on."""
-    world = _World.of(training, prior, fitted.depth)
+    world = _TrainingSet.of(training, prior, fitted.depth)
     table = _table(world.profiles, world.prior, fitted.reading, fitted.strength)
     return structs.replace(fitted, table=world.named(table))
 
 
-def named(fitted: Fitted, scored: Scored) -> tuple[str, ...]:
+def named(fitted: CauseMapping, scored: MetricScores) -> tuple[str, ...]:
     """The causes that `scored` speaks for, the likeliest first; none where the peer failed."""
     points: dict[str, float] = {}
     for place, (signal, _) in enumerate(scored.signals[: fitted.depth], start=1):
@@ -114,7 +114,7 @@ def _share(ranks: Sequence[int], k: int) -> float:
 
 
 @dataclass(frozen=True)
-class _World:
+class _TrainingSet:
     """The training runs as matrices: signals are rows of a profile, causes its columns."""
 
     signals: tuple[str, ...]
@@ -124,7 +124,7 @@ class _World:
     prior: Matrix  # signals × causes
 
     @classmethod
-    def of(cls, training: Sequence[Training], prior: Prior, depth: int) -> _World:
+    def of(cls, training: Sequence[TrainingRun], prior: Prior, depth: int) -> _TrainingSet:
         import numpy as np
 
         # In an order of its own: sums that are equal but for rounding decide ties.
@@ -174,7 +174,7 @@ def _table(profiles: Matrix, prior: Matrix, reading: str, strength: float) -> Ma
     return found
 
 
-def _left_out(world: _World, reading: str, strength: float, *, whole_causes: bool) -> Iterator[int]:
+def _left_out(world: _TrainingSet, reading: str, strength: float, *, whole_causes: bool) -> Iterator[int]:
     """For each run with a cause: the place of one of its causes (zero: none), had it not been trained on."""
     import numpy as np
 
@@ -218,13 +218,13 @@ What the rules look at for a cause is told of the metrics that the dialects make
 }
 
 
-def page(fitted: Mapping[str, Sequence[Fitted]], titles: Mapping[str, str]) -> str:
+def page(fitted: Mapping[str, Sequence[CauseMapping]], titles: Mapping[str, str]) -> str:
     """The whole page as Markdown; `fitted` has the readings for each kind of metrics."""
     parts = [f"{_OF[metrics]}\n\n" + "\n".join(lines(own, titles)) for metrics, own in fitted.items()]
     return "\n\n".join((_HEAD, *parts)) + "\n"
 
 
-def lines(fitted: Sequence[Fitted], titles: Mapping[str, str]) -> Iterator[str]:
+def lines(fitted: Sequence[CauseMapping], titles: Mapping[str, str]) -> Iterator[str]:
     """Markdown: how each peer is read, then every signal that speaks for some cause."""
     titles = {name: title.replace("|", "\\|") for name, title in titles.items()}
     yield (

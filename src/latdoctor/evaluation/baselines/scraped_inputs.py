@@ -19,7 +19,7 @@ from latdoctor.dialects.metrics_page import Page
 from latdoctor.dialects.model import Rule
 from latdoctor.evaluation.baselines.methods import Signals
 from latdoctor.evaluation.baselines.metric_to_cause import Prior
-from latdoctor.evaluation.store import Recorded, by_second
+from latdoctor.evaluation.store import RecordedRun, by_second
 from latdoctor.evaluation.variants import PAGES
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.diff import values
@@ -46,7 +46,7 @@ _SPREAD, _PARTS = ("histogram", "summary"), ("sum", "count", "bucket")
 Read = Callable[[Artifact], Page]
 
 
-def scraped(recorded: Recorded) -> Signals:
+def scraped(recorded: RecordedRun) -> Signals:
     """Every series of `recorded` as `METRIC TARGET{LABELS}`, second by second: before the incident, and in it."""
     pages: dict[tuple[str, float], Page] = {}
 

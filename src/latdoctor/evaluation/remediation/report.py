@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from latdoctor.evaluation.remediation.cases import WRONG
-from latdoctor.evaluation.remediation.run_record import VERIFIED, MendingReport
+from latdoctor.evaluation.remediation.run_record import VERIFIED, RemediationReport
+from latdoctor.evaluation.remediation.run_specs import WRONG
 from latdoctor.evaluation.remediation.scores import (
     CALLS_DOWN,
     GOODPUT_TIMES,
     P99_DOWN,
     TAKEN_DOWN,
     WITHIN,
-    MendingScores,
-    Rush,
+    PromoRushScore,
+    RemediationScores,
 )
-from latdoctor.evaluation.statistics import Share
+from latdoctor.evaluation.statistics import Proportion
 from latdoctor.lab.run_report import PhaseReport
 
 _HEAD = """# How well incidents are mended
@@ -60,7 +60,7 @@ _STEPS = (
 )
 
 
-def page(scores: MendingScores) -> str:
+def page(scores: RemediationScores) -> str:
     """The whole page as Markdown."""
     real = [run for run in scores.runs if run.kind != WRONG]
     wrong = [run for run in scores.runs if run.kind == WRONG]
@@ -86,7 +86,7 @@ def page(scores: MendingScores) -> str:
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def summary(scores: MendingScores) -> str:
+def summary(scores: RemediationScores) -> str:
     """A few lines for a screen."""
     lines = [_counted(scores), *(f"{name:<44} {value}" for name, value in _short(scores))]
     for rush in scores.rush:
@@ -99,7 +99,7 @@ def summary(scores: MendingScores) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counted(scores: MendingScores) -> str:
+def _counted(scores: RemediationScores) -> str:
     missing = f" Not played yet: {', '.join(scores.missing)}." if scores.missing else ""
     outcomes = ", ".join(f"{count} {name}" for name, count in scores.outcomes.items()) or "none"
     return (
@@ -108,19 +108,19 @@ def _counted(scores: MendingScores) -> str:
     )
 
 
-def _machine(scores: MendingScores) -> str:
+def _machine(scores: RemediationScores) -> str:
     counts = sorted({run.machine.processors for run in scores.runs})
     return f"{' or '.join(map(str, counts))} processors"
 
 
-def _short(scores: MendingScores) -> Iterator[tuple[str, str]]:
+def _short(scores: RemediationScores) -> Iterator[tuple[str, str]]:
     yield "a true cause was acted on", _share(scores.right)
     yield "of those, verified", _share(scores.mended)
     yield "wrong playbooks refused or taken back", _share(scores.wrong_refused)
     yield "of those, the configuration as it was", _share(scores.wrong_restored)
 
 
-def _rush_columns(rush: Sequence[Rush]) -> tuple[str, ...]:
+def _rush_columns(rush: Sequence[PromoRushScore]) -> tuple[str, ...]:
     return ("", "target", "the field", *(f"`{one.playbook}`" if one.playbook else one.outcome for one in rush))
 
 
@@ -131,13 +131,13 @@ _FIELD = {
 }
 
 
-def _rush(rush: Sequence[Rush]) -> Iterator[tuple[str, ...]]:
+def _rush(rush: Sequence[PromoRushScore]) -> Iterator[tuple[str, ...]]:
     columns = [_figures(one) for one in rush]
     for number, (name, _, target) in enumerate(columns[0] if columns else ()):
         yield (name, target, _FIELD.get(name, "–"), *(column[number][1] for column in columns))
 
 
-def _figures(rush: Rush) -> tuple[tuple[str, str, str], ...]:
+def _figures(rush: PromoRushScore) -> tuple[tuple[str, str, str], ...]:
     """Name, value and target."""
     return (
         ("outcome", rush.outcome, VERIFIED),
@@ -151,7 +151,7 @@ def _figures(rush: Rush) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def _row(run: MendingReport) -> tuple[str, ...]:
+def _row(run: RemediationReport) -> tuple[str, ...]:
     named = ", ".join(f"`{name}`" for name in run.named) or "nothing"
     if run.cause and not run.right:
         named += " (wrong)"
@@ -170,13 +170,13 @@ def _row(run: MendingReport) -> tuple[str, ...]:
     )
 
 
-def _steps(run: MendingReport) -> tuple[str, ...]:
+def _steps(run: RemediationReport) -> tuple[str, ...]:
     of = run.moments
     times = (of.over, of.noticed, of.diagnosed, of.changed, of.settled, of.verified, of.closed)
     return (run.scenario, *("–" if time is None else f"{time:.1f}" for time in times))
 
 
-def _p99s(run: MendingReport) -> tuple[str, str, str]:
+def _p99s(run: RemediationReport) -> tuple[str, str, str]:
     before, ill, after = (_seconds(one.p99 if one else None) for one in (run.before, run.incident, run.after))
     return before, ill, after
 
@@ -205,7 +205,7 @@ def _seconds(value: float | None) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
-def _share(one: Share) -> str:
+def _share(one: Proportion) -> str:
     if one.value is None or one.low is None or one.high is None:
         return "–"
     return f"{one.right:g} of {one.of} [{one.low:.0%}–{one.high:.0%}]"

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from latdoctor import __version__
 from latdoctor.errors import OperationError
-from latdoctor.evaluation import machine
-from latdoctor.evaluation.ground_truth import Machine, Span
-from latdoctor.evaluation.machine import OTHERS
-from latdoctor.evaluation.remediation.cases import MendingCell
-from latdoctor.evaluation.remediation.operator import Remedy
+from latdoctor.evaluation import machine_state
+from latdoctor.evaluation.ground_truth import MachineLoad, TimeRange
+from latdoctor.evaluation.machine_state import OTHERS
+from latdoctor.evaluation.remediation.run_specs import RemediationRunSpec
+from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.lab.clients import Between, Look
@@ -32,7 +32,7 @@ VERIFIED, ROLLED_BACK, REFUSED, FAILED, INCOMPLETE = "verified", "rolled-back", 
 NOTHING_NAMED, NO_PLAYBOOK = "nothing-named", "no-playbook"
 
 
-class Moments(Struct, frozen=True):
+class IncidentTimes(Struct, frozen=True):
     """When what happened, seconds after the incident began; None: it did not.
 
     `over`: the beginning of the first window of five seconds in which the clients' P99 was over the SLO.
@@ -52,7 +52,7 @@ class Moments(Struct, frozen=True):
         return None if self.verified is None else self.verified - (self.over or 0.0)
 
 
-class Saturated(Struct, frozen=True):
+class SaturatedRates(Struct, frozen=True):
     """The server while it is never idle: requests per second, and what one answer and one call take."""
 
     rate: float
@@ -61,7 +61,7 @@ class Saturated(Struct, frozen=True):
     allocations_per_call: float | None
 
 
-class MendingReport(Struct, frozen=True):
+class RemediationReport(Struct, frozen=True):
     """One run. `spoiled` says why its figures cannot be trusted, and knows nothing of how it ended."""
 
     run: str
@@ -79,12 +79,12 @@ class MendingReport(Struct, frozen=True):
     before: PhaseReport
     incident: PhaseReport  # until the playbook was at work
     after: PhaseReport | None  # once it was verified
-    moments: Moments
+    moments: IncidentTimes
     restored: bool | None = None  # whether the configuration was the one from before; None: not to be told
-    saturated: tuple[Saturated, Saturated] | None = None  # in the incident, and mended
+    saturated: tuple[SaturatedRates, SaturatedRates] | None = None  # in the incident, and mended
     last: tuple[Judged, ...] = ()  # how the conditions stood in the last look
     spoiled: tuple[str, ...] = ()
-    machine: Machine = Machine(0)
+    machine: MachineLoad = MachineLoad(0)
     tries: int = 1
     tool_version: str = ""
 
@@ -94,7 +94,7 @@ class MendingReport(Struct, frozen=True):
         return self.cause in self.causes
 
 
-def within(result: LoadResult, span: Span) -> Summary | None:
+def within(result: LoadResult, span: TimeRange) -> Summary | None:
     """What clients saw of the whole phases within `span`, in seconds from the start of the load; None for no phase."""
     lengths = {phase.name: phase.seconds for phase in result.plan.phases}
     inside = [
@@ -106,7 +106,7 @@ def within(result: LoadResult, span: Span) -> Summary | None:
 
 
 def spoiled(
-    result: LoadResult, spans: Sequence[Span], before: PhaseReport, incident: PhaseReport, others: float | None
+    result: LoadResult, spans: Sequence[TimeRange], before: PhaseReport, incident: PhaseReport, others: float | None
 ) -> Iterator[str]:
     """Why a run does not count, as for a recording of the incident bench; how it ended does not matter.
 
@@ -135,7 +135,7 @@ def moved(before: PhaseReport, incident: PhaseReport) -> bool:
     return before.p99 <= MOVES * incident.p99 or lost > 0.05
 
 
-def _touched(result: LoadResult, spans: Sequence[Span]) -> Iterator[str]:
+def _touched(result: LoadResult, spans: Sequence[TimeRange]) -> Iterator[str]:
     lengths = {phase.name: phase.seconds for phase in result.plan.phases}
     for phase in result.phases:
         end = phase.start + lengths[phase.name]
@@ -144,7 +144,7 @@ def _touched(result: LoadResult, spans: Sequence[Span]) -> Iterator[str]:
 
 
 @dataclass
-class Alarm:
+class SloAlarm:
     """Hears the generator: when a window of the incident was over the SLO for the first time.
 
     `begins`: the incident's beginning, seconds from the start of the load.
@@ -162,11 +162,11 @@ class Alarm:
 
 
 @dataclass
-class Story:
+class RunProgress:
     """What has happened so far. Times in unix seconds."""
 
     looks: dict[str, Look] = field(default_factory=dict)  # the servers' pages at some moments
-    usage: tuple[machine.Usage | None, machine.Usage | None] = (None, None)
+    usage: tuple[machine_state.Usage | None, machine_state.Usage | None] = (None, None)
     begun: float = 0.0
     noticed: float = 0.0
     diagnosed: float | None = None
@@ -175,7 +175,7 @@ class Story:
     measured: float = 0.0
     look: Bundle | None = None  # what was diagnosed
     named: tuple[str, ...] = ()
-    remedy: Remedy | None = None
+    remedy: SelectedPlaybook | None = None
     outcome: str = ""
     reason: str = ""
     result: Result | None = None
@@ -183,33 +183,33 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RunInputs:
     """What a report starts from beside the story."""
 
-    cell: MendingCell
+    cell: RemediationRunSpec
     scenario: Scenario
     plan: LoadPlan
     rate: float
     entries: tuple[JournalEntry, ...]
 
 
-def report_of(told: Told, story: Story, alarm: Alarm, result: LoadResult) -> MendingReport:
+def report_of(told: RunInputs, story: RunProgress, alarm: SloAlarm, result: LoadResult) -> RemediationReport:
     names = [phase.name for phase in told.plan.phases]
     edges = dict(zip(names, told.plan.starts(), strict=True))
-    well = Span(edges[BEFORE], edges[names[names.index(BEFORE) + 1]])
+    well = TimeRange(edges[BEFORE], edges[names[names.index(BEFORE) + 1]])
     first = next(phase for phase in told.plan.phases if phase.name == told.scenario.incident.name)
-    ill = Span(alarm.begins, max(alarm.begins + first.seconds, story.at_work - result.started))
+    ill = TimeRange(alarm.begins, max(alarm.begins + first.seconds, story.at_work - result.started))
     before = _figures("before", result, well, story.looks["well"], story.looks["well ended"])
     incident = _figures("incident", result, ill, story.looks["ill"], story.looks["at work"])
     if before is None or incident is None:
         raise OperationError("the load was over before the incident was")
-    mended, after = Span(story.ended - result.started, story.measured - result.started), None
+    mended, after = TimeRange(story.ended - result.started, story.measured - result.started), None
     if story.outcome == VERIFIED:
         after = _figures("after", result, mended, story.looks["mended"], story.looks["measured"])
     processors = os.cpu_count() or 1
-    others = machine.others(*story.usage, processors)
+    others = machine_state.others(*story.usage, processors)
     remedy = story.remedy
-    return MendingReport(
+    return RemediationReport(
         run=told.cell.run,
         kind=told.cell.kind,
         scenario=told.scenario.id,
@@ -229,23 +229,23 @@ def report_of(told: Told, story: Story, alarm: Alarm, result: LoadResult) -> Men
         restored=story.restored,
         last=story.result.last if story.result else (),
         spoiled=tuple(spoiled(result, (well, ill), before, incident, others)),
-        machine=Machine(processors, None, others),
+        machine=MachineLoad(processors, None, others),
         tool_version=__version__,
     )
 
 
-def _figures(name: str, result: LoadResult, span: Span, first: Look, last: Look) -> PhaseReport | None:
+def _figures(name: str, result: LoadResult, span: TimeRange, first: Look, last: Look) -> PhaseReport | None:
     whole = within(result, span)
     return None if whole is None else phase_report(name, whole, Between(first, last))
 
 
-def _moments(story: Story, alarm: Alarm, entries: Sequence[JournalEntry]) -> Moments:
+def _moments(story: RunProgress, alarm: SloAlarm, entries: Sequence[JournalEntry]) -> IncidentTimes:
     def said(kind: str) -> float | None:
         times = [unix_seconds(entry.at) for entry in entries if entry.kind == kind]
         return times[-1] - story.begun if times else None
 
     changes = [unix_seconds(entry.at) for entry in entries if entry.kind == "change.made"]
-    return Moments(
+    return IncidentTimes(
         over=alarm.over,
         noticed=story.noticed - story.begun,
         diagnosed=None if story.diagnosed is None else story.diagnosed - story.begun,

@@ -16,28 +16,34 @@ from msgspec import structs
 from latdoctor.collectors.base import Request
 from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.evaluation import machine
-from latdoctor.evaluation.remediation.cases import SLICE, WRONG, MendingCell, sliced, standing
-from latdoctor.evaluation.remediation.operator import Operator, Place, Remedy
+from latdoctor.evaluation import machine_state
 from latdoctor.evaluation.remediation.run_record import (
     FAILED,
     NO_PLAYBOOK,
     NOTHING_NAMED,
     VERIFIED,
-    Alarm,
-    Saturated,
-    Story,
-    Told,
+    RunInputs,
+    RunProgress,
+    SaturatedRates,
+    SloAlarm,
     report_of,
 )
-from latdoctor.evaluation.remediation.scores import Attempt
+from latdoctor.evaluation.remediation.run_specs import (
+    SLICE,
+    WRONG,
+    RemediationRunSpec,
+    sliced_load,
+    unattended_scenario,
+)
+from latdoctor.evaluation.remediation.scores import RemediationAttempt
+from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook, ServiceAccess, SimulatedOperator
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.lab.clients import Admin, Between, look
 from latdoctor.lab.faults.injection import inject
 from latdoctor.lab.processes import Deployment
 from latdoctor.lab.run_report import BEFORE
-from latdoctor.lab.runner import Watcher, calibrated
-from latdoctor.lab.scenario import Phase, Scenario
+from latdoctor.lab.runner import RunObserver, calibrated
+from latdoctor.lab.scenario import Scenario, ScenarioPhase
 from latdoctor.load.plan import LoadPlan
 from latdoctor.load.process import saturate, start_load
 from latdoctor.load.summary import LoadResult
@@ -53,40 +59,42 @@ _SETTLING = 1.0  # seconds of the phase `before` that the look leaves out, on ei
 Say = Callable[[str], None]
 
 
-def attempt(cell: MendingCell, say: Say, library: Library | None = None) -> Attempt:
+def attempt(cell: RemediationRunSpec, say: Say, library: Library | None = None) -> RemediationAttempt:
     """Plays and mends `cell` once. Raises LatdoctorError where it cannot be played at all."""
-    scenario = standing(cell.scenario)
-    loaded = machine.load_average()
+    scenario = unattended_scenario(cell.scenario)
+    loaded = machine_state.load_average()
     say("starting the server")
     with Deployment(scenario) as deployment, tempfile.TemporaryDirectory(prefix="latdoctor-state-") as state:
-        rate = scenario.load.rate or calibrated(scenario, deployment, cell.seed, Watcher(say=say))
-        plan = sliced(scenario.plan(rate, cell.seed))
-        operator = Operator(
+        rate = scenario.load.rate or calibrated(scenario, deployment, cell.seed, RunObserver(say=say))
+        plan = sliced_load(scenario.plan(rate, cell.seed))
+        operator = SimulatedOperator(
             _place(scenario, deployment), shipped_rules(), library or shipped_playbooks(), Path(state).absolute()
         )
         ill = _saturated(plan, scenario, deployment) if cell.saturated else None
-        story, alarm, result = _played(_Live(cell, scenario, plan, deployment, operator, say))
+        story, alarm, result = _played(_LiveRun(cell, scenario, plan, deployment, operator, say))
         mended = _saturated(plan, scenario, deployment) if ill and story.outcome == VERIFIED else None
-    report = report_of(Told(cell, scenario, plan, rate, tuple(operator.entries)), story, alarm, result)
+    report = report_of(RunInputs(cell, scenario, plan, rate, tuple(operator.entries)), story, alarm, result)
     complete = structs.replace(
         report,
         saturated=(ill, mended) if ill and mended else None,
         machine=structs.replace(report.machine, load_before=loaded),
     )
-    return Attempt(complete, story.look)
+    return RemediationAttempt(complete, story.look)
 
 
-def _place(scenario: Scenario, deployment: Deployment) -> Place:
+def _place(scenario: Scenario, deployment: Deployment) -> ServiceAccess:
     servers = deployment.servers
     model = Admin(servers[0], deployment.token).config()[0].model
-    return Place(servers, deployment.router, deployment.token, model.version, model.precision, scenario.load.slo)
+    return ServiceAccess(
+        servers, deployment.router, deployment.token, model.version, model.precision, scenario.load.slo
+    )
 
 
-def _saturated(plan: LoadPlan, scenario: Scenario, deployment: Deployment) -> Saturated:
+def _saturated(plan: LoadPlan, scenario: Scenario, deployment: Deployment) -> SaturatedRates:
     first = look(deployment.servers)
     rate = saturate(plan, deployment.address, SATURATED, phase=scenario.incident.name).rate
     between = Between(first, look(deployment.servers))
-    return Saturated(
+    return SaturatedRates(
         rate=rate,
         calls_per_answer=between.per("ref_forward_calls_total", "ref_requests_total"),
         page_faults_per_call=between.per("ref_page_faults_total", "ref_forward_calls_total"),
@@ -95,23 +103,23 @@ def _saturated(plan: LoadPlan, scenario: Scenario, deployment: Deployment) -> Sa
 
 
 @dataclass
-class _Live:
+class _LiveRun:
     """One run while it lasts."""
 
-    cell: MendingCell
+    cell: RemediationRunSpec
     scenario: Scenario
     plan: LoadPlan
     deployment: Deployment
-    operator: Operator
+    operator: SimulatedOperator
     say: Say
     hearing: Future[LoadResult] | None = None
     clients: str = ""  # the address of the clients' own page
     started: float = 0.0
 
 
-def _played(live: _Live) -> tuple[Story, Alarm, LoadResult]:
+def _played(live: _LiveRun) -> tuple[RunProgress, SloAlarm, LoadResult]:
     begins = sum(phase.seconds for phase in live.scenario.phases[:-1])
-    alarm = Alarm(live.scenario.load.slo, begins)
+    alarm = SloAlarm(live.scenario.load.slo, begins)
     with start_load(live.plan, live.deployment.address, metrics_port=0, report_s=WINDOW) as load:
         live.started, live.clients = load.wait_started(), load.metrics
         with ThreadPoolExecutor(1) as beside:
@@ -123,9 +131,9 @@ def _played(live: _Live) -> tuple[Story, Alarm, LoadResult]:
             return story, alarm, live.hearing.result()
 
 
-def _walked(live: _Live, alarm: Alarm) -> Story:
+def _walked(live: _LiveRun, alarm: SloAlarm) -> RunProgress:
     """Through the phases before the incident, then the incident and what is done about it."""
-    story = Story()
+    story = RunProgress()
     well: Bundle | None = None
     edge = live.started
     for phase in live.scenario.phases[:-1]:
@@ -133,7 +141,7 @@ def _walked(live: _Live, alarm: Alarm) -> Story:
         with ExitStack() as gone:
             _begin(live, phase, gone)
             if phase.name == BEFORE:
-                story.usage = (machine.usage(time.time()), None)
+                story.usage = (machine_state.usage(time.time()), None)
                 story.looks["well"] = look(live.deployment.servers)
                 _until(live, edge + _SETTLING)
                 well = live.operator.looked(_request(live))
@@ -151,21 +159,21 @@ def _walked(live: _Live, alarm: Alarm) -> Story:
         _wait_for(live, alarm, story.begun + NOTICED)
         story.noticed = time.time()
         _mended(live, story)
-        story.usage = (story.usage[0], machine.usage(time.time()))
+        story.usage = (story.usage[0], machine_state.usage(time.time()))
     return story
 
 
-def _begin(live: _Live, phase: Phase, gone: ExitStack) -> None:
+def _begin(live: _LiveRun, phase: ScenarioPhase, gone: ExitStack) -> None:
     if phase.config:
         live.deployment.configure(phase.config)
     for fault in phase.faults:
         inject(fault, live.deployment.site, gone)
 
 
-def _mended(live: _Live, story: Story) -> None:
+def _mended(live: _LiveRun, story: RunProgress) -> None:
     """Diagnoses, and does what that leads to."""
     if live.cell.kind == WRONG:
-        story.remedy = Remedy(live.operator.library.find(live.cell.playbook), None)
+        story.remedy = SelectedPlaybook(live.operator.library.find(live.cell.playbook), None)
     else:
         live.say("diagnosing")
         story.look = live.operator.looked(_request(live))
@@ -187,7 +195,7 @@ def _mended(live: _Live, story: Story) -> None:
         story.looks["measured"] = look(live.deployment.servers)
 
 
-def _run(live: _Live, story: Story, remedy: Remedy) -> None:
+def _run(live: _LiveRun, story: RunProgress, remedy: SelectedPlaybook) -> None:
     live.say(f"{remedy.playbook.id} is at work")
     try:
         plan, access = live.operator.planned(remedy)
@@ -207,19 +215,19 @@ def _configuration(admin: Admin) -> object:
     return json.loads(admin.ask("GET", "/admin/config")[1])
 
 
-def _request(live: _Live) -> Request:
+def _request(live: _LiveRun) -> Request:
     """The pages of all and the first server's process, as somebody on that machine would look at them."""
     pages = tuple(f"{base.rstrip('/')}/metrics" for base in (*live.deployment.pages, live.clients))
     return Request(servers=pages, pid=live.deployment.pids[0], host=True)
 
 
-def _until(live: _Live, moment: float) -> None:
+def _until(live: _LiveRun, moment: float) -> None:
     """Waits until that time (unix seconds). Raises OperationError where the load ends before."""
     if live.hearing is not None and wait([live.hearing], max(0.0, moment - time.time())).done:
         live.hearing.result()
         raise OperationError("the load was over before the incident was")
 
 
-def _wait_for(live: _Live, alarm: Alarm, at_most: float) -> None:
+def _wait_for(live: _LiveRun, alarm: SloAlarm, at_most: float) -> None:
     while not alarm.rung.is_set() and time.time() < at_most:
         _until(live, min(at_most, time.time() + 0.2))

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor import __version__
-from latdoctor.evaluation.remediation.cases import PROMO_RUSH, WRONG
-from latdoctor.evaluation.remediation.run_record import REFUSED, ROLLED_BACK, VERIFIED, MendingReport
-from latdoctor.evaluation.statistics import Share, share
-from latdoctor.evaluation.store import Runs, read_json
+from latdoctor.evaluation.remediation.run_record import REFUSED, ROLLED_BACK, VERIFIED, RemediationReport
+from latdoctor.evaluation.remediation.run_specs import PROMO_RUSH, WRONG
+from latdoctor.evaluation.statistics import Proportion, proportion
+from latdoctor.evaluation.store import RunFolder, read_json
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import save
 
@@ -23,7 +23,7 @@ from latdoctor.evidence.bundle_files import save
 P99_DOWN, GOODPUT_TIMES, CALLS_DOWN, TAKEN_DOWN, WITHIN = 0.7, 2.0, 0.6, 0.9, 60.0
 
 
-class Rush(Struct, frozen=True):
+class PromoRushScore(Struct, frozen=True):
     """The field's incident, by the playbook that mended it. Shares are of the incident's figure; seconds."""
 
     run: str
@@ -39,41 +39,41 @@ class Rush(Struct, frozen=True):
     to_verified: float | None
 
 
-class MendingScores(Struct, frozen=True):
+class RemediationScores(Struct, frozen=True):
     """`mended`: of the runs in which a true cause was acted on, those that were verified. `wrong_refused`: of the
     playbooks tried to no avail, those that were taken back or refused; `wrong_restored`: of those, the ones after which
     the configuration was the one from before. `missing` are the runs of the bench that were not played yet.
     """
 
     tool_version: str
-    runs: tuple[MendingReport, ...]
+    runs: tuple[RemediationReport, ...]
     outcomes: dict[str, int]
-    right: Share
-    mended: Share
-    wrong_refused: Share
-    wrong_restored: Share
-    rush: tuple[Rush, ...]
+    right: Proportion
+    mended: Proportion
+    wrong_refused: Proportion
+    wrong_restored: Proportion
+    rush: tuple[PromoRushScore, ...]
     spoiled_tries: int = 0
     given_up: int = 0
     missing: tuple[str, ...] = ()
 
 
 def score(
-    runs: Sequence[MendingReport], spoiled_tries: int = 0, given_up: int = 0, missing: Sequence[str] = ()
-) -> MendingScores:
+    runs: Sequence[RemediationReport], spoiled_tries: int = 0, given_up: int = 0, missing: Sequence[str] = ()
+) -> RemediationScores:
     """Pure."""
     tried = [run for run in runs if run.kind == WRONG]
     real = [run for run in runs if run.kind != WRONG]
     acted = [run for run in real if run.right]
     stopped = [run for run in tried if run.outcome in (ROLLED_BACK, REFUSED)]
-    return MendingScores(
+    return RemediationScores(
         tool_version=__version__,
         runs=tuple(runs),
         outcomes=dict(sorted(Counter(run.outcome for run in real).items())),
-        right=share(len(acted), len(real)),
-        mended=share(sum(run.outcome == VERIFIED for run in acted), len(acted)),
-        wrong_refused=share(len(stopped), len(tried)),
-        wrong_restored=share(sum(run.restored is not False for run in stopped), len(stopped)),
+        right=proportion(len(acted), len(real)),
+        mended=proportion(sum(run.outcome == VERIFIED for run in acted), len(acted)),
+        wrong_refused=proportion(len(stopped), len(tried)),
+        wrong_restored=proportion(sum(run.restored is not False for run in stopped), len(stopped)),
         rush=tuple(_rush(run) for run in real if run.scenario == PROMO_RUSH),
         spoiled_tries=spoiled_tries,
         given_up=given_up,
@@ -81,10 +81,10 @@ def score(
     )
 
 
-def _rush(run: MendingReport) -> Rush:
+def _rush(run: RemediationReport) -> PromoRushScore:
     ill, after = run.incident, run.after
     first, last = run.saturated or (None, None)
-    return Rush(
+    return PromoRushScore(
         run=run.run,
         playbook=run.playbook,
         outcome=run.outcome,
@@ -112,10 +112,10 @@ MENDED, LOOKS = "mended", "looks"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RemediationAttempt:
     """One go at a run, and the look by which it was diagnosed (None: nobody looked)."""
 
-    report: MendingReport
+    report: RemediationReport
     look: Bundle | None
 
     @property
@@ -124,12 +124,12 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class MendingStore(Runs):
+class RemediationStore(RunFolder):
     """A folder of reports."""
 
     complete: ClassVar[str] = MENDED
 
-    def keep(self, attempt: Attempt) -> None:
+    def keep(self, attempt: RemediationAttempt) -> None:
         """Raises BundleError where it cannot be written."""
         run = attempt.report.run
         look = self.look(run)
@@ -144,6 +144,6 @@ class MendingStore(Runs):
         """Where its look is kept."""
         return self.folder / LOOKS / f"{run}.tar.zst"
 
-    def report(self, run: str) -> MendingReport:
+    def report(self, run: str) -> RemediationReport:
         """Raises BundleError."""
-        return read_json(self.json(MENDED, run), MendingReport)
+        return read_json(self.json(MENDED, run), RemediationReport)

@@ -27,7 +27,7 @@ from latdoctor.lab.server.readiness import Readiness
 from latdoctor.lab.server.request_parser import Exchange, parse
 from latdoctor.lab.server.stage_handlers import Steps
 from latdoctor.lab.server.stages import Stages
-from latdoctor.load.wire import FRAMES_PER_SECOND
+from latdoctor.load.protocol import FRAMES_PER_SECOND
 
 _SPARE = 512  # requests that may be on their way beside those that may wait
 CLIENT_GONE = 499  # as nginx logs it; nobody reads it

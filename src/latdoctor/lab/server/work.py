@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from latdoctor.load.wire import FRAMES_PER_SECOND
+from latdoctor.load.protocol import FRAMES_PER_SECOND
 
 if TYPE_CHECKING:
     import numpy as np

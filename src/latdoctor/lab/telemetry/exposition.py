@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 Labels = Mapping[str, str]
 
 
-class Page:
+class ExpositionWriter:
     """Gathers the lines of one page; `common` labels are put on every sample."""
 
     def __init__(self, common: Labels) -> None:

@@ -20,17 +20,17 @@ from latdoctor.lab.telemetry import gpu_faults, gpu_load, logs, profiler_trace, 
 from latdoctor.lab.telemetry import host as hosts
 from latdoctor.lab.telemetry import nvml as nvidia_smi
 from latdoctor.lab.telemetry import tensorrt as tensorrt_log
-from latdoctor.lab.telemetry.nvml import Record, Refused
-from latdoctor.lab.telemetry.scenario import MODELS, WINDOW, Scene, Story
+from latdoctor.lab.telemetry.nvml import NvmlRecord, NvmlRefusal
+from latdoctor.lab.telemetry.scenario import MODELS, WINDOW, FaultParameters, SyntheticIncident
 from latdoctor.output_file import cannot_write
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class IncidentKind:
     """`cause` is the id of what is wrong; empty where nothing is. `shows` is where it can be seen."""
 
     id: str
-    tell: Callable[[Scene], Story]
+    tell: Callable[[FaultParameters], SyntheticIncident]
     shows: str
     healthy: bool = False
     named: bool = True  # can diagnosis name it from what collectors read today?
@@ -40,29 +40,29 @@ class Kind:
         return "" if self.healthy else self.id
 
 
-KINDS = (
-    Kind("infra.gpu.thermal-throttle", gpu_faults.too_hot, "NVML, metrics"),
-    Kind("infra.gpu.power-throttle", gpu_faults.too_little_power, "NVML, metrics"),
-    Kind("infra.gpu.xid-fault", software_faults.reported_by_driver, "kernel log, server log"),
-    Kind("infra.gpu.ecc-errors", gpu_faults.damaged_memory, "NVML, kernel log, server log"),
-    Kind("infra.gpu.lost", gpu_faults.off_the_bus, "NVML, kernel log, metrics"),
-    Kind("infra.gpu.memory-exhausted", gpu_faults.memory_full, "NVML, server log"),
-    Kind("infra.gpu.neighbour", gpu_faults.shared_gpu, "NVML, metrics"),
-    Kind("infra.driver.mismatch", software_faults.parts_do_not_fit, "kernel log or server log"),
-    Kind("infra.driver.cuda-errors", software_faults.failing_calls, "server log"),
-    Kind("infra.pcie.degraded", gpu_faults.poor_link, "NVML, kernel log, metrics"),
-    Kind("infra.nvlink.errors", gpu_faults.bad_nvlink, "NVML, kernel log"),
-    Kind("framework.launch.bound", software_faults.tiny_kernels, "trace"),
-    Kind("framework.launch.sync-stalls", software_faults.waits_in_the_middle, "trace"),
-    Kind("framework.copy.host-device", software_faults.copies, "trace"),
-    Kind("framework.fusion.missed", software_faults.unfused, "TensorRT files, trace"),
-    Kind("framework.precision.fallback", software_faults.wider_type, "TensorRT files, trace"),
-    Kind("app.kv.pressure", software_faults.full_cache, "metrics"),
-    Kind("healthy", software_faults.healthy, "nothing is wrong", healthy=True),
-    Kind("healthy-but-busy", software_faults.busy, "nothing is wrong at 95 % use", healthy=True),
-    Kind("idle", software_faults.idle, "nothing is wrong, low clocks", healthy=True),
+INCIDENT_KINDS = (
+    IncidentKind("infra.gpu.thermal-throttle", gpu_faults.too_hot, "NVML, metrics"),
+    IncidentKind("infra.gpu.power-throttle", gpu_faults.too_little_power, "NVML, metrics"),
+    IncidentKind("infra.gpu.xid-fault", software_faults.reported_by_driver, "kernel log, server log"),
+    IncidentKind("infra.gpu.ecc-errors", gpu_faults.damaged_memory, "NVML, kernel log, server log"),
+    IncidentKind("infra.gpu.lost", gpu_faults.off_the_bus, "NVML, kernel log, metrics"),
+    IncidentKind("infra.gpu.memory-exhausted", gpu_faults.memory_full, "NVML, server log"),
+    IncidentKind("infra.gpu.neighbour", gpu_faults.shared_gpu, "NVML, metrics"),
+    IncidentKind("infra.driver.mismatch", software_faults.parts_do_not_fit, "kernel log or server log"),
+    IncidentKind("infra.driver.cuda-errors", software_faults.failing_calls, "server log"),
+    IncidentKind("infra.pcie.degraded", gpu_faults.poor_link, "NVML, kernel log, metrics"),
+    IncidentKind("infra.nvlink.errors", gpu_faults.bad_nvlink, "NVML, kernel log"),
+    IncidentKind("framework.launch.bound", software_faults.tiny_kernels, "trace"),
+    IncidentKind("framework.launch.sync-stalls", software_faults.waits_in_the_middle, "trace"),
+    IncidentKind("framework.copy.host-device", software_faults.copies, "trace"),
+    IncidentKind("framework.fusion.missed", software_faults.unfused, "TensorRT files, trace"),
+    IncidentKind("framework.precision.fallback", software_faults.wider_type, "TensorRT files, trace"),
+    IncidentKind("app.kv.pressure", software_faults.full_cache, "metrics"),
+    IncidentKind("healthy", software_faults.healthy, "nothing is wrong", healthy=True),
+    IncidentKind("healthy-but-busy", software_faults.busy, "nothing is wrong at 95 % use", healthy=True),
+    IncidentKind("idle", software_faults.idle, "nothing is wrong, low clocks", healthy=True),
 )
-BY_ID = {kind.id: kind for kind in KINDS}
+BY_ID = {kind.id: kind for kind in INCIDENT_KINDS}
 
 
 PAGES = 11  # one a second, as a look takes them
@@ -73,7 +73,7 @@ _ENGINE = "resnet.plan"
 _LOG_NAMES = {"dmesg": "dmesg.log", "journal": "kern.log", "kmsg": "kmsg.log"}
 
 
-class Truth(Struct, frozen=True):
+class TelemetryTruth(Struct, frozen=True):
     """What is really wrong; kept away from what is diagnosed. `subjects` are where it sits."""
 
     cause: str
@@ -92,30 +92,32 @@ class RawFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Telemetry:
+class SyntheticTelemetry:
     """All that was made. `mark` says so, in words, and stands in everything that is written."""
 
     bundle: Bundle
     raw: Mapping[str, RawFile]
-    truth: Truth
+    truth: TelemetryTruth
     mark: str
 
 
-def make(cause: str, seed: int = 0, severity: float = 0.7) -> Telemetry:
-    """Telemetry of `cause`, an id of KINDS. Raises UsageError for one that is not, or a severity out of (0, 1]."""
+def generate_telemetry(cause: str, seed: int = 0, severity: float = 0.7) -> SyntheticTelemetry:
+    """Synthetic telemetry of `cause`, an id of INCIDENT_KINDS. Raises UsageError for another id or severity."""
     kind = BY_ID.get(cause)
     if kind is None:
         raise UsageError(f"{cause!r} is no cause that can be made", next_step="latdoctor lab telemetry --list")
     if not 0 < severity <= 1:
         raise UsageError(f"{severity:g} is no severity", where="--severity", next_step="give one above 0, at most 1")
     # Numbers of their own for each kind: two kinds of one seed have nothing in common but their marks.
-    rng = random.Random(f"{KINDS.index(kind)}/{seed}")  # noqa: S311 — made telemetry, no secret
+    rng = random.Random(f"{INCIDENT_KINDS.index(kind)}/{seed}")  # noqa: S311 — made telemetry, no secret
     now = float(_FIRST_DAY + rng.randrange(_WEEKS))
-    story = kind.tell(Scene(rng, severity, now))
+    story = kind.tell(FaultParameters(rng, severity, now))
     return _made(kind, story, rng, seed, severity, now)
 
 
-def _made(kind: Kind, story: Story, rng: random.Random, seed: int, severity: float, now: float) -> Telemetry:
+def _made(
+    kind: IncidentKind, story: SyntheticIncident, rng: random.Random, seed: int, severity: float, now: float
+) -> SyntheticTelemetry:
     mark = f"generated by latdoctor lab telemetry, seed {seed}"
     host = f"gpu-{rng.randint(1, 40):02d}"
     model = story.service.model if story.service else rng.choice(MODELS)
@@ -144,7 +146,7 @@ def _made(kind: Kind, story: Story, rng: random.Random, seed: int, severity: flo
             for name, file in engine.items()
         ]
     bundle = Bundle(Context(model, story.slo, 0.01), Window(now, now + WINDOW), tuple(artifacts), tuple(gaps))
-    return Telemetry(bundle, raw, Truth(kind.cause, story.subjects, seed, severity, mark), mark)
+    return SyntheticTelemetry(bundle, raw, TelemetryTruth(kind.cause, story.subjects, seed, severity, mark), mark)
 
 
 def _raw_name(artifact: Artifact) -> str:
@@ -155,7 +157,7 @@ def _raw_name(artifact: Artifact) -> str:
 
 
 def _pages(
-    story: Story, rng: random.Random, record: Record | None, host: str, model: str, now: float
+    story: SyntheticIncident, rng: random.Random, record: NvmlRecord | None, host: str, model: str, now: float
 ) -> Iterator[Artifact]:
     moments = [WINDOW * number / (PAGES - 1) for number in range(PAGES)]
     if story.service is not None:
@@ -170,15 +172,15 @@ def _pages(
         yield Artifact(f"prometheus/{group}-{number:02d}.prom", "prometheus", group, source, now + moment, page)
 
 
-def _utilisation(record: Record | None) -> list[tuple[str, float]]:
+def _utilisation(record: NvmlRecord | None) -> list[tuple[str, float]]:
     """Each GPU that answers, with its last utilisation: Triton shows it too."""
     if record is None:
         return []
     last = {sample.index: sample.utilization for sample in record.samples}
-    return [(device.uuid, busy) for device in record.devices if not isinstance(busy := last[device.index], Refused)]
+    return [(device.uuid, busy) for device in record.devices if not isinstance(busy := last[device.index], NvmlRefusal)]
 
 
-def _logs(story: Story, rng: random.Random, host: str, model: str, now: float) -> Iterator[Artifact]:
+def _logs(story: SyntheticIncident, rng: random.Random, host: str, model: str, now: float) -> Iterator[Artifact]:
     """The kernel's log and the server's, each with what such logs hold anyway."""
     taken = now + WINDOW
     kernel = logs.kernel_log(rng, host, now)
@@ -193,7 +195,7 @@ def _log(name: str, content: bytes, taken: float) -> Artifact:
     return Artifact(f"logs/{name}", "logs", name, name, taken, content)
 
 
-def _trace(story: Story, rng: random.Random, model: str, now: float) -> Iterator[Artifact]:
+def _trace(story: SyntheticIncident, rng: random.Random, model: str, now: float) -> Iterator[Artifact]:
     """A few steps under the profiler, shortly before the look. Its clock counts from the last full hour."""
     if story.recording is None:
         return
@@ -207,7 +209,7 @@ def _trace(story: Story, rng: random.Random, model: str, now: float) -> Iterator
     )
 
 
-def _tensorrt(story: Story, rng: random.Random, severity: float, now: float) -> dict[str, RawFile]:
+def _tensorrt(story: SyntheticIncident, rng: random.Random, severity: float, now: float) -> dict[str, RawFile]:
     rows = tensorrt.layers(rng, story.tensorrt, severity)
     built = now - rng.uniform(2, 20) * 86_400
     files = {
@@ -228,7 +230,7 @@ nvidia-smi.csv and tensorrt/ are for people: no collector reads them yet.
 """
 
 
-def write(made: Telemetry, folder: Path) -> None:
+def write(made: SyntheticTelemetry, folder: Path) -> None:
     """Writes `bundle/`, `raw/` and README.txt below `folder`, which appears whole or not at all.
 
     Raises BundleError, also where something is at `folder` already.
@@ -246,7 +248,7 @@ def write(made: Telemetry, folder: Path) -> None:
         raise cannot_write(folder, "the telemetry", error) from error
 
 
-def write_truth(truth: Truth, path: Path) -> None:
+def write_truth(truth: TelemetryTruth, path: Path) -> None:
     """Raises BundleError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,22 +17,22 @@ from latdoctor.lab.telemetry.gpu_load import (
     SERVED,
     SW_POWER_CAP,
     SW_THERMAL,
-    Machine,
-    Work,
-    machine,
+    GpuMachine,
+    GpuWork,
+    random_machine,
 )
 from latdoctor.lab.telemetry.nvml import MIB
-from latdoctor.lab.telemetry.scenario import Scene, Story, promised, triton_service
+from latdoctor.lab.telemetry.scenario import FaultParameters, SyntheticIncident, slo_for, triton_service
 
 
-def usual(scene: Scene, host: Machine) -> list[Work]:
+def usual(scene: FaultParameters, host: GpuMachine) -> list[GpuWork]:
     """Healthy GPUs that work at a bit over half of what they can."""
     rng = scene.rng
     found = []
     for _ in range(host.count):
         busy, warm, power = rng.uniform(0.52, 0.7), rng.uniform(-34, -22), rng.uniform(0.5, 0.68)
         found.append(
-            Work(
+            GpuWork(
                 utilization=(busy, busy + rng.uniform(-0.04, 0.04)),
                 memory=rng.uniform(0.7, 0.86),
                 power=(power, power + rng.uniform(-0.02, 0.03)),
@@ -42,20 +42,22 @@ def usual(scene: Scene, host: Machine) -> list[Work]:
     return found
 
 
-def _one_sick(scene: Scene, host: Machine, sicken: Callable[[Work], Work]) -> tuple[int, tuple[Work, ...]]:
+def _one_sick(
+    scene: FaultParameters, host: GpuMachine, sicken: Callable[[GpuWork], GpuWork]
+) -> tuple[int, tuple[GpuWork, ...]]:
     works = usual(scene, host)
     sick = scene.rng.randrange(host.count)
     works[sick] = sicken(works[sick])
     return sick, tuple(works)
 
 
-def _slowed(host: Machine, sick: int, factor: float) -> tuple[float, ...]:
+def _slowed(host: GpuMachine, sick: int, factor: float) -> tuple[float, ...]:
     return tuple(factor if index == sick else 1.0 for index in range(host.count))
 
 
-def too_hot(scene: Scene) -> Story:
+def too_hot(scene: FaultParameters) -> SyntheticIncident:
     """A fan failed: the driver holds the GPU at its temperature target, and at worst the hardware steps in."""
-    host = machine(scene.rng, SERVED)
+    host = random_machine(scene.rng, SERVED)
     clock = scene.between(0.69, 0.36)
     heat = (host.board.target - host.board.slowdown) * (1 - scene.severity)
     reasons = [(SW_THERMAL, scene.between(0.7, 1.0))]
@@ -74,17 +76,17 @@ def too_hot(scene: Scene) -> Story:
         ),
     )
     service = triton_service(scene, _slowed(host, sick, 1 / clock), scene.rng.uniform(0.6, 0.7))
-    return Story(host, works, promised(service), service, subjects=(f"gpu/{sick}",))
+    return SyntheticIncident(host, works, slo_for(service), service, subjects=(f"gpu/{sick}",))
 
 
-def too_little_power(scene: Scene) -> Story:
+def too_little_power(scene: FaultParameters) -> SyntheticIncident:
     """A lowered power limit on one GPU, or a power brake on all of the machine's."""
     rng = scene.rng
-    host = machine(rng, SERVED)
+    host = random_machine(rng, SERVED)
     clock = scene.between(0.69, 0.4)
     drawn, share = (0.98, 0.99), scene.between(0.85, 1.0)
 
-    def slow(work: Work, bits: int, power: tuple[float, float], limit: float | None) -> Work:
+    def slow(work: GpuWork, bits: int, power: tuple[float, float], limit: float | None) -> GpuWork:
         clocks = (clock * 1.02, clock * 0.98)
         return replace(
             work, utilization=(0.95, 0.99), clock=clocks, reasons=((bits, share),), power=power, power_limit=limit
@@ -99,13 +101,13 @@ def too_little_power(scene: Scene) -> Story:
         sick, works = _one_sick(scene, host, lambda work: slow(work, SW_POWER_CAP, drawn, limit))
         slower, subjects = _slowed(host, sick, 1 / clock), (f"gpu/{sick}",)
     service = triton_service(scene, slower, rng.uniform(0.55, 0.65))
-    return Story(host, works, promised(service), service, subjects=subjects)
+    return SyntheticIncident(host, works, slo_for(service), service, subjects=subjects)
 
 
-def damaged_memory(scene: Scene) -> Story:
+def damaged_memory(scene: FaultParameters) -> SyntheticIncident:
     """A double-bit error: the process dies, and a row waits to be replaced or cannot be."""
     rng = scene.rng
-    host = machine(rng, (H100, A100, A10))
+    host = random_machine(rng, (H100, A100, A10))
     worst = scene.severity > 0.6
     errors = max(1, round(scene.between(1, 14)))
     sick, works = _one_sick(
@@ -136,13 +138,15 @@ def damaged_memory(scene: Scene) -> Story:
     service = triton_service(
         scene, _slowed(host, sick, 1.0), rng.uniform(0.5, 0.62), failures=scene.between(0.002, 0.05)
     )
-    return Story(host, works, promised(service), service, kernel=said, server=server, subjects=(f"gpu/{sick}",))
+    return SyntheticIncident(
+        host, works, slo_for(service), service, kernel=said, server=server, subjects=(f"gpu/{sick}",)
+    )
 
 
-def off_the_bus(scene: Scene) -> Story:
+def off_the_bus(scene: FaultParameters) -> SyntheticIncident:
     """A GPU that can no longer be reached: before the look, or, where it is milder, in the middle of it."""
     rng = scene.rng
-    host = machine(rng, SERVED, at_least=2)
+    host = random_machine(rng, SERVED, at_least=2)
     after = 0.0 if scene.severity > 0.6 else rng.uniform(2.0, 7.0)
     sick, works = _one_sick(scene, host, lambda work: replace(work, lost_after=after))
     pci = host.pci(sick)
@@ -173,13 +177,15 @@ def off_the_bus(scene: Scene) -> Story:
     load = rng.uniform(0.55, 0.7)
     failures = scene.between(0.005, 0.04)
     service = triton_service(scene, left, load, failures=failures, healthy_instances=host.count)
-    return Story(host, works, promised(service), service, kernel=said, server=server, subjects=(f"gpu/{sick}",))
+    return SyntheticIncident(
+        host, works, slo_for(service), service, kernel=said, server=server, subjects=(f"gpu/{sick}",)
+    )
 
 
-def memory_full(scene: Scene) -> Story:
+def memory_full(scene: FaultParameters) -> SyntheticIncident:
     """Batches that no longer fit: the allocator finds nothing left, and requests fail."""
     rng = scene.rng
-    host = machine(rng, SERVED)
+    host = random_machine(rng, SERVED)
     works = tuple(replace(work, memory=rng.uniform(0.975, 0.998)) for work in usual(scene, host))
     free, total = rng.randint(20, 180), host.board.memory / 1024
     server = []
@@ -195,13 +201,13 @@ def memory_full(scene: Scene) -> Story:
         scene, (scene.between(1.05, 1.4),) * host.count, rng.uniform(0.55, 0.62), failures=failures
     )
     subjects = tuple(f"gpu/{index}" for index in range(host.count))
-    return Story(host, works, promised(service), service, server=server, subjects=subjects)
+    return SyntheticIncident(host, works, slo_for(service), service, server=server, subjects=subjects)
 
 
-def shared_gpu(scene: Scene) -> Story:
+def shared_gpu(scene: FaultParameters) -> SyntheticIncident:
     """Somebody else's job came to one of the server's GPUs."""
     rng = scene.rng
-    host = machine(rng, SERVED, watched=True)
+    host = random_machine(rng, SERVED, watched=True)
     used = host.board.memory * MIB
     taken = scene.between(0.1, 0.3)
     pids = [host.pid + rng.randint(900, 30_000) for _ in range(1 if scene.severity < 0.7 else 2)]
@@ -219,13 +225,13 @@ def shared_gpu(scene: Scene) -> Story:
         ),
     )
     service = triton_service(scene, _slowed(host, sick, scene.between(1.4, 2.8)), rng.uniform(0.6, 0.72))
-    return Story(host, works, promised(service), service, subjects=(f"gpu/{sick}",))
+    return SyntheticIncident(host, works, slo_for(service), service, subjects=(f"gpu/{sick}",))
 
 
-def poor_link(scene: Scene) -> Story:
+def poor_link(scene: FaultParameters) -> SyntheticIncident:
     """A riser that makes bad contact: fewer lanes, or a lower generation, and packets that are sent again."""
     rng = scene.rng
-    host = machine(rng, SERVED)
+    host = random_machine(rng, SERVED)
     best = host.board.generation
     narrow = rng.random() < 0.65
     width = (8 if scene.severity < 0.7 else 4) if narrow else 16
@@ -250,13 +256,13 @@ def poor_link(scene: Scene) -> Story:
     service = triton_service(
         scene, (1.0,) * host.count, rng.uniform(0.6, 0.68), copying=rng.uniform(0.03, 0.06), slower_copies=slower
     )
-    return Story(host, works, promised(service), service, kernel=said, subjects=(f"gpu/{sick}",))
+    return SyntheticIncident(host, works, slo_for(service), service, kernel=said, subjects=(f"gpu/{sick}",))
 
 
-def bad_nvlink(scene: Scene) -> Story:
+def bad_nvlink(scene: FaultParameters) -> SyntheticIncident:
     """A link between two GPUs repeats what it sends; both ends count it, and the collective operations wait."""
     rng = scene.rng
-    host = machine(rng, LINKED)
+    host = random_machine(rng, LINKED)
     works = usual(scene, host)
     ends = sorted(rng.sample(range(host.count), 2))
     links = rng.sample(range(host.board.links), 1 if scene.severity < 0.6 else 2)
@@ -271,6 +277,6 @@ def bad_nvlink(scene: Scene) -> Story:
         time = scene.earlier(20, 400)
         said = [(time, logs.xid(host.pci(ends[0]), 74, detail))]
     service = triton_service(scene, (scene.between(1.15, 2.0),) * host.count, rng.uniform(0.5, 0.6))
-    return Story(
-        host, tuple(works), promised(service), service, kernel=said, subjects=tuple(f"gpu/{end}" for end in ends)
+    return SyntheticIncident(
+        host, tuple(works), slo_for(service), service, kernel=said, subjects=tuple(f"gpu/{end}" for end in ends)
     )

@@ -14,17 +14,17 @@ from latdoctor.lab.telemetry.nvml import (
     NOT_FOUND,
     NOT_SUPPORTED,
     SCHEMA_VERSION,
-    Device,
-    Link,
+    GpuProcess,
     Number,
-    Process,
-    Record,
-    Sample,
+    NvLinkCounters,
+    NvmlDevice,
+    NvmlRecord,
+    NvmlSample,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class GpuModel:
     """One model of GPU. Clocks in MHz, power in W, temperatures in °C, memory in MiB.
 
     `slowdown` is where the hardware cuts the clocks and `target` where the driver begins to. Newer boards
@@ -51,7 +51,7 @@ class Board:
     has_ecc: bool = True
 
 
-H100 = Board(
+H100 = GpuModel(
     name="NVIDIA H100 80GB HBM3",
     memory=81559,
     clock_max=1980,
@@ -66,7 +66,7 @@ H100 = Board(
     tells_margin=True,
     has_mig=True,
 )
-A100 = Board(
+A100 = GpuModel(
     name="NVIDIA A100-SXM4-80GB",
     memory=81920,
     clock_max=1410,
@@ -80,7 +80,7 @@ A100 = Board(
     links=12,
     has_mig=True,
 )
-A10 = Board(
+A10 = GpuModel(
     name="NVIDIA A10",
     memory=23028,
     clock_max=1695,
@@ -93,7 +93,7 @@ A10 = Board(
     counts=(1, 2, 4),
     light=True,
 )
-T4 = Board(
+T4 = GpuModel(
     name="Tesla T4",
     memory=15360,
     clock_max=1590,
@@ -108,7 +108,7 @@ T4 = Board(
     light=True,
 )
 # A card of workstations: its power cap bit stays on while it idles.
-RTX4080 = Board(
+RTX4080 = GpuModel(
     name="NVIDIA GeForce RTX 4080 SUPER",
     memory=16376,
     clock_max=3105,
@@ -141,7 +141,7 @@ DRIVERS = (("535.183.06", "12.2", False), ("570.172.08", "12.8", True), ("580.95
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class GpuWork:
     """What one GPU does. Pairs are (at the start, at the end) of the window, and drift in between.
 
     `clock`, `power` and `memory` are shares of their maximum; `reasons` are bits with the share of samples that show
@@ -166,10 +166,10 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class GpuMachine:
     """A machine with GPUs of one model, and the server's process on them."""
 
-    board: Board
+    board: GpuModel
     count: int
     driver: str
     cuda: str
@@ -188,14 +188,16 @@ class Machine:
         return f"GPU-{text[:8]}-{text[8:12]}-4{text[12:15]}-a{text[15:18]}-{text[18:]}{index:06x}"
 
 
-def machine(rng: random.Random, boards: Sequence[Board], *, at_least: int = 1, watched: bool = False) -> Machine:
+def random_machine(
+    rng: random.Random, boards: Sequence[GpuModel], *, at_least: int = 1, watched: bool = False
+) -> GpuMachine:
     board = rng.choice(boards)
     count = rng.choice([count for count in board.counts if count >= at_least])
     driver, cuda, margin = rng.choice(DRIVERS)
-    return Machine(board, count, driver, cuda, margin, rng.randint(2_100, 64_000), rng.getrandbits(40), watched)
+    return GpuMachine(board, count, driver, cuda, margin, rng.randint(2_100, 64_000), rng.getrandbits(40), watched)
 
 
-def record(rng: random.Random, host: Machine, works: Sequence[Work], start: float, seconds: float) -> Record:
+def record(rng: random.Random, host: GpuMachine, works: Sequence[GpuWork], start: float, seconds: float) -> NvmlRecord:
     """`works` of the machine's GPUs, one each, over the window."""
     steps = round(seconds / INTERVAL)
     history = [rng.randint(0, 3) for _ in works]  # PCIe replays since the driver was loaded
@@ -204,7 +206,7 @@ def record(rng: random.Random, host: Machine, works: Sequence[Work], start: floa
         at = step / steps
         for index, work in enumerate(works):
             samples.append(_sample(rng, host, index, work, start, seconds, at, history[index]))
-    return Record(
+    return NvmlRecord(
         schema_version=SCHEMA_VERSION,
         driver=host.driver,
         cuda=host.cuda,
@@ -215,9 +217,9 @@ def record(rng: random.Random, host: Machine, works: Sequence[Work], start: floa
     )
 
 
-def _device(host: Machine, index: int) -> Device:
+def _device(host: GpuMachine, index: int) -> NvmlDevice:
     board = host.board
-    return Device(
+    return NvmlDevice(
         index=index,
         name=board.name,
         uuid=host.uuid(index),
@@ -230,16 +232,23 @@ def _device(host: Machine, index: int) -> Device:
     )
 
 
-def _margin_only(host: Machine) -> bool:
+def _margin_only(host: GpuMachine) -> bool:
     return host.board.tells_margin and host.tells_margin
 
 
 def _sample(
-    rng: random.Random, host: Machine, index: int, work: Work, start: float, seconds: float, at: float, history: int
-) -> Sample:
+    rng: random.Random,
+    host: GpuMachine,
+    index: int,
+    work: GpuWork,
+    start: float,
+    seconds: float,
+    at: float,
+    history: int,
+) -> NvmlSample:
     time = round(start + at * seconds, 6)
     if work.lost_after is not None and at * seconds >= work.lost_after:
-        return Sample(time, index, *[LOST] * 17)
+        return NvmlSample(time, index, *[LOST] * 17)
     board, idle = host.board, max(work.utilization) < 0.05
     busy = min(1.0, max(0.0, rng.gauss(_between(work.utilization, at), 0.004 if idle else 0.025)))
     temperature = round(board.slowdown + _between(work.temperature, at) + rng.gauss(0, 0.4))
@@ -247,7 +256,7 @@ def _sample(
     power = board.power_idle * rng.uniform(0.97, 1.04) if idle else limit * _noisy(rng, work.power, at, 0.012)
     sleeping = idle and board.light
     pending, failed = map(float, work.remap)
-    return Sample(
+    return NvmlSample(
         time=time,
         index=index,
         utilization=round(busy, 2),
@@ -279,7 +288,7 @@ def _noisy(rng: random.Random, pair: tuple[float, float], at: float, spread: flo
     return min(1.0, max(0.02, rng.gauss(_between(pair, at), spread)))
 
 
-def _clock(rng: random.Random, board: Board, work: Work, at: float, *, idle: bool) -> Number:
+def _clock(rng: random.Random, board: GpuModel, work: GpuWork, at: float, *, idle: bool) -> Number:
     if idle:
         return board.clock_idle * MHZ
     share = _between(work.clock, at)
@@ -287,32 +296,32 @@ def _clock(rng: random.Random, board: Board, work: Work, at: float, *, idle: boo
     return min(board.clock_max, max(board.clock_idle, round(wanted / _CLOCK_STEP) * _CLOCK_STEP)) * MHZ
 
 
-def _margin(host: Machine, temperature: int) -> Number:
+def _margin(host: GpuMachine, temperature: int) -> Number:
     if not host.tells_margin:
         return NOT_FOUND
     return float(host.board.slowdown - temperature) if host.board.tells_margin else NOT_SUPPORTED
 
 
-def _reasons(rng: random.Random, work: Work) -> int:
+def _reasons(rng: random.Random, work: GpuWork) -> int:
     shown = 0
     for bits, share in work.reasons:
         shown |= bits if rng.random() < share else 0
     return shown
 
 
-def _processes(host: Machine, work: Work) -> tuple[Process, ...]:
+def _processes(host: GpuMachine, work: GpuWork) -> tuple[GpuProcess, ...]:
     """The server takes what its neighbours and the driver leave of the memory in use."""
-    foreign = tuple(Process(pid, memory) for pid, memory in work.neighbours)
+    foreign = tuple(GpuProcess(pid, memory) for pid, memory in work.neighbours)
     own = host.board.memory * work.memory * MIB - sum(memory for _, memory in work.neighbours) - 0.5 * GIB
-    return (Process(host.pid, float(int(own) >> 20 << 20)), *foreign) if own > 0 else foreign
+    return (GpuProcess(host.pid, float(int(own) >> 20 << 20)), *foreign) if own > 0 else foreign
 
 
-def _links(host: Machine, work: Work, after: float, history: int) -> tuple[Link, ...]:
+def _links(host: GpuMachine, work: GpuWork, after: float, history: int) -> tuple[NvLinkCounters, ...]:
     """Counters since the driver was loaded: a few corrected errors of long ago are on every machine."""
     found = []
     for link in range(host.board.links):
         errors = int(work.link_errors.get(link, 0.0) * after)
         replays = errors * 3 // 5
         old = history if link == 2 else 0
-        found.append(Link(link, (float(replays), float(errors > 400), float(old + errors - replays), 0.0)))
+        found.append(NvLinkCounters(link, (float(replays), float(errors > 400), float(old + errors - replays), 0.0)))
     return tuple(found)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-Entry = tuple[float, str]  # unix seconds, and what was said
+KernelMessage = tuple[float, str]  # unix seconds, and what was said
 
 FORMS = ("dmesg", "journal", "kmsg")
 _DAY = 86_400.0
@@ -21,7 +21,7 @@ class KernelLog:
     host: str
     booted: float
 
-    def text(self, rng: random.Random, said: Sequence[Entry]) -> bytes:
+    def text(self, rng: random.Random, said: Sequence[KernelMessage]) -> bytes:
         lines = []
         sequence = rng.randint(2_000, 9_000)
         for number, (time, message) in enumerate(sorted(said, key=lambda entry: entry[0])):
@@ -43,7 +43,7 @@ def kernel_log(rng: random.Random, host: str, now: float, forms: Sequence[str] =
     return KernelLog(rng.choice(forms), host, now - rng.uniform(9, 60) * _DAY)
 
 
-def neighbours(rng: random.Random, now: float, count: int = 24) -> list[Entry]:
+def neighbours(rng: random.Random, now: float, count: int = 24) -> list[KernelMessage]:
     """Lines that any such machine writes in two hours, and that mean nothing."""
     veth = f"veth{rng.getrandbits(28):07x}"
     cali = f"cali{rng.getrandbits(44):011x}"

@@ -10,22 +10,22 @@ from msgspec import Struct
 SCHEMA_VERSION = 1
 
 
-class Refused(Struct, frozen=True):
+class NvmlRefusal(Struct, frozen=True):
     """The driver gave no value; `error` is its word."""
 
     error: str
 
 
-NOT_SUPPORTED = Refused("not supported")
-NOT_FOUND = Refused("function not found")
+NOT_SUPPORTED = NvmlRefusal("not supported")
+NOT_FOUND = NvmlRefusal("function not found")
 MHZ, MIB, GIB = 1e6, 1 << 20, 1 << 30
-LOST = Refused("gpu is lost")
+LOST = NvmlRefusal("gpu is lost")
 
-Number = float | Refused
-Whole = int | Refused
+Number = float | NvmlRefusal
+Whole = int | NvmlRefusal
 
 
-class Device(Struct, frozen=True):
+class NvmlDevice(Struct, frozen=True):
     """What does not change while a GPU is watched."""
 
     index: int
@@ -40,21 +40,21 @@ class Device(Struct, frozen=True):
     refused: str = ""
 
 
-class Process(Struct, frozen=True):
+class GpuProcess(Struct, frozen=True):
     """A process that computes on a GPU."""
 
     pid: int
     memory: float | None
 
 
-class Link(Struct, frozen=True):
+class NvLinkCounters(Struct, frozen=True):
     """An NVLink and its counters: replay, recovery, CRC in flits, CRC in data."""
 
     link: int
     errors: tuple[Number, ...]
 
 
-class Sample(Struct, frozen=True):
+class NvmlSample(Struct, frozen=True):
     """One GPU at one moment; `links` are asked for at the ends of the window only."""
 
     time: float
@@ -75,11 +75,11 @@ class Sample(Struct, frozen=True):
     pcie_width: Number
     pcie_generation: Number
     pcie_replays: Number
-    processes: tuple[Process, ...] | Refused
-    links: tuple[Link, ...] | Refused | None = None
+    processes: tuple[GpuProcess, ...] | NvmlRefusal
+    links: tuple[NvLinkCounters, ...] | NvmlRefusal | None = None
 
 
-class Record(Struct, frozen=True):
+class NvmlRecord(Struct, frozen=True):
     """Every GPU of one machine; `own` are those of its processes that belong to the watched `pid`."""
 
     schema_version: int
@@ -87,11 +87,11 @@ class Record(Struct, frozen=True):
     cuda: str
     pid: int | None
     own: tuple[int, ...]
-    devices: tuple[Device, ...]
-    samples: tuple[Sample, ...]
+    devices: tuple[NvmlDevice, ...]
+    samples: tuple[NvmlSample, ...]
 
 
-_COLUMNS: tuple[tuple[str, Callable[[Device, Sample], Number | str]], ...] = (
+_COLUMNS: tuple[tuple[str, Callable[[NvmlDevice, NvmlSample], Number | str]], ...] = (
     ("index", lambda device, _: str(device.index)),
     ("name", lambda device, _: device.name),
     ("pci.bus_id", lambda device, _: f"0000{device.pci.upper()}.0"),
@@ -109,7 +109,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Device, Sample], Number | str]], ...] = (
 )
 
 
-def csv(record: Record) -> bytes:
+def csv(record: NvmlRecord) -> bytes:
     """One row for each GPU at each moment, UTC."""
     devices = {device.index: device for device in record.devices}
     rows = [", ".join(["timestamp", *(name for name, _ in _COLUMNS)])]
@@ -121,15 +121,15 @@ def csv(record: Record) -> bytes:
 
 
 def _times(value: Number, factor: float) -> Number:
-    return value if isinstance(value, Refused) else value * factor
+    return value if isinstance(value, NvmlRefusal) else value * factor
 
 
 def _with(value: Number, form: str) -> str:
-    if isinstance(value, Refused):
+    if isinstance(value, NvmlRefusal):
         return "[GPU is lost]" if value == LOST else "[N/A]"
     return form.format(value)
 
 
-def _bits(sample: Sample) -> str:
+def _bits(sample: NvmlSample) -> str:
     reasons = sample.clock_reasons
-    return _with(reasons, "") if isinstance(reasons, Refused) else f"0x{reasons:016X}"
+    return _with(reasons, "") if isinstance(reasons, NvmlRefusal) else f"0x{reasons:016X}"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from latdoctor.lab.telemetry.gpu_load import Board
+from latdoctor.lab.telemetry.gpu_load import GpuModel
 from latdoctor.lab.telemetry.nvml import MIB
 
 _LATENCY = 2.1  # from the end of a launch call to the kernel's start on an idle stream
@@ -22,7 +22,7 @@ _BETWEEN = 0.9  # from one kernel's end to the next one's start
 PAGEABLE_GBPS, PINNED_GBPS = 5.6, 24.0  # host to device over PCIe generation 4 with 16 lanes
 
 
-class Span(NamedTuple):
+class TraceSpan(NamedTuple):
     """Something that took time: on the host, or on the GPU (`stream` is then its number)."""
 
     category: str
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class HostSpeed:
     """How fast the host is: microseconds of an operator's own work, and of a launch call."""
 
     operator: float = 9.0
@@ -44,16 +44,16 @@ class Pace:
     gbps_pinned: float = PINNED_GBPS
 
 
-class Timeline:
+class TraceSimulator:
     """Builds the spans of one thread and one GPU. Mutable; read `spans` at the end."""
 
-    def __init__(self, rng: random.Random, pace: Pace, start: float) -> None:
+    def __init__(self, rng: random.Random, pace: HostSpeed, start: float) -> None:
         self._rng = rng
         self._pace = pace
         self.host = start
         self._gpu_free = start
         self._correlation = rng.randint(4_000, 90_000)
-        self.spans: list[Span] = []
+        self.spans: list[TraceSpan] = []
 
     def operator(self, name: str, kernel: str, micros: float, *, call: str = "cudaLaunchKernel") -> None:
         """A framework operator that launches one kernel of about `micros`."""
@@ -61,13 +61,13 @@ class Timeline:
         self._work(self._pace.operator * 0.7)
         self._launch(call, kernel, micros)
         self._work(self._pace.operator * 0.3)
-        self.spans.append(Span("cpu_op", name, begin, self.host - begin))
+        self.spans.append(TraceSpan("cpu_op", name, begin, self.host - begin))
 
     def view(self, name: str) -> None:
         """An operator that costs the host time and launches nothing."""
         begin = self.host
         self._work(self._pace.operator * 0.25)
-        self.spans.append(Span("cpu_op", name, begin, self.host - begin))
+        self.spans.append(TraceSpan("cpu_op", name, begin, self.host - begin))
 
     def graph(self, kernels: list[tuple[str, float]]) -> None:
         """One launch of a captured graph of many kernels."""
@@ -82,7 +82,7 @@ class Timeline:
         correlation = self._call("cudaMemcpyAsync", self._pace.launch * 1.4)
         done = self._run("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 1.9, correlation, size=8)
         self._wait("cudaStreamSynchronize", done)
-        self.spans.append(Span("cpu_op", name, begin, self.host - begin))
+        self.spans.append(TraceSpan("cpu_op", name, begin, self.host - begin))
 
     def copy(self, direction: str, size: int, *, pinned: bool, name: str = "aten::copy_") -> None:
         """A copy of `size` bytes, `HtoD` or `DtoH`. One with pageable memory blocks the host until it is done."""
@@ -103,10 +103,10 @@ class Timeline:
             self._gpu_free = begun + micros
             self._gpu("gpu_memcpy", f"Memcpy {direction} ({ways})", begun, micros, self._correlation, size)
             self.host = self._gpu_free + self._rng.uniform(2, 6)
-            call = Span("cuda_runtime", "cudaMemcpyAsync", called, self.host - called, self._correlation)
+            call = TraceSpan("cuda_runtime", "cudaMemcpyAsync", called, self.host - called, self._correlation)
             self.spans.append(call)
             self._wait("cudaStreamSynchronize", self._gpu_free)
-        self.spans.append(Span("cpu_op", name, begin, self.host - begin))
+        self.spans.append(TraceSpan("cpu_op", name, begin, self.host - begin))
 
     def synchronise(self, call: str = "cudaDeviceSynchronize") -> None:
         self._wait(call, self._gpu_free)
@@ -116,7 +116,7 @@ class Timeline:
         self.host += micros * self._rng.uniform(0.85, 1.2)
 
     def step(self, number: int, begin: float) -> None:
-        self.spans.append(Span("user_annotation", f"ProfilerStep#{number}", begin, self.host - begin))
+        self.spans.append(TraceSpan("user_annotation", f"ProfilerStep#{number}", begin, self.host - begin))
 
     def _work(self, micros: float) -> None:
         # Most are alike and a few are far slower: the interpreter, page faults, interrupts.
@@ -127,7 +127,7 @@ class Timeline:
         self._work(micros)
         self._correlation += 1
         category = "cuda_driver" if name.startswith("cuL") else "cuda_runtime"
-        self.spans.append(Span(category, name, begin, self.host - begin, self._correlation))
+        self.spans.append(TraceSpan(category, name, begin, self.host - begin, self._correlation))
         return self._correlation
 
     def _launch(self, call: str, kernel: str, micros: float) -> None:
@@ -142,13 +142,13 @@ class Timeline:
         return self._gpu_free
 
     def _gpu(self, category: str, name: str, begun: float, took: float, correlation: int, size: int) -> None:
-        self.spans.append(Span(category, name, begun, took, correlation, 7, size))
+        self.spans.append(TraceSpan(category, name, begun, took, correlation, 7, size))
 
     def _wait(self, call: str, until: float) -> None:
         begin = self.host
         self.host = max(self.host + 1.4, until + self._rng.uniform(3, 9))
         self._correlation += 1
-        self.spans.append(Span("cuda_runtime", call, begin, self.host - begin, self._correlation))
+        self.spans.append(TraceSpan("cuda_runtime", call, begin, self.host - begin, self._correlation))
 
 
 # Kernel names follow the libraries' habits: tensor-core GEMMs name their types, plain FP32 ones are sgemm.
@@ -165,7 +165,7 @@ _FUSED = "triton_poi_fused_{}_{}"
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class ForwardPass:
     """One forward pass. `size` scales the kernels' times: 1 is a batch that keeps an A100 busy."""
 
     layers: int = 12
@@ -178,9 +178,9 @@ class Pass:
     pinned: bool = True
 
 
-def record(rng: random.Random, work: Pass, pace: Pace, steps: int, start: float) -> Timeline:
+def record(rng: random.Random, work: ForwardPass, pace: HostSpeed, steps: int, start: float) -> TraceSimulator:
     """`steps` passes under the profiler; the first number tells that others went before them."""
-    line = Timeline(rng, pace, start)
+    line = TraceSimulator(rng, pace, start)
     number = rng.randint(5, 40)
     for step in range(steps):
         begin = line.host
@@ -198,12 +198,12 @@ def record(rng: random.Random, work: Pass, pace: Pace, steps: int, start: float)
     return line
 
 
-def _gemm(work: Pass, micros: float) -> float:
+def _gemm(work: ForwardPass, micros: float) -> float:
     # Without tensor cores a matrix product takes several times as long.
     return micros * work.size * (6.2 if work.precision == "single" else 1.0)
 
 
-def _layer(line: Timeline, work: Pass, layer: int) -> None:
+def _layer(line: TraceSimulator, work: ForwardPass, layer: int) -> None:
     gemm, wide = _GEMM[work.precision], 2.0 if work.precision == "single" else 1.0
     if work.states:
         line.copy("HtoD", work.states, pinned=work.pinned)
@@ -226,7 +226,7 @@ def _layer(line: Timeline, work: Pass, layer: int) -> None:
         line.copy("DtoH", work.states, pinned=work.pinned)
 
 
-def _pointwise(line: Timeline, work: Pass, names: tuple[str, ...], micros: float) -> None:
+def _pointwise(line: TraceSimulator, work: ForwardPass, names: tuple[str, ...], micros: float) -> None:
     """One compiled kernel for all of `names`, or one kernel each that moves all the data again."""
     if work.fused:
         name = _FUSED.format("_".join(dict.fromkeys(names)), len(names))
@@ -251,7 +251,7 @@ Value = str | int | float | dict[str, object]
 Event = dict[str, Value]
 
 
-def trace(spans: Sequence[Span], board: Board, pid: int, base: float) -> bytes:
+def trace(spans: Sequence[TraceSpan], board: GpuModel, pid: int, base: float) -> bytes:
     """The trace; `base` is the unix time, in seconds, from which the spans count their microseconds."""
     document = {
         "schemaVersion": 1,
@@ -281,7 +281,7 @@ def _names(pid: int) -> Iterator[Event]:
     yield {"name": "process_labels", "ph": "M", "ts": 0.0, "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}}
 
 
-def _events(spans: Sequence[Span], pid: int) -> Iterator[Event]:
+def _events(spans: Sequence[TraceSpan], pid: int) -> Iterator[Event]:
     first, last = min(s.start for s in spans), max(s.start + s.duration for s in spans)
     for number, span in enumerate(sorted(spans, key=lambda span: (span.start, -span.duration))):
         yield _event(span, pid, number)
@@ -301,7 +301,7 @@ def _events(spans: Sequence[Span], pid: int) -> Iterator[Event]:
     }
 
 
-def _event(span: Span, pid: int, number: int) -> Event:
+def _event(span: TraceSpan, pid: int, number: int) -> Event:
     on_gpu = span.stream >= 0
     args: dict[str, object] = {}
     if on_gpu:
@@ -324,7 +324,7 @@ def _event(span: Span, pid: int, number: int) -> Event:
     }
 
 
-def _flow(phase: str, span: Span, pid: int, tid: int) -> Event:
+def _flow(phase: str, span: TraceSpan, pid: int, tid: int) -> Event:
     ends: Event = {"bp": "e"} if phase == "f" else {}
     return {
         "ph": phase,

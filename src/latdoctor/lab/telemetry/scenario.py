@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from latdoctor.lab.telemetry.gpu_load import Machine, Work
-from latdoctor.lab.telemetry.logs import FORMS, Entry
-from latdoctor.lab.telemetry.profiler_trace import Pace, Pass
+from latdoctor.lab.telemetry.gpu_load import GpuMachine, GpuWork
+from latdoctor.lab.telemetry.logs import FORMS, KernelMessage
+from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed
 from latdoctor.lab.telemetry.triton import Service
 from latdoctor.lab.telemetry.vllm import Engine
 
@@ -16,7 +16,7 @@ WINDOW = 10.0  # seconds of the look
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class FaultParameters:
     """What a cause's story is drawn from. `severity` is above 0 and at most 1; `now` the start of the look."""
 
     rng: random.Random
@@ -32,29 +32,29 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class ProfilerRecording:
     """A profiler trace: the passes, how fast the host is, and how many steps were recorded."""
 
-    work: Pass
-    pace: Pace
+    work: ForwardPass
+    pace: HostSpeed
     steps: int = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class SyntheticIncident:
     """One incident. What is None was not brought by the user; `unseen` is why NVML told nothing.
 
     `slo` is the P99 that the service promises, in seconds. `subjects` are where the trouble sits, for the truth.
     """
 
-    machine: Machine
-    works: tuple[Work, ...] | None
+    machine: GpuMachine
+    works: tuple[GpuWork, ...] | None
     slo: float
     service: Service | None = None
     engine: Engine | None = None
-    kernel: Sequence[Entry] = ()
+    kernel: Sequence[KernelMessage] = ()
     server: Sequence[tuple[float, str, str]] = ()  # unix seconds, level, message
-    recording: Recording | None = None
+    recording: ProfilerRecording | None = None
     tensorrt: str = ""  # the state of the engine
     unseen: str = ""
     subjects: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ MODELS = ("intent-desk", "speech-text", "doc-rank", "claims-vision", "chat-small
 
 
 def triton_service(
-    scene: Scene,
+    scene: FaultParameters,
     slower: Sequence[float],
     load: float,
     *,
@@ -94,6 +94,6 @@ def triton_service(
     )
 
 
-def promised(service: Service, times: float = 3.3) -> float:
+def slo_for(service: Service, times: float = 3.3) -> float:
     """The P99 that fits such a service: a handful of batches' time."""
     return round(service.compute * times, 2)

@@ -15,13 +15,19 @@ from latdoctor.lab.telemetry.gpu_load import (
     SERVED,
     SW_POWER_CAP,
     T4,
-    Machine,
-    Work,
-    machine,
+    GpuMachine,
+    GpuWork,
+    random_machine,
 )
-from latdoctor.lab.telemetry.logs import Entry
-from latdoctor.lab.telemetry.profiler_trace import Pace, Pass
-from latdoctor.lab.telemetry.scenario import Recording, Scene, Story, promised, triton_service
+from latdoctor.lab.telemetry.logs import KernelMessage
+from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed
+from latdoctor.lab.telemetry.scenario import (
+    FaultParameters,
+    ProfilerRecording,
+    SyntheticIncident,
+    slo_for,
+    triton_service,
+)
 from latdoctor.lab.telemetry.tensorrt import DANGLING, FALLEN_BACK, SOUND
 from latdoctor.lab.telemetry.vllm import Engine, capacity
 
@@ -36,7 +42,7 @@ class _Xid:
     hangs: bool
 
 
-def _xids(scene: Scene, index: int) -> tuple[_Xid, ...]:
+def _xids(scene: FaultParameters, index: int) -> tuple[_Xid, ...]:
     rng = scene.rng
     where = f"(GPC {rng.randint(0, 7)}, TPC {rng.randint(0, 6)}, SM {rng.randint(0, 1)})"
     channel = f"Ch {rng.randint(1, 40):08x}"
@@ -53,13 +59,13 @@ def _xids(scene: Scene, index: int) -> tuple[_Xid, ...]:
     )
 
 
-def reported_by_driver(scene: Scene) -> Story:
+def reported_by_driver(scene: FaultParameters) -> SyntheticIncident:
     """An Xid, and in its wake those of the channels that were torn down with it."""
     rng = scene.rng
-    host = machine(rng, (H100, A100) if rng.random() < 0.5 else SERVED)
+    host = random_machine(rng, (H100, A100) if rng.random() < 0.5 else SERVED)
     sick = rng.randrange(host.count)
     root = rng.choice(_xids(scene, sick))
-    said: list[Entry] = []
+    said: list[KernelMessage] = []
     server = []
     for _ in range(max(1, round(scene.between(1, 5)))):
         time = scene.earlier(30, 900)
@@ -78,7 +84,9 @@ def reported_by_driver(scene: Scene) -> Story:
     service = triton_service(
         scene, (1.0,) * left, rng.uniform(0.5, 0.62), failures=failures, healthy_instances=host.count
     )
-    return Story(host, tuple(works), promised(service), service, kernel=said, server=server, subjects=(f"gpu/{sick}",))
+    return SyntheticIncident(
+        host, tuple(works), slo_for(service), service, kernel=said, server=server, subjects=(f"gpu/{sick}",)
+    )
 
 
 # What an application's own mistakes look like. None of them is the hardware's.
@@ -92,28 +100,28 @@ _CALLS = (
 _ASSERT = "worker: RuntimeError: CUDA error: device-side assert triggered"
 
 
-def failing_calls(scene: Scene) -> Story:
+def failing_calls(scene: FaultParameters) -> SyntheticIncident:
     """A change of kernels or shapes: calls are refused, or an assertion on the device ends the context."""
     rng = scene.rng
-    host = machine(rng, SERVED)
+    host = random_machine(rng, SERVED)
     message = rng.choice((*_CALLS, _ASSERT))
     count = round(scene.between(4, 60))
     times = sorted(scene.earlier(2, 600) for _ in range(count))
     server = [(time, "ERROR", message) for time in times]
-    said: list[Entry] = []
+    said: list[KernelMessage] = []
     if message == _ASSERT:
         sick = rng.randrange(host.count)
         said = [(times[0] + 0.05, logs.xid(host.pci(sick), 43, "Ch 00000008", host.pid))]
     service = triton_service(scene, (1.0,) * host.count, rng.uniform(0.5, 0.62), failures=scene.between(0.01, 0.12))
-    return Story(
-        host, tuple(usual(scene, host)), promised(service), service, kernel=said, server=server, subjects=("server",)
+    return SyntheticIncident(
+        host, tuple(usual(scene, host)), slo_for(service), service, kernel=said, server=server, subjects=("server",)
     )
 
 
-def parts_do_not_fit(scene: Scene) -> Story:
+def parts_do_not_fit(scene: FaultParameters) -> SyntheticIncident:
     """An update without a reload, or an image that wants a newer driver: workers that start again find no GPU."""
     rng = scene.rng
-    host = machine(rng, SERVED, at_least=2)
+    host = random_machine(rng, SERVED, at_least=2)
     gone = max(1, round(scene.between(0.2, 0.6) * host.count))
     works = tuple(usual(scene, host))
     load, failures = rng.uniform(0.5, 0.62), scene.between(0.002, 0.04)
@@ -128,10 +136,10 @@ def parts_do_not_fit(scene: Scene) -> Story:
             "have the same version."
         )
         message = "worker: Failed to initialize NVML: Driver/library version mismatch"
-        return Story(
+        return SyntheticIncident(
             host,
             None,
-            promised(service),
+            slo_for(service),
             service,
             kernel=[(time, line) for time in starts],
             server=[(time + 0.2, "ERROR", message) for time in starts],
@@ -146,96 +154,106 @@ def parts_do_not_fit(scene: Scene) -> Story:
         )
     )
     server = [(time, "ERROR", message) for time in starts]
-    return Story(host, works, promised(service), service, server=server, subjects=("node/local",))
+    return SyntheticIncident(host, works, slo_for(service), service, server=server, subjects=("node/local",))
 
 
 _TRACED = (H100, A100, A10)
 
 
 def _traced(
-    scene: Scene, work: Pass, busy: float, slower: float, *, pace: Pace | None = None, tensorrt: str = ""
-) -> Story:
+    scene: FaultParameters,
+    work: ForwardPass,
+    busy: float,
+    slower: float,
+    *,
+    pace: HostSpeed | None = None,
+    tensorrt: str = "",
+) -> SyntheticIncident:
     """A server of which a trace was taken. Its GPUs are sound and `busy`; a pass takes `slower` times as long."""
     rng = scene.rng
-    host = machine(rng, _TRACED)
+    host = random_machine(rng, _TRACED)
     works = tuple(replace(one, utilization=(busy, busy), power=(0.3 + busy * 0.4,) * 2) for one in usual(scene, host))
     service = triton_service(scene, (slower,) * host.count, rng.uniform(0.42, 0.5))
-    recording = Recording(work, pace or Pace(operator=rng.uniform(7.5, 11)), rng.randint(3, 6))
-    return Story(host, works, promised(service), service, recording=recording, tensorrt=tensorrt, subjects=("trace",))
+    recording = ProfilerRecording(work, pace or HostSpeed(operator=rng.uniform(7.5, 11)), rng.randint(3, 6))
+    return SyntheticIncident(
+        host, works, slo_for(service), service, recording=recording, tensorrt=tensorrt, subjects=("trace",)
+    )
 
 
-def tiny_kernels(scene: Scene) -> Story:
+def tiny_kernels(scene: FaultParameters) -> SyntheticIncident:
     """A small model, eagerly: each kernel is shorter than the launch of the next."""
     rng = scene.rng
-    work = Pass(layers=rng.choice((6, 12)), size=scene.between(0.085, 0.02), fused=False, inputs=4_096)
+    work = ForwardPass(layers=rng.choice((6, 12)), size=scene.between(0.085, 0.02), fused=False, inputs=4_096)
     return _traced(scene, work, scene.between(0.5, 0.22), scene.between(1.3, 2.1))
 
 
-def waits_in_the_middle(scene: Scene) -> Story:
+def waits_in_the_middle(scene: FaultParameters) -> SyntheticIncident:
     """Values are read back in every layer, and a branch in Python hangs on each."""
     rng = scene.rng
-    work = Pass(layers=rng.choice((8, 12)), size=scene.between(0.3, 0.2), reads_back=round(scene.between(3, 7)))
+    work = ForwardPass(layers=rng.choice((8, 12)), size=scene.between(0.3, 0.2), reads_back=round(scene.between(3, 7)))
     return _traced(scene, work, scene.between(0.7, 0.45), scene.between(1.25, 1.9))
 
 
-def copies(scene: Scene) -> Story:
+def copies(scene: FaultParameters) -> SyntheticIncident:
     """State lives on the host and goes to the device and back in each layer, through pageable memory."""
     rng = scene.rng
     size = round(scene.between(1.0, 6.0) * (1 << 20)) // 4096 * 4096
-    work = Pass(layers=rng.choice((6, 8)), size=rng.uniform(0.45, 0.6), states=size, pinned=False)
+    work = ForwardPass(layers=rng.choice((6, 8)), size=rng.uniform(0.45, 0.6), states=size, pinned=False)
     return _traced(scene, work, scene.between(0.45, 0.2), scene.between(1.4, 2.1))
 
 
-def unfused(scene: Scene) -> Story:
+def unfused(scene: FaultParameters) -> SyntheticIncident:
     """Pointwise operators one by one, and an engine with conversions left between its layers."""
-    work = Pass(layers=12, size=scene.rng.uniform(0.8, 1.1), fused=False)
+    work = ForwardPass(layers=12, size=scene.rng.uniform(0.8, 1.1), fused=False)
     return _traced(scene, work, 0.93, scene.between(1.15, 1.7), tensorrt=DANGLING)
 
 
-def wider_type(scene: Scene) -> Story:
+def wider_type(scene: FaultParameters) -> SyntheticIncident:
     """Matrix products in FP32, without tensor cores, in an engine that was meant to compute in 8 and 16 bits."""
-    work = Pass(layers=8, size=scene.rng.uniform(0.5, 0.8), precision="single")
+    work = ForwardPass(layers=8, size=scene.rng.uniform(0.5, 0.8), precision="single")
     return _traced(scene, work, 0.97, scene.between(1.3, 2.1), tensorrt=FALLEN_BACK)
 
 
-def full_cache(scene: Scene) -> Story:
+def full_cache(scene: FaultParameters) -> SyntheticIncident:
     """More text in flight than the KV cache has blocks for: requests wait, and running ones are thrown back."""
     rng = scene.rng
-    host = machine(rng, (H100, A100))
+    host = random_machine(rng, (H100, A100))
     blocks = rng.randint(3_000, 4_000)
     prompt, output = rng.uniform(140, 240), rng.uniform(280, 380)
     carried = capacity(blocks, prompt, output)
     rate = carried * scene.between(1.08, 1.4)
     engine = Engine(rate, carried * 0.6, rng.uniform(40, 70), blocks, prompt, output)
     works = tuple(_generating(scene, host) for _ in range(host.count))
-    return Story(host, works, slo=45.0, engine=engine, subjects=("server",))
+    return SyntheticIncident(host, works, slo=45.0, engine=engine, subjects=("server",))
 
 
-def _generating(scene: Scene, host: Machine) -> Work:
+def _generating(scene: FaultParameters, host: GpuMachine) -> GpuWork:
     """The GPU of an engine that generates text: its memory is reserved by design."""
     rng = scene.rng
     warm = rng.uniform(-26, -18)
-    return Work(utilization=(0.96, 0.98), memory=rng.uniform(0.905, 0.925), temperature=(warm, warm + 1))
+    return GpuWork(utilization=(0.96, 0.98), memory=rng.uniform(0.905, 0.925), temperature=(warm, warm + 1))
 
 
-def healthy(scene: Scene) -> Story:
+def healthy(scene: FaultParameters) -> SyntheticIncident:
     """Nothing is wrong."""
     rng = scene.rng
-    host = machine(rng, SERVED, watched=rng.random() < 0.5)
+    host = random_machine(rng, SERVED, watched=rng.random() < 0.5)
     service = triton_service(scene, (1.0,) * host.count, rng.uniform(0.4, 0.6))
-    recording = Recording(Pass(size=rng.uniform(0.9, 1.3)), Pace(), 4)
-    return Story(host, tuple(usual(scene, host)), promised(service), service, recording=recording, tensorrt=SOUND)
+    recording = ProfilerRecording(ForwardPass(size=rng.uniform(0.9, 1.3)), HostSpeed(), 4)
+    return SyntheticIncident(
+        host, tuple(usual(scene, host)), slo_for(service), service, recording=recording, tensorrt=SOUND
+    )
 
 
-def busy(scene: Scene) -> Story:
+def busy(scene: FaultParameters) -> SyntheticIncident:
     """Nothing is wrong, and the GPUs are nearly always at work; now and then they touch their power limit."""
     rng = scene.rng
-    host = machine(rng, (H100, A100, A10), watched=rng.random() < 0.5)
+    host = random_machine(rng, (H100, A100, A10), watched=rng.random() < 0.5)
     works = []
     for _ in range(host.count):
         warm = rng.uniform(-16, -12)
         works.append(
-            Work(
+            GpuWork(
                 utilization=(0.95, 0.96),
                 memory=rng.uniform(0.9, 0.93),
                 clock=(rng.uniform(0.92, 0.95), rng.uniform(0.92, 0.95)),
@@ -247,24 +265,24 @@ def busy(scene: Scene) -> Story:
     said = []
     if rng.random() < 0.5:  # a roll-out an hour ago ended the process before
         said = [(scene.earlier(3_000, 4_000), logs.xid(host.pci(0), 45, "Ch 00000008", host.pid - 700))]
-    recording = Recording(Pass(size=rng.uniform(1.0, 1.4)), Pace(), 4)
+    recording = ProfilerRecording(ForwardPass(size=rng.uniform(1.0, 1.4)), HostSpeed(), 4)
     if rng.random() < 0.5:
         engine = Engine(rate=14.0, before=14.0, onset=20.0, blocks=4_200, prompt=500, output=140)
-        return Story(host, tuple(works), 30.0, engine=engine, kernel=said, recording=recording)
+        return SyntheticIncident(host, tuple(works), 30.0, engine=engine, kernel=said, recording=recording)
     service = triton_service(scene, (1.0,) * host.count, rng.uniform(0.74, 0.8))
-    story = Story(host, tuple(works), promised(service, 4.3), service, kernel=said, recording=recording)
+    story = SyntheticIncident(host, tuple(works), slo_for(service, 4.3), service, kernel=said, recording=recording)
     return replace(story, tensorrt=SOUND)
 
 
-def idle(scene: Scene) -> Story:
+def idle(scene: FaultParameters) -> SyntheticIncident:
     """Nothing is wrong, and hardly anybody asks: clocks are low, and links and boards power down."""
     rng = scene.rng
-    host = machine(rng, (H100, A100, A10, T4, RTX4080))
+    host = random_machine(rng, (H100, A100, A10, T4, RTX4080))
     cool = rng.uniform(-58, -50)
     works = tuple(
-        Work(utilization=(0.0, 0.0), memory=rng.uniform(0.2, 0.6), temperature=(cool, cool), generation=None)
+        GpuWork(utilization=(0.0, 0.0), memory=rng.uniform(0.2, 0.6), temperature=(cool, cool), generation=None)
         for _ in range(host.count)
     )
     service = triton_service(scene, (1.0,) * host.count, 0.5)
     quiet = replace(service, rate=rng.uniform(0.2, 0.8))
-    return Story(host, works, promised(service), quiet)
+    return SyntheticIncident(host, works, slo_for(service), quiet)

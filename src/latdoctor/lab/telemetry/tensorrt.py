@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from latdoctor.lab.telemetry.gpu_load import Board
+from latdoctor.lab.telemetry.gpu_load import GpuModel
 
 SOUND, DANGLING, FALLEN_BACK = "sound", "dangling", "fallen back"
 
@@ -29,7 +29,7 @@ Document = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EngineLayer:
     """A layer: its type, the formats of its input and output, its shape (channels, side), and its mean time in ms."""
 
     name: str
@@ -42,7 +42,7 @@ class Row:
     tactic: str = ""
 
 
-def layers(rng: random.Random, state: str, severity: float) -> tuple[Row, ...]:
+def layers(rng: random.Random, state: str, severity: float) -> tuple[EngineLayer, ...]:
     """The engine's layers. Worse: more stages have conversions, or have fallen back."""
     hit = max(1, round(severity * len(_STAGES)))
     rows = [*_stem(rng, state)]
@@ -53,24 +53,24 @@ def layers(rng: random.Random, state: str, severity: float) -> tuple[Row, ...]:
                 rng, state, f"layer{stage + 1}.{block}", shape, troubled=troubled, number=40 * stage + 17 * block
             )
     last = _INT8 if state == DANGLING else _FP16
-    rows.append(Row("GlobalAveragePool_246", "TiledPooling", _FP16, _FP16, (512, 1), _near(rng, 0.007)))
+    rows.append(EngineLayer("GlobalAveragePool_246", "TiledPooling", _FP16, _FP16, (512, 1), _near(rng, 0.007)))
     if last != _FP16:
-        rows.append(Row("QuantizeLinear_250", "Reformat", _FP16, last, (512, 1), _near(rng, 0.005), "QDQ"))
+        rows.append(EngineLayer("QuantizeLinear_250", "Reformat", _FP16, last, (512, 1), _near(rng, 0.005), "QDQ"))
     rows.append(_convolution(rng, "fc.weight + Gemm_257 + fc.bias", last, _FP32, (1000, 1), 0.011))
     return tuple(rows)
 
 
-def _stem(rng: random.Random, state: str) -> Iterator[Row]:
+def _stem(rng: random.Random, state: str) -> Iterator[EngineLayer]:
     half = _INT8 if state == DANGLING else _FP16
     how, name = ("QDQ", "QuantizeLinear_2") if state == DANGLING else ("REFORMAT", _copy_node("Input", "conv1.weight"))
-    yield Row(name, "Reformat", _FP32, half, (3, 224), _near(rng, 0.052), how)
+    yield EngineLayer(name, "Reformat", _FP32, half, (3, 224), _near(rng, 0.052), how)
     yield _convolution(rng, "conv1.weight + Conv_9 + Relu_11", half, _FP16, (64, 112), 0.12)
-    yield Row("MaxPool_12", "TiledPooling", _FP16, _FP16, (64, 56), _near(rng, 0.046))
+    yield EngineLayer("MaxPool_12", "TiledPooling", _FP16, _FP16, (64, 56), _near(rng, 0.046))
 
 
 def _block(
     rng: random.Random, state: str, name: str, shape: tuple[int, int], *, troubled: bool, number: int
-) -> Iterator[Row]:
+) -> Iterator[EngineLayer]:
     """Two convolutions and the sum with what went around them."""
     base = 0.034
     quantised = state != SOUND
@@ -78,54 +78,56 @@ def _block(
     narrow = _INT8 if quantised else _FP16
     if quantised:
         # Where the network around is well quantised, this conversion is part of the layer before it.
-        yield Row(f"QuantizeLinear_{number + 15}", "Reformat", _FP16, narrow, shape, _near(rng, 0.012), "QDQ")
+        yield EngineLayer(f"QuantizeLinear_{number + 15}", "Reformat", _FP16, narrow, shape, _near(rng, 0.012), "QDQ")
     if not troubled:
         yield _convolution(rng, f"{first} + Relu_{number + 24}", narrow, narrow, shape, base)
         yield _convolution(rng, f"{second} + Add_{number + 36} + Relu_{number + 37}", narrow, _FP16, shape, base * 1.1)
     elif state == DANGLING:
         yield _convolution(rng, first, narrow, _FP16, shape, base)
-        yield Row(f"PWN(Relu_{number + 24})", "PointWiseV2", _FP16, _FP16, shape, _near(rng, 0.016))
-        yield Row(f"QuantizeLinear_{number + 27}", "Reformat", _FP16, narrow, shape, _near(rng, 0.021), "QDQ")
+        yield EngineLayer(f"PWN(Relu_{number + 24})", "PointWiseV2", _FP16, _FP16, shape, _near(rng, 0.016))
+        yield EngineLayer(f"QuantizeLinear_{number + 27}", "Reformat", _FP16, narrow, shape, _near(rng, 0.021), "QDQ")
         yield _convolution(rng, second, narrow, _FP16, shape, base)
         for point in (f"Add_{number + 36}", f"PWN(Relu_{number + 37})"):
-            yield Row(
+            yield EngineLayer(
                 point, "ElementWise" if point[0] == "A" else "PointWiseV2", _FP16, _FP16, shape, _near(rng, 0.018)
             )
     else:
-        yield Row(_copy_node("Input", first), "Reformat", narrow, _FP32, shape, _near(rng, 0.029), "REFORMAT")
+        yield EngineLayer(_copy_node("Input", first), "Reformat", narrow, _FP32, shape, _near(rng, 0.029), "REFORMAT")
         yield _convolution(rng, f"{first} + Relu_{number + 24}", _FP32, _FP32, shape, base)
         yield _convolution(rng, f"{second} + Add_{number + 36} + Relu_{number + 37}", _FP32, _FP32, shape, base)
-        yield Row(_copy_node("Output", second), "Reformat", _FP32, _FP16, shape, _near(rng, 0.028), "REFORMAT")
+        yield EngineLayer(_copy_node("Output", second), "Reformat", _FP32, _FP16, shape, _near(rng, 0.028), "REFORMAT")
 
 
 def _copy_node(end: str, name: str) -> str:
     return f"Reformatting CopyNode for {end} Tensor 0 to {name}"
 
 
-def _convolution(rng: random.Random, name: str, source: str, result: str, shape: tuple[int, int], time: float) -> Row:
+def _convolution(
+    rng: random.Random, name: str, source: str, result: str, shape: tuple[int, int], time: float
+) -> EngineLayer:
     """A convolution; in FP32 it has no tensor cores and takes about four times as long."""
     narrow, wide = _TYPES[source][0], _TYPES[result][0]
     if narrow == "f32":
         tactic = f"ampere_scudnn_128x{rng.choice((64, 128))}_relu_interior_nn_v1"
-        return Row(name, "CaskConvolution", source, result, shape, _near(rng, time * 4.1), tactic=tactic)
+        return EngineLayer(name, "CaskConvolution", source, result, shape, _near(rng, time * 4.1), tactic=tactic)
     tile = rng.choice(("64x128x64", "128x128x64", "256x64x64"))
     types = f"{narrow}{wide}_{narrow}f32_f32"
     tactic = f"sm80_xmma_fprop_implicit_gemm_{types}_nhwckrsc_nhwc_tilesize{tile}_stage4_tensor16x8x32"
-    return Row(name, "CaskConvolution", source, result, shape, _near(rng, time), tactic=tactic)
+    return EngineLayer(name, "CaskConvolution", source, result, shape, _near(rng, time), tactic=tactic)
 
 
 def _near(rng: random.Random, time: float) -> float:
     return round(time * rng.uniform(0.9, 1.12), 6)
 
 
-def layer_info(rows: tuple[Row, ...]) -> bytes:
+def layer_info(rows: tuple[EngineLayer, ...]) -> bytes:
     """As `--exportLayerInfo` writes it with detailed profiling verbosity."""
     tensors = ["input.1", *(f"onnx::Tensor_{125 + 11 * number}" for number in range(len(rows) - 1)), "422"]
     made = [_layer(row, tensors[number], tensors[number + 1]) for number, row in enumerate(rows)]
     return msgspec.json.format(msgspec.json.encode({"Layers": made, "Bindings": ["input.1", "422"]}), indent=1) + b"\n"
 
 
-def _layer(row: Row, source: str, result: str) -> Document:
+def _layer(row: EngineLayer, source: str, result: str) -> Document:
     channels, side = row.shape
     size = [_BATCH, channels, side, side]
     made: Document = {
@@ -158,7 +160,7 @@ def hash_of(text: str) -> int:
     return found
 
 
-def profile(rng: random.Random, rows: tuple[Row, ...]) -> bytes:
+def profile(rng: random.Random, rows: tuple[EngineLayer, ...]) -> bytes:
     """As `--exportProfile` writes it: how often it ran, then a row for each layer, with its share in percent."""
     runs, whole = rng.randint(900, 2_400), sum(row.time for row in rows)
     made: list[Document] = [{"count": runs}]
@@ -176,7 +178,7 @@ def profile(rng: random.Random, rows: tuple[Row, ...]) -> bytes:
     return ("[\n  " + "\n, ".join(lines) + "\n]\n").encode()
 
 
-def times(rng: random.Random, rows: tuple[Row, ...], runs: int = 120) -> bytes:
+def times(rng: random.Random, rows: tuple[EngineLayer, ...], runs: int = 120) -> bytes:
     """As `--exportTimes` writes it: enqueue, copies and computing of each run, in ms from the start."""
     whole, clock = sum(row.time for row in rows), 3.6
     made = []
@@ -206,7 +208,7 @@ def times(rng: random.Random, rows: tuple[Row, ...], runs: int = 120) -> bytes:
 _VERSION = "v101300"
 
 
-def build_log(rng: random.Random, rows: tuple[Row, ...], state: str, board: Board, now: float) -> bytes:
+def build_log(rng: random.Random, rows: tuple[EngineLayer, ...], state: str, board: GpuModel, now: float) -> bytes:
     """The whole log; the build ended at `now`, unix seconds."""
     precision = "--fp16" if state == SOUND else "--fp16 --int8"
     command = f"trtexec --onnx=resnet.onnx {precision} --shapes=input.1:32x3x224x224 --verbose --saveEngine=resnet.plan"
@@ -234,14 +236,14 @@ def _options(state: str) -> Iterator[tuple[str, str]]:
     yield "I", "CUDA Graph: Enabled"
 
 
-def _device(board: Board) -> Iterator[tuple[str, str]]:
+def _device(board: GpuModel) -> Iterator[tuple[str, str]]:
     yield "I", "=== Device Information ==="
     yield "I", f"Selected Device: {board.name}"
     yield "I", f"Device Global Memory: {board.memory} MiB"
     yield "I", f"Application Compute Clock Rate: {board.clock_max / 1000:.3f} GHz"
 
 
-def _builder(rng: random.Random, rows: tuple[Row, ...], state: str) -> Iterator[tuple[str, str]]:
+def _builder(rng: random.Random, rows: tuple[EngineLayer, ...], state: str) -> Iterator[tuple[str, str]]:
     convolutions = [row for row in rows if row.kind == "CaskConvolution"]
     copies = [row for row in rows if row.kind == "Reformat"]
     yield "V", "[TRT] Original: 114 layers"
@@ -277,7 +279,7 @@ def _builder(rng: random.Random, rows: tuple[Row, ...], state: str) -> Iterator[
     yield "I", f"[TRT] Engine generation completed in {rng.uniform(40, 180):.3f} seconds."
 
 
-def _summary(rng: random.Random, rows: tuple[Row, ...]) -> Iterator[tuple[str, str]]:
+def _summary(rng: random.Random, rows: tuple[EngineLayer, ...]) -> Iterator[tuple[str, str]]:
     mean = sum(row.time for row in rows)
     low, high = mean * 0.99, mean * rng.uniform(1.02, 1.06)
     spread = ", ".join(f"percentile({p}%) = {mean * (1 + p / 9_000):.5g} ms" for p in (90, 95, 99))

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from latdoctor.lab.telemetry.exposition import Page
+from latdoctor.lab.telemetry.exposition import ExpositionWriter
 
 _PAST = 86_400  # seconds that the server has been up, at its healthy pace
 
@@ -34,7 +34,7 @@ class Service:
 
 
 @dataclass(slots=True)
-class _State:
+class _TritonCounters:
     """The counters. Times in microseconds, as Triton counts them."""
 
     requests: int = 0
@@ -69,10 +69,10 @@ def idle_load(service: Service) -> float:
     return service.rate * service.compute / (service.batch * len(service.slower))
 
 
-def _past(service: Service) -> _State:
+def _past(service: Service) -> _TritonCounters:
     requests = int(service.rate * 0.7 * _PAST)
     compute = service.compute * 1e6
-    return _State(
+    return _TritonCounters(
         requests=requests,
         failed=requests // 90_000,
         batches=int(requests / service.batch),
@@ -82,7 +82,7 @@ def _past(service: Service) -> _State:
     )
 
 
-def _advance(rng: random.Random, service: Service, state: _State, seconds: float) -> None:
+def _advance(rng: random.Random, service: Service, state: _TritonCounters, seconds: float) -> None:
     """One step: arrivals are Poisson; work goes to whichever instance is free, so that a slow one takes fewer."""
     mean = service.rate * seconds
     arrived = max(0, round(rng.gauss(mean, mean**0.5)))
@@ -127,8 +127,8 @@ _COUNTERS = (
 )
 
 
-def _page(rng: random.Random, service: Service, state: _State, gpus: Sequence[tuple[str, float]]) -> bytes:
-    page = Page({"model": service.model, "version": "1"})
+def _page(rng: random.Random, service: Service, state: _TritonCounters, gpus: Sequence[tuple[str, float]]) -> bytes:
+    page = ExpositionWriter({"model": service.model, "version": "1"})
     message = "Number of successful inference requests, all batch sizes"
     page.single("nv_inference_request_success", "counter", message, state.requests)
     page.family("nv_inference_request_failure", "counter", "Number of failed inference requests, all batch sizes")
@@ -149,7 +149,7 @@ def _page(rng: random.Random, service: Service, state: _State, gpus: Sequence[tu
     return page.text()
 
 
-def _summary(page: Page, state: _State, total: int) -> None:
+def _summary(page: ExpositionWriter, state: _TritonCounters, total: int) -> None:
     name = "nv_inference_request_summary_us"
     page.family(name, "summary", "Summary of inference request duration in microseconds (includes cached requests)")
     for quantile, value in ((0.5, state.p50), (0.9, state.p99 * 0.68), (0.95, state.p99 * 0.8), (0.99, state.p99)):

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from latdoctor.lab.telemetry.exposition import Page
+from latdoctor.lab.telemetry.exposition import ExpositionWriter
 
 BLOCK = 16  # tokens in a block
 E2E = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
@@ -82,7 +82,7 @@ class _Request:
 
 
 @dataclass(slots=True)
-class Histogram:
+class BucketCounts:
     """Counts per bucket, with one more for what lies above."""
 
     bounds: Sequence[float]
@@ -103,17 +103,17 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class Counters:
+class EngineCounters:
     """What the engine counts, and its state at this moment."""
 
-    e2e: Histogram = field(default_factory=lambda: Histogram(E2E))
-    ttft: Histogram = field(default_factory=lambda: Histogram(TTFT))
-    itl: Histogram = field(default_factory=lambda: Histogram(ITL))
-    queued: Histogram = field(default_factory=lambda: Histogram(E2E))
-    inference: Histogram = field(default_factory=lambda: Histogram(E2E))
-    prompts: Histogram = field(default_factory=lambda: Histogram(TOKENS))
-    outputs: Histogram = field(default_factory=lambda: Histogram(TOKENS))
-    iterations: Histogram = field(default_factory=lambda: Histogram(ITERATION))
+    e2e: BucketCounts = field(default_factory=lambda: BucketCounts(E2E))
+    ttft: BucketCounts = field(default_factory=lambda: BucketCounts(TTFT))
+    itl: BucketCounts = field(default_factory=lambda: BucketCounts(ITL))
+    queued: BucketCounts = field(default_factory=lambda: BucketCounts(E2E))
+    inference: BucketCounts = field(default_factory=lambda: BucketCounts(E2E))
+    prompts: BucketCounts = field(default_factory=lambda: BucketCounts(TOKENS))
+    outputs: BucketCounts = field(default_factory=lambda: BucketCounts(TOKENS))
+    iterations: BucketCounts = field(default_factory=lambda: BucketCounts(ITERATION))
     prompt_tokens: int = 0
     output_tokens: int = 0
     stopped: int = 0
@@ -133,21 +133,21 @@ class Counters:
         self.lengthy *= times
 
 
-class Run:
+class EngineSimulation:
     """One engine at work. Mutable; `at` brings it to a moment and gives its counters."""
 
     def __init__(self, rng: random.Random, engine: Engine) -> None:
         self._rng = rng
         self.engine = engine
         self.rate = engine.before
-        self.counters = Counters()
+        self.counters = EngineCounters()
         self.now = 0.0
         self._next = 0.0
         self._free = engine.blocks
         self._waiting: deque[_Request] = deque()
         self._running: list[_Request] = []
 
-    def at(self, moment: float) -> Counters:
+    def at(self, moment: float) -> EngineCounters:
         while self.now < moment:
             self._arrive()
             self._step()
@@ -246,15 +246,15 @@ _PAST = 300  # how often they went before
 
 def pages(rng: random.Random, engine: Engine, moments: Sequence[float], model: str) -> Iterator[bytes]:
     """The page at each of `moments`, seconds from the first, after a long past in which all was well."""
-    run = Run(rng, engine)
+    run = EngineSimulation(rng, engine)
     run.at(_WELL).age(_PAST)
     run.rate = engine.rate
     for moment in moments:
         yield page(run.at(_WELL + engine.onset + moment), model, engine.blocks)
 
 
-def page(counters: Counters, model: str, blocks: int) -> bytes:
-    made = Page({"engine": "0", "model_name": model})
+def page(counters: EngineCounters, model: str, blocks: int) -> bytes:
+    made = ExpositionWriter({"engine": "0", "model_name": model})
     _state(made, counters, blocks)
     _counters(made, counters)
     for name, message, seen in _histograms(counters):
@@ -262,7 +262,7 @@ def page(counters: Counters, model: str, blocks: int) -> bytes:
     return made.text()
 
 
-def _state(made: Page, counters: Counters, blocks: int) -> None:
+def _state(made: ExpositionWriter, counters: EngineCounters, blocks: int) -> None:
     made.single(
         "vllm:num_requests_running", "gauge", "Number of requests in model execution batches.", counters.running
     )
@@ -278,7 +278,7 @@ def _state(made: Page, counters: Counters, blocks: int) -> None:
     made.single("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", 1.0, config)
 
 
-def _counters(made: Page, counters: Counters) -> None:
+def _counters(made: ExpositionWriter, counters: EngineCounters) -> None:
     message = "Cumulative number of preemption from the engine."
     made.single("vllm:num_preemptions_total", "counter", message, float(counters.preemptions))
     message = "Number of prefill tokens processed."
@@ -295,7 +295,7 @@ def _counters(made: Page, counters: Counters) -> None:
         made.sample("vllm:request_success_total", float(count), {"finished_reason": reason})
 
 
-def _histograms(counters: Counters) -> tuple[tuple[str, str, Histogram], ...]:
+def _histograms(counters: EngineCounters) -> tuple[tuple[str, str, BucketCounts], ...]:
     return (
         ("iteration_tokens_total", "Histogram of number of tokens per engine_step.", counters.iterations),
         ("time_to_first_token_seconds", "Histogram of time to first token in seconds.", counters.ttft),

@@ -12,7 +12,7 @@ from latdoctor.lab.server.schedulers.base import Choice, Rule, count_cap
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.schedulers.token_budget import Grown, window
 from latdoctor.lab.server.work import Batch, Scheduler, Work
-from latdoctor.load.wire import FRAMES_PER_SECOND
+from latdoctor.load.protocol import FRAMES_PER_SECOND
 
 
 class LengthBuckets(Rule):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from latdoctor import __version__
 from latdoctor.errors import OperationError
-from latdoctor.evaluation.store import Recorded
-from latdoctor.evaluation.variants import HOST, PLAIN, views
+from latdoctor.evaluation.store import RecordedRun
+from latdoctor.evaluation.variants import HOST, PLAIN, variants
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.bundle_files import opened, save
 from latdoctor.evidence.redaction.bundle import redacted
@@ -22,10 +22,10 @@ _OF_PROCESS = re.compile(r"(?<=:/)[^\s\\\"]+")  # in /proc/PID/cgroup: `0::/NAME
 _FILE_OF = re.compile(r"\"(/proc/[^\"]+/cgroup)\":\"((?:[^\"\\]|\\.)*)\"")
 
 
-def promote(recorded: Recorded, path: Path) -> None:
+def promote(recorded: RecordedRun, path: Path) -> None:
     """Writes the plain look of `recorded` to `path`. Raises BundleError, OperationError where a name would remain."""
     with opened(recorded.bundle) as whole:
-        plain = next(view.bundle for view in views(whole, recorded.told) if view.name == PLAIN)
+        plain = next(view.bundle for view in variants(whole, recorded.told) if view.name == PLAIN)
         redactor = Redactor()
         save(redacted(anonymous(plain), redactor), path, __version__, redactor)
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from latdoctor.load.mix import Conversations, Mix, body, draw
 from latdoctor.load.openloop import Transport
-from latdoctor.load.outcome import TIMEOUT, ending_of
 from latdoctor.load.plan import LoadPlan, generator
+from latdoctor.load.request_outcome import TIMEOUT, ending_of
 
 _RAMP = 0.25  # share of the time in which the queue fills and which is not counted
 

@@ -10,7 +10,16 @@ from msgspec import Struct, structs
 from latdoctor.evaluation.ground_truth import MADE
 from latdoctor.lab.faults.types import Fault
 from latdoctor.lab.run_report import AFTER, BEFORE
-from latdoctor.lab.scenario import INCIDENT, Change, Phase, Scenario, Truth, find, graded, up_to_incident
+from latdoctor.lab.scenario import (
+    INCIDENT,
+    InjectedCause,
+    PhaseOverride,
+    Scenario,
+    ScenarioPhase,
+    find,
+    graded,
+    up_to_incident,
+)
 from latdoctor.lab.telemetry.generate import BY_ID
 
 LONG = 75.0  # seconds of a phase that a wrong time of a minute does not leave
@@ -25,7 +34,7 @@ _STARTING = 20.0  # seconds: server and generator start, and capacity is measure
 _CALM = 10.0  # seconds of an incident in which nothing happens
 
 
-class Cell(Struct, frozen=True):
+class RunSpec(Struct, frozen=True):
     """One run. `beside`: another scenario whose fault is put in too. `calm`: the scenario without its fault. `long`:
     before and incident take LONG seconds each.
     """
@@ -56,7 +65,7 @@ def found(name: str) -> Scenario:
     return find(name)
 
 
-def causes_of(cell: Cell) -> tuple[str, ...]:
+def injected_causes(cell: RunSpec) -> tuple[str, ...]:
     """The ids of what is put in, of which some may turn out to be harmless."""
     if cell.kind == MADE:
         return tuple(filter(None, (BY_ID[cell.scenario].cause,)))
@@ -64,7 +73,7 @@ def causes_of(cell: Cell) -> tuple[str, ...]:
     return tuple(truth.cause for name in both for truth in found(name).causes)
 
 
-def seconds(cell: Cell) -> float:
+def seconds(cell: RunSpec) -> float:
     """About how long recording `cell` takes."""
     if cell.kind == MADE:
         return 0.3
@@ -75,7 +84,7 @@ def seconds(cell: Cell) -> float:
     return whole + again * (_STARTING / 2 + sum(phase.seconds for phase in until.phases))
 
 
-def scenario_of(cell: Cell) -> Scenario:
+def scenario_of(cell: RunSpec) -> Scenario:
     """What is played for `cell`. Raises UsageError, DefinitionError."""
     scenario = graded(found(cell.scenario), cell.severity)
     if cell.beside:
@@ -105,8 +114,8 @@ def together(first: Scenario, second: Scenario) -> Scenario:
     )
 
 
-def _left(truth: Truth, others: tuple[object, ...]) -> Truth:
-    return Truth(truth.cause, {INCIDENT: Change(faults=others)})  # type: ignore[arg-type]  # faults of a scenario
+def _left(truth: InjectedCause, others: tuple[object, ...]) -> InjectedCause:
+    return InjectedCause(truth.cause, {INCIDENT: PhaseOverride(faults=others)})  # type: ignore[arg-type]  # faults of a scenario
 
 
 def calm(scenario: Scenario) -> Scenario:
@@ -122,7 +131,7 @@ def stretched(scenario: Scenario, longer: float) -> Scenario:
     return structs.replace(scenario, phases=tuple(phases))
 
 
-def _stretched(phase: Phase, longer: float) -> Phase:
+def _stretched(phase: ScenarioPhase, longer: float) -> ScenarioPhase:
     whole = longer if phase.name in (BEFORE, INCIDENT, AFTER) else phase.seconds
     return structs.replace(phase, seconds=whole, faults=lasting(phase.faults, _LIFETIME))
 

@@ -26,7 +26,7 @@ class Reply(Struct, frozen=True, gc=False):
     content_bytes: int = 0
 
 
-class Outcome(Struct, frozen=True, gc=False):
+class RequestOutcome(Struct, frozen=True, gc=False):
     """What became of one planned request. `took` and `late` are seconds from its planned instant.
 
     `statuses` has one entry an attempt; it is empty for a request that was not sent.

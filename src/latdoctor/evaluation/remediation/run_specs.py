@@ -6,7 +6,7 @@ from functools import cache
 
 from msgspec import Struct, structs
 
-from latdoctor.evaluation.case import lasting
+from latdoctor.evaluation.run_spec import lasting
 from latdoctor.lab.run_report import BEFORE
 from latdoctor.lab.scenario import Scenario, find, names
 from latdoctor.load.arrivals import OnOff, Poisson
@@ -35,7 +35,7 @@ WRONGLY = (
 WRONG_SEEDS = (1, 2, 3)  # what could verify itself by chance is tried more than once
 
 
-class MendingCell(Struct, frozen=True):
+class RemediationRunSpec(Struct, frozen=True):
     """One run. `playbook`: which one is taken, whatever is diagnosed; empty: the one that the diagnosis leads to."""
 
     kind: str  # DIAGNOSED | GIVEN | WRONG
@@ -61,18 +61,18 @@ class MendingCell(Struct, frozen=True):
         return self.scenario == PROMO_RUSH
 
 
-def cells(library: Library, *, quick: bool = False) -> tuple[MendingCell, ...]:
+def planned_runs(library: Library, *, quick: bool = False) -> tuple[RemediationRunSpec, ...]:
     """The runs, the quick ones first."""
-    first = tuple(MendingCell(DIAGNOSED, name) for name in QUICK)
+    first = tuple(RemediationRunSpec(DIAGNOSED, name) for name in QUICK)
     if quick:
         return first
-    given = tuple(MendingCell(GIVEN, PROMO_RUSH, playbook) for playbook in (ALONE, BUNDLE))
-    wrong = tuple(MendingCell(WRONG, *tried, seed) for seed in WRONG_SEEDS for tried in WRONGLY)
-    others = tuple(MendingCell(DIAGNOSED, name) for name in mendable(library) if name not in QUICK)
+    given = tuple(RemediationRunSpec(GIVEN, PROMO_RUSH, playbook) for playbook in (ALONE, BUNDLE))
+    wrong = tuple(RemediationRunSpec(WRONG, *tried, seed) for seed in WRONG_SEEDS for tried in WRONGLY)
+    others = tuple(RemediationRunSpec(DIAGNOSED, name) for name in remediable_scenarios(library) if name not in QUICK)
     return (*first, *given, *wrong, *others)
 
 
-def mendable(library: Library) -> tuple[str, ...]:
+def remediable_scenarios(library: Library) -> tuple[str, ...]:
     """The scenarios of a fault that a playbook addresses."""
     addressed = {cause for playbook in library.playbooks for cause in playbook.addresses}
     return tuple(name for name in names() if any(truth.cause in addressed for truth in _found(name).causes))
@@ -83,7 +83,7 @@ def _found(name: str) -> Scenario:
     return find(name)
 
 
-def standing(name: str) -> Scenario:
+def unattended_scenario(name: str) -> Scenario:
     """The scenario up to its incident, which nobody takes away again. Raises UsageError, DefinitionError."""
     scenario = _found(name)
     at = scenario.phases.index(scenario.incident)
@@ -98,7 +98,7 @@ def standing(name: str) -> Scenario:
     return structs.replace(scenario, phases=phases, severities={})
 
 
-def sliced(plan: LoadPlan) -> LoadPlan:
+def sliced_load(plan: LoadPlan) -> LoadPlan:
     """`plan` of a standing scenario, its incident going on in slices for as long as a plan may.
 
     A burst is over after the first of them.

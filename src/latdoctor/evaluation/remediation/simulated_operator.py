@@ -35,13 +35,13 @@ from latdoctor.remediation.run_context import World
 from latdoctor.remediation.run_result import Result
 from latdoctor.remediation.target import Access, Target, kind_of
 
-LOOK = 10.0  # seconds: what `diagnose` takes where nothing else is said
+OBSERVATION = 10.0  # seconds: what `diagnose` takes where nothing else is said
 TARGET = "reference"
 _REPLICA = re.compile(r"\breplica/([^/@]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServiceAccess:
     """What an operator knows of a service: its addresses, the token, and what was served while it was well."""
 
     servers: tuple[str, ...]  # base addresses; with a router those of its replicas, in the order of their names
@@ -57,7 +57,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
+class SelectedPlaybook:
     """The playbook to be run, and the diagnosis that led to it (None: somebody just tries it)."""
 
     playbook: Playbook
@@ -66,10 +66,10 @@ class Remedy:
 
 
 @dataclass
-class Operator:
+class SimulatedOperator:
     """Looks at `place` and mends it, with all that a run leaves behind in `state`."""
 
-    place: Place
+    place: ServiceAccess
     rules: RuleSet
     library: Library
     state: Path
@@ -77,9 +77,9 @@ class Operator:
     entries: list[JournalEntry] = field(default_factory=list)
 
     def looked(self, request: Request) -> Bundle:
-        """What is seen within LOOK seconds."""
+        """What is seen within OBSERVATION seconds."""
         return look(
-            COLLECTORS, replace(request, window=LOOK), self.place.context, SystemClock(), baseline=self.baseline
+            COLLECTORS, replace(request, window=OBSERVATION), self.place.context, SystemClock(), baseline=self.baseline
         )
 
     def remember(self, well: Bundle) -> None:
@@ -89,7 +89,7 @@ class Operator:
     def diagnosis(self, bundle: Bundle) -> Diagnosis:
         return diagnose(case(bundle, *seen(bundle)), self.rules, Stamp(uuid.uuid4().hex[:12], ""))
 
-    def remedy(self, diagnosis: Diagnosis, given: str = "") -> Remedy | None:
+    def remedy(self, diagnosis: Diagnosis, given: str = "") -> SelectedPlaybook | None:
         """What the diagnosis leads to, or `given` for the cause of it that this playbook addresses."""
         found = remedy_of(diagnosis)
         if given:
@@ -99,9 +99,9 @@ class Operator:
         if found is None:
             return None
         subjects = next(cause.subjects for cause in diagnosis.causes if cause.id == found[1].cause)
-        return Remedy(self.library.find(found[0]), found[1], _replicas(subjects))
+        return SelectedPlaybook(self.library.find(found[0]), found[1], _replicas(subjects))
 
-    def planned(self, remedy: Remedy) -> tuple[Plan, Access]:
+    def planned(self, remedy: SelectedPlaybook) -> tuple[Plan, Access]:
         """Raises UsageError where it is not clear what shall be changed, OperationError where it cannot be read."""
         access = self._access(remedy)
         asked = Asked(remedy.playbook, self._settings(remedy), remedy.because)
@@ -127,13 +127,13 @@ class Operator:
         )
         return carry_out(plan, self.library, world)
 
-    def _access(self, remedy: Remedy) -> Access:
+    def _access(self, remedy: SelectedPlaybook) -> Access:
         url = self._target(remedy)
         token = Secret(self.place.token)
         kind = kind_of(Access(Target(url, "", admin=url), token))
         return Access(Target(url, kind, admin=url), token)
 
-    def _target(self, remedy: Remedy) -> str:
+    def _target(self, remedy: SelectedPlaybook) -> str:
         if self.place.router and "reference-router" in remedy.playbook.targets:
             return self.place.router
         if len(self.place.servers) == 1:
@@ -143,7 +143,7 @@ class Operator:
             raise UsageError("the diagnosis does not tell which replica is to be changed")
         return self.place.servers[int(name)]
 
-    def _settings(self, remedy: Remedy) -> dict[str, str]:
+    def _settings(self, remedy: SelectedPlaybook) -> dict[str, str]:
         """What only an operator can know: what was so before, and which replica it is."""
         known = {"version": self.place.version, "precision": self.place.precision}
         known |= {"replica": remedy.replicas[0] if remedy.replicas else ""}
