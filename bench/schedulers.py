@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import argparse
 
-from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
-from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32, Outcome, quantile, simulate, traffic
+from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32, SimulationResult, quantile, simulate, traffic
 from latdoctor.lab.server.work import Batch
 
 # The incident's own settings (at most five, all of the long class alone) next to the defaults of the others.
 RULES = {
-    "single": Batching(scheduler="single"),
-    "long-alone 5": Batching(scheduler="long-alone", max_batch_requests=5, long_seconds=11.9),
-    "count-only 5": Batching(scheduler="count-only", max_batch_requests=5),
-    "count-only 32": Batching(scheduler="count-only"),
-    "duration-bounded": Batching(scheduler="duration-bounded"),
-    "length-buckets": Batching(scheduler="length-buckets"),
-    "no-timer": Batching(scheduler="no-timer"),
-    "token-budget": Batching(),
-    "token-budget, lanes": Batching(),
-    "token-budget, by complexity": Batching(size_by_complexity=True, max_batch_tokens=8192),
+    "single": BatchingConfig(scheduler="single"),
+    "long-alone 5": BatchingConfig(scheduler="long-alone", max_batch_requests=5, long_seconds=11.9),
+    "count-only 5": BatchingConfig(scheduler="count-only", max_batch_requests=5),
+    "count-only 32": BatchingConfig(scheduler="count-only"),
+    "duration-bounded": BatchingConfig(scheduler="duration-bounded"),
+    "length-buckets": BatchingConfig(scheduler="length-buckets"),
+    "no-timer": BatchingConfig(scheduler="no-timer"),
+    "token-budget": BatchingConfig(),
+    "token-budget, lanes": BatchingConfig(),
+    "token-budget, by complexity": BatchingConfig(size_by_complexity=True, max_batch_tokens=8192),
 }
 
 COLUMNS = ("req/s", "calls", "waste", "batch size", "batch tokens", "p99 ms", "short")
@@ -37,12 +37,12 @@ def seconds(batch: Batch) -> float:
     return MEASURED_FP32.seconds(batch.size, batch.padded_tokens // batch.size)
 
 
-def played(name: str, rate: float, long_share: float, seed: int) -> Outcome:
+def played(name: str, rate: float, long_share: float, seed: int) -> SimulationResult:
     scheduler = build(RULES[name], lane_boundary=200 if "lanes" in name else None)
     return simulate(scheduler, traffic(rate, 1000 if rate == 0 else 6000, long_share, seed), seconds)
 
 
-def row(name: str, outcome: Outcome) -> str:
+def row(name: str, outcome: SimulationResult) -> str:
     sizes, tokens = outcome.spread(lambda batch: batch.size), outcome.spread(lambda batch: batch.padded_tokens)
     p99, short = (quantile(outcome.latencies(longest), 0.99) * 1000 for longest in (None, 60))
     return (

@@ -15,7 +15,7 @@ from msgspec import Struct
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.memory import build as build_pool
 from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, IntentModel
-from latdoctor.lab.server.request_parser import Input
+from latdoctor.lab.server.request_parser import ModelInput
 from latdoctor.lab.server.work import audio_frames, text_tokens
 
 MOST_WASTE = 0.3  # of a group's computed tokens, with `grouped`: what the reference server allows a batch
@@ -26,7 +26,7 @@ class Question(Struct, frozen=True):
     """One request, read."""
 
     request_id: str
-    input: Input
+    input: ModelInput
 
 
 class Answering:
@@ -51,7 +51,7 @@ class Answering:
     def read(body: Mapping[str, Any]) -> Question:
         """Text into tokens, audio into frames."""
         text = body.get("text")
-        read: Input = audio_frames(body["audio_seconds"], FRAME_WIDTH) if text is None else text_tokens(text)
+        read: ModelInput = audio_frames(body["audio_seconds"], FRAME_WIDTH) if text is None else text_tokens(text)
         return Question(body["request_id"], read)
 
     def answer(self, asked: Sequence[Question]) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from latdoctor.lab.server import serve as lifecycle
 from latdoctor.lab.server.config import ModelSettings, ServerConfig
-from latdoctor.lab.server.request_parser import Input
-from latdoctor.lab.server.server import Brain
+from latdoctor.lab.server.request_parser import ModelInput
+from latdoctor.lab.server.server import ModelBackend
 
 
 class Nothing(Struct, frozen=True):
@@ -33,7 +33,7 @@ class NullModel:
         self.precision = "none"
         self.checksum = "none"
 
-    def forward(self, batch: Sequence[Input]) -> Nothing:
+    def forward(self, batch: Sequence[ModelInput]) -> Nothing:
         return Nothing([0] * len(batch), [0.0] * len(batch), len(batch) * max(map(len, batch)))
 
     def apply(self, settings: ModelSettings) -> None:
@@ -55,7 +55,7 @@ def main() -> None:
     port = parser.parse_args().port
     real = lifecycle.real_brain
 
-    def null_brain(config: ServerConfig) -> Brain:
+    def null_brain(config: ServerConfig) -> ModelBackend:
         return dataclasses.replace(real(config), model=NullModel(config.model))
 
     lifecycle.real_brain = null_brain

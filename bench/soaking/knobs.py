@@ -8,13 +8,20 @@ from random import Random
 from typing import Protocol
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.server.config import Batching, Governance, Memory, Queue, ServerConfig, Sessions
+from latdoctor.lab.server.config import (
+    BatchingConfig,
+    GovernanceConfig,
+    MemoryConfig,
+    QueueConfig,
+    ServerConfig,
+    SessionsConfig,
+)
 
 Patch = Mapping[str, Mapping[str, object]]
 MOST_SESSIONS = 200
 
 # Short times to live and small bounds: what is to be forgotten is forgotten many times during the run.
-START = ServerConfig(sessions=Sessions(ttl_s=20, window_turns=4, max_sessions=MOST_SESSIONS), queue=Queue())
+START = ServerConfig(sessions=SessionsConfig(ttl_s=20, window_turns=4, max_sessions=MOST_SESSIONS), queue=QueueConfig())
 
 CHANGES: tuple[Patch, ...] = (
     *({"batching": {"scheduler": name}} for name in (
@@ -81,7 +88,12 @@ class Turner:
 
     def back(self) -> None:
         """As the server was at its start. Raises OperationError."""
-        groups = {"batching": Batching(), "memory": Memory(), "governance": Governance(), "queue": Queue()}
+        groups = {
+            "batching": BatchingConfig(),
+            "memory": MemoryConfig(),
+            "governance": GovernanceConfig(),
+            "queue": QueueConfig(),
+        }
         live = {group: {name: getattr(value, name) for name in _LIVE[group]} for group, value in groups.items()}
         self._server.configure(live)
 

@@ -335,14 +335,14 @@ def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:
 
 def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batcher that waits for company: it is looked at, a playbook is run, and the clients are better off."""
-    from latdoctor.lab.faults.types import Configure
+    from latdoctor.lab.faults.types import ConfigureFault
 
     scenario = Scenario(
         id="waits-too-long",
         title="short",
         phases=(
             ScenarioPhase("before", 5.0),
-            ScenarioPhase("incident", 5.0, faults=(Configure({"batching": {"max_wait_ms": 900.0}}),)),
+            ScenarioPhase("incident", 5.0, faults=(ConfigureFault({"batching": {"max_wait_ms": 900.0}}),)),
         ),
         server={"model": {"layers": "1", "width": "64"}},
         load=LoadSettings(rate=12.0, slo=0.5),

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from latdoctor.lab.http_server import Limits, Listening, allow_files, fitting
+from latdoctor.lab.http_server import ConnectionLimits, HttpServer, allow_files, fitting
 
 PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it
 SHORT = 0.05
@@ -54,7 +54,7 @@ async def early(_: Request) -> Response:
 
 
 def on_a_server(
-    limits: Limits, run: Callable[[Listening], Awaitable[None]], runner: asyncio.Runner | None = None
+    limits: ConnectionLimits, run: Callable[[HttpServer], Awaitable[None]], runner: asyncio.Runner | None = None
 ) -> None:
     app = Starlette(
         routes=[
@@ -68,7 +68,7 @@ def on_a_server(
 
     async def main() -> None:
         Held.release = asyncio.Event()
-        listening = Listening(app, limits=limits, drain_seconds=1)
+        listening = HttpServer(app, limits=limits, drain_seconds=1)
         await listening.start()
         async with asyncio.timeout(PATIENCE):
             await run(listening)
@@ -80,7 +80,7 @@ def on_a_server(
         runner.run(main())
 
 
-async def said(listening: Listening, *parts: bytes) -> bytes:
+async def said(listening: HttpServer, *parts: bytes) -> bytes:
     """Everything the server answers to `parts`, until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
     for part in parts:
@@ -108,7 +108,7 @@ HEADS = {
 def test_a_head_that_is_no_head_is_told_as_json(
     sent: bytes, status: int, packets: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         size = -(-len(sent) // packets)
         answer = await said(listening, *(sent[start : start + size] for start in range(0, len(sent), size)))
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -116,12 +116,12 @@ def test_a_head_that_is_no_head_is_told_as_json(
         assert set(json.loads(body)) == {"error", "detail"}
         assert (await said(listening, GOOD)).endswith(b"well")
 
-    on_a_server(Limits(head_bytes=1000, refusal_seconds=SHORT), run)
+    on_a_server(ConnectionLimits(head_bytes=1000, refusal_seconds=SHORT), run)
     assert capsys.readouterr().err == ""
 
 
 def test_an_endless_header_in_many_packets_is_cut_off() -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
         writer.write(b"GET / HTTP/1.1\r\nx-a: ")
         answer = asyncio.create_task(reader.readexactly(13))
@@ -131,20 +131,20 @@ def test_an_endless_header_in_many_packets_is_cut_off() -> None:
         assert answer.result() == b"HTTP/1.1 431 "
         writer.close()
 
-    on_a_server(Limits(head_bytes=1000, refusal_seconds=SHORT), run)
+    on_a_server(ConnectionLimits(head_bytes=1000, refusal_seconds=SHORT), run)
 
 
 @pytest.mark.parametrize("sent", [[b""], [b"\r\n"], [b"GET / HT"], [KEPT, b"\r\n"], [KEPT, b"GET / HTTP/1.1\r\nx: "]])
 def test_who_says_nothing_more_is_not_waited_for(sent: list[bytes]) -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         answer = await said(listening, *sent)
         assert (b"200 OK" in answer) == (KEPT in sent)
 
-    on_a_server(Limits(head_seconds=SHORT), run)
+    on_a_server(ConnectionLimits(head_seconds=SHORT), run)
 
 
 def test_a_request_that_takes_its_time_is_not_cut_off_by_the_limit_of_the_head() -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         answer = await said(
             listening,
             b"POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 60\r\n\r\n",
@@ -152,22 +152,22 @@ def test_a_request_that_takes_its_time_is_not_cut_off_by_the_limit_of_the_head()
         )
         assert answer.endswith(b"abcdefghij" * 6)
 
-    on_a_server(Limits(head_seconds=SHORT), run)
+    on_a_server(ConnectionLimits(head_seconds=SHORT), run)
 
 
 def test_a_large_body_is_no_large_head_even_where_it_was_answered_early() -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         for path, status in (("echo", b"200"), ("early", b"503")):
             head = f"POST /{path} HTTP/1.1\r\nhost: x\r\ncontent-length: 20000\r\n\r\n".encode()
             answer = await said(listening, head, *[b"b" * 4000] * 5, GOOD)
             assert answer.startswith(b"HTTP/1.1 " + status)
             assert answer.endswith(b"well")
 
-    on_a_server(Limits(head_bytes=1000, refusal_seconds=SHORT), run)
+    on_a_server(ConnectionLimits(head_bytes=1000, refusal_seconds=SHORT), run)
 
 
 def test_an_answer_that_nobody_reads_is_given_up() -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", listening.port, limit=1024)
         writer.write(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
         server = listening._server
@@ -178,22 +178,22 @@ def test_an_answer_that_nobody_reads_is_given_up() -> None:
         writer.transport.abort()
         assert len(await reader.read()) < 50_000_000
 
-    on_a_server(Limits(read_seconds=SHORT), run)
+    on_a_server(ConnectionLimits(read_seconds=SHORT), run)
 
 
 def test_requests_at_once_are_answered_in_turn_up_to_the_bound() -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         assert (await said(listening, KEPT * 3 + GOOD)).count(b"200 OK") == 4
         answer = await said(listening, KEPT * 100)
         assert answer.count(b"200 OK") == 1 + 8  # the one that is answered, and those that wait
 
-    on_a_server(Limits(at_once=8), run)
+    on_a_server(ConnectionLimits(at_once=8), run)
 
 
 def test_nothing_is_read_while_requests_wait_for_their_turn() -> None:
     """Each answer let one more packet of requests in: more came in than went out, without end."""
 
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
         writer.write(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
         connections = listening._server.server_state.connections
@@ -207,11 +207,11 @@ def test_nothing_is_read_while_requests_wait_for_their_turn() -> None:
                 assert len(next(iter(connections)).pipeline) <= 3  # type: ignore[union-attr]
         writer.transport.abort()
 
-    on_a_server(Limits(), run)
+    on_a_server(ConnectionLimits(), run)
 
 
 def test_who_vanishes_with_requests_waiting_is_noticed_by_the_first(capsys: pytest.CaptureFixture[str]) -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
         writer.write(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
         connections = listening._server.server_state.connections
@@ -227,12 +227,12 @@ def test_who_vanishes_with_requests_waiting_is_noticed_by_the_first(capsys: pyte
         writer.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        on_a_server(Limits(), run, runner)
+        on_a_server(ConnectionLimits(), run, runner)
     assert capsys.readouterr().err == ""
 
 
 def test_more_connections_than_the_bound_are_turned_away_until_one_ends() -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         held = [await asyncio.open_connection("127.0.0.1", listening.port) for _ in range(16)]
         while len(listening._server.server_state.connections) < 16:
             await asyncio.sleep(0)
@@ -246,11 +246,11 @@ def test_more_connections_than_the_bound_are_turned_away_until_one_ends() -> Non
         for _, writer in held:
             writer.close()
 
-    on_a_server(Limits(connections=16), run)
+    on_a_server(ConnectionLimits(connections=16), run)
 
 
 def test_silent_and_half_open_connections_do_not_hold_the_end_up() -> None:
-    async def run(listening: Listening) -> None:
+    async def run(listening: HttpServer) -> None:
         held: list[Streams] = []
         for sent in (b"", b"GET / HT", KEPT):
             held.append(await asyncio.open_connection("127.0.0.1", listening.port))
@@ -260,15 +260,15 @@ def test_silent_and_half_open_connections_do_not_hold_the_end_up() -> None:
             await reader.read()
             writer.close()
 
-    on_a_server(Limits(head_seconds=1000), run)
+    on_a_server(ConnectionLimits(head_seconds=1000), run)
 
 
 def test_there_is_a_file_for_each_connection() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
-        assert fitting(Limits()).connections == 512 - 128
+        assert fitting(ConnectionLimits()).connections == 512 - 128
         allow_files(600)
-        assert fitting(Limits()).connections == 600
+        assert fitting(ConnectionLimits()).connections == 600
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

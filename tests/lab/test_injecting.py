@@ -11,10 +11,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.clients import Admin, RefusedError
-from latdoctor.lab.faults.injection import Site, inject
+from latdoctor.lab.clients import AdminClient, AdminRefusedError
+from latdoctor.lab.faults.injection import InjectionTargets, inject
 from latdoctor.lab.faults.toxics import Latency, Toxic
-from latdoctor.lab.faults.types import Agent, Configure, Fault, Kill, Limit, Network, Restart, Weights
+from latdoctor.lab.faults.types import (
+    AgentFault,
+    ConfigureFault,
+    Fault,
+    KillFault,
+    LimitFault,
+    NetworkFault,
+    RestartFault,
+    WeightsFault,
+)
 from tests.cli.running import run
 
 TOXIC = Toxic("late", Latency(0.1), 30.0)
@@ -43,7 +52,7 @@ class Recorder:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
-        self.admin = Admin(f"http://127.0.0.1:{self._server.server_address[1]}", "a-token")
+        self.admin = AdminClient(f"http://127.0.0.1:{self._server.server_address[1]}", "a-token")
 
     def close(self) -> None:
         self._server.shutdown()
@@ -58,25 +67,25 @@ def recorder() -> Iterator[Recorder]:
     made.close()
 
 
-def _site(recorder: Recorder) -> Site:
+def _site(recorder: Recorder) -> InjectionTargets:
     admin = recorder.admin
-    return Site(servers=(admin,), router=admin, clients_proxy=admin, dependency_proxy=admin)
+    return InjectionTargets(servers=(admin,), router=admin, clients_proxy=admin, dependency_proxy=admin)
 
 
 @pytest.mark.parametrize(
     ("fault", "put", "taken"),
     [
         (
-            Agent("leak", 2.0, 9.0),
+            AgentFault("leak", 2.0, 9.0),
             ("PUT", "/faults/leak", {"strength": 2.0, "lifetime": 9.0}),
             ("DELETE", "/faults/leak", None),
         ),
         (
-            Weights({"0": 9.0}, 9.0),
+            WeightsFault({"0": 9.0}, 9.0),
             ("PUT", "/faults/weights", {"weights": {"0": 9.0}, "lifetime": 9.0}),
             ("DELETE", "/faults/weights", None),
         ),
-        (Kill("1"), ("PUT", "/faults/kill", {"replica": "1"}), None),
+        (KillFault("1"), ("PUT", "/faults/kill", {"replica": "1"}), None),
     ],
 )
 def test_a_fault_is_put_in_and_taken_out(
@@ -90,9 +99,9 @@ def test_a_fault_is_put_in_and_taken_out(
 
 def test_knobs_are_turned_in_a_slot_of_their_own_by_every_server(recorder: Recorder) -> None:
     with ExitStack() as undo:
-        site = Site(servers=(recorder.admin, recorder.admin))
-        inject(Configure({"batching": {"max_wait_ms": "400"}}, 9.0), site, undo)
-        inject(Configure({"memory": {"glibc": "returning"}}, 9.0), site, undo)
+        site = InjectionTargets(servers=(recorder.admin, recorder.admin))
+        inject(ConfigureFault({"batching": {"max_wait_ms": "400"}}, 9.0), site, undo)
+        inject(ConfigureFault({"memory": {"glibc": "returning"}}, 9.0), site, undo)
     slots = [path for method, path, _ in recorder.asked if method == "PUT"]
     assert len(slots) == 4
     assert len(set(slots)) == 2
@@ -101,22 +110,22 @@ def test_knobs_are_turned_in_a_slot_of_their_own_by_every_server(recorder: Recor
 
 
 def test_knobs_can_be_turned_at_one_replica_only(recorder: Recorder) -> None:
-    elsewhere = Admin("http://127.0.0.1:9", "a-token")
-    fault = Configure({"model": {"version": "v2"}}, only=1)
+    elsewhere = AdminClient("http://127.0.0.1:9", "a-token")
+    fault = ConfigureFault({"model": {"version": "v2"}}, only=1)
     with ExitStack() as undo:
-        inject(fault, Site(servers=(elsewhere, recorder.admin)), undo)
+        inject(fault, InjectionTargets(servers=(elsewhere, recorder.admin)), undo)
     assert [method for method, _, _ in recorder.asked] == ["PUT", "DELETE"]
     with ExitStack() as undo, pytest.raises(UsageError):
-        inject(fault, Site(servers=(recorder.admin,)), undo)
+        inject(fault, InjectionTargets(servers=(recorder.admin,)), undo)
 
 
 @pytest.mark.parametrize(("status", "raises"), [(204, False), (404, False), (500, True)])
 def test_a_toxic_that_has_gone_by_itself_is_no_trouble(recorder: Recorder, status: int, raises: bool) -> None:
     undo = ExitStack()
-    inject(Network("clients", TOXIC), _site(recorder), undo)
+    inject(NetworkFault("clients", TOXIC), _site(recorder), undo)
     recorder.statuses["DELETE"] = status
     if raises:
-        with pytest.raises(RefusedError):
+        with pytest.raises(AdminRefusedError):
             undo.close()
     else:
         undo.close()
@@ -126,18 +135,18 @@ def test_a_toxic_that_has_gone_by_itself_is_no_trouble(recorder: Recorder, statu
 @pytest.mark.parametrize(
     ("fault", "lacks"),
     [
-        (Agent("leak"), "--server"),
-        (Configure({"memory": {"glibc": "returning"}}), "--server"),
-        (Network("clients", TOXIC), "--proxy"),
-        (Weights({"0": 1.0}), "--router"),
-        (Kill(), "--router"),
-        (Limit("cpu", 0.5), "--pid"),
-        (Restart(), ""),
+        (AgentFault("leak"), "--server"),
+        (ConfigureFault({"memory": {"glibc": "returning"}}), "--server"),
+        (NetworkFault("clients", TOXIC), "--proxy"),
+        (WeightsFault({"0": 1.0}), "--router"),
+        (KillFault(), "--router"),
+        (LimitFault("cpu", 0.5), "--pid"),
+        (RestartFault(), ""),
     ],
 )
 def test_what_the_site_lacks_is_said(fault: Fault, lacks: str) -> None:
     with ExitStack() as undo, pytest.raises(UsageError) as refused:
-        inject(fault, Site(), undo)
+        inject(fault, InjectionTargets(), undo)
     assert lacks in refused.value.next_step
 
 

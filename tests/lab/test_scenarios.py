@@ -8,8 +8,8 @@ import pytest
 
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.errors import DefinitionError, UsageError
-from latdoctor.lab.clients import Between, Look, Page, typed
-from latdoctor.lab.faults.types import Agent, Configure
+from latdoctor.lab.clients import MetricsDelta, MetricsPage, MetricsSnapshot, typed_knobs
+from latdoctor.lab.faults.types import AgentFault, ConfigureFault
 from latdoctor.lab.runner import PhaseStart, RunObserver, confirm_causes, run_scenario
 from latdoctor.lab.scenario import (
     INCIDENT,
@@ -101,7 +101,7 @@ def test_what_a_severity_turns_can_be_turned(name: str) -> None:
     for severity in find(name).severities:
         scenario = graded(find(name), severity)
         for fault in scenario.incident.faults:
-            if isinstance(fault, Configure):
+            if isinstance(fault, ConfigureFault):
                 assert patched(scenario.config(), fault.knobs, strict=False) != scenario.config()
 
 
@@ -114,7 +114,7 @@ def test_a_severity_that_a_scenario_does_not_have_is_refused() -> None:
 def test_a_setting_reaches_into_a_phase_by_its_name_and_into_a_fault_by_its_number() -> None:
     changed = overridden(find("gc-pauses"), iter([("phases.incident.faults.0.strength", "7")]))
     (fault,) = changed.incident.faults
-    assert isinstance(fault, Agent)
+    assert isinstance(fault, AgentFault)
     assert fault.strength == 7
     for path in ("phases.nowhere.rate", "phases.incident.faults.5.strength", "phases.incident"):
         with pytest.raises(UsageError):
@@ -122,14 +122,14 @@ def test_a_setting_reaches_into_a_phase_by_its_name_and_into_a_fault_by_its_numb
 
 
 def test_knobs_are_typed_for_the_admin_interface() -> None:
-    assert typed({"batching": {"max_wait_ms": "400"}, "memory": {"glibc": "returning"}}) == {
+    assert typed_knobs({"batching": {"max_wait_ms": "400"}, "memory": {"glibc": "returning"}}) == {
         "batching": {"max_wait_ms": 400.0},
         "memory": {"glibc": "returning"},
     }
 
 
 def test_without_a_cause_only_what_it_names_is_done_otherwise() -> None:
-    fault, other = Configure({"memory": {"glibc": "returning"}}), Agent("leak")
+    fault, other = ConfigureFault({"memory": {"glibc": "returning"}}), AgentFault("leak")
     scenario = Scenario(
         id="x",
         title="x",
@@ -152,14 +152,14 @@ def test_without_a_cause_only_what_it_names_is_done_otherwise() -> None:
     assert second.load.retry.kind == "none"
 
 
-def _look(**servers: dict[str, float]) -> Look:
-    return Look({address: Page(values) for address, values in servers.items()})
+def _look(**servers: dict[str, float]) -> MetricsSnapshot:
+    return MetricsSnapshot({address: MetricsPage(values) for address, values in servers.items()})
 
 
 def test_between_two_looks_rises_and_means_are_told_and_a_still_divisor_gives_none() -> None:
     first = _look(a={"calls": 10.0, "faults": 100.0, "h_sum": 5.0, "h_count": 10.0})
     last = _look(a={"calls": 14.0, "faults": 900.0, "h_sum": 7.0, "h_count": 14.0})
-    between = Between(first, last)
+    between = MetricsDelta(first, last)
     assert between.per("faults", "calls") == 200.0
     assert between.mean("h") == 0.5
     assert between.per("faults", "nothing") is None
@@ -179,16 +179,16 @@ def test_between_two_looks_rises_and_means_are_told_and_a_still_divisor_gives_no
     ],
 )
 def test_a_rise_is_that_of_all_servers(first: dict[str, float], last: dict[str, float], rise: float) -> None:
-    def look(values: dict[str, float]) -> Look:
+    def look(values: dict[str, float]) -> MetricsSnapshot:
         return _look(**{name: {"calls": value} for name, value in values.items()})
 
-    assert Between(look(first), look(last)).rise("calls") == rise
+    assert MetricsDelta(look(first), look(last)).rise("calls") == rise
 
 
 def test_a_scenario_is_really_played() -> None:
     """A server, a load of a few seconds, a knob turned and turned back, a disturbance put in and taken out."""
     mix = Mix(long_share=0.0)
-    faults = (Configure({"batching": {"scheduler": "single"}}), Agent("slow-preprocess", 0.02, 30.0))
+    faults = (ConfigureFault({"batching": {"scheduler": "single"}}), AgentFault("slow-preprocess", 0.02, 30.0))
     scenario = Scenario(
         id="short",
         title="short",

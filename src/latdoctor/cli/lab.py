@@ -137,13 +137,13 @@ def serve(
     need_extra()
     from latdoctor.lab.server import serve_replicas
     from latdoctor.lab.server.admin import admin_token
-    from latdoctor.lab.server.config import configured
+    from latdoctor.lab.server.config import load_config
     from latdoctor.lab.server.serve import ServeOptions
     from latdoctor.lab.server.serve import serve as run
 
     router, settings = serve_replicas.router_config(set_ or ()) if replicas else (None, set_ or ())
     options = ServeOptions(
-        config=configured(config, settings),
+        config=load_config(config, settings),
         host=host,
         port=port,
         allow_remote=allow_remote,

@@ -14,7 +14,7 @@ import typer
 from latdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from latdoctor.lab.faults.injection import Site
+    from latdoctor.lab.faults.injection import InjectionTargets
     from latdoctor.lab.faults.types import Fault
     from latdoctor.lab.run_report import ServerLoad
     from latdoctor.lab.scenario import Scenario
@@ -44,11 +44,13 @@ def proxy(
 
     need_extra()
     from latdoctor.lab.faults.tcp_proxy import ProxyOptions, run
-    from latdoctor.lab.server.admin import VARIABLE, admin_token
+    from latdoctor.lab.server.admin import ADMIN_TOKEN_VARIABLE, admin_token
 
     token = admin_token(admin_token_file)
     if not token:
-        raise UsageError("the proxy's control needs a token", next_step=f"set {VARIABLE} or give --admin-token-file")
+        raise UsageError(
+            "the proxy's control needs a token", next_step=f"set {ADMIN_TOKEN_VARIABLE} or give --admin-token-file"
+        )
     host, upstream = address(to)
     run(ProxyOptions(host, upstream, token, port, control_port, seed), announce=_say)
 
@@ -119,7 +121,9 @@ def inject(
     _in_and_out(chosen.id, _faults(chosen, seconds, strength), site, addresses, seconds)
 
 
-def _in_and_out(name: str, faults: tuple[Fault, ...], site: Site, servers: tuple[str, ...], seconds: float) -> None:
+def _in_and_out(
+    name: str, faults: tuple[Fault, ...], site: InjectionTargets, servers: tuple[str, ...], seconds: float
+) -> None:
     """Tells the servers' state, puts the faults in, takes them out, and waits until the state is back."""
     from latdoctor.cli.console import notice_console, result_console
     from latdoctor.lab.faults.injection import inject as put_in
@@ -185,22 +189,24 @@ def _faults(scenario: Scenario, seconds: float, strength: float) -> tuple[Fault,
 def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:
     from msgspec.structs import replace
 
-    from latdoctor.lab.faults.types import Agent, Kill, Network, Restart
+    from latdoctor.lab.faults.types import AgentFault, KillFault, NetworkFault, RestartFault
 
     match fault:
-        case Network(_, toxic):
+        case NetworkFault(_, toxic):
             return replace(fault, toxic=replace(toxic, lifetime=seconds))
-        case Agent():
+        case AgentFault():
             return replace(fault, lifetime=seconds, strength=strength or fault.strength)
-        case Kill() | Restart():
+        case KillFault() | RestartFault():
             return fault
         case _:
             return replace(fault, lifetime=seconds)
 
 
-def _site(servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None) -> Site:
-    from latdoctor.lab.clients import Admin
-    from latdoctor.lab.faults.injection import Site
+def _site(
+    servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None
+) -> InjectionTargets:
+    from latdoctor.lab.clients import AdminClient
+    from latdoctor.lab.faults.injection import InjectionTargets
     from latdoctor.lab.server.admin import admin_token
     from latdoctor.load.plan import check_address
 
@@ -208,11 +214,11 @@ def _site(servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: s
     for address in filter(None, (*servers, router, proxy)):
         check_address(address, remote=False)
 
-    def admin(address: str) -> Admin | None:
-        return Admin(address.rstrip("/").removesuffix("/metrics"), token) if address else None
+    def admin(address: str) -> AdminClient | None:
+        return AdminClient(address.rstrip("/").removesuffix("/metrics"), token) if address else None
 
     reached = tuple(one for one in map(admin, servers) if one is not None)
-    return Site(
+    return InjectionTargets(
         servers=reached,
         pids=pids,
         router=admin(router),

@@ -16,7 +16,7 @@ from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.sanitize import clean
 
 
-def typed(knobs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def typed_knobs(knobs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """`knobs` with each value of its own type. Raises UsageError for an unknown one or a bad value."""
     whole = msgspec.to_builtins(patched(ServerConfig(), knobs, strict=False))
     return {group: {name: whole[group][name] for name in values} for group, values in knobs.items()}
@@ -28,7 +28,7 @@ CHANGED = 412
 ATTEMPTS = 3  # somebody else may turn a knob between reading and writing
 
 
-class Admin:
+class AdminClient:
     """One server's admin interface at `url`, with its token."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -50,7 +50,7 @@ class Admin:
             _, etag = self.config()
             try:
                 self.ask("PATCH", "/admin/config", patch, {"If-Match": etag})
-            except RefusedError as refused:
+            except AdminRefusedError as refused:
                 if refused.status != CHANGED or attempt == ATTEMPTS - 1:
                     raise
             else:
@@ -67,7 +67,7 @@ class Admin:
     def ask(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[Mapping[str, str], bytes]:
-        """Headers (in lower case) and body of the answer. Raises OperationError, RefusedError for no 2xx."""
+        """Headers (in lower case) and body of the answer. Raises OperationError, AdminRefusedError for no 2xx."""
         request = urllib.request.Request(  # noqa: S310 — an address that the user gave, or our own process
             self.url + path,
             data=None if body is None else json.dumps(body).encode(),
@@ -78,14 +78,14 @@ class Admin:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
                 return {key.lower(): value for key, value in answer.headers.items()}, answer.read()
         except urllib.error.HTTPError as error:
-            raise RefusedError(
+            raise AdminRefusedError(
                 error.code, error.read().decode(errors="replace"), f"{method} {self.url}{path}"
             ) from error
         except OSError as error:
             raise OperationError(f"the admin interface does not answer: {error}", where=self.url) from error
 
 
-class RefusedError(OperationError):
+class AdminRefusedError(OperationError):
     """The admin interface said no, with this status."""
 
     def __init__(self, status: int, said: str, where: str) -> None:
@@ -96,19 +96,19 @@ class RefusedError(OperationError):
 MAX_BYTES = 8 << 20
 
 
-class Page(Struct, frozen=True):
+class MetricsPage(Struct, frozen=True):
     """Sums over all labels, by sample name; `_bucket` samples are left out."""
 
     values: Mapping[str, float]
 
 
-class Look(Struct, frozen=True):
+class MetricsSnapshot(Struct, frozen=True):
     """The pages of all servers at one time, by address; a server that did not answer has none."""
 
-    pages: Mapping[str, Page]
+    pages: Mapping[str, MetricsPage]
 
 
-def look(addresses: Sequence[str], timeout: float = 5.0) -> Look:
+def collect_metrics(addresses: Sequence[str], timeout: float = 5.0) -> MetricsSnapshot:
     """Raises OperationError where none of the servers answers."""
     pages, failures = {}, []
     for address in addresses:
@@ -118,17 +118,17 @@ def look(addresses: Sequence[str], timeout: float = 5.0) -> Look:
             failures.append(error)
     if failures and not pages:
         raise failures[0]
-    return Look(pages)
+    return MetricsSnapshot(pages)
 
 
-def scrape(base: str, timeout: float = 5.0) -> Page:
+def scrape(base: str, timeout: float = 5.0) -> MetricsPage:
     """The page of the server at `base`. Raises OperationError where it does not answer."""
     try:
         with urllib.request.urlopen(f"{base}/metrics", timeout=timeout) as answer:  # noqa: S310 — our own server
             text = answer.read(MAX_BYTES).decode()
     except (OSError, urllib.error.URLError, UnicodeDecodeError) as error:
         raise OperationError(f"the server's metrics page cannot be read: {error}", where=base) from error
-    return Page(_values(text))
+    return MetricsPage(_values(text))
 
 
 def _values(text: str) -> Mapping[str, float]:
@@ -142,11 +142,11 @@ def _values(text: str) -> Mapping[str, float]:
     return found
 
 
-class Between(Struct, frozen=True):
+class MetricsDelta(Struct, frozen=True):
     """What the counters of two looks say of the time between them, over all servers."""
 
-    first: Look
-    last: Look
+    first: MetricsSnapshot
+    last: MetricsSnapshot
 
     def rise(self, name: str) -> float:
         """How much a counter rose, 0 for one that nobody shows; one that fell was begun anew by a new process."""

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.lab.http_server import Listening
+from latdoctor.lab.http_server import HttpServer
 
 FEATURES = 8
 LONGEST_KEY = 200
@@ -120,7 +120,7 @@ async def serve(settings: StoreSettings, host: str, port: int, announce: Callabl
 
     Raises OperationError where the port cannot be had, UsageError for settings that make no sense.
     """
-    listening = Listening(build(settings), host=host, port=port, drain_seconds=5)
+    listening = HttpServer(build(settings), host=host, port=port, drain_seconds=5)
     asked_to_end = asyncio.Event()
     for wanted in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(wanted, asked_to_end.set)

@@ -27,7 +27,7 @@ from latdoctor.errors import OperationError
 _SPARE_FILES = 128  # of the process, beside its connections
 
 
-class Limits(Struct, frozen=True):
+class ConnectionLimits(Struct, frozen=True):
     """What one client, and all together, may hold.
 
     `head_bytes`: of the request line and the headers (nginx takes 32 KiB). `head_seconds`: from the connection, or
@@ -45,7 +45,7 @@ class Limits(Struct, frozen=True):
     at_once: int = 64
 
 
-def allow_files(most: int = Limits().connections) -> None:
+def allow_files(most: int = ConnectionLimits().connections) -> None:
     """Lets this process have a file for each of `most` connections, as far as its hard limit goes."""
     wanted = most + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -54,7 +54,7 @@ def allow_files(most: int = Limits().connections) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
-def fitting(limits: Limits) -> Limits:
+def fitting(limits: ConnectionLimits) -> ConnectionLimits:
     """`limits` with no more connections than this process may have files for: it must never fail to accept one."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -78,10 +78,10 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-class Connection(HttpToolsProtocol):
+class BoundedConnection(HttpToolsProtocol):
     """uvicorn's protocol within `limits`. Used on the event loop."""
 
-    def __init__(self, *arguments: Any, limits: Limits, **named: Any) -> None:
+    def __init__(self, *arguments: Any, limits: ConnectionLimits, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._limits = limits
         self._head = 0  # bytes of the head that the parser has told
@@ -249,7 +249,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class Listening:
+class HttpServer:
     """Serves `app` (ASGI) on `host:port`; port 0 takes a free one. The port is held from the start."""
 
     def __init__(
@@ -259,7 +259,7 @@ class Listening:
         host: str = "127.0.0.1",
         port: int = 0,
         drain_seconds: float = 30.0,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """Raises OperationError where the port cannot be had."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -275,7 +275,7 @@ class Listening:
         self.host, self.port = host, int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             app,
-            http=cast(type[asyncio.Protocol], partial(Connection, limits=fitting(limits or Limits()))),
+            http=cast(type[asyncio.Protocol], partial(BoundedConnection, limits=fitting(limits or ConnectionLimits()))),
             ws="none",
             lifespan="off",
             log_level="error",  # its warnings are about what clients sent: whoever likes could fill the disk with them

@@ -21,12 +21,12 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.clients import Admin, typed
+from latdoctor.lab.clients import AdminClient, typed_knobs
 from latdoctor.lab.dependency_service import StoreSettings
-from latdoctor.lab.faults.injection import Site
+from latdoctor.lab.faults.injection import InjectionTargets
 from latdoctor.lab.scenario import Scenario
 from latdoctor.lab.server import parent_watch
-from latdoctor.lab.server.admin import VARIABLE
+from latdoctor.lab.server.admin import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.sanitize import clean
@@ -117,7 +117,7 @@ class _LabServerProcess:
         (self.port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = secrets.token_urlsafe(24)
-        self.admin = Admin(self.url, self.token)
+        self.admin = AdminClient(self.url, self.token)
         self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-lab-")
         self._arguments = arguments
         self._started_with = config
@@ -135,7 +135,9 @@ class _LabServerProcess:
         settings = Path(self._folder.name) / "server.yaml"
         settings.write_bytes(msgspec.json.encode(config))  # JSON is YAML
         arguments = ["lab", "serve", "--port", str(self.port), "--config", str(settings), *self._arguments]
-        return ChildProcess(self._title, "latdoctor", arguments, {VARIABLE: self.token, "OMP_NUM_THREADS": "1"})
+        return ChildProcess(
+            self._title, "latdoctor", arguments, {ADMIN_TOKEN_VARIABLE: self.token, "OMP_NUM_THREADS": "1"}
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -194,8 +196,8 @@ class RouterProcess(_LabServerProcess):
         _, body = self.admin.ask("GET", "/admin/replicas")
         return msgspec.json.decode(body, type=tuple[ReplicaStatus, ...])
 
-    def replica_admin(self, url: str) -> Admin:
-        return Admin(url, self.token)
+    def replica_admin(self, url: str) -> AdminClient:
+        return AdminClient(url, self.token)
 
 
 class FaultProxyProcess:
@@ -205,9 +207,9 @@ class FaultProxyProcess:
         port, control = free_ports(2)
         token = secrets.token_urlsafe(24)
         self.url = f"http://127.0.0.1:{port}"
-        self.admin = Admin(f"http://127.0.0.1:{control}", token)
+        self.admin = AdminClient(f"http://127.0.0.1:{control}", token)
         arguments = ["lab", "proxy", "--to", to, "--port", str(port), "--control-port", str(control)]
-        self.child = ChildProcess("the fault proxy", "latdoctor", arguments, {VARIABLE: token})
+        self.child = ChildProcess("the fault proxy", "latdoctor", arguments, {ADMIN_TOKEN_VARIABLE: token})
 
     def wait_ready(self) -> None:
         """Raises OperationError."""
@@ -290,9 +292,9 @@ class Deployment:
         return self._front.token
 
     @property
-    def site(self) -> Site:
+    def site(self) -> InjectionTargets:
         """Where faults can be put in, at this moment."""
-        return Site(
+        return InjectionTargets(
             servers=self._admins,
             pids=self.pids,
             router=self._router.admin if self._router else None,
@@ -304,7 +306,7 @@ class Deployment:
     def configure(self, knobs: Mapping[str, Mapping[str, Any]]) -> None:
         """Turns live knobs of every server. Raises OperationError, UsageError."""
         for server in self._admins:
-            server.configure(typed(knobs))
+            server.configure(typed_knobs(knobs))
 
     @property
     def _front(self) -> ServerProcess | RouterProcess:
@@ -314,7 +316,7 @@ class Deployment:
         return front
 
     @property
-    def _admins(self) -> tuple[Admin, ...]:
+    def _admins(self) -> tuple[AdminClient, ...]:
         if self._router:
             return tuple(self._router.replica_admin(replica.url) for replica in self._router.replicas())
         return (self._server.admin,) if self._server else ()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from latdoctor.lab.clients import Between, Look, look
+from latdoctor.lab.clients import MetricsDelta, MetricsSnapshot, collect_metrics
 from latdoctor.lab.scenario import Scenario
 from latdoctor.load.summary import LoadResult, Summary
 
@@ -34,9 +34,9 @@ class ServerLoad(Struct, frozen=True):
 def measure_load(addresses: Sequence[str], seconds: float) -> ServerLoad:
     """The state of the servers at `addresses`, watched for so long. Raises OperationError where none answers."""
     bases = [address.rstrip("/").removesuffix("/metrics") for address in addresses]
-    first = look(bases)
+    first = collect_metrics(bases)
     time.sleep(seconds)
-    between = Between(first, look(bases))
+    between = MetricsDelta(first, collect_metrics(bases))
     return ServerLoad(
         rate=between.rise("ref_requests_total") / seconds,
         latency=between.mean("ref_request_seconds"),
@@ -121,10 +121,12 @@ class RunReport(Struct, frozen=True):
         raise KeyError(name)
 
 
-def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[Look]) -> RunReport:
+def report_of(
+    scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[MetricsSnapshot]
+) -> RunReport:
     """The report of a run from what the generator measured and what the servers' pages said at each phase's edges."""
     phases = tuple(
-        phase_report(phase.name, result.phase(phase.name).whole, Between(looks[2 * index], looks[2 * index + 1]))
+        phase_report(phase.name, result.phase(phase.name).whole, MetricsDelta(looks[2 * index], looks[2 * index + 1]))
         for index, phase in enumerate(scenario.phases)
     )
     by_name = {phase.name: phase for phase in phases}
@@ -182,7 +184,7 @@ def recovered(before: PhaseReport, after: PhaseReport, slo: float) -> bool | Non
     return after.p99 <= max(slo, RECOVERED * before.p99)
 
 
-def phase_report(name: str, whole: Summary, between: Between) -> PhaseReport:
+def phase_report(name: str, whole: Summary, between: MetricsDelta) -> PhaseReport:
     """What clients saw and what the servers did meanwhile."""
     return PhaseReport(
         name=name,

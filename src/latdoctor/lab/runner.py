@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.clients import Look, look
+from latdoctor.lab.clients import MetricsSnapshot, collect_metrics
 from latdoctor.lab.faults.injection import inject
 from latdoctor.lab.processes import Deployment
 from latdoctor.lab.run_report import LeaveOneOut, RunReport, confirmed, report_of
@@ -86,13 +86,13 @@ def calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: R
 
 def _walk(
     scenario: Scenario, deployment: Deployment, clients: str, started: float, watcher: RunObserver
-) -> tuple[Look, ...]:
+) -> tuple[MetricsSnapshot, ...]:
     """Goes through the phases as the load does: turns knobs, injects and removes faults, reads pages at each edge."""
     edge = time.monotonic() - (time.time() - started)
     looks = []
     for phase in scenario.phases:
         _until(edge)
-        looks.append(look(deployment.servers))
+        looks.append(collect_metrics(deployment.servers))
         if phase.config:
             deployment.configure(phase.config)
         with ExitStack() as undo:
@@ -101,7 +101,7 @@ def _walk(
             watcher.on_phase(PhaseStart(phase.name, (*deployment.pages, clients), deployment.pids))
             edge += phase.seconds
             _until(edge)
-            looks.append(look(deployment.servers))
+            looks.append(collect_metrics(deployment.servers))
     return tuple(looks)
 
 

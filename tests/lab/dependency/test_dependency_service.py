@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.dependency_service import LONGEST_KEY, FeatureStore, StoreSettings, build, features
-from latdoctor.lab.http_server import Listening
+from latdoctor.lab.http_server import HttpServer
 
 DEADLINE = 20.0  # for a test that hangs; nothing is measured by it
 
@@ -75,7 +75,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: StoreSettings) -> None:
 
 def test_the_service_answers_and_counts() -> None:
     async def test() -> None:
-        listening = Listening(build())
+        listening = HttpServer(build())
         await listening.start()
         async with aiohttp.ClientSession(listening.url) as session:
             for hit in (False, True):
@@ -113,7 +113,7 @@ def test_the_process_says_where_it_answers_and_ends_on_the_signal() -> None:
 
 
 def test_a_port_that_is_taken_is_said_once() -> None:
-    listening = Listening(build())
+    listening = HttpServer(build())
     command = [sys.executable, "-m", "latdoctor.lab.dependency_service", "--port", str(listening.port)]
 
     async def test() -> subprocess.CompletedProcess[str]:

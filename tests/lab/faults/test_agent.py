@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from latdoctor.lab.faults.agent import DISTURBANCES, attach
-from latdoctor.lab.server.config import Memory, ServerConfig
+from latdoctor.lab.server.config import MemoryConfig, ServerConfig
 from latdoctor.lab.server.memory import OutOfMemory
 from latdoctor.lab.server.memory import build as build_pool
 from latdoctor.lab.server.memory.pool import MIB
@@ -175,7 +175,7 @@ def memory(server: Running) -> dict[str, Any]:
 
 
 def arena(**knobs: Any) -> Running:
-    settings = msgspec.convert({"backend": "arena", "pool_mib": 8, "limit_mib": 8, **knobs}, Memory)
+    settings = msgspec.convert({"backend": "arena", "pool_mib": 8, "limit_mib": 8, **knobs}, MemoryConfig)
     config = ServerConfig(memory=settings)
     return Running(config, agent=attach, pool=build_pool(settings))
 

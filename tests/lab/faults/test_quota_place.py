@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.faults.cgroup_limits import Place, place
+from latdoctor.lab.faults.cgroup_limits import CgroupLocation, locate_cgroup
 from latdoctor.lab.faults.page_reclaim import PAGE, file_pages, file_ranges, part
 
 V1 = "30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
@@ -19,16 +19,22 @@ PART = "33 25 0:26 /docker/a /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
 @pytest.mark.parametrize(
     ("cgroup", "mounts", "expected"),
     [
-        ("1:cpu,cpuacct:/\n0::/\n", V1_SET + V1 + V2, Place(1, *["/sys/fs/cgroup/cpu,cpuacct"] * 2)),
-        ("3:cpuset:/x\n1:cpu,cpuacct:/a/b\n", V1_SET + V1, Place(1, *["/sys/fs/cgroup/cpu,cpuacct/a/b"] * 2)),
-        ("0::/a.slice/b.service\n", V2, Place(2, "/sys/fs/cgroup/a.slice/b.service", "/sys/fs/cgroup/a.slice")),
-        ("0::/a\n", V2, Place(2, "/sys/fs/cgroup/a", "/sys/fs/cgroup")),
-        ("0::/\n", V2, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
-        ("1:cpu:/a:b\n", V1, Place(1, *["/sys/fs/cgroup/cpu,cpuacct/a:b"] * 2)),
+        ("1:cpu,cpuacct:/\n0::/\n", V1_SET + V1 + V2, CgroupLocation(1, *["/sys/fs/cgroup/cpu,cpuacct"] * 2)),
+        ("3:cpuset:/x\n1:cpu,cpuacct:/a/b\n", V1_SET + V1, CgroupLocation(1, *["/sys/fs/cgroup/cpu,cpuacct/a/b"] * 2)),
+        (
+            "0::/a.slice/b.service\n",
+            V2,
+            CgroupLocation(2, "/sys/fs/cgroup/a.slice/b.service", "/sys/fs/cgroup/a.slice"),
+        ),
+        ("0::/a\n", V2, CgroupLocation(2, "/sys/fs/cgroup/a", "/sys/fs/cgroup")),
+        ("0::/\n", V2, CgroupLocation(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
+        ("1:cpu:/a:b\n", V1, CgroupLocation(1, *["/sys/fs/cgroup/cpu,cpuacct/a:b"] * 2)),
     ],
 )
-def test_the_group_is_below_in_version_1_and_beside_in_version_2(cgroup: str, mounts: str, expected: Place) -> None:
-    assert place(cgroup, mounts) == expected
+def test_the_group_is_below_in_version_1_and_beside_in_version_2(
+    cgroup: str, mounts: str, expected: CgroupLocation
+) -> None:
+    assert locate_cgroup(cgroup, mounts) == expected
 
 
 @pytest.mark.parametrize(
@@ -37,7 +43,7 @@ def test_the_group_is_below_in_version_1_and_beside_in_version_2(cgroup: str, mo
 )
 def test_where_there_is_none_that_is_said(cgroup: str, mounts: str) -> None:
     with pytest.raises(OperationError, match="control group"):
-        place(cgroup, mounts)
+        locate_cgroup(cgroup, mounts)
 
 
 def test_only_mappings_of_files_are_reclaimed() -> None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from latdoctor.lab.server.config import Memory, ModelSettings
+from latdoctor.lab.server.config import MemoryConfig, ModelSettings
 from latdoctor.lab.server.model import IntentModel
 
 FORWARDS = 5
@@ -19,7 +19,7 @@ BATCH = [list(range(1, 401))] * 2
 
 def main() -> None:
     settings = ModelSettings(precision="fp32", layers=2, width=128, warm_up=False)
-    model = IntentModel.build(settings, Memory(glibc="default"))
+    model = IntentModel.build(settings, MemoryConfig(glibc="default"))
 
     def faults() -> float:
         for _ in range(4):
@@ -33,7 +33,7 @@ def main() -> None:
     with ThreadPoolExecutor(1) as worker:
         worker.submit(faults).result()
         for mode in ("pooled", "returning", "pooled", "returning", "default"):
-            model.pool.set_live(msgspec.convert({"glibc": mode}, Memory))
+            model.pool.set_live(msgspec.convert({"glibc": mode}, MemoryConfig))
             found.append((mode, worker.submit(faults).result()))
     print(json.dumps({"faults": found, "stats": msgspec.to_builtins(model.pool.stats())}))
 

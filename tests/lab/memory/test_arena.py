@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import Memory
-from latdoctor.lab.server.memory import Lease, OutOfMemory, build
+from latdoctor.lab.server.config import MemoryConfig
+from latdoctor.lab.server.memory import BufferLease, OutOfMemory, build
 from latdoctor.lab.server.memory.arena import ArenaPool
 
 MIB = 1 << 20
@@ -22,13 +22,13 @@ BYTE = torch.uint8
 
 
 def arena(**knobs: object) -> ArenaPool:
-    return ArenaPool(msgspec.convert({"backend": "arena", "pool_mib": 1, "long_share": 0.0, **knobs}, Memory))
+    return ArenaPool(msgspec.convert({"backend": "arena", "pool_mib": 1, "long_share": 0.0, **knobs}, MemoryConfig))
 
 
-def mixed(pool: ArenaPool, count: int) -> list[Lease]:
+def mixed(pool: ArenaPool, count: int) -> list[BufferLease]:
     """A server's life: buffers of 85 % short and 15 % long inputs, forty held at a time."""
     choice = random.Random(1)
-    held: list[Lease] = []
+    held: list[BufferLease] = []
     for _ in range(count):
         length = choice.randint(20, 60) if choice.random() < 0.85 else choice.randint(300, 512)
         held.append(pool.lease((length, 256), torch.float32))
@@ -41,7 +41,7 @@ def mixed(pool: ArenaPool, count: int) -> list[Lease]:
 @settings(max_examples=30)
 def test_buffers_never_share_a_byte_and_compaction_keeps_their_content(sizes: list[int], drop: int) -> None:
     pool = arena()
-    leases: dict[int, Lease] = {}
+    leases: dict[int, BufferLease] = {}
     for number, size in enumerate(sizes):
         lease = pool.lease((size,), BYTE)
         lease.tensor.fill_(number + 1)
@@ -166,7 +166,7 @@ def test_long_inputs_have_a_share_of_their_own() -> None:
 
 def test_compaction_comes_due_with_its_period() -> None:
     now = [100.0]
-    config = Memory(backend="arena", pool_mib=1, compaction_ms=500)
+    config = MemoryConfig(backend="arena", pool_mib=1, compaction_ms=500)
     pool = ArenaPool(config, clock=lambda: now[0])
     assert not pool.compact_if_due()
     now[0] += 0.6
@@ -294,4 +294,4 @@ def test_a_compaction_without_memory_leaves_everything_usable(monkeypatch: pytes
 
 def test_a_pool_over_its_own_limit_is_refused() -> None:
     with pytest.raises(UsageError, match="limit_mib"):
-        build(Memory(backend="arena", pool_mib=64, limit_mib=32))
+        build(MemoryConfig(backend="arena", pool_mib=64, limit_mib=32))

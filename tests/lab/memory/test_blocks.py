@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.memory.blocks import ALIGNMENT, Block, Layout, rounded
+from latdoctor.lab.server.memory.blocks import ALIGNMENT, Block, SegmentLayout, rounded
 
 SEGMENT = 64 * ALIGNMENT
 # Take this many units for a short or a long input, or give back one of what is held (the number chooses which).
 STEPS = st.lists(st.tuples(st.sampled_from(("short", "long", "give")), st.integers(1, 40)), max_size=60)
 
 
-def check(layout: Layout, held: list[Block]) -> None:
+def check(layout: SegmentLayout, held: list[Block]) -> None:
     """Blocks cover their segments without gap or overlap, free neighbours are joined, and every sum is exact."""
     for segment in layout.segments:
         ends = 0
@@ -32,7 +32,7 @@ def check(layout: Layout, held: list[Block]) -> None:
 
 @given(steps=STEPS, shares=st.lists(st.integers(0, 64), min_size=1, max_size=3))
 def test_nothing_overlaps_and_every_byte_is_accounted_for(steps: list[tuple[str, int]], shares: list[int]) -> None:
-    layout = Layout()
+    layout = SegmentLayout()
     for share in shares:
         layout.add(SEGMENT, share * ALIGNMENT)
     held: list[Block] = []
@@ -56,7 +56,7 @@ def test_nothing_overlaps_and_every_byte_is_accounted_for(steps: list[tuple[str,
 
 
 def test_the_smallest_hole_that_fits_is_taken() -> None:
-    layout = Layout()
+    layout = SegmentLayout()
     layout.add(SEGMENT)
     blocks = [layout.take(units * ALIGNMENT) for units in (8, 1, 4, 1, 50)]
     for block in (blocks[0], blocks[2]):
@@ -68,7 +68,7 @@ def test_the_smallest_hole_that_fits_is_taken() -> None:
 
 
 def test_short_inputs_never_take_the_long_share_and_long_ones_may_take_both() -> None:
-    layout = Layout()
+    layout = SegmentLayout()
     layout.add(SEGMENT, SEGMENT // 4)
     assert layout.take(SEGMENT, long=False) is None
     assert layout.take(3 * SEGMENT // 4, long=False) is not None
@@ -81,7 +81,7 @@ def test_short_inputs_never_take_the_long_share_and_long_ones_may_take_both() ->
 
 
 def test_a_shut_segment_offers_nothing_until_it_is_opened() -> None:
-    layout = Layout()
+    layout = SegmentLayout()
     segment = layout.add(SEGMENT)
     block = layout.take(ALIGNMENT)
     assert block is not None
@@ -93,7 +93,7 @@ def test_a_shut_segment_offers_nothing_until_it_is_opened() -> None:
 
 
 def test_a_block_is_given_back_once_and_a_segment_in_use_is_not_dropped() -> None:
-    layout = Layout()
+    layout = SegmentLayout()
     segment = layout.add(SEGMENT)
     block = layout.take(ALIGNMENT)
     assert block is not None

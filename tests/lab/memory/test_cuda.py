@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import Memory
+from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory import build
 from latdoctor.lab.server.memory.cuda import from_cuda, largest_free
 
@@ -47,4 +47,4 @@ def test_a_figure_that_torch_does_not_give_is_unknown() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 def test_without_a_device_cuda_is_refused() -> None:
     with pytest.raises(UsageError, match="CUDA"):
-        build(Memory(backend="cuda"))
+        build(MemoryConfig(backend="cuda"))

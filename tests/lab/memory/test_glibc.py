@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import Memory
+from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory import build, glibc
 from latdoctor.lab.server.memory.glibc import glibc as c_library
 
@@ -45,7 +45,7 @@ def test_holes_are_taken_without_a_walk_through_the_heap_for_each() -> None:
 
 
 def test_a_buffer_is_reused_unless_it_should_not_be() -> None:
-    pool = build(Memory(glibc="default"))
+    pool = build(MemoryConfig(glibc="default"))
     with pool.tensor((10, 100), torch.float32) as first:
         address = first.data_ptr()
     with pool.tensor((9, 110), torch.float32) as second:
@@ -56,7 +56,7 @@ def test_a_buffer_is_reused_unless_it_should_not_be() -> None:
     assert pool.stats().alloc_total == 3
     pool.compact()
     assert pool.stats().compactions_total == 1
-    pool.set_live(Memory(glibc="default", reuse_buffers=False))
+    pool.set_live(MemoryConfig(glibc="default", reuse_buffers=False))
     held = pool.lease((10, 100), torch.float32)
     held.release()
     with pytest.raises(ValueError, match="released"):
@@ -65,7 +65,7 @@ def test_a_buffer_is_reused_unless_it_should_not_be() -> None:
 
 
 def test_what_is_kept_stays_within_the_pool() -> None:
-    pool = glibc.GlibcPool(Memory(glibc="default", pool_mib=1))
+    pool = glibc.GlibcPool(MemoryConfig(glibc="default", pool_mib=1))
     leases = [pool.lease((1 << 19,), torch.uint8) for _ in range(5)]
     addresses = {lease.tensor.data_ptr() for lease in leases}
     assert len(addresses) == 5
@@ -75,7 +75,7 @@ def test_what_is_kept_stays_within_the_pool() -> None:
 
 
 def test_page_faults_are_those_of_the_watched_forward() -> None:
-    pool = build(Memory(glibc="default"))
+    pool = build(MemoryConfig(glibc="default"))
     if pool.stats().page_faults_total is None:
         pytest.skip("the system does not count page faults per thread")
     fresh = torch.empty(64 << 20, dtype=torch.uint8)  # mapped, and not touched yet
@@ -90,8 +90,8 @@ def test_page_faults_are_those_of_the_watched_forward() -> None:
 def test_another_c_library_has_no_storm_to_offer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glibc, "glibc", lambda: None)
     with pytest.raises(UsageError, match="not glibc"):
-        build(Memory(glibc="returning"))
-    pool = build(Memory(glibc="pooled"))
+        build(MemoryConfig(glibc="returning"))
+    pool = build(MemoryConfig(glibc="pooled"))
     assert isinstance(pool, glibc.GlibcPool)
     assert pool.mode == "default"
     stats = pool.stats()

@@ -11,18 +11,18 @@ import pytest
 import torch
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import Memory, ModelSettings
+from latdoctor.lab.server.config import MemoryConfig, ModelSettings
 from latdoctor.lab.server.memory import OutOfMemory
-from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, POSITIONS, VOCABULARY, Answers, Input, IntentModel
+from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, POSITIONS, VOCABULARY, IntentModel, ModelInput, Predictions
 from latdoctor.lab.server.model.compiled import BATCHES, LENGTHS, bucket
-from latdoctor.lab.server.model.encoder import resolved
+from latdoctor.lab.server.model.encoder import resolve_precision
 
-ARENA = Memory(backend="arena", pool_mib=8, segment_mib=2)
+ARENA = MemoryConfig(backend="arena", pool_mib=8, segment_mib=2)
 FULL = ModelSettings(precision="fp32")
 SMALL = ModelSettings(precision="fp32", layers=2, width=64)
 
 
-def built(settings: ModelSettings = SMALL, memory: Memory = ARENA) -> IntentModel:
+def built(settings: ModelSettings = SMALL, memory: MemoryConfig = ARENA) -> IntentModel:
     return IntentModel.build(settings, memory)
 
 
@@ -35,13 +35,13 @@ def text(length: int, seed: int = 0) -> list[int]:
     return [choice.randrange(VOCABULARY) for _ in range(length)]
 
 
-def audio(frames: int, seed: int = 0) -> Input:
+def audio(frames: int, seed: int = 0) -> ModelInput:
     return np.random.default_rng(seed).standard_normal((frames, FRAME_WIDTH)).astype(np.float32)
 
 
-def one_by_one(model: IntentModel, inputs: Sequence[Input]) -> Answers:
+def one_by_one(model: IntentModel, inputs: Sequence[ModelInput]) -> Predictions:
     alone = [model.forward([one]) for one in inputs]
-    return Answers(
+    return Predictions(
         intents=tuple(answer.intents[0] for answer in alone),
         scores=tuple(answer.scores[0] for answer in alone),
         checksum=model.checksum,
@@ -49,12 +49,12 @@ def one_by_one(model: IntentModel, inputs: Sequence[Input]) -> Answers:
     )
 
 
-MIXED: list[Input] = [text(3), text(60), audio(25), text(200), audio(141), text(1), text(37)]
+MIXED: list[ModelInput] = [text(3), text(60), audio(25), text(200), audio(141), text(1), text(37)]
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "naive"])
-@pytest.mark.parametrize("memory", [ARENA, Memory(glibc="default")], ids=["arena", "glibc"])
-def test_padding_does_not_change_an_answer(attention: str, memory: Memory) -> None:
+@pytest.mark.parametrize("memory", [ARENA, MemoryConfig(glibc="default")], ids=["arena", "glibc"])
+def test_padding_does_not_change_an_answer(attention: str, memory: MemoryConfig) -> None:
     model = built(changed(FULL, attention=attention), memory)
     together, alone = model.forward(MIXED), one_by_one(model, MIXED)
     assert together.intents == alone.intents
@@ -107,11 +107,11 @@ def test_cheaper_precisions_answer_nearly_the_same(precision: str, agreement: fl
 
 def test_auto_is_bf16_only_where_the_hardware_computes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
-    assert resolved("auto", "cpu") == "bf16"
+    assert resolve_precision("auto", "cpu") == "bf16"
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    assert resolved("auto", "cpu") == "fp32"
+    assert resolve_precision("auto", "cpu") == "fp32"
     with pytest.raises(UsageError, match="CPU only"):
-        resolved("int8", "cuda")
+        resolve_precision("int8", "cuda")
 
 
 def test_the_standby_is_lighter_and_shares_the_memory() -> None:
@@ -159,7 +159,7 @@ def test_a_version_may_be_deeper_than_the_server_was_set_up_for() -> None:
         pytest.param([np.zeros((5, 3), dtype=np.float32)], id="another width of frames"),
     ],
 )
-def test_bad_batches_are_refused_and_leave_nothing_behind(batch: list[Input]) -> None:
+def test_bad_batches_are_refused_and_leave_nothing_behind(batch: list[ModelInput]) -> None:
     model = built()
     with pytest.raises(ValueError, match=r"batch|token ids|audio"):
         model.forward(batch)
@@ -168,7 +168,7 @@ def test_bad_batches_are_refused_and_leave_nothing_behind(batch: list[Input]) ->
 
 
 def test_a_batch_over_the_memory_is_refused_and_the_next_one_served() -> None:
-    model = built(memory=Memory(backend="arena", pool_mib=1, limit_mib=1, segment_mib=1))
+    model = built(memory=MemoryConfig(backend="arena", pool_mib=1, limit_mib=1, segment_mib=1))
     with pytest.raises(OutOfMemory):
         model.forward([text(POSITIONS)] * 16)
     assert len(model.forward([text(40)]).intents) == 1

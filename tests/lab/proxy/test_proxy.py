@@ -15,7 +15,7 @@ import pytest
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.faults.tcp_proxy import HELD_BYTES, READ_BYTES, FaultProxy, app
 from latdoctor.lab.faults.toxics import Bandwidth, Blackhole, Latency, Reset, SlowClose, Toxic
-from latdoctor.lab.http_server import Listening
+from latdoctor.lab.http_server import HttpServer
 
 DEADLINE = 20.0  # for a test that hangs; nothing is measured by it
 
@@ -338,7 +338,7 @@ def test_a_port_that_is_taken_is_said() -> None:
 def controlled(test: Callable[[FaultProxy, aiohttp.ClientSession], Awaitable[None]]) -> None:
     async def whole() -> None:
         async with proxied() as (proxy, _):
-            listening = Listening(app(proxy, "secret"))
+            listening = HttpServer(app(proxy, "secret"))
             await listening.start()
             headers = {"authorization": "Bearer secret"}
             async with aiohttp.ClientSession(listening.url, headers=headers) as session:

@@ -14,18 +14,18 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.faults.toxics import (
     MOST_TOXICS,
     PIECE_SECONDS,
+    ActiveToxics,
     Bandwidth,
     Blackhole,
-    Cut,
-    End,
+    EndStream,
+    ForwardBytes,
     Latency,
-    Line,
-    Pass,
     Reset,
+    ResetConnection,
     SlowClose,
     Toxic,
-    Toxics,
-    Wait,
+    ToxicStream,
+    WaitUntil,
 )
 
 
@@ -43,9 +43,11 @@ def never(_: str) -> float:
     return 0.0
 
 
-def play(toxics: Toxics, time: Time, arrivals: list[tuple[float, bytes]]) -> tuple[list[tuple[float, bytes]], str]:
+def play(
+    toxics: ActiveToxics, time: Time, arrivals: list[tuple[float, bytes]]
+) -> tuple[list[tuple[float, bytes]], str]:
     """Feeds a line at the given offsets; what passed when (offset), and how it ended: end | cut | stuck."""
-    line, start, out = Line(random.Random(7)), time(), []
+    line, start, out = ToxicStream(random.Random(7)), time(), []
     coming = [(start + offset, data) for offset, data in arrivals]
     for _ in range(200_000):
         while coming and coming[0][0] <= time():
@@ -53,16 +55,16 @@ def play(toxics: Toxics, time: Time, arrivals: list[tuple[float, bytes]]) -> tup
             if not coming:
                 line.end(time())
         match line.step(time(), toxics.bearing("down", never)):
-            case Pass(data):
+            case ForwardBytes(data):
                 out.append((time() - start, data))
-            case Wait(until):
+            case WaitUntil(until):
                 upcoming = [moment for moment in (until, coming[0][0] if coming else None) if moment is not None]
                 if not upcoming:
                     return out, "stuck"
                 time.seconds = max(min(upcoming), math.nextafter(time(), math.inf))
-            case End():
+            case EndStream():
                 return out, "end"
-            case Cut():
+            case ResetConnection():
                 return out, "cut"
     raise AssertionError("the line does not come to an end")
 
@@ -86,7 +88,7 @@ def test_every_byte_passes_in_order_and_then_the_end(
     arrivals: list[tuple[float, bytes]], hit: list[Latency | Bandwidth | SlowClose | Blackhole], lifetime: float
 ) -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     for number, effect in enumerate(hit):
         toxics.add(Toxic(f"t{number}", effect, lifetime))
     out, end = play(toxics, time, arrivals)
@@ -99,7 +101,7 @@ def test_no_chunk_comes_earlier_than_its_delay_nor_later_without_cause(
     arrivals: list[tuple[float, bytes]], seconds: float, jitter: float
 ) -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     toxics.add(Toxic("slow", Latency(seconds, jitter), 3000))
     out, _ = play(toxics, time, arrivals)
     assert len(out) == len(arrivals)
@@ -115,7 +117,7 @@ def test_a_limited_line_passes_no_more_than_its_rate_and_no_less(
     arrivals: list[tuple[float, bytes]], rate: float
 ) -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     toxics.add(Toxic("narrow", Bandwidth(rate), 3600))
     out, _ = play(toxics, time, arrivals)
     for first in range(len(out)):
@@ -130,7 +132,7 @@ def test_a_limited_line_passes_no_more_than_its_rate_and_no_less(
 
 def test_a_limit_after_a_blackhole_gives_no_credit_for_the_time_that_nothing_passed() -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     toxics.add(Toxic("hole", Blackhole(), 100))
     toxics.add(Toxic("narrow", Bandwidth(1000), 1000))
     out, _ = play(toxics, time, [(0, b"x" * 1000)])
@@ -140,14 +142,14 @@ def test_a_limit_after_a_blackhole_gives_no_credit_for_the_time_that_nothing_pas
 
 def test_a_blackhole_holds_all_until_its_lifetime_is_over() -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     toxics.add(Toxic("hole", Blackhole(), 30))
     assert play(toxics, time, [(0, b"a"), (5, b"b")]) == ([(30, b"a"), (30, b"b")], "end")
 
 
 def test_a_reset_comes_after_so_many_bytes_exactly() -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     toxics.add(Toxic("cut", Reset(after_bytes=5), 60))
     out, end = play(toxics, time, [(0, b"abc"), (1, b"defg")])
     assert (b"".join(data for _, data in out), end) == (b"abcde", "cut")
@@ -155,14 +157,14 @@ def test_a_reset_comes_after_so_many_bytes_exactly() -> None:
 
 def test_a_slow_close_delays_the_end_only() -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     toxics.add(Toxic("late-end", SlowClose(4), 60))
     out, end = play(toxics, time, [(1, b"all")])
     assert (out, end, time()) == ([(1, b"all")], "end", 1005)
 
 
 def test_delays_add_up_and_the_tightest_limit_counts() -> None:
-    toxics = Toxics(Time())
+    toxics = ActiveToxics(Time())
     for name, effect in {"a": Latency(1, 0.5), "b": Latency(2), "c": Bandwidth(10), "d": Bandwidth(20)}.items():
         toxics.add(Toxic(name, effect, 60))
     found = toxics.bearing("down", never)
@@ -172,7 +174,7 @@ def test_delays_add_up_and_the_tightest_limit_counts() -> None:
 
 @pytest.mark.parametrize(("lot", "met"), [(0.0, True), (0.29, True), (0.31, False)])
 def test_toxicity_is_the_share_of_connections_met(lot: float, met: bool) -> None:
-    toxics = Toxics(Time())
+    toxics = ActiveToxics(Time())
     toxics.add(Toxic("some", Blackhole(), 60, toxicity=0.3))
     assert toxics.bearing("down", lambda _: lot).blackhole is met
 
@@ -180,7 +182,7 @@ def test_toxicity_is_the_share_of_connections_met(lot: float, met: bool) -> None
 @given(lifetimes=st.lists(st.floats(0.001, 3600), min_size=1, max_size=8), after=st.floats(0, 4000))
 def test_a_toxic_is_in_force_for_its_lifetime_and_no_longer(lifetimes: list[float], after: float) -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     ends = {f"t{number}": toxics.add(Toxic(f"t{number}", Blackhole(), life)) for number, life in enumerate(lifetimes)}
     time.seconds += after
     left = {found.toxic.name for found in toxics.active()}
@@ -190,7 +192,7 @@ def test_a_toxic_is_in_force_for_its_lifetime_and_no_longer(lifetimes: list[floa
 
 def test_a_toxic_is_addressed_by_its_name() -> None:
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     told: list[int] = []
     tell: Callable[[], None] = lambda: told.append(1)  # noqa: E731 (the very object is forgotten again)
     toxics.listen(tell)
@@ -226,14 +228,14 @@ def test_a_toxic_is_addressed_by_its_name() -> None:
     ids=str,
 )
 def test_a_toxic_that_makes_no_sense_is_refused(wrong: Toxic) -> None:
-    toxics = Toxics(Time())
+    toxics = ActiveToxics(Time())
     with pytest.raises(UsageError, match="not valid"):
         toxics.add(wrong)
     assert toxics.active() == ()
 
 
 def test_the_number_of_toxics_is_bounded() -> None:
-    toxics = Toxics(Time())
+    toxics = ActiveToxics(Time())
     for number in range(MOST_TOXICS):
         toxics.add(Toxic(f"t{number}", Latency(0), 60))
     with pytest.raises(UsageError, match="already"):
@@ -243,7 +245,7 @@ def test_the_number_of_toxics_is_bounded() -> None:
 def delays(effect: Latency) -> list[float]:
     """How late chunks that come far apart are."""
     time = Time()
-    toxics = Toxics(time)
+    toxics = ActiveToxics(time)
     toxics.add(Toxic("jitter", effect, 3600))
     arrivals = [(number * 10.0, b"x") for number in range(300)]
     out, end = play(toxics, time, arrivals)

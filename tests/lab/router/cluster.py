@@ -12,22 +12,22 @@ from typing import Any
 
 import aiohttp
 
-from latdoctor.lab.http_server import Listening
+from latdoctor.lab.http_server import HttpServer
 from latdoctor.lab.server import router_admin
-from latdoctor.lab.server.replica_pool import Fleet, RouterConfig
+from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig
 from latdoctor.lab.server.router import Router
 from latdoctor.lab.server.serve_replicas import Agent
-from latdoctor.lab.server.supervisor import Command, Patience, Supervisor, free_ports
+from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
 
 DEADLINE = 30.0  # for a test that hangs; nothing is measured by it
 STUB = str(Path(__file__).with_name("stub_replica.py"))
 TOKEN = "secret"  # noqa: S105 (of a test)
-QUICK = Patience(probe_every=0.02, first_pause=0.01, start=20, drain=10)
+QUICK = SupervisorTimeouts(probe_every=0.02, first_pause=0.01, start=20, drain=10)
 
 
 @dataclass
 class Cluster:
-    fleet: Fleet
+    fleet: ReplicaPool
     supervisor: Supervisor
     session: aiohttp.ClientSession  # to the router
     router: Router
@@ -58,9 +58,9 @@ class Cluster:
             return await answer.text()
 
 
-def commands(*names: str, mode: str = "", log: str = "") -> tuple[Command, ...]:
+def commands(*names: str, mode: str = "", log: str = "") -> tuple[ReplicaCommand, ...]:
     return tuple(
-        Command(
+        ReplicaCommand(
             name,
             (sys.executable, "-I", "-S", STUB, name, str(port), *mode.split()),
             f"http://127.0.0.1:{port}",
@@ -74,18 +74,18 @@ def commands(*names: str, mode: str = "", log: str = "") -> tuple[Command, ...]:
 async def cluster(
     *names: str,
     config: RouterConfig | None = None,
-    patience: Patience = QUICK,
+    patience: SupervisorTimeouts = QUICK,
     token: str = TOKEN,
     agent: Agent | None = None,
 ) -> AsyncIterator[Cluster]:
     """Stub replicas of those names, all ready, behind a router."""
     started = commands(*names)
-    fleet = Fleet({one.name: one.url for one in started}, config or RouterConfig(slow_start_ms=0))
+    fleet = ReplicaPool({one.name: one.url for one in started}, config or RouterConfig(slow_start_ms=0))
     supervisor = Supervisor(fleet, started, patience)
     async with Router(fleet) as router:
         also = agent(fleet, supervisor, token) if agent else ()
         app = router.app(*router_admin.routes(fleet, supervisor, token), *also)
-        listening = Listening(app, drain_seconds=1)
+        listening = HttpServer(app, drain_seconds=1)
         await listening.start()
         await supervisor.start()
         try:

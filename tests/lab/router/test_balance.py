@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.replica_pool import LEAST_SHARE, POLICIES, Candidate, build, eased, home
+from latdoctor.lab.server.replica_pool import LEAST_SHARE, POLICIES, Candidate, build, slow_start_weight, sticky_replica
 
 
 def candidates(*weights: float, ready_for: float = 1e9) -> list[Candidate]:
@@ -71,10 +71,10 @@ def test_equally_loaded_ones_are_asked_in_turn() -> None:
 
 @given(weight=st.floats(0, 100), times=st.lists(st.floats(0, 100), min_size=2, max_size=6), slow=st.floats(0, 60))
 def test_the_weight_of_a_cold_one_only_rises_to_its_full_value(weight: float, times: list[float], slow: float) -> None:
-    found = [eased(weight, moment, slow) for moment in sorted(times)]
+    found = [slow_start_weight(weight, moment, slow) for moment in sorted(times)]
     assert found == sorted(found)
     assert all(LEAST_SHARE * weight <= one <= weight for one in found)
-    assert eased(weight, slow, slow) == weight
+    assert slow_start_weight(weight, slow, slow) == weight
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "weighted"])
@@ -104,9 +104,9 @@ def test_who_comes_back_is_not_flooded_with_what_it_missed() -> None:
 @given(weights=st.lists(st.integers(0, 9), max_size=6), session=st.text(max_size=20))
 def test_a_session_has_one_home_whatever_the_order_and_the_load(weights: list[int], session: str) -> None:
     among = candidates(*weights)
-    found = home(session, among)
+    found = sticky_replica(session, among)
     busy = [Candidate(one.name, one.weight, 50, 0.0) for one in reversed(among)]
-    assert home(session, busy) == found
+    assert sticky_replica(session, busy) == found
     assert (found is None) == (not any(weights))
     assert found is None or weights[int(found[1:])] > 0
 
@@ -114,12 +114,12 @@ def test_a_session_has_one_home_whatever_the_order_and_the_load(weights: list[in
 @given(weights=st.lists(st.integers(1, 9), min_size=2, max_size=6), session=st.text(max_size=20))
 def test_where_one_goes_only_its_own_sessions_move(weights: list[int], session: str) -> None:
     among = candidates(*weights)
-    found = home(session, among)
+    found = sticky_replica(session, among)
     for gone in among:
-        after = home(session, [one for one in among if one is not gone])
+        after = sticky_replica(session, [one for one in among if one is not gone])
         assert (after == found) == (gone.name != found)
 
 
 def test_sessions_spread_by_weight() -> None:
-    homes = Counter(home(f"s-{number}", candidates(3, 1)) for number in range(4000))
+    homes = Counter(sticky_replica(f"s-{number}", candidates(3, 1)) for number in range(4000))
     assert homes["r0"] / 4000 == pytest.approx(0.75, abs=0.03)  # over four standard deviations

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.server.replica_pool import Fleet, RouterConfig
+from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig
 
 URLS = {"a": "http://127.0.0.1:1/", "b": "http://127.0.0.1:2"}
 
@@ -21,7 +21,7 @@ class Time:
 
 
 def test_only_ready_ones_are_chosen() -> None:
-    fleet = Fleet(URLS, RouterConfig(slow_start_ms=0))
+    fleet = ReplicaPool(URLS, RouterConfig(slow_start_ms=0))
     assert fleet.choose() is None
     fleet.ready("a")
     assert [fleet.choose(), fleet.choose(but=frozenset({"a"}))] == [fleet.known("a"), None]
@@ -31,7 +31,7 @@ def test_only_ready_ones_are_chosen() -> None:
 
 
 def test_what_is_in_flight_is_counted_whatever_happens() -> None:
-    fleet = Fleet(URLS)
+    fleet = ReplicaPool(URLS)
     fleet.ready("a")
     replica = fleet.known("a")
     with pytest.raises(ZeroDivisionError), fleet.asked(replica), fleet.asked(replica):  # noqa: PT012
@@ -42,7 +42,7 @@ def test_what_is_in_flight_is_counted_whatever_happens() -> None:
 
 def test_easing_in_begins_anew_after_an_absence_and_only_then() -> None:
     time = Time()
-    fleet = Fleet(URLS, RouterConfig(policy="weighted", weights={"a": 4}, slow_start_ms=10_000), now=time)
+    fleet = ReplicaPool(URLS, RouterConfig(policy="weighted", weights={"a": 4}, slow_start_ms=10_000), now=time)
     fleet.ready("a")
     time.seconds += 5
     fleet.ready("a")  # every probe says so
@@ -56,7 +56,7 @@ def test_easing_in_begins_anew_after_an_absence_and_only_then() -> None:
 
 
 def test_a_drained_one_stays_so_and_is_no_loss() -> None:
-    fleet = Fleet(URLS)
+    fleet = ReplicaPool(URLS)
     fleet.ready("a")
     fleet.drain("a")
     fleet.ready("a")
@@ -69,7 +69,7 @@ def test_a_drained_one_stays_so_and_is_no_loss() -> None:
 
 
 def test_a_configuration_counts_from_the_next_request() -> None:
-    fleet = Fleet(URLS, RouterConfig(policy="weighted", slow_start_ms=0))
+    fleet = ReplicaPool(URLS, RouterConfig(policy="weighted", slow_start_ms=0))
     fleet.ready("a")
     fleet.ready("b")
     fleet.configure(RouterConfig(policy="weighted", weights={"a": 0}, slow_start_ms=0))
@@ -90,18 +90,18 @@ def test_a_configuration_counts_from_the_next_request() -> None:
     ids=str,
 )
 def test_a_bad_configuration_is_refused_and_the_old_one_stays(wrong: RouterConfig) -> None:
-    fleet = Fleet(URLS)
+    fleet = ReplicaPool(URLS)
     before = fleet.config
     with pytest.raises(UsageError):
         fleet.configure(wrong)
     assert fleet.config is before
     with pytest.raises(UsageError):
-        Fleet(URLS, wrong)
+        ReplicaPool(URLS, wrong)
 
 
 def test_waiting_for_a_state_ends_with_it_or_says_how_things_stand() -> None:
     async def test() -> None:
-        fleet = Fleet(URLS)
+        fleet = ReplicaPool(URLS)
         waiting = asyncio.create_task(fleet.until(lambda all_: all_[0].state == "ready", 10))
         await asyncio.sleep(0)
         fleet.ready("a")
@@ -114,13 +114,13 @@ def test_waiting_for_a_state_ends_with_it_or_says_how_things_stand() -> None:
 
 def test_names_are_known_or_refused() -> None:
     with pytest.raises(UsageError, match="one of a, b"):
-        Fleet(URLS).known("c")
+        ReplicaPool(URLS).known("c")
     with pytest.raises(UsageError, match="at least one"):
-        Fleet({})
+        ReplicaPool({})
 
 
 def test_a_session_stays_where_it_is_while_that_one_is_ready() -> None:
-    fleet = Fleet(URLS, RouterConfig(slow_start_ms=0, sticky=True))
+    fleet = ReplicaPool(URLS, RouterConfig(slow_start_ms=0, sticky=True))
     fleet.ready("a")
     fleet.ready("b")
     homes = {session: fleet.choose(session=session) for session in map(str, range(20))}

@@ -15,14 +15,14 @@ import pytest
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server import parent_watch
-from latdoctor.lab.server.replica_pool import Fleet
+from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.serve_replicas import RouterOptions, serve_router
-from latdoctor.lab.server.supervisor import Command, Patience, Supervisor, free_ports
+from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
 from tests.lab.router.cluster import DEADLINE, QUICK, TOKEN, commands, run
 
 
-def fleet_of(started: tuple[Command, ...]) -> Fleet:
-    return Fleet({one.name: one.url for one in started})
+def fleet_of(started: tuple[ReplicaCommand, ...]) -> ReplicaPool:
+    return ReplicaPool({one.name: one.url for one in started})
 
 
 def test_a_replica_that_does_not_heed_the_signal_is_killed() -> None:
@@ -55,7 +55,7 @@ def test_a_replica_that_does_not_become_ready_in_time_is_replaced() -> None:
 def test_a_program_that_cannot_be_started_is_tried_again_and_its_words_are_kept(tmp_path: Path) -> None:
     async def test() -> None:
         log = tmp_path / "a.log"
-        command = Command("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}", log=str(log))
+        command = ReplicaCommand("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}", log=str(log))
         fleet = fleet_of((command,))
         supervisor = Supervisor(fleet, [command], QUICK)
         await supervisor.start()
@@ -70,9 +70,9 @@ def test_a_program_that_cannot_be_started_is_tried_again_and_its_words_are_kept(
 
 def test_a_replica_that_is_being_replaced_cannot_be_replaced_once_more() -> None:
     async def test() -> None:
-        command = Command("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}")
+        command = ReplicaCommand("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}")
         fleet = fleet_of((command,))
-        supervisor = Supervisor(fleet, [command], Patience(first_pause=60, longest_pause=60))
+        supervisor = Supervisor(fleet, [command], SupervisorTimeouts(first_pause=60, longest_pause=60))
         await supervisor.start()
         await fleet.until(lambda all_: all_[0].state == "lost", DEADLINE)
         with pytest.raises(OperationError, match="no process now"):
@@ -86,7 +86,7 @@ def test_a_replica_that_is_being_replaced_cannot_be_replaced_once_more() -> None
 
 def test_commands_must_be_those_of_the_fleet() -> None:
     with pytest.raises(UsageError, match="exactly one command"):
-        Supervisor(Fleet({"a": "http://127.0.0.1:1"}), commands("b"))
+        Supervisor(ReplicaPool({"a": "http://127.0.0.1:1"}), commands("b"))
 
 
 def test_ports_are_free_and_differ() -> None:
@@ -150,7 +150,7 @@ def test_serving_that_never_gets_ready_says_so_and_leaves_nothing_behind() -> No
 
 def test_a_replica_that_never_starts_is_given_up_soon() -> None:
     async def test() -> None:
-        command = Command("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}", log=os.devnull)
+        command = ReplicaCommand("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}", log=os.devnull)
         with pytest.raises(OperationError, match="replica a ended 3 times"):
             await serve_router(
                 RouterOptions((command,), patience=QUICK), announce=lambda _: pytest.fail("ready"), signals=()

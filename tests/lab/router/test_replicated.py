@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import ServerConfig, configured, patched
+from latdoctor.lab.server.config import ServerConfig, load_config, patched
 from latdoctor.lab.server.replica_pool import RouterConfig
 from latdoctor.lab.server.serve import ServeOptions
 from latdoctor.lab.server.serve_replicas import commands, router_config, settings
@@ -36,7 +36,7 @@ ODD = patched(
 
 def test_the_replicas_get_every_knob_that_was_turned() -> None:
     assert settings(ServerConfig()) == ()
-    assert configured(None, settings(ODD)) == ODD
+    assert load_config(None, settings(ODD)) == ODD
 
 
 @given(wait=st.floats(0, 600_000), ttl=st.floats(0, 86_400), version=st.text("ab=,.- ", min_size=1, max_size=40))
@@ -45,7 +45,7 @@ def test_numbers_and_texts_come_through_as_they_are(wait: float, ttl: float, ver
         ServerConfig(),
         {"batching": {"max_wait_ms": wait}, "sessions": {"ttl_s": ttl}, "model": {"version": version}},
     )
-    assert configured(None, settings(turned)) == turned
+    assert load_config(None, settings(turned)) == turned
 
 
 def test_each_replica_has_its_own_port_and_log_and_nobody_sees_the_token() -> None:

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from latdoctor.lab.server.replica_pool import Fleet, RouterConfig
+from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig
 from latdoctor.lab.server.router import MAX_BODY_BYTES, Router, session_of
-from latdoctor.lab.server.supervisor import Patience, free_ports
+from latdoctor.lab.server.supervisor import SupervisorTimeouts, free_ports
 from tests.lab.router.cluster import DEADLINE, QUICK, Cluster, cluster, eventually, run
 
 
@@ -163,7 +163,7 @@ def test_a_request_that_could_not_be_delivered_goes_to_the_next() -> None:
     async def test() -> None:
         async with cluster("b") as found:
             nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
-            fleet = Fleet({"a": nobody, "b": found.fleet.known("b").url}, RouterConfig(policy="round-robin"))
+            fleet = ReplicaPool({"a": nobody, "b": found.fleet.known("b").url}, RouterConfig(policy="round-robin"))
             fleet.ready("a")
             fleet.ready("b")
             async with Router(fleet) as router:
@@ -196,7 +196,7 @@ async def ask(router: Router, method: str, path: str) -> tuple[int, bytes]:
 
 def test_with_nobody_there_the_answer_is_503_and_says_so() -> None:
     async def test() -> None:
-        fleet = Fleet({"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"})
+        fleet = ReplicaPool({"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"})
         async with Router(fleet) as router:
             status, body = await ask(router, "POST", "/v1/intent")
             assert (status, b'"no-replica"' in body) == (503, True)
@@ -228,7 +228,7 @@ def test_a_replica_that_says_it_is_not_ready_gets_nothing_until_it_is() -> None:
 
 def test_a_frozen_replica_is_timed_out_taken_away_and_taken_back() -> None:
     async def test() -> None:
-        patience = Patience(probe_every=0.01, probe_timeout=0.05, failed_probes=2, start=20, drain=10)
+        patience = SupervisorTimeouts(probe_every=0.01, probe_timeout=0.05, failed_probes=2, start=20, drain=10)
         config = RouterConfig(policy="round-robin", slow_start_ms=0, timeout_ms=20)
         async with cluster("a", patience=patience, config=config) as found:
             pid = found.pid("a")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.faults.router_agent import attach, taken_back
+from latdoctor.lab.faults.router_agent import attach, restore_weights
 from latdoctor.lab.server.replica_pool import RouterConfig
 from tests.lab.router.cluster import TOKEN, Cluster, cluster, eventually, run
 
@@ -117,7 +117,7 @@ configs = st.builds(
 @given(before=configs, change=weights)
 def test_undisturbed_the_configuration_is_as_it_was(before: RouterConfig, change: dict[str, float]) -> None:
     during = msgspec.structs.replace(before, policy="weighted", weights={**before.weights, **change})
-    assert taken_back(during, during, before) == before
+    assert restore_weights(during, during, before) == before
 
 
 @given(before=configs, change=weights, name=names)
@@ -128,7 +128,7 @@ def test_what_somebody_else_has_changed_meanwhile_stays(
     now = msgspec.structs.replace(
         during, policy="round-robin", weights={**during.weights, name: 7.0}, sticky=not before.sticky
     )
-    after = taken_back(now, during, before)
+    after = restore_weights(now, during, before)
     assert (after.policy, after.sticky, after.weights[name]) == ("round-robin", not before.sticky, 7.0)
     others = {other: weight for other, weight in before.weights.items() if other != name}
     assert {other: weight for other, weight in after.weights.items() if other != name} == others

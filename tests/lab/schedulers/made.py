@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import SCHEDULERS
 from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32
 from latdoctor.lab.server.work import Batch, Work
@@ -12,7 +12,7 @@ from latdoctor.lab.server.work import Batch, Work
 LENGTHS = st.one_of(st.integers(1, 8), st.integers(1, 600))
 
 BATCHINGS = st.builds(
-    Batching,
+    BatchingConfig,
     scheduler=st.sampled_from(sorted(SCHEDULERS)),
     max_batch_requests=st.integers(1, 6),
     max_batch_tokens=st.sampled_from([16, 64, 400, 4096]),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.admission import admission
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
@@ -119,7 +119,7 @@ def test_an_abandoned_batch_teaches_nothing() -> None:
 
 
 def test_the_prediction_nears_the_time_that_a_real_queue_takes() -> None:
-    model, scheduler, now = CostModel(), build(Batching()), 0.0
+    model, scheduler, now = CostModel(), build(BatchingConfig()), 0.0
     queue = traffic(0, 400, 0.15, seed=3)
     for part in (queue[:200], queue[200:]):
         for work in part:
@@ -157,7 +157,7 @@ def test_an_idle_server_lets_in_whatever_it_believes() -> None:
 
 def served(rate: float, deadline: float, slow_until: float) -> tuple[list[float], int, int]:
     """Latencies of those let in, and how many were turned away before and after `slow_until` (calls ten times dear)."""
-    model, scheduler = CostModel(), build(Batching())
+    model, scheduler = CostModel(), build(BatchingConfig())
     latencies: list[float] = []
     refused = [0, 0]
     free = 0.0

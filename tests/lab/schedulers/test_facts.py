@@ -7,37 +7,37 @@ from functools import cache
 
 import pytest
 
-from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.schedulers.simulation import Outcome, quantile, simulate, traffic
+from latdoctor.lab.server.schedulers.simulation import SimulationResult, quantile, simulate, traffic
 from latdoctor.lab.server.work import Batch, Work
 from tests.lab.schedulers.made import seconds
 
 # At most five, and all of the long class (300 tokens and more) alone.
-LONG_ALONE = Batching(scheduler="long-alone", max_batch_requests=5, long_seconds=11.9)
+LONG_ALONE = BatchingConfig(scheduler="long-alone", max_batch_requests=5, long_seconds=11.9)
 RULES = {
     "long-alone": LONG_ALONE,
-    "count-only": Batching(scheduler="count-only", max_batch_requests=5),
-    "count-only 32": Batching(scheduler="count-only"),
-    "duration-bounded": Batching(scheduler="duration-bounded"),
-    "length-buckets": Batching(scheduler="length-buckets"),
-    "single": Batching(scheduler="single"),
-    "no-timer": Batching(scheduler="no-timer"),
-    "token-budget": Batching(),
-    "token-budget waiting": Batching(max_wait_ms=20),
-    "token-budget adaptive": Batching(max_wait_ms=20, adaptive_wait=True),
+    "count-only": BatchingConfig(scheduler="count-only", max_batch_requests=5),
+    "count-only 32": BatchingConfig(scheduler="count-only"),
+    "duration-bounded": BatchingConfig(scheduler="duration-bounded"),
+    "length-buckets": BatchingConfig(scheduler="length-buckets"),
+    "single": BatchingConfig(scheduler="single"),
+    "no-timer": BatchingConfig(scheduler="no-timer"),
+    "token-budget": BatchingConfig(),
+    "token-budget waiting": BatchingConfig(max_wait_ms=20),
+    "token-budget adaptive": BatchingConfig(max_wait_ms=20, adaptive_wait=True),
 }
 
 
 @cache
-def played(rule: str, rate: float = 0, *, lanes: bool = False, long_share: float = 0.15) -> Outcome:
+def played(rule: str, rate: float = 0, *, lanes: bool = False, long_share: float = 0.15) -> SimulationResult:
     """`rate` 0: a thousand requests wait at the start."""
     scheduler = build(RULES[rule], lane_boundary=200 if lanes else None)
     return simulate(scheduler, traffic(rate, 3000 if rate else 1000, long_share, seed=0), seconds)
 
 
-def p99(outcome: Outcome, longest: int | None = None) -> float:
+def p99(outcome: SimulationResult, longest: int | None = None) -> float:
     return quantile(outcome.latencies(longest), 0.99)
 
 
@@ -92,7 +92,7 @@ def test_count_only_collapses_when_the_mix_turns_long() -> None:
 
 def test_where_short_ones_overtake_the_waste_cap_matters_more_than_the_token_budget() -> None:
     def worst(tokens: int, waste: float) -> float:
-        batching = Batching(max_batch_tokens=tokens, max_waste=waste, age_ms=250)
+        batching = BatchingConfig(max_batch_tokens=tokens, max_waste=waste, age_ms=250)
         return p99(simulate(build(batching), traffic(100, 3000, 0.15, seed=0), seconds))
 
     assert worst(1024, 0.3) < worst(1024, 1)
@@ -100,8 +100,8 @@ def test_where_short_ones_overtake_the_waste_cap_matters_more_than_the_token_bud
 
 
 def test_a_learnt_cost_lets_a_busy_server_pad_only_where_it_pays() -> None:
-    def at_100(model: CostModel | None) -> Outcome:
-        return simulate(build(Batching(), model), traffic(100, 3000, 0.15, seed=0), seconds, model)
+    def at_100(model: CostModel | None) -> SimulationResult:
+        return simulate(build(BatchingConfig(), model), traffic(100, 3000, 0.15, seed=0), seconds, model)
 
     untaught, taught = at_100(None), at_100(CostModel())
     assert taught.waste < 0.7 * untaught.waste
@@ -109,8 +109,8 @@ def test_a_learnt_cost_lets_a_busy_server_pad_only_where_it_pays() -> None:
 
 
 def test_the_oldest_first_has_the_better_tail_and_a_higher_age_favours_short_ones() -> None:
-    def at_100(age_ms: float) -> Outcome:
-        return simulate(build(Batching(age_ms=age_ms), CostModel()), traffic(100, 3000, 0.15, seed=0), seconds)
+    def at_100(age_ms: float) -> SimulationResult:
+        return simulate(build(BatchingConfig(age_ms=age_ms), CostModel()), traffic(100, 3000, 0.15, seed=0), seconds)
 
     oldest_first, overtaking = at_100(0), at_100(250)
     assert p99(oldest_first) < p99(overtaking)
@@ -167,7 +167,7 @@ def test_without_a_timer_the_latency_follows_the_gap_between_arrivals() -> None:
 
 @pytest.mark.parametrize("scheduler", ["token-budget", "length-buckets", "duration-bounded"])
 def test_a_request_over_the_budget_is_computed_alone(scheduler: str) -> None:
-    batching = Batching(scheduler=scheduler, max_batch_tokens=256, total_seconds=10)  # type: ignore[arg-type] # a name
+    batching = BatchingConfig(scheduler=scheduler, max_batch_tokens=256, total_seconds=10)  # type: ignore[arg-type] # a name
     works = [Work(0, 40, 0.0), Work(1, 512, 0.0), Work(2, 44, 0.0), Work(3, 600, 0.0)]
     calls = simulate(build(batching), works, seconds).calls
     assert [[work.id for work in call.batch.works] for call in calls] == [[0, 2], [1], [3]]
@@ -178,7 +178,7 @@ def test_nobody_starves_under_a_stream_of_short_requests() -> None:
     stream = [Work(1 + i, 40, i * 0.002) for i in range(3000)]  # more than the worker can compute
 
     def wait(age_ms: float) -> float:
-        calls = simulate(build(Batching(age_ms=age_ms)), [long, *stream], seconds).calls
+        calls = simulate(build(BatchingConfig(age_ms=age_ms)), [long, *stream], seconds).calls
         return next(call.started for call in calls if long in call.batch.works)
 
     # A first batch takes short ones; the guard brings the long one in as soon as the worker is free after its age.

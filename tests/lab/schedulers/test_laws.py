@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build, carry_over
 from latdoctor.lab.server.schedulers.base import count_cap
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
@@ -31,7 +31,7 @@ def learnt() -> CostModel:
 class Run:
     """Plays steps on a scheduler and keeps its own account of who is where."""
 
-    def __init__(self, batching: Batching, scheduler: Scheduler, *, lanes: bool) -> None:
+    def __init__(self, batching: BatchingConfig, scheduler: Scheduler, *, lanes: bool) -> None:
         self.batching, self.scheduler, self.lanes = batching, scheduler, lanes
         self.now = 0.0
         self.order: list[Work] = []  # as added
@@ -90,7 +90,7 @@ class Run:
             assert not self.waiting
 
 
-def check_caps(batching: Batching, found: Batch) -> None:
+def check_caps(batching: BatchingConfig, found: Batch) -> None:
     longest = max(work.tokens for work in found.works)
     lengths = [work.tokens for work in found.works]
     if batching.scheduler == "no-timer":
@@ -128,7 +128,7 @@ def drain(run: Run) -> None:
 
 
 @given(BATCHINGS, STEPS, st.booleans())
-def test_the_laws_of_a_scheduler(batching: Batching, steps: list[tuple[str, int, float]], knows: bool) -> None:
+def test_the_laws_of_a_scheduler(batching: BatchingConfig, steps: list[tuple[str, int, float]], knows: bool) -> None:
     run = Run(batching, build(batching, learnt() if knows else None), lanes=False)
     for step in steps:
         run.play(step)
@@ -137,7 +137,7 @@ def test_the_laws_of_a_scheduler(batching: Batching, steps: list[tuple[str, int,
 
 
 @given(BATCHINGS, STEPS)
-def test_the_laws_hold_with_lanes(batching: Batching, steps: list[tuple[str, int, float]]) -> None:
+def test_the_laws_hold_with_lanes(batching: BatchingConfig, steps: list[tuple[str, int, float]]) -> None:
     run = Run(batching, build(batching, lane_boundary=100), lanes=True)
     for step in steps:
         run.play(step)
@@ -147,8 +147,8 @@ def test_the_laws_hold_with_lanes(batching: Batching, steps: list[tuple[str, int
 
 @given(BATCHINGS, BATCHINGS, STEPS, STEPS, st.booleans())
 def test_nothing_is_lost_when_the_rule_changes_while_requests_wait(
-    before: Batching,
-    after: Batching,
+    before: BatchingConfig,
+    after: BatchingConfig,
     first: list[tuple[str, int, float]],
     then: list[tuple[str, int, float]],
     lanes: bool,
@@ -186,7 +186,7 @@ class Taught(CostModel):
     ),
 )
 def test_padding_never_costs_more_than_the_calls_it_saves(lengths: list[int], cost: Cost) -> None:
-    scheduler = build(Batching(max_batch_tokens=1 << 20, max_waste=1.0), Taught(cost))
+    scheduler = build(BatchingConfig(max_batch_tokens=1 << 20, max_waste=1.0), Taught(cost))
     for number, tokens in enumerate(lengths):
         scheduler.add(Work(number, tokens, 0.0))
     while (found := scheduler.take(0.0)) is not None:

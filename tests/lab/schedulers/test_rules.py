@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from latdoctor.lab.server.config import Batching, SchedulerName
+from latdoctor.lab.server.config import BatchingConfig, SchedulerName
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.base import count_cap
 from latdoctor.lab.server.schedulers.cost_model import CostModel
@@ -58,29 +58,29 @@ def test_what_a_rule_takes(
     lengths: list[int],
     expected: list[tuple[str, list[int]]],
 ) -> None:
-    assert taken(filled(build(Batching(scheduler=name, **settings)), *lengths)) == expected
+    assert taken(filled(build(BatchingConfig(scheduler=name, **settings)), *lengths)) == expected
 
 
 def test_the_window_of_an_aged_request_grows_to_both_sides() -> None:
     # The oldest (100) waited; 97 pads less than 110, then 110 less than 60; with 60 too much is padding.
-    scheduler = filled(build(Batching(max_waste=0.15)), 100, 10, 97, 60, 110)
+    scheduler = filled(build(BatchingConfig(max_waste=0.15)), 100, 10, 97, 60, 110)
     assert taken(scheduler, now=0.3)[0] == ("age", [2, 0, 4])
 
 
 def test_a_window_that_cannot_hold_all_of_a_length_holds_the_oldest_of_it() -> None:
-    scheduler = filled(build(Batching(max_batch_requests=3)), 50, 40, 40, 40)
+    scheduler = filled(build(BatchingConfig(max_batch_requests=3)), 50, 40, 40, 40)
     assert taken(scheduler, now=0.3) == [("age", [1, 2, 0]), ("idle", [3])]
 
 
 def test_a_request_added_late_keeps_the_place_of_its_arrival() -> None:
-    scheduler = build(Batching(scheduler="single"))
+    scheduler = build(BatchingConfig(scheduler="single"))
     scheduler.add(Work(0, 9, 2.0))
     scheduler.add(Work(1, 9, 1.0))
     assert taken(scheduler, now=2.0) == [("full", [1]), ("full", [0])]
 
 
 def test_a_second_request_of_the_same_id_is_refused() -> None:
-    scheduler = filled(build(Batching()), 9)
+    scheduler = filled(build(BatchingConfig()), 9)
     with pytest.raises(ValueError, match="already waits"):
         scheduler.add(Work(0, 7, 0.0))
     assert len(scheduler.pending) == 1
@@ -88,7 +88,7 @@ def test_a_second_request_of_the_same_id_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["token-budget", "long-alone", "count-only", "duration-bounded", "length-buckets"])
 def test_an_idle_worker_waits_for_company_no_longer_than_allowed(name: SchedulerName) -> None:
-    scheduler = filled(build(Batching(scheduler=name, max_wait_ms=100)), 40, 41, apart=0.02)
+    scheduler = filled(build(BatchingConfig(scheduler=name, max_wait_ms=100)), 40, 41, apart=0.02)
     assert scheduler.take(0.02) is None
     assert scheduler.wake_at(0.02) == 0.1
     assert scheduler.take(0.099) is None
@@ -97,11 +97,11 @@ def test_an_idle_worker_waits_for_company_no_longer_than_allowed(name: Scheduler
 
 
 def test_who_waited_for_a_busy_worker_was_not_kept_by_the_timer() -> None:
-    assert taken(filled(build(Batching(max_wait_ms=10)), 40), now=5.0) == [("idle", [0])]
+    assert taken(filled(build(BatchingConfig(max_wait_ms=10)), 40), now=5.0) == [("idle", [0])]
 
 
 def test_the_timer_of_one_batch_says_nothing_about_the_next() -> None:
-    scheduler = filled(build(Batching(max_wait_ms=10)), 40)
+    scheduler = filled(build(BatchingConfig(max_wait_ms=10)), 40)
     assert scheduler.take(0.0) is None
     released = [scheduler.take(0.01)]
     scheduler.add(Work(1, 40, 0.02))
@@ -115,40 +115,40 @@ def test_the_timer_of_one_batch_says_nothing_about_the_next() -> None:
 
 
 def test_a_full_batch_does_not_wait() -> None:
-    assert taken(filled(build(Batching(max_wait_ms=100, max_batch_requests=2)), 40, 41)) == [("full", [0, 1])]
+    assert taken(filled(build(BatchingConfig(max_wait_ms=100, max_batch_requests=2)), 40, 41)) == [("full", [0, 1])]
 
 
 def test_a_full_bucket_goes_before_an_older_request_only_until_that_has_aged() -> None:
-    batching = Batching(scheduler="length-buckets", max_wait_ms=1000, age_ms=250, max_batch_requests=2)
+    batching = BatchingConfig(scheduler="length-buckets", max_wait_ms=1000, age_ms=250, max_batch_requests=2)
     assert taken(filled(build(batching), 500, 10, 11), now=0.1) == [("full", [1, 2])]
     assert taken(filled(build(batching), 500, 10, 11), now=0.3) == [("age", [0]), ("full", [1, 2])]
 
 
 @pytest.mark.parametrize(("longest", "cap"), [(1, 128), (40, 128), (80, 64), (160, 32), (320, 16), (512, 16)])
 def test_batch_size_by_complexity(longest: int, cap: int) -> None:
-    assert count_cap(Batching(size_by_complexity=True), longest) == cap
-    assert count_cap(Batching(), longest) == 32
-    queue = filled(build(Batching(scheduler="count-only", size_by_complexity=True)), *[longest] * 130)
+    assert count_cap(BatchingConfig(size_by_complexity=True), longest) == cap
+    assert count_cap(BatchingConfig(), longest) == 32
+    queue = filled(build(BatchingConfig(scheduler="count-only", size_by_complexity=True)), *[longest] * 130)
     assert len(taken(queue)[0][1]) == cap
 
 
 def test_lanes_send_short_ones_first_and_take_turns_once_a_long_one_has_aged() -> None:
     lengths = (500, 10, 11, 499, 12)
-    young = build(Batching(scheduler="single"), lane_boundary=200)
+    young = build(BatchingConfig(scheduler="single"), lane_boundary=200)
     assert [ids for _, ids in taken(filled(young, *lengths), now=0.25)] == [[1], [2], [4], [0], [3]]
-    aged = build(Batching(scheduler="single"), lane_boundary=200)
+    aged = build(BatchingConfig(scheduler="single"), lane_boundary=200)
     assert [ids for _, ids in taken(filled(aged, *lengths), now=0.26)] == [[0], [1], [3], [2], [4]]
 
 
 def test_a_request_s_own_lane_goes_before_its_length() -> None:
-    scheduler = build(Batching(), lane_boundary=200)
+    scheduler = build(BatchingConfig(), lane_boundary=200)
     for work in (Work(0, 10, 0.0, lane="long"), Work(1, 10, 0.0), Work(2, 500, 0.0, lane="short")):
         scheduler.add(work)
     assert [ids for _, ids in taken(scheduler)] == [[1], [2], [0]]
 
 
 def test_without_a_timer_a_request_is_due_only_once_an_arrival_came_after_the_wait() -> None:
-    scheduler = filled(build(Batching(scheduler="no-timer", max_wait_ms=100)), 9, 9, apart=0.05)
+    scheduler = filled(build(BatchingConfig(scheduler="no-timer", max_wait_ms=100)), 9, 9, apart=0.05)
     assert taken(scheduler, now=9.0) == []
     assert scheduler.wake_at(9.0) is None
     scheduler.add(Work(2, 9, 9.0))
@@ -156,7 +156,7 @@ def test_without_a_timer_a_request_is_due_only_once_an_arrival_came_after_the_wa
 
 
 def test_without_a_timer_who_is_added_late_leaves_with_those_that_came_after() -> None:
-    scheduler = build(Batching(scheduler="no-timer"))
+    scheduler = build(BatchingConfig(scheduler="no-timer"))
     for work in (Work(0, 9, 1.0), Work(1, 9, 2.0), Work(2, 9, 0.5)):
         scheduler.add(work)
     assert taken(scheduler, now=2.0) == [("arrival", [2, 0])]
@@ -179,7 +179,7 @@ def test_an_adaptive_wait_waits_exactly_where_it_lowers_the_sum_of_the_latencies
     model = CostModel()
     for shape in (1, 2, 4, 8) * 10:
         model.observe(batch(*[20] * shape), fixed + another * shape)
-    scheduler = build(Batching(max_wait_ms=600_000, adaptive_wait=True), model)
+    scheduler = build(BatchingConfig(max_wait_ms=600_000, adaptive_wait=True), model)
     for work in [Work(100 + i, 20, i * gap) for i in range(20)]:  # teaches the gap
         scheduler.add(work)
     scheduler.drop(frozenset(range(100, 120)))
@@ -195,6 +195,6 @@ def test_an_adaptive_wait_waits_exactly_where_it_lowers_the_sum_of_the_latencies
 
 
 def test_an_adaptive_wait_waits_for_nobody_while_nothing_is_known() -> None:
-    batching = Batching(max_wait_ms=1000, adaptive_wait=True)
+    batching = BatchingConfig(max_wait_ms=1000, adaptive_wait=True)
     assert taken(filled(build(batching), 40)) == [("idle", [0])]
     assert taken(filled(build(batching, CostModel()), 40, 40)) == [("idle", [0, 1])]

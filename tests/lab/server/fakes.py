@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import Memory, ModelSettings
-from latdoctor.lab.server.memory.pool import MemoryStats, Pool
-from latdoctor.lab.server.profiler import Depth
-from latdoctor.lab.server.request_parser import Input
-from latdoctor.lab.server.server import Brain
+from latdoctor.lab.server.config import MemoryConfig, ModelSettings
+from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
+from latdoctor.lab.server.profiler import ProfileOptions
+from latdoctor.lab.server.request_parser import ModelInput
+from latdoctor.lab.server.server import ModelBackend
 from latdoctor.lab.server.work import Batch, Work
 
 PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it
@@ -48,7 +48,7 @@ class FakeModel:
     def checksum(self) -> str:
         return f"{self.settings.version}-{self.built}"
 
-    def forward(self, batch: Sequence[Input]) -> Found:
+    def forward(self, batch: Sequence[ModelInput]) -> Found:
         self.batches.append([len(one) for one in batch])
         self.entered.release()
         assert self.gate.wait(PATIENCE)
@@ -80,9 +80,9 @@ class FakeModel:
 
 class FakePool:
     def __init__(self) -> None:
-        self.config = Memory()
+        self.config = MemoryConfig()
 
-    def set_live(self, config: Memory) -> None:
+    def set_live(self, config: MemoryConfig) -> None:
         if config.glibc == "returning":
             raise UsageError("this machine has another C library")
         self.config = config
@@ -113,7 +113,7 @@ class FakeRecorder:
 
     threads: list[str]
 
-    def __init__(self, _: Depth) -> None:
+    def __init__(self, _: ProfileOptions) -> None:
         self.threads = []
 
     def start(self) -> None:
@@ -153,8 +153,8 @@ class Fifo:
         return tuple(self._waiting.values())
 
 
-def brain(model: FakeModel, pool: FakePool | Pool | None = None) -> Brain:
-    return Brain(
+def brain(model: FakeModel, pool: FakePool | MemoryPool | None = None) -> ModelBackend:
+    return ModelBackend(
         model=model,
         pool=pool or FakePool(),  # type: ignore[arg-type]  # the part of a pool that the server itself uses
         intents=("zero", "one", "two"),

@@ -12,11 +12,11 @@ from typing import Any, Self
 
 import httpx
 
-from latdoctor.lab.http_server import Listening
+from latdoctor.lab.http_server import HttpServer
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.memory.pool import Pool
+from latdoctor.lab.server.memory.pool import MemoryPool
 from latdoctor.lab.server.serve import Agent, build
-from latdoctor.lab.server.server import Identity, Parts
+from latdoctor.lab.server.server import InferenceServer, ServerIdentity
 from tests.lab.server.fakes import PATIENCE, FakeModel, FakePool, brain
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - guards nothing
@@ -30,16 +30,16 @@ class Running:
     def __init__(
         self,
         config: ServerConfig | None = None,
-        identity: Identity | None = None,
+        identity: ServerIdentity | None = None,
         *,
         agent: Agent | None = None,
-        pool: Pool | None = None,
+        pool: MemoryPool | None = None,
     ) -> None:
         self.model = FakeModel()
-        self.pool: FakePool | Pool = pool or FakePool()
+        self.pool: FakePool | MemoryPool = pool or FakePool()
         self._agent = agent
         self._config = config or ServerConfig()
-        self._identity = identity or Identity("r1", TOKEN)
+        self._identity = identity or ServerIdentity("r1", TOKEN)
         self._up = threading.Event()
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="server-under-test")
@@ -71,9 +71,9 @@ class Running:
 
     async def _main(self) -> None:
         self.loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        self.parts = Parts(self._config, brain(self.model, self.pool), self._identity)
+        self.parts = InferenceServer(self._config, brain(self.model, self.pool), self._identity)
         also = self._agent(self.parts) if self._agent else ()
-        listening = Listening(build(self.parts, also))
+        listening = HttpServer(build(self.parts, also))
         self.url, self.port = listening.url, listening.port
         await self.parts.start()
         await listening.start()

@@ -14,7 +14,7 @@ import pytest
 
 from latdoctor.lab.server.config import ModelSettings, ServerConfig, knobs
 from latdoctor.lab.server.serve import build
-from latdoctor.lab.server.server import Identity, Parts
+from latdoctor.lab.server.server import InferenceServer, ServerIdentity
 from tests.lab.server.fakes import PATIENCE, FakeModel, brain
 from tests.lab.server.running import ADMIN, Running
 
@@ -66,7 +66,7 @@ def test_other_machines_and_servers_without_a_token_are_refused(
     method: str, path: str, token: str, address: str, error: str
 ) -> None:
     async def ask() -> httpx.Response:
-        parts = Parts(ServerConfig(), brain(FakeModel()), Identity("r1", token))
+        parts = InferenceServer(ServerConfig(), brain(FakeModel()), ServerIdentity("r1", token))
         transport = httpx.ASGITransport(build(parts), client=(address, 1234))
         headers = {"authorization": f"Bearer {token}", "x-forwarded-for": "127.0.0.1"}
         async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as client:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.config import Batching, Queue, ServerConfig
+from latdoctor.lab.server.config import BatchingConfig, QueueConfig, ServerConfig
 from latdoctor.lab.server.errors import BadRequest
-from latdoctor.lab.server.request_parser import MAX_BODY_BYTES, Asked, parse
-from latdoctor.lab.server.server import Identity
+from latdoctor.lab.server.request_parser import MAX_BODY_BYTES, IntentRequest, parse
+from latdoctor.lab.server.server import ServerIdentity
 from tests.lab.server.running import Running
 
 BAD = {
@@ -100,7 +100,7 @@ def test_bytes_that_are_not_http_disturb_nobody(shared: Running) -> None:
 
 def test_a_body_that_does_not_come_is_given_up() -> None:
     with (
-        Running(identity=Identity(body_seconds=0.05)) as server,
+        Running(identity=ServerIdentity(body_seconds=0.05)) as server,
         socket.create_connection(("127.0.0.1", server.port)) as slow,
     ):
         slow.sendall(b"POST /v1/intent HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
@@ -141,7 +141,7 @@ def test_a_client_that_goes_away_half_way_through_its_body(server: Running) -> N
 
 
 def test_a_request_over_the_token_budget_is_computed_alone() -> None:
-    config = ServerConfig(batching=Batching(max_batch_tokens=16), queue=Queue(max_tokens=16))
+    config = ServerConfig(batching=BatchingConfig(max_batch_tokens=16), queue=QueueConfig(max_tokens=16))
     with Running(config) as server:
         assert server.ask(text="word " * 100).status_code == 200
         assert server.model.batches == [[100]]
@@ -150,7 +150,7 @@ def test_a_request_over_the_token_budget_is_computed_alone() -> None:
 @given(st.binary(max_size=200))
 def test_parsing_any_bytes_gives_a_request_or_a_refusal(body: bytes) -> None:
     try:
-        status = 200 if isinstance(parse(body), Asked) else 0
+        status = 200 if isinstance(parse(body), IntentRequest) else 0
     except BadRequest as refused:
         status = refused.status
     assert status in {200, 400, 413, 422}

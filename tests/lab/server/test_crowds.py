@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from latdoctor.lab.server.config import Queue, ServerConfig
+from latdoctor.lab.server.config import QueueConfig, ServerConfig
 from latdoctor.lab.server.pending import Ticket
 from tests.lab.server.running import TOKEN, Running
 
@@ -36,7 +36,7 @@ def test_a_body_that_breaks_off_in_nonsense_is_told_and_forgotten(capsys: pytest
 
 
 def test_nothing_stays_of_a_request_that_was_answered_before_its_deadline() -> None:
-    with Running(ServerConfig(queue=Queue(deadline_ms=600_000))) as server:
+    with Running(ServerConfig(queue=QueueConfig(deadline_ms=600_000))) as server:
         assert [server.ask(text="hello").status_code for _ in range(5)] == [200] * 5
         server.until(lambda: not any(type(thing) is Ticket for thing in gc.get_objects()))
 

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from latdoctor.lab.server.config import Batching, ServerConfig
+from latdoctor.lab.server.config import BatchingConfig, ServerConfig
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import Unavailable
 from latdoctor.lab.server.memory.pool import OutOfMemory
 from latdoctor.lab.server.pending import Ticket
-from latdoctor.lab.server.request_parser import Input
+from latdoctor.lab.server.request_parser import ModelInput
 from latdoctor.lab.server.work import Batch
-from latdoctor.lab.server.worker import Outcome
+from latdoctor.lab.server.worker import BatchResult
 from tests.lab.server.fakes import PATIENCE, FakeModel, Fifo
 
 lost_on_purpose = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -33,17 +33,17 @@ class Bench:
         ticks = itertools.count()
         self.engine = Engine(
             lambda config: Fifo(config.batching.max_batch_requests),
-            ServerConfig(batching=Batching(max_batch_requests=1)),
+            ServerConfig(batching=BatchingConfig(max_batch_requests=1)),
             self,
             self,
             lambda: float(next(ticks)),
         )
 
-    def compute(self, inputs: Sequence[Input]) -> Outcome:
+    def compute(self, inputs: Sequence[ModelInput]) -> BatchResult:
         if sum(map(len, inputs)) > self.room:
             raise OutOfMemory("no room")
         found = self.model.forward(inputs)
-        return Outcome(found.intents, found.scores, "v1", found.padded_tokens)
+        return BatchResult(found.intents, found.scores, "v1", found.padded_tokens)
 
     def started(self, batch: Batch, now: float) -> None:
         """Not looked at."""
@@ -108,7 +108,7 @@ def test_a_new_rule_takes_over_what_waits() -> None:
     async def scene(bench: Bench) -> None:
         first = await bench.held()
         waiting = [bench.submit(tokens) for tokens in (2, 3)]
-        bench.engine.reschedule(ServerConfig(batching=Batching(max_batch_requests=8)))
+        bench.engine.reschedule(ServerConfig(batching=BatchingConfig(max_batch_requests=8)))
         waiting.append(bench.submit(4))
         bench.model.gate.set()
         for ticket in (first, *waiting):
@@ -139,7 +139,7 @@ def test_a_lost_worker_is_replaced_and_answered_for() -> None:
     async def scene(bench: Bench) -> None:
         first = await bench.held()
         waiting = [bench.submit(2), bench.submit(3)]
-        bench.engine.reschedule(ServerConfig(batching=Batching(max_batch_requests=8)))
+        bench.engine.reschedule(ServerConfig(batching=BatchingConfig(max_batch_requests=8)))
         bench.model.fails_with = RuntimeError("the forward failed")
         used = bench.engine.usage
         bench.model.gate.set()
@@ -213,7 +213,7 @@ def test_what_waits_to_run_on_the_worker_survives_its_loss() -> None:
 
 def test_a_batch_over_the_memory_is_computed_in_parts_and_the_worker_lives() -> None:
     async def scene(bench: Bench) -> None:
-        bench.engine.reschedule(ServerConfig(batching=Batching(max_batch_requests=8)))
+        bench.engine.reschedule(ServerConfig(batching=BatchingConfig(max_batch_requests=8)))
         bench.room = 10
         first = await bench.held()
         tickets = [bench.submit(tokens) for tokens in (4, 5, 11, 2, 3)]

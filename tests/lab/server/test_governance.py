@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.config import Governance as Settings
-from latdoctor.lab.server.config import Queue, ServerConfig
-from latdoctor.lab.server.errors import Shed
+from latdoctor.lab.server.config import GovernanceConfig as Settings
+from latdoctor.lab.server.config import QueueConfig, ServerConfig
+from latdoctor.lab.server.errors import LoadShed
 from latdoctor.lab.server.governance import FEWEST, WINDOW, Breaker, Governance, RetryBudget
-from latdoctor.lab.server.pending import Ticket, WaitingBook
-from latdoctor.lab.server.request_parser import Asked
+from latdoctor.lab.server.pending import PendingRequests, Ticket
+from latdoctor.lab.server.request_parser import IntentRequest
 from latdoctor.lab.server.schedulers.admission import Prediction
 from latdoctor.lab.server.work import Batch, Work
 from tests.lab.server.running import Running
 
-NORMAL, HIGH = Asked(text="a"), Asked(text="a", priority="high")
+NORMAL, HIGH = IntentRequest(text="a"), IntentRequest(text="a", priority="high")
 
 
-def book(*tokens: int) -> WaitingBook:
-    made = WaitingBook()
+def book(*tokens: int) -> PendingRequests:
+    made = PendingRequests()
     loop = asyncio.new_event_loop()
     for id_, count in enumerate(tokens):
         made.add(Ticket(Work(id_, count, 0.0), [], loop.create_future()))
@@ -39,28 +39,28 @@ def governance(config: ServerConfig, seconds_per_call: float | None = None) -> G
 
 
 @pytest.mark.parametrize(("queue", "waiting", "tokens", "admitted"), [
-    (Queue(max_requests=2), (5,), 5, True),
-    (Queue(max_requests=2), (5, 5), 5, False),
-    (Queue(max_tokens=20), (5, 5), 10, True),
-    (Queue(max_tokens=20), (5, 5), 11, False),
-    (Queue(max_tokens=20), (), 500, True),
+    (QueueConfig(max_requests=2), (5,), 5, True),
+    (QueueConfig(max_requests=2), (5, 5), 5, False),
+    (QueueConfig(max_tokens=20), (5, 5), 10, True),
+    (QueueConfig(max_tokens=20), (5, 5), 11, False),
+    (QueueConfig(max_tokens=20), (), 500, True),
 ])  # fmt: skip
-def test_the_queue_is_bounded(queue: Queue, waiting: tuple[int, ...], tokens: int, admitted: bool) -> None:
+def test_the_queue_is_bounded(queue: QueueConfig, waiting: tuple[int, ...], tokens: int, admitted: bool) -> None:
     judge = governance(ServerConfig(queue=queue))
     if admitted:
         assert judge.admit(HIGH, tokens, 100.0, book(*waiting)) is None
         return
-    with pytest.raises(Shed) as shed:
+    with pytest.raises(LoadShed) as shed:
         judge.admit(HIGH, tokens, 100.0, book(*waiting))
     assert (shed.value.status, shed.value.reason) == (503, "queue-full")
     assert shed.value.headers["retry-after"] == "2"
 
 
 def test_who_would_be_too_late_is_told_when_to_come_again() -> None:
-    judge = governance(ServerConfig(queue=Queue(deadline_ms=1000)), seconds_per_call=0.5)
+    judge = governance(ServerConfig(queue=QueueConfig(deadline_ms=1000)), seconds_per_call=0.5)
     assert judge.admit(NORMAL, 10, 100.0, book()) == 101.0
     assert judge.admit(HIGH, 10, 100.0, book(*[10] * 50)) is None
-    with pytest.raises(Shed) as shed:
+    with pytest.raises(LoadShed) as shed:
         judge.admit(NORMAL, 10, 100.0, book(*[10] * 50))
     assert (shed.value.status, shed.value.reason) == (429, "deadline")
     assert int(shed.value.headers["retry-after"]) > 1
@@ -80,7 +80,7 @@ def test_an_open_breaker_turns_long_requests_away() -> None:
     assert judge.breaker.is_open(100.0)
     assert judge.admit(NORMAL, 200, 100.0, book()) is None
     assert judge.admit(HIGH, 201, 100.0, book()) is None
-    with pytest.raises(Shed) as shed:
+    with pytest.raises(LoadShed) as shed:
         judge.admit(NORMAL, 201, 100.0, book())
     assert (shed.value.status, shed.value.reason, shed.value.headers["retry-after"]) == (429, "breaker", "4")
 
@@ -162,7 +162,7 @@ def test_retries_over_the_budget_are_refused_at_the_door() -> None:
 
 
 def test_a_full_queue_refuses_and_is_emptied_in_order() -> None:
-    with Running(ServerConfig(queue=Queue(max_requests=1))) as server:
+    with Running(ServerConfig(queue=QueueConfig(max_requests=1))) as server:
         server.model.gate.clear()
         first = server.asking(text="one")
         server.model.until_entered()
@@ -177,7 +177,7 @@ def test_a_full_queue_refuses_and_is_emptied_in_order() -> None:
 
 
 def test_a_deadline_that_passes_in_the_queue_sheds() -> None:
-    with Running(ServerConfig(queue=Queue(deadline_ms=50))) as server:
+    with Running(ServerConfig(queue=QueueConfig(deadline_ms=50))) as server:
         server.model.gate.clear()
         first = server.asking(text="one")
         server.model.until_entered()

@@ -1,4 +1,4 @@
-"""Sessions, tokens, stages, the lock, the access log, the dependency: the small parts by themselves."""
+"""SessionsConfig, tokens, stages, the lock, the access log, the dependency: the small parts by themselves."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.dependency_service import build as build_store
-from latdoctor.lab.http_server import Listening
-from latdoctor.lab.server.config import Dependency, ServerConfig, Sessions
+from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.server.config import DependencyConfig, ServerConfig, SessionsConfig
 from latdoctor.lab.server.dependency import DependencyClient
-from latdoctor.lab.server.metrics import Metrics
+from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.model import VOCABULARY as MODEL_VOCABULARY
-from latdoctor.lab.server.request_parser import Asked, Exchange
-from latdoctor.lab.server.server import Identity
+from latdoctor.lab.server.request_parser import IntentRequest, RequestContext
+from latdoctor.lab.server.server import ServerIdentity
 from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import Call, Stages, TimedLock
 from latdoctor.lab.server.work import VOCABULARY, audio_frames, text_tokens
@@ -31,12 +31,12 @@ from tests.lab.server.fakes import PATIENCE
 from tests.lab.server.running import Running
 
 
-def exchange(**asked: object) -> Exchange:
-    return Exchange(Asked(**asked), "r1", 0.0, 0.0)  # type: ignore[arg-type]
+def exchange(**asked: object) -> RequestContext:
+    return RequestContext(IntentRequest(**asked), "r1", 0.0, 0.0)  # type: ignore[arg-type]
 
 
 def test_a_window_keeps_the_newest_turns() -> None:
-    sessions = InProcessSessions(Sessions(window_turns=2), 512)
+    sessions = InProcessSessions(SessionsConfig(window_turns=2), 512)
     for turn in ([1], [2, 2], [3]):
         sessions.append("a", turn, 0.0)
     assert sessions.history("a", 0.0) == (2, 2, 3)
@@ -44,7 +44,7 @@ def test_a_window_keeps_the_newest_turns() -> None:
 
 
 def test_without_a_window_history_grows_up_to_what_a_model_can_read() -> None:
-    sessions = InProcessSessions(Sessions(window_turns=0), 512)
+    sessions = InProcessSessions(SessionsConfig(window_turns=0), 512)
     for _ in range(500):
         sessions.append("a", [7] * 10, 0.0)
     history = sessions.history("a", 0.0)
@@ -53,7 +53,7 @@ def test_without_a_window_history_grows_up_to_what_a_model_can_read() -> None:
 
 
 def test_a_session_expires_by_its_last_use() -> None:
-    sessions = InProcessSessions(Sessions(ttl_s=10), 512)
+    sessions = InProcessSessions(SessionsConfig(ttl_s=10), 512)
     sessions.append("a", [1], 0.0)
     sessions.append("b", [2], 5.0)
     assert sessions.history("a", 9.0) == (1,)
@@ -63,14 +63,14 @@ def test_a_session_expires_by_its_last_use() -> None:
 
 
 def test_no_time_to_live_forgets_at_once() -> None:
-    sessions = InProcessSessions(Sessions(ttl_s=0), 512)
+    sessions = InProcessSessions(SessionsConfig(ttl_s=0), 512)
     sessions.append("a", [1], 0.0)
     assert sessions.history("a", 0.0) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 50)), max_size=60), st.integers(1, 4))
 def test_sessions_never_exceed_their_number_and_forget_the_least_used(uses: list[tuple[str, int]], most: int) -> None:
-    sessions = InProcessSessions(Sessions(max_sessions=most), 100)
+    sessions = InProcessSessions(SessionsConfig(max_sessions=most), 100)
     for at, (name, tokens) in enumerate(uses):
         sessions.append(name, [1] * tokens, float(at))
         assert len(sessions) <= most
@@ -113,7 +113,7 @@ class Trail:
         self.stages = Stages(calls, self._dependency, observe, self.threads)
 
     def _call(self, name: str) -> Call:
-        def call(_: Exchange) -> bool:
+        def call(_: RequestContext) -> bool:
             self.passed.append(name)
             return name != "session"
 
@@ -122,7 +122,7 @@ class Trail:
     def _seen(self, name: str):  # type: ignore[no-untyped-def]
         return lambda _: self.seconds.append(name)
 
-    async def _dependency(self, _: Exchange) -> bool:
+    async def _dependency(self, _: RequestContext) -> bool:
         self.passed.append("dependency")
         return False
 
@@ -150,7 +150,7 @@ def test_a_stage_is_wrapped_and_unwrapped_while_the_server_runs() -> None:
 
     def around(word: str):  # type: ignore[no-untyped-def]
         def wrapper(inner: Call) -> Call:
-            def call(passing: Exchange) -> bool:
+            def call(passing: RequestContext) -> bool:
                 trail.passed.append(word)
                 return inner(passing)
 
@@ -159,7 +159,7 @@ def test_a_stage_is_wrapped_and_unwrapped_while_the_server_runs() -> None:
         return wrapper
 
     def slow(inner):  # type: ignore[no-untyped-def]
-        async def call(passing: Exchange) -> bool:
+        async def call(passing: RequestContext) -> bool:
             trail.passed.append("slow")
             return bool(await inner(passing))
 
@@ -208,7 +208,7 @@ def test_the_lock_tells_who_waited() -> None:
 
 def test_the_access_log_has_a_line_for_each_answer(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
-    with Running(identity=Identity("r7", access_log=log)) as server:
+    with Running(identity=ServerIdentity("r7", access_log=log)) as server:
         server.ask(text="a", request_id="mine")
         server.ask(text=5)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -223,12 +223,12 @@ def test_the_access_log_has_a_line_for_each_answer(tmp_path: Path) -> None:
 
 def test_an_access_log_that_cannot_be_opened_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(OperationError, match="cannot be written"):
-        Running(identity=Identity(access_log=tmp_path / "no" / "log")).__enter__()
+        Running(identity=ServerIdentity(access_log=tmp_path / "no" / "log")).__enter__()
 
 
 def test_the_dependency_is_asked_and_a_miss_is_no_error() -> None:
     with Running() as server:
-        store = Listening(build_store(StoreSettings(miss_seconds=0)))
+        store = HttpServer(build_store(StoreSettings(miss_seconds=0)))
         server.on_loop(store.start())
         change = {"dependency": {"address": store.url}}
         server.on_loop(server.parts.tuning.change(change, frozenset({"*"})))
@@ -245,7 +245,7 @@ def test_the_dependency_is_asked_and_a_miss_is_no_error() -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:80"])
 def test_a_dependency_that_does_not_answer_costs_no_request(address: str) -> None:
-    with Running(ServerConfig(dependency=Dependency(address=address))) as server:
+    with Running(ServerConfig(dependency=DependencyConfig(address=address))) as server:
         assert server.ask(text="a").status_code == 200
         assert server.page()[("ref_dependency_errors_total", "")] == 1
 
@@ -259,8 +259,8 @@ def test_a_dependency_that_is_too_slow_is_given_up() -> None:
         reader_done = asyncio.Event()
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        metrics = Metrics("r", "cpu")
-        client = DependencyClient(Dependency(address=f"127.0.0.1:{port}", timeout_ms=20), metrics)
+        metrics = ServerMetrics("r", "cpu")
+        client = DependencyClient(DependencyConfig(address=f"127.0.0.1:{port}", timeout_ms=20), metrics)
         assert await client.stage(exchange(text="a"))
         await client.close()
         reader_done.set()
@@ -284,7 +284,7 @@ def test_the_loss_of_the_worker_is_a_503_and_the_next_request_is_answered() -> N
 
 
 def test_a_lost_session_is_read_from_the_transcript_and_made_again() -> None:
-    with Running(ServerConfig(sessions=Sessions(window_turns=2))) as server:
+    with Running(ServerConfig(sessions=SessionsConfig(window_turns=2))) as server:
         turns = [f"{'word ' * 30}{turn}" for turn in range(4)]  # 31 tokens each
         for asked in ({"transcript": turns}, {"transcript": turns}, {}):
             assert server.ask(text="and now", session="s", **asked).status_code == 200

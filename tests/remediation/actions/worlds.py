@@ -21,10 +21,10 @@ import pytest
 from starlette.applications import Starlette
 
 from latdoctor.http.client import Secret
-from latdoctor.lab.http_server import Listening
+from latdoctor.lab.http_server import HttpServer
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.config import ServerConfig, knobs
-from latdoctor.lab.server.replica_pool import Fleet, RouterConfig
+from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig
 from latdoctor.lab.server.supervisor import Supervisor
 from latdoctor.remediation.actions import action
 from latdoctor.remediation.actions.base import Action
@@ -93,7 +93,7 @@ class Shared:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._server: Running | None = None
-        self._router: tuple[Fleet, str] | None = None
+        self._router: tuple[ReplicaPool, str] | None = None
 
     @contextmanager
     def server(self) -> Iterator[Running]:
@@ -110,7 +110,7 @@ class Shared:
         assert self._server.client.patch("/admin/config", json=live, headers=ANY).status_code == 200
 
     @contextmanager
-    def router(self) -> Iterator[tuple[Fleet, str]]:
+    def router(self) -> Iterator[tuple[ReplicaPool, str]]:
         if self._router is None:
             self._router = self._stack.enter_context(routed())
         yield self._router
@@ -192,7 +192,7 @@ def draining() -> Iterator[World]:
 class _Replacing:
     """Stands in for the supervisor: processes that are numbers only."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: ReplicaPool) -> None:
         self._fleet = fleet
         self._pid = 100
 
@@ -208,9 +208,9 @@ class _Replacing:
 
 
 @contextmanager
-def routed() -> Iterator[tuple[Fleet, str]]:
+def routed() -> Iterator[tuple[ReplicaPool, str]]:
     """A router's admin interface over replicas `a` and `b.1`, on a thread of its own."""
-    fleet = Fleet({"a": "http://127.0.0.1:9", "b.1": "http://127.0.0.1:9"})
+    fleet = ReplicaPool({"a": "http://127.0.0.1:9", "b.1": "http://127.0.0.1:9"})
     replacing = _Replacing(fleet)
     for name in ("a", "b.1"):
         replacing.start(name)
@@ -219,7 +219,7 @@ def routed() -> Iterator[tuple[Fleet, str]]:
     async def main() -> None:
         end = asyncio.Event()
         loops.append((asyncio.get_running_loop(), end))
-        listening = Listening(Starlette(routes=router_admin.routes(fleet, cast(Supervisor, replacing), TOKEN)))
+        listening = HttpServer(Starlette(routes=router_admin.routes(fleet, cast(Supervisor, replacing), TOKEN)))
         await listening.start()
         urls.append(listening.url)
         up.set()

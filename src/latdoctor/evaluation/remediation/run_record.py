@@ -18,7 +18,7 @@ from latdoctor.evaluation.remediation.run_specs import RemediationRunSpec
 from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import JournalEntry, unix_seconds
-from latdoctor.lab.clients import Between, Look
+from latdoctor.lab.clients import MetricsDelta, MetricsSnapshot
 from latdoctor.lab.run_report import BEFORE, MOVES, PhaseReport, phase_report, unsteady
 from latdoctor.lab.scenario import Scenario
 from latdoctor.load.openloop import Progress
@@ -165,7 +165,7 @@ class SloAlarm:
 class RunProgress:
     """What has happened so far. Times in unix seconds."""
 
-    looks: dict[str, Look] = field(default_factory=dict)  # the servers' pages at some moments
+    looks: dict[str, MetricsSnapshot] = field(default_factory=dict)  # the servers' pages at some moments
     usage: tuple[machine_state.Usage | None, machine_state.Usage | None] = (None, None)
     begun: float = 0.0
     noticed: float = 0.0
@@ -234,9 +234,11 @@ def report_of(told: RunInputs, story: RunProgress, alarm: SloAlarm, result: Load
     )
 
 
-def _figures(name: str, result: LoadResult, span: TimeRange, first: Look, last: Look) -> PhaseReport | None:
+def _figures(
+    name: str, result: LoadResult, span: TimeRange, first: MetricsSnapshot, last: MetricsSnapshot
+) -> PhaseReport | None:
     whole = within(result, span)
-    return None if whole is None else phase_report(name, whole, Between(first, last))
+    return None if whole is None else phase_report(name, whole, MetricsDelta(first, last))
 
 
 def _moments(story: RunProgress, alarm: SloAlarm, entries: Sequence[JournalEntry]) -> IncidentTimes:

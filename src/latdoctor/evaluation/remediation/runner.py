@@ -38,7 +38,7 @@ from latdoctor.evaluation.remediation.run_specs import (
 from latdoctor.evaluation.remediation.scores import RemediationAttempt
 from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook, ServiceAccess, SimulatedOperator
 from latdoctor.evidence.bundle import Bundle
-from latdoctor.lab.clients import Admin, Between, look
+from latdoctor.lab.clients import AdminClient, MetricsDelta, collect_metrics
 from latdoctor.lab.faults.injection import inject
 from latdoctor.lab.processes import Deployment
 from latdoctor.lab.run_report import BEFORE
@@ -84,16 +84,16 @@ def attempt(cell: RemediationRunSpec, say: Say, library: Library | None = None) 
 
 def _place(scenario: Scenario, deployment: Deployment) -> ServiceAccess:
     servers = deployment.servers
-    model = Admin(servers[0], deployment.token).config()[0].model
+    model = AdminClient(servers[0], deployment.token).config()[0].model
     return ServiceAccess(
         servers, deployment.router, deployment.token, model.version, model.precision, scenario.load.slo
     )
 
 
 def _saturated(plan: LoadPlan, scenario: Scenario, deployment: Deployment) -> SaturatedRates:
-    first = look(deployment.servers)
+    first = collect_metrics(deployment.servers)
     rate = saturate(plan, deployment.address, SATURATED, phase=scenario.incident.name).rate
-    between = Between(first, look(deployment.servers))
+    between = MetricsDelta(first, collect_metrics(deployment.servers))
     return SaturatedRates(
         rate=rate,
         calls_per_answer=between.per("ref_forward_calls_total", "ref_requests_total"),
@@ -142,12 +142,12 @@ def _walked(live: _LiveRun, alarm: SloAlarm) -> RunProgress:
             _begin(live, phase, gone)
             if phase.name == BEFORE:
                 story.usage = (machine_state.usage(time.time()), None)
-                story.looks["well"] = look(live.deployment.servers)
+                story.looks["well"] = collect_metrics(live.deployment.servers)
                 _until(live, edge + _SETTLING)
                 well = live.operator.looked(_request(live))
             edge += phase.seconds
             _until(live, edge)
-            story.looks["ill"] = look(live.deployment.servers)
+            story.looks["ill"] = collect_metrics(live.deployment.servers)
             if phase.name == BEFORE:
                 story.looks["well ended"] = story.looks["ill"]
     _until(live, edge)
@@ -181,7 +181,7 @@ def _mended(live: _LiveRun, story: RunProgress) -> None:
         story.diagnosed, story.named = time.time(), diagnosis.answer.causes
         story.remedy = live.operator.remedy(diagnosis, live.cell.playbook)
     story.at_work = time.time()
-    story.looks["at work"] = look(live.deployment.servers)
+    story.looks["at work"] = collect_metrics(live.deployment.servers)
     if story.remedy is None:
         story.outcome = NO_PLAYBOOK if story.named else NOTHING_NAMED
         story.reason = f"named: {', '.join(story.named) or 'nothing'}"
@@ -189,17 +189,17 @@ def _mended(live: _LiveRun, story: RunProgress) -> None:
     _run(live, story, story.remedy)
     story.ended = time.time()
     if story.outcome == VERIFIED:
-        story.looks["mended"] = look(live.deployment.servers)
+        story.looks["mended"] = collect_metrics(live.deployment.servers)
         _until(live, story.ended + AFTER + SLICE)
         story.measured = time.time()
-        story.looks["measured"] = look(live.deployment.servers)
+        story.looks["measured"] = collect_metrics(live.deployment.servers)
 
 
 def _run(live: _LiveRun, story: RunProgress, remedy: SelectedPlaybook) -> None:
     live.say(f"{remedy.playbook.id} is at work")
     try:
         plan, access = live.operator.planned(remedy)
-        admin = Admin(access.target.admin, live.deployment.token)
+        admin = AdminClient(access.target.admin, live.deployment.token)
         before = _configuration(admin)
         story.result = live.operator.carried_out(plan, access, _request(live), lambda kind: live.say(f"  {kind}"))
     except LatdoctorError as error:
@@ -210,7 +210,7 @@ def _run(live: _LiveRun, story: RunProgress, remedy: SelectedPlaybook) -> None:
     live.say(f"{story.outcome}: {story.reason}")
 
 
-def _configuration(admin: Admin) -> object:
+def _configuration(admin: AdminClient) -> object:
     """Its values: a tag never comes back, also where they have."""
     return json.loads(admin.ask("GET", "/admin/config")[1])
 

@@ -31,7 +31,7 @@ _TRIES = 100  # a thread that is just ending holds its group for a moment
 _PAUSE = 0.02
 
 
-class Place(Struct, frozen=True):
+class CgroupLocation(Struct, frozen=True):
     """Where the process is now, and where its group is to be."""
 
     version: int
@@ -39,7 +39,7 @@ class Place(Struct, frozen=True):
     parent: str
 
 
-def place(cgroup: str, mountinfo: str) -> Place:
+def locate_cgroup(cgroup: str, mountinfo: str) -> CgroupLocation:
     """From `/proc/PID/cgroup` and `/proc/self/mountinfo`. Raises OperationError where there is no cpu controller."""
     mounts = [found for line in mountinfo.splitlines() if (found := _mount(line))]
     paths = {names: path for _, names, path in (line.split(":", 2) for line in cgroup.splitlines() if ":" in line)}
@@ -47,11 +47,11 @@ def place(cgroup: str, mountinfo: str) -> Place:
         for point, kind, options in mounts:
             if kind == "cgroup" and "cpu" in names.split(",") and "cpu" in options:
                 home = _below(point, path)
-                return Place(1, home, home)
+                return CgroupLocation(1, home, home)
     for point, kind, _ in mounts:
         if kind == "cgroup2" and "" in paths:
             home = _below(point, paths[""])
-            return Place(2, home, home if paths[""] == "/" else home.rpartition("/")[0])
+            return CgroupLocation(2, home, home if paths[""] == "/" else home.rpartition("/")[0])
     raise OperationError("a CPU quota needs the cpu controller of control groups, and none is mounted here")
 
 
@@ -114,14 +114,14 @@ def clear(pid: int) -> None:
     _dissolve(group, group.parent)
 
 
-def _place_of(pid: int) -> Place:
+def _place_of(pid: int) -> CgroupLocation:
     try:
-        return place(Path(f"/proc/{pid}/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
+        return locate_cgroup(Path(f"/proc/{pid}/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
     except OSError as error:
         raise OperationError(f"process {pid} cannot be looked at: {error.strerror}") from error
 
 
-def _turn_on(found: Place) -> bool:
+def _turn_on(found: CgroupLocation) -> bool:
     """Whether the controller had to be handed down to the group; version 1 has no such thing."""
     control = Path(found.parent) / CONTROL
     if found.version == 1 or "cpu" in control.read_text().split():
@@ -158,7 +158,7 @@ def _dissolve(group: Path, home: Path) -> None:
 
 
 IN_FORCE = "in force"
-Kind = Literal["cpu", "memory"]
+LimitKind = Literal["cpu", "memory"]
 
 
 @contextmanager
@@ -192,7 +192,7 @@ def memory_squeeze(pid: int, share: float, lifetime: float) -> Iterator[None]:
 
 
 @contextmanager
-def _kept(kind: Kind, pid: int, share: float, lifetime: float) -> Iterator[None]:
+def _kept(kind: LimitKind, pid: int, share: float, lifetime: float) -> Iterator[None]:
     if pid <= 1 or not 0 <= share <= 1024 or not 0 < lifetime <= 3600:
         raise UsageError(f"a limit of {share:g} for process {pid} over {lifetime:g} s makes no sense")
     command = [sys.executable, "-m", "latdoctor.lab.faults.limit_holder", kind, str(pid), repr(share), repr(lifetime)]
@@ -212,7 +212,7 @@ def _kept(kind: Kind, pid: int, share: float, lifetime: float) -> Iterator[None]
             _end(keeper, kind, pid)
 
 
-def _end(keeper: subprocess.Popen[str], kind: Kind, pid: int) -> None:
+def _end(keeper: subprocess.Popen[str], kind: LimitKind, pid: int) -> None:
     with suppress(BrokenPipeError):
         if keeper.stdin is not None:
             keeper.stdin.close()

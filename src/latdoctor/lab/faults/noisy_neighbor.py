@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from latdoctor.lab.faults.types import Neighbour
+from latdoctor.lab.faults.types import NeighborFault
 
 _BLOCK = b"\0" * (1 << 20)
 _CHECK_EVERY = 10_000  # turns of the burner between two looks at the clock
@@ -18,7 +18,7 @@ _MOST_WRITTEN = 64 << 20  # the file starts anew after this much, so that the di
 
 
 @contextmanager
-def neighbours(asked: Neighbour) -> Iterator[None]:
+def neighbours(asked: NeighborFault) -> Iterator[None]:
     """`asked.processes` of them for as long as the context, and never longer than their lifetime."""
     command = [sys.executable, "-m", "latdoctor.lab.faults.noisy_neighbor", asked.takes, str(asked.lifetime)]
     running = [subprocess.Popen(command, start_new_session=True) for _ in range(asked.processes)]  # noqa: S603 — our own interpreter and module

@@ -22,8 +22,8 @@ from starlette.routing import BaseRoute, Route
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.errors import BadRequest
-from latdoctor.lab.server.replica_pool import Fleet, RouterConfig, Weight
-from latdoctor.lab.server.router_admin import guarded, json_of
+from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig, Weight
+from latdoctor.lab.server.router_admin import guarded, read_json
 from latdoctor.lab.server.supervisor import Supervisor
 from latdoctor.sanitize import clean
 
@@ -37,7 +37,7 @@ class _Kill(Struct, frozen=True, forbid_unknown_fields=True):
     replica: str
 
 
-def attach(fleet: Fleet, supervisor: Supervisor, token: str) -> Sequence[BaseRoute]:
+def attach(fleet: ReplicaPool, supervisor: Supervisor, token: str) -> Sequence[BaseRoute]:
     """The agent's routes, for callers on this machine that know the token."""
     agent = RouterAgent(fleet, supervisor)
     return [
@@ -51,7 +51,7 @@ def attach(fleet: Fleet, supervisor: Supervisor, token: str) -> Sequence[BaseRou
 class RouterAgent:
     """What is at work in one router. Used on its event loop."""
 
-    def __init__(self, fleet: Fleet, supervisor: Supervisor) -> None:
+    def __init__(self, fleet: ReplicaPool, supervisor: Supervisor) -> None:
         self._fleet = fleet
         self._supervisor = supervisor
         self._before: RouterConfig | None = None  # of the weights at work
@@ -63,7 +63,7 @@ class RouterAgent:
         return Response(msgspec.json.encode(at_work), media_type="application/json")
 
     async def weigh(self, request: Request) -> Response:
-        asked = await json_of(request, _Weights)
+        asked = await read_json(request, _Weights)
         self._stop()
         before = self._fleet.config
         weights = {**before.weights, **asked.weights}
@@ -81,7 +81,7 @@ class RouterAgent:
         return Response(status_code=204)
 
     async def kill(self, request: Request) -> Response:
-        asked = await json_of(request, _Kill)
+        asked = await read_json(request, _Kill)
         try:
             self._supervisor.kill(asked.replica)
         except UsageError as error:
@@ -94,11 +94,11 @@ class RouterAgent:
         if self._timer is not None:
             self._timer.cancel()
         if self._before is not None and self._during is not None:
-            self._fleet.configure(taken_back(self._fleet.config, self._during, self._before))
+            self._fleet.configure(restore_weights(self._fleet.config, self._during, self._before))
         self._before = self._during = self._timer = None
 
 
-def taken_back(now: RouterConfig, during: RouterConfig, before: RouterConfig) -> RouterConfig:
+def restore_weights(now: RouterConfig, during: RouterConfig, before: RouterConfig) -> RouterConfig:
     """`now` with what the step from `before` to `during` has changed changed back, and nothing that came after it."""
     weights = dict(now.weights)
     for name, weight in during.weights.items():

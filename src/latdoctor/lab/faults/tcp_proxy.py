@@ -21,8 +21,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from latdoctor.errors import UNDECODABLE, OperationError, UsageError
-from latdoctor.lab.faults.toxics import Cut, End, Line, Pass, Stream, Toxic, Toxics, Wait
-from latdoctor.lab.http_server import Listening
+from latdoctor.lab.faults.toxics import (
+    ActiveToxics,
+    Direction,
+    EndStream,
+    ForwardBytes,
+    ResetConnection,
+    Toxic,
+    ToxicStream,
+    WaitUntil,
+)
+from latdoctor.lab.http_server import HttpServer
 from latdoctor.sanitize import clean
 
 READ_BYTES = 64 * 1024
@@ -79,11 +88,11 @@ class FaultProxy:
         self._upstream = (host, port)
         self._clock = clock or MonotonicClock()
         self._seed = seed
-        self.toxics = Toxics(self._clock.now)
+        self.toxics = ActiveToxics(self._clock.now)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lines: set[Line] = set()
-        self._passed: dict[Stream, int] = {"up": 0, "down": 0}
+        self._lines: set[ToxicStream] = set()
+        self._passed: dict[Direction, int] = {"up": 0, "down": 0}
         self._connections = self._resets = self._refused = 0
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -157,9 +166,9 @@ class FaultProxy:
             _abort(far_writer)
 
     async def _pipe(
-        self, stream: Stream, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, stream: Direction, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        line = Line(random.Random(f"{self._seed}/{number}/{stream}"))  # noqa: S311 (repeatable, not secret)
+        line = ToxicStream(random.Random(f"{self._seed}/{number}/{stream}"))  # noqa: S311 (repeatable, not secret)
         stirred, room = asyncio.Event(), asyncio.Event()
         self._lines.add(line)
         self.toxics.listen(stirred.set)
@@ -172,7 +181,7 @@ class FaultProxy:
             self._lines.discard(line)
 
     async def _fill(
-        self, line: Line, reader: asyncio.StreamReader, stirred: asyncio.Event, room: asyncio.Event
+        self, line: ToxicStream, reader: asyncio.StreamReader, stirred: asyncio.Event, room: asyncio.Event
     ) -> None:
         while data := await reader.read(READ_BYTES):
             line.arrive(data, self._clock.now())
@@ -185,9 +194,9 @@ class FaultProxy:
 
     async def _empty(
         self,
-        stream: Stream,
+        stream: Direction,
         number: int,
-        line: Line,
+        line: ToxicStream,
         writer: asyncio.StreamWriter,
         stirred: asyncio.Event,
         room: asyncio.Event,
@@ -198,16 +207,16 @@ class FaultProxy:
         while True:
             stirred.clear()
             match line.step(self._clock.now(), self.toxics.bearing(stream, lot)):
-                case Pass(data):
+                case ForwardBytes(data):
                     writer.write(data)
                     await writer.drain()
                     self._passed[stream] += len(data)
                     room.set()
-                case Wait(until):
+                case WaitUntil(until):
                     await self._clock.wait(stirred, until)
-                case Cut():
+                case ResetConnection():
                     raise _Reset
-                case End():
+                case EndStream():
                     if writer.can_write_eof():
                         writer.write_eof()
                     return
@@ -329,7 +338,7 @@ async def _run(options: ProxyOptions, announce: Callable[[str], None]) -> None:
     for wanted in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(wanted, told.set)
     proxy = FaultProxy(options.upstream_host, options.upstream_port, seed=options.seed)
-    listening = Listening(app(proxy, options.token), host=HOST, port=options.control_port, drain_seconds=DRAIN_SECONDS)
+    listening = HttpServer(app(proxy, options.token), host=HOST, port=options.control_port, drain_seconds=DRAIN_SECONDS)
     await proxy.start(HOST, options.port)
     try:
         await listening.start()

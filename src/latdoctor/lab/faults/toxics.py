@@ -21,7 +21,7 @@ MOST_TOXICS = 64
 PIECE_SECONDS = 0.02  # a limited line passes pieces of this much of its rate, so that it flows and does not jump
 
 Seconds = Annotated[float, Meta(ge=0, le=600)]
-Stream = Literal["up", "down"]  # up: from client to server
+Direction = Literal["up", "down"]  # up: from client to server
 
 
 class Latency(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="latency"):
@@ -64,18 +64,18 @@ class Toxic(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     effect: Latency | Bandwidth | Reset | Blackhole | SlowClose
     lifetime: Annotated[float, Meta(gt=0, le=3600)]
-    stream: Stream = "down"
+    stream: Direction = "down"
     toxicity: Annotated[float, Meta(ge=0, le=1)] = 1.0  # share of connections that it meets
 
 
-class Active(Struct, frozen=True):
+class ActiveToxic(Struct, frozen=True):
     """A toxic that is in force, and when it goes by itself (seconds of the proxy's clock)."""
 
     toxic: Toxic
     expires_at: float
 
 
-class Bearing(Struct, frozen=True):
+class CombinedToxics(Struct, frozen=True):
     """All that bears on one line now. Delays add up; of limits the tightest counts."""
 
     latency: float = 0.0
@@ -88,15 +88,15 @@ class Bearing(Struct, frozen=True):
     changes_at: float | None = None  # when the next toxic goes by itself
 
 
-class Toxics:
+class ActiveToxics:
     """The toxics in force. Those whose lifetime is over are gone without anybody removing them."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._active: dict[str, Active] = {}
+        self._active: dict[str, ActiveToxic] = {}
         self._listeners: set[Callable[[], None]] = set()
 
-    def add(self, toxic: Toxic) -> Active:
+    def add(self, toxic: Toxic) -> ActiveToxic:
         """Puts it in force, on open connections too. Raises UsageError for a bad value or a name in use."""
         try:
             toxic = msgspec.convert(msgspec.to_builtins(toxic), Toxic)
@@ -107,7 +107,7 @@ class Toxics:
             raise UsageError(f"there is a toxic {toxic.name!r} already", next_step="remove it first")
         if len(active) >= MOST_TOXICS:
             raise UsageError(f"there are {MOST_TOXICS} toxics already", next_step="remove one first")
-        added = Active(toxic, self._now() + toxic.lifetime)
+        added = ActiveToxic(toxic, self._now() + toxic.lifetime)
         self._active[toxic.name] = added
         self._tell()
         return added
@@ -120,18 +120,18 @@ class Toxics:
             self._tell()
         return known
 
-    def active(self) -> tuple[Active, ...]:
+    def active(self) -> tuple[ActiveToxic, ...]:
         """Those in force now."""
         now = self._now()
         self._active = {name: found for name, found in self._active.items() if found.expires_at > now}
         return tuple(self._active.values())
 
-    def bearing(self, stream: Stream, lot: Callable[[str], float]) -> Bearing:
+    def bearing(self, stream: Direction, lot: Callable[[str], float]) -> CombinedToxics:
         """What bears on a line of a connection. `lot` gives its fixed draw in 0..1 for the toxic of that name."""
         met = [found for found in self.active() if found.toxic.stream == stream]
         hits = [found.toxic.effect for found in met if lot(found.toxic.name) < found.toxic.toxicity]
         delays = [effect for effect in hits if isinstance(effect, Latency)]
-        return Bearing(
+        return CombinedToxics(
             latency=sum(effect.seconds for effect in delays),
             jitter=sum(effect.jitter_seconds for effect in delays if effect.distribution == "uniform"),
             deviation=math.hypot(*(effect.jitter_seconds for effect in delays if effect.distribution == "normal")),
@@ -143,7 +143,7 @@ class Toxics:
         )
 
     def listen(self, tell: Callable[[], None]) -> None:
-        """`tell` is called at every addition and removal; an expiry announces itself in `Bearing.changes_at`."""
+        """`tell` is called at every addition and removal; an expiry announces itself in `CombinedToxics.changes_at`."""
         self._listeners.add(tell)
 
     def forget(self, tell: Callable[[], None]) -> None:
@@ -154,23 +154,23 @@ class Toxics:
             tell()
 
 
-class Pass(Struct, frozen=True):
+class ForwardBytes(Struct, frozen=True):
     """These bytes go on now."""
 
     data: bytes
 
 
-class Wait(Struct, frozen=True):
+class WaitUntil(Struct, frozen=True):
     """Nothing to do before `until`, unless something arrives or the toxics change; None: only then."""
 
     until: float | None
 
 
-class End(Struct, frozen=True):
+class EndStream(Struct, frozen=True):
     """The stream's end goes on now."""
 
 
-class Cut(Struct, frozen=True):
+class ResetConnection(Struct, frozen=True):
     """The whole connection is reset now."""
 
 
@@ -181,14 +181,14 @@ class _Chunk(Struct):
     normal: float  # its part of the normal one, in standard deviations
 
 
-class Line:
+class ToxicStream:
     """One direction of one connection: chunks in order, and what happens to the first of them next."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
         self._chunks: deque[_Chunk] = deque()
         self._ended: float | None = None
-        self._bearing = Bearing()
+        self._bearing = CombinedToxics()
         self._since = 0.0  # when that bearing was first seen
         self._free_at = 0.0  # when a limited line has finished the piece before
         self.held = 0  # bytes that have arrived and not passed
@@ -202,22 +202,22 @@ class Line:
         """The sender has said all."""
         self._ended = now
 
-    def step(self, now: float, bearing: Bearing) -> Pass | Wait | End | Cut:
+    def step(self, now: float, bearing: CombinedToxics) -> ForwardBytes | WaitUntil | EndStream | ResetConnection:
         """What to do now."""
         if bearing != self._bearing:
             self._bearing, self._since = bearing, now
         if bearing.reset_after is not None and self.passed >= bearing.reset_after:
-            return Cut()
+            return ResetConnection()
         if bearing.blackhole:
-            return Wait(bearing.changes_at)
+            return WaitUntil(bearing.changes_at)
         if self._chunks:
             return self._step_chunk(now, bearing, self._chunks[0])
         if self._ended is None:
-            return Wait(None)
+            return WaitUntil(None)
         due = self._ended + bearing.latency + bearing.slow_close
-        return End() if now >= due else _wait(due, bearing)
+        return EndStream() if now >= due else _wait(due, bearing)
 
-    def _step_chunk(self, now: float, bearing: Bearing, chunk: _Chunk) -> Pass | Wait:
+    def _step_chunk(self, now: float, bearing: CombinedToxics, chunk: _Chunk) -> ForwardBytes | WaitUntil:
         due = chunk.arrived + max(0.0, bearing.latency + bearing.jitter * chunk.luck + bearing.deviation * chunk.normal)
         size = len(chunk.data)
         if bearing.reset_after is not None:
@@ -231,7 +231,7 @@ class Line:
             return _wait(due, bearing)
         # A caller that comes late may catch up by one piece, so that timers do not lower the rate.
         self._free_at = max(due, now - PIECE_SECONDS)
-        return Pass(self._shift(chunk, size))
+        return ForwardBytes(self._shift(chunk, size))
 
     def _shift(self, chunk: _Chunk, size: int) -> bytes:
         data = chunk.data[:size]
@@ -244,5 +244,5 @@ class Line:
         return data
 
 
-def _wait(due: float, bearing: Bearing) -> Wait:
-    return Wait(due if bearing.changes_at is None else min(due, bearing.changes_at))
+def _wait(due: float, bearing: CombinedToxics) -> WaitUntil:
+    return WaitUntil(due if bearing.changes_at is None else min(due, bearing.changes_at))

@@ -18,7 +18,7 @@ Lifetime = Annotated[float, Meta(gt=0, le=3600)]  # seconds; what was injected r
 Knobs = dict[str, dict[str, Any]]
 
 
-class Configure(Struct, frozen=True, forbid_unknown_fields=True, tag="configure", tag_field="kind"):
+class ConfigureFault(Struct, frozen=True, forbid_unknown_fields=True, tag="configure", tag_field="kind"):
     """Live knobs turned, and turned back in the end unless somebody else has turned them since.
 
     `only`: of this one of several replicas, counted from 0.
@@ -29,7 +29,7 @@ class Configure(Struct, frozen=True, forbid_unknown_fields=True, tag="configure"
     only: Annotated[int, Meta(ge=0, le=31)] | None = None
 
 
-class Agent(Struct, frozen=True, forbid_unknown_fields=True, tag="agent", tag_field="kind"):
+class AgentFault(Struct, frozen=True, forbid_unknown_fields=True, tag="agent", tag_field="kind"):
     """A disturbance inside the server's process, by its name in the fault agent; `strength` in that one's unit."""
 
     name: Literal[
@@ -46,7 +46,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True, tag="agent", tag_fi
     lifetime: Lifetime = 60.0
 
 
-class Neighbour(Struct, frozen=True, forbid_unknown_fields=True, tag="neighbour", tag_field="kind"):
+class NeighborFault(Struct, frozen=True, forbid_unknown_fields=True, tag="neighbour", tag_field="kind"):
     """Other processes on the machine: `cpu` burns, `io` writes and syncs."""
 
     takes: Literal["cpu", "io"]
@@ -54,14 +54,14 @@ class Neighbour(Struct, frozen=True, forbid_unknown_fields=True, tag="neighbour"
     lifetime: Lifetime = 60.0
 
 
-class Network(Struct, frozen=True, forbid_unknown_fields=True, tag="network", tag_field="kind"):
+class NetworkFault(Struct, frozen=True, forbid_unknown_fields=True, tag="network", tag_field="kind"):
     """A toxic on the way from the clients to the server, or from the server to its dependency."""
 
     between: Literal["clients", "dependency"]
     toxic: Toxic
 
 
-class Limit(Struct, frozen=True, forbid_unknown_fields=True, tag="limit", tag_field="kind"):
+class LimitFault(Struct, frozen=True, forbid_unknown_fields=True, tag="limit", tag_field="kind"):
     """What the server's process may use: `cpu`: so many processors; `memory`: this share of its mapped file pages."""
 
     of: Literal["cpu", "memory"]
@@ -69,23 +69,25 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, tag="limit", tag_fi
     lifetime: Lifetime = 60.0
 
 
-class Weights(Struct, frozen=True, forbid_unknown_fields=True, tag="weights", tag_field="kind"):
+class WeightsFault(Struct, frozen=True, forbid_unknown_fields=True, tag="weights", tag_field="kind"):
     """What the router sends to each replica."""
 
     weights: dict[str, Annotated[float, Meta(ge=0, le=1000)]]
     lifetime: Lifetime = 60.0
 
 
-class Kill(Struct, frozen=True, forbid_unknown_fields=True, tag="kill", tag_field="kind"):
+class KillFault(Struct, frozen=True, forbid_unknown_fields=True, tag="kill", tag_field="kind"):
     """SIGKILL for a replica, as when the machine's memory ran out; its supervisor starts another."""
 
     replica: str = "0"
 
 
-class Restart(Struct, frozen=True, forbid_unknown_fields=True, tag="restart", tag_field="kind"):
+class RestartFault(Struct, frozen=True, forbid_unknown_fields=True, tag="restart", tag_field="kind"):
     """The server's process ended and started anew, with these knobs put in."""
 
     knobs: Knobs = {}
 
 
-Fault = Configure | Agent | Neighbour | Network | Limit | Weights | Kill | Restart
+Fault = (
+    ConfigureFault | AgentFault | NeighborFault | NetworkFault | LimitFault | WeightsFault | KillFault | RestartFault
+)

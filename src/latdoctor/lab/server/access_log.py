@@ -13,7 +13,7 @@ from msgspec import Struct
 from latdoctor.errors import OperationError
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class AccessLogEntry(Struct, frozen=True, omit_defaults=True):
     """A line. Times are UTC; `entry` is when the first line of the request came.
 
     `seconds` is not their difference: it is measured with a monotonic clock, and of an answered request it is the
@@ -43,7 +43,7 @@ class AccessLog:
         self._lock = threading.Lock()
         self._broken = False
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: AccessLogEntry) -> None:
         line = msgspec.json.encode(entry) + b"\n"
         with self._lock:
             try:
@@ -60,5 +60,5 @@ class AccessLog:
             sys.stderr.write(f"{self.path}: the access log cannot be written: {error.strerror}\n")
 
 
-def at(unix_seconds: float) -> datetime:
+def utc_time(unix_seconds: float) -> datetime:
     return datetime.fromtimestamp(unix_seconds, UTC)

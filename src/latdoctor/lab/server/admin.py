@@ -23,15 +23,15 @@ from latdoctor.http.address import is_loopback
 from latdoctor.lab.server import request_parser
 from latdoctor.lab.server.config import ServerConfig, knobs
 from latdoctor.lab.server.engine import Engine
-from latdoctor.lab.server.errors import BadRequest, Refused
+from latdoctor.lab.server.errors import BadRequest, RequestRefused
 from latdoctor.lab.server.handler import CLIENT_GONE, refusal
-from latdoctor.lab.server.live_config import NeedsRestart, Stale, Tuning
+from latdoctor.lab.server.live_config import LiveConfig, NeedsRestart, StaleEtag
 from latdoctor.lab.server.memory.pool import MemoryStats
-from latdoctor.lab.server.profiler import LONGEST, Busy, Depth, Profiling
+from latdoctor.lab.server.profiler import MAX_SECONDS, ProfileOptions, Profiler, ProfilerBusy
 from latdoctor.lab.server.work import Work
 
-VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
-FEWEST_CHARACTERS = 8
+ADMIN_TOKEN_VARIABLE = "LATDOCTOR_ADMIN_TOKEN"  # noqa: S105 - the name of the variable
+MIN_TOKEN_LENGTH = 8
 
 
 def admin_token(file: Path | None) -> str:
@@ -39,7 +39,7 @@ def admin_token(file: Path | None) -> str:
 
     Raises UsageError for a file that cannot be read, or a token of less than eight characters.
     """
-    token = os.environ.get(VARIABLE, "").strip()
+    token = os.environ.get(ADMIN_TOKEN_VARIABLE, "").strip()
     if file is not None:
         try:
             token = file.read_text(encoding="utf-8").strip()
@@ -47,44 +47,46 @@ def admin_token(file: Path | None) -> str:
             raise UsageError("the admin token cannot be read", where=str(file)) from error
         if not token:
             raise UsageError("the file of the admin token is empty", where=str(file))
-    if token and (len(token) < FEWEST_CHARACTERS or not token.isascii() or not token.isprintable()):
+    if token and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
         raise UsageError(
-            f"the admin token is shorter than {FEWEST_CHARACTERS} characters or not plain text",
-            where=str(file or VARIABLE),
+            f"the admin token is shorter than {MIN_TOKEN_LENGTH} characters or not plain text",
+            where=str(file or ADMIN_TOKEN_VARIABLE),
             next_step="openssl rand -hex 16",
         )
     return token
 
 
-class Guard:
-    """Lets a request in, or raises Refused: 403 from elsewhere or without a token set, 401 for a wrong one."""
+class AdminGuard:
+    """Lets a request in, or raises RequestRefused: 403 from elsewhere or without a token set, 401 for a wrong one."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
 
     def check(self, request: Request) -> None:
         if request.client is None or not is_loopback(request.client.host):
-            raise Refused(403, "not-local", "the admin interface answers this machine only")
+            raise RequestRefused(403, "not-local", "the admin interface answers this machine only")
         if not self._token:
-            raise Refused(403, "no-token", f"the server was started without an admin token ({VARIABLE})")
+            raise RequestRefused(
+                403, "no-token", f"the server was started without an admin token ({ADMIN_TOKEN_VARIABLE})"
+            )
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
-            raise Refused(401, "wrong-token", "send the admin token as `Authorization: Bearer TOKEN`")
+            raise RequestRefused(401, "wrong-token", "send the admin token as `Authorization: Bearer TOKEN`")
 
 
 Handler = Callable[[Request], Awaitable[Response]]
-SHOWN = 1000  # works of the queue that are listed
+MAX_LISTED_REQUESTS = 1000  # works of the queue that are listed
 
 
-class Admin:
+class AdminInterface:
     """Handlers behind the guard. Used on the event loop; what blocks runs on `threads`."""
 
     def __init__(
         self,
-        guard: Guard,
-        tuning: Tuning,
+        guard: AdminGuard,
+        tuning: LiveConfig,
         engine: Engine,
-        profiling: Profiling,
+        profiling: Profiler,
         memory: Callable[[], MemoryStats],
         clock: Callable[[], float],
         threads: Executor,
@@ -117,10 +119,10 @@ class Admin:
                 return await handler(request)
             except ClientDisconnect:
                 return Response(status_code=CLIENT_GONE)
-            except Refused as refused:
+            except RequestRefused as refused:
                 return refusal(refused)
             except LatdoctorError as error:
-                return refusal(Refused(*_STATUS.get(type(error), (409, "not-possible")), str(error)))
+                return refusal(RequestRefused(*_STATUS.get(type(error), (409, "not-possible")), str(error)))
 
         return answer
 
@@ -144,7 +146,7 @@ class Admin:
         return response
 
     async def profile(self, request: Request) -> Response:
-        depth = Depth(*(request.query_params.get(name, "0") == "1" for name in ("shapes", "memory", "stack")))
+        depth = ProfileOptions(*(request.query_params.get(name, "0") == "1" for name in ("shapes", "memory", "stack")))
         seconds = _seconds(request.query_params.get("seconds", "3"))
         trace = await self._profiling.take(seconds, depth)
         headers = {"content-disposition": 'attachment; filename="trace.json.gz"'}
@@ -156,7 +158,7 @@ class Admin:
     async def queue(self, _: Request) -> Response:
         """What waits, oldest first: read from the book, so it does not wait for the worker."""
         now, waiting = self._clock(), self._engine.book.all()
-        works = [_work(ticket.work, now) for ticket in waiting[:SHOWN]]
+        works = [_work(ticket.work, now) for ticket in waiting[:MAX_LISTED_REQUESTS]]
         tokens = sum(ticket.work.tokens for ticket in waiting)
         return _json({"depth": len(waiting), "tokens": tokens, "works": works})
 
@@ -171,18 +173,18 @@ class Admin:
 
 
 def if_match(request: Request) -> frozenset[str]:
-    """The ETags that a change names; `*` is any. Raises Refused without any."""
+    """The ETags that a change names; `*` is any. Raises RequestRefused without any."""
     wanted = request.headers.get("if-match")
     if wanted is None:
-        raise Refused(428, "precondition-required", "send the ETag that you have read as If-Match")
+        raise RequestRefused(428, "precondition-required", "send the ETag that you have read as If-Match")
     return frozenset(tag.strip().removeprefix("W/").strip('"') for tag in wanted.split(","))
 
 
 _STATUS: dict[type[LatdoctorError], tuple[int, str]] = {
     UsageError: (422, "invalid"),
-    Stale: (412, "changed-meanwhile"),
+    StaleEtag: (412, "changed-meanwhile"),
     NeedsRestart: (409, "needs-restart"),
-    Busy: (409, "busy"),
+    ProfilerBusy: (409, "busy"),
 }
 
 
@@ -207,6 +209,6 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = float("nan")
-    if not 0.1 <= seconds <= LONGEST:
-        raise BadRequest(422, "invalid", f"`seconds` is a number from 0.1 to {LONGEST:g}")
+    if not 0.1 <= seconds <= MAX_SECONDS:
+        raise BadRequest(422, "invalid", f"`seconds` is a number from 0.1 to {MAX_SECONDS:g}")
     return seconds

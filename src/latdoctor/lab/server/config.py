@@ -30,7 +30,7 @@ SchedulerName = Annotated[
 Tokens = Annotated[int, Meta(ge=1, le=4096)]
 
 
-class Batching(Struct, frozen=True, forbid_unknown_fields=True):
+class BatchingConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Which requests run together. The defaults are measured: `bench/schedulers.py`."""
 
     scheduler: SchedulerName = "token-budget"
@@ -51,7 +51,7 @@ class Batching(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"buckets are {list(self.buckets)}, and each must be longer than the one before it")
 
 
-class Queue(Struct, frozen=True, forbid_unknown_fields=True):
+class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What is taken in at all."""
 
     max_requests: Annotated[int, Meta(ge=1, le=100_000, extra=_LIVE)] = 2000
@@ -60,7 +60,7 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens_per_request: Annotated[int, Meta(ge=1, le=4096, extra=_RESTART)] = 512
 
 
-class Memory(Struct, frozen=True, forbid_unknown_fields=True):
+class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where buffers come from. `returning` gives every large block back to the kernel: the allocation storm."""
 
     backend: Annotated[Literal["glibc", "arena", "cuda"], Meta(extra=_RESTART)] = "glibc"
@@ -74,7 +74,7 @@ class Memory(Struct, frozen=True, forbid_unknown_fields=True):
     reuse_buffers: LiveFlag = True
 
 
-class Governance(Struct, frozen=True, forbid_unknown_fields=True):
+class GovernanceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What gives way under load. 0 switches a limit off."""
 
     breaker_p99_ms: Milliseconds = 0
@@ -106,7 +106,7 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     width: Annotated[int, Meta(ge=32, le=2048, extra=_RESTART)] = 256
 
 
-class Sessions(Struct, frozen=True, forbid_unknown_fields=True):
+class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Conversation state."""
 
     ttl_s: Annotated[float, Meta(ge=0, le=86_400, extra=_LIVE)] = 3600
@@ -114,7 +114,7 @@ class Sessions(Struct, frozen=True, forbid_unknown_fields=True):
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra=_LIVE)] = 10_000
 
 
-class Dependency(Struct, frozen=True, forbid_unknown_fields=True):
+class DependencyConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The service asked for each request (a feature or FAQ store); no address: none is asked."""
 
     address: Annotated[str, Meta(max_length=200, extra=_LIVE)] = ""
@@ -137,13 +137,13 @@ class Dependency(Struct, frozen=True, forbid_unknown_fields=True):
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration of one replica."""
 
-    batching: Batching = Batching()
-    queue: Queue = Queue()
-    memory: Memory = Memory()
-    governance: Governance = Governance()
+    batching: BatchingConfig = BatchingConfig()
+    queue: QueueConfig = QueueConfig()
+    memory: MemoryConfig = MemoryConfig()
+    governance: GovernanceConfig = GovernanceConfig()
     model: ModelSettings = ModelSettings()
-    sessions: Sessions = Sessions()
-    dependency: Dependency = Dependency()
+    sessions: SessionsConfig = SessionsConfig()
+    dependency: DependencyConfig = DependencyConfig()
 
     @property
     def etag(self) -> str:
@@ -169,7 +169,7 @@ def patched(config: ServerConfig, patch: Mapping[str, Any], *, strict: bool = Tr
         raise UsageError(f"the configuration is not valid: {error}") from error
 
 
-def restart_only(before: ServerConfig, after: ServerConfig) -> tuple[str, ...]:
+def changed_restart_knobs(before: ServerConfig, after: ServerConfig) -> tuple[str, ...]:
     """The knobs that differ and cannot be turned while the server runs, as `group.knob`."""
     live = dict(knobs())
     old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
@@ -186,7 +186,7 @@ def knobs() -> Iterator[tuple[str, bool]]:
             yield f"{group.name}.{field.name}", bool((extra or {}).get("live"))
 
 
-def configured(file: Path | None, settings: Sequence[str] = ()) -> ServerConfig:
+def load_config(file: Path | None, settings: Sequence[str] = ()) -> ServerConfig:
     """The configuration in `file` with `settings` over it; what neither names has its default.
 
     Raises DefinitionError for the file, UsageError for a setting.

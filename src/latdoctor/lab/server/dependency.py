@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import UNDECODABLE
-from latdoctor.lab.server.config import Dependency
-from latdoctor.lab.server.metrics import Metrics
-from latdoctor.lab.server.request_parser import Exchange
+from latdoctor.lab.server.config import DependencyConfig
+from latdoctor.lab.server.metrics import ServerMetrics
+from latdoctor.lab.server.request_parser import RequestContext
 
 if TYPE_CHECKING:
     import aiohttp
@@ -22,28 +22,28 @@ _MOST_CONNECTIONS = 256
 OK = 200
 
 
-class Found(Struct, frozen=True):
+class StoreReply(Struct, frozen=True):
     """What the store says of a key; `hit`: it was kept there."""
 
     hit: bool
     features: tuple[float, ...]
 
 
-_DECODER = msgspec.json.Decoder(Found)
+_DECODER = msgspec.json.Decoder(StoreReply)
 
 
 class DependencyClient:
     """Keep-alive connections to the store. Used on the event loop only."""
 
-    def __init__(self, settings: Dependency, metrics: Metrics) -> None:
+    def __init__(self, settings: DependencyConfig, metrics: ServerMetrics) -> None:
         self._settings = settings
         self._metrics = metrics
         self._session: aiohttp.ClientSession | None = None
 
-    def configure(self, settings: Dependency) -> None:
+    def configure(self, settings: DependencyConfig) -> None:
         self._settings = settings
 
-    async def stage(self, exchange: Exchange) -> bool:
+    async def stage(self, exchange: RequestContext) -> bool:
         """Looks up what the store knows for this request; False where none is asked."""
         settings = self._settings
         if not settings.address or settings.bypass:
@@ -51,7 +51,7 @@ class DependencyClient:
         exchange.feature = await self._look_up(settings, _key(exchange))
         return True
 
-    async def _look_up(self, settings: Dependency, key: int) -> tuple[float, ...] | None:
+    async def _look_up(self, settings: DependencyConfig, key: int) -> tuple[float, ...] | None:
         import aiohttp
 
         if self._session is None:
@@ -80,11 +80,11 @@ class DependencyClient:
             await self._session.close()
 
 
-def _key(exchange: Exchange) -> int:
+def _key(exchange: RequestContext) -> int:
     """The caller's conversation where there is one, else what was asked: equal requests ask for the same thing."""
     asked = exchange.asked
     return zlib.crc32((asked.session or asked.text or str(asked.audio_seconds)).encode("utf-8", "replace")) % KEYS
 
 
-def _url(settings: Dependency, key: int) -> str:
+def _url(settings: DependencyConfig, key: int) -> str:
     return f"{settings.url.rstrip('/')}/features/{key}"

@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.errors import Unavailable
-from latdoctor.lab.server.pending import Ticket, WaitingBook
-from latdoctor.lab.server.request_parser import Computed, Input
+from latdoctor.lab.server.pending import PendingRequests, Ticket
+from latdoctor.lab.server.request_parser import ModelAnswer, ModelInput
 from latdoctor.lab.server.work import Scheduler, Work
 from latdoctor.lab.server.worker import (
-    Computing,
-    Dropped,
-    Given,
+    BatchComputer,
+    Drop,
+    Enqueue,
     Message,
-    Rescheduled,
-    Stopped,
+    ReplaceScheduler,
+    Stop,
     Task,
-    Usage,
-    Watcher,
+    ThreadUsage,
     Worker,
+    WorkerObserver,
 )
 
 T = TypeVar("T")
@@ -40,11 +40,11 @@ class Engine:
         self,
         scheduler_factory: Callable[[ServerConfig], Scheduler],
         config: ServerConfig,
-        computing: Computing,
-        watcher: Watcher,
+        computing: BatchComputer,
+        watcher: WorkerObserver,
         clock: Callable[[], float],
     ) -> None:
-        self.book = WaitingBook()
+        self.book = PendingRequests()
         self.restarts = 0  # of workers that were lost
         self.renewals = 0  # of workers that somebody wanted replaced
         self._factory = scheduler_factory
@@ -55,7 +55,7 @@ class Engine:
         self._ids = itertools.count(1)
         self._worker: Worker | None = None
         self._leaving: Worker | None = None  # to be replaced as soon as it has ended
-        self._before = Usage()  # what the workers before this one had used
+        self._before = ThreadUsage()  # what the workers before this one had used
 
     def start(self) -> None:
         """Starts the worker; needs the running event loop."""
@@ -77,30 +77,30 @@ class Engine:
         return self._worker
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> ThreadUsage:
         """What all workers so far have used. Any thread."""
-        return self._before + (self._worker.usage if self._worker else Usage())
+        return self._before + (self._worker.usage if self._worker else ThreadUsage())
 
-    def submit(self, tokens: int, given: Input, *, lane: str, deadline: float | None) -> Ticket:
+    def submit(self, tokens: int, given: ModelInput, *, lane: str, deadline: float | None) -> Ticket:
         """Queues a request; the ticket's future gets the answer, or Unavailable where the worker is lost."""
         work = Work(next(self._ids), tokens, self._clock(), deadline, lane)
-        answer: asyncio.Future[Computed] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ModelAnswer] = asyncio.get_running_loop().create_future()
         ticket = Ticket(work, given, answer)
         self.book.add(ticket)
-        self._send(Given(work))
+        self._send(Enqueue(work))
         return ticket
 
     def drop(self, ticket: Ticket) -> bool:
         """Forgets a ticket that still waits; False where its computation has begun or is done."""
         if not self.book.take([ticket.work.id]):
             return False
-        self._send(Dropped(frozenset({ticket.work.id})))
+        self._send(Drop(frozenset({ticket.work.id})))
         return True
 
     def reschedule(self, config: ServerConfig) -> None:
         """Another rule from now on; what waits passes over to it."""
         self._config = config
-        self._send(Rescheduled(lambda: self._factory(config)))
+        self._send(ReplaceScheduler(lambda: self._factory(config)))
 
     async def on_worker(self, run: Callable[[], T]) -> T:
         """What `run` gives on the worker's thread, between two batches. Raises what it raises, or Unavailable."""
@@ -117,7 +117,7 @@ class Engine:
         old = self.worker
         if self._leaving is not old:
             self._leaving = old
-            self._send(Stopped())
+            self._send(Stop())
         await asyncio.to_thread(old.join, seconds)
         self.look_after()
         if self._worker is old:
@@ -138,14 +138,14 @@ class Engine:
                 )
         self.start()
         for ticket in self.book.all():
-            self._send(Given(ticket.work))
+            self._send(Enqueue(ticket.work))
         _hand_over(lost, self.worker)
 
     def stop(self) -> Worker | None:
         """No more work comes; the thread ends after what it computes now. The caller joins it off the loop."""
         self._leaving = None
         if self._worker is not None:
-            self._send(Stopped())
+            self._send(Stop())
         return self._worker
 
     def _send(self, message: Message) -> None:

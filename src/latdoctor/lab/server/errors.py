@@ -9,7 +9,7 @@ import msgspec
 from latdoctor.errors import OperationError
 
 
-class Refused(OperationError):  # noqa: N818 - what happened, not a mistake
+class RequestRefused(OperationError):  # noqa: N818 - what happened, not a mistake
     """A request that is turned away. `reason` is a short fixed word: it becomes a metric label.
 
     `counted` says under which counter: `rejected` (the client's fault), `shed` (there is no room) or
@@ -40,19 +40,19 @@ class Refused(OperationError):  # noqa: N818 - what happened, not a mistake
         return headers
 
 
-class BadRequest(Refused):
+class BadRequest(RequestRefused):
     """The request itself is wrong: 4xx, and nothing else is disturbed."""
 
     counted = "rejected"
 
 
-class Shed(Refused):
+class LoadShed(RequestRefused):
     """The request is fine, but there is no room for it now: 429, or 503 where the queue is full."""
 
     counted = "shed"
 
 
-class Unavailable(Refused):
+class Unavailable(RequestRefused):
     """The server is starting, draining, or lost the worker that had the request."""
 
     def __init__(self, reason: str, detail: str, *, retry_after: float = 1, close: bool = False) -> None:

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.errors import Shed
-from latdoctor.lab.server.pending import WaitingBook
-from latdoctor.lab.server.request_parser import Asked
+from latdoctor.lab.server.errors import LoadShed
+from latdoctor.lab.server.pending import PendingRequests
+from latdoctor.lab.server.request_parser import IntentRequest
 from latdoctor.lab.server.schedulers.admission import Prediction
 from latdoctor.lab.server.work import Work
 
@@ -99,11 +99,11 @@ class Governance:
     def configure(self, config: ServerConfig) -> None:
         self._config = config
 
-    def arrived(self, asked: Asked) -> None:
-        """Counts a request in. Raises Shed for a retry over the budget."""
+    def arrived(self, asked: IntentRequest) -> None:
+        """Counts a request in. Raises LoadShed for a retry over the budget."""
         share = self._config.governance.retry_budget
         if not self._retries.allows(is_retry=asked.attempt > 0, now=self._clock(), share=share):
-            raise Shed(429, "retry-budget", "too many requests come in again", retry_after=RetryBudget.SECONDS)
+            raise LoadShed(429, "retry-budget", "too many requests come in again", retry_after=RetryBudget.SECONDS)
 
     def lane(self, tokens: int) -> str:
         governance = self._config.governance
@@ -111,12 +111,12 @@ class Governance:
             return "all"
         return "long" if tokens > governance.lane_boundary_tokens else "short"
 
-    def admit(self, asked: Asked, tokens: int, received: float, book: WaitingBook) -> float | None:
-        """The deadline of a request that is let in, or None where it has none. Raises Shed."""
+    def admit(self, asked: IntentRequest, tokens: int, received: float, book: PendingRequests) -> float | None:
+        """The deadline of a request that is let in, or None where it has none. Raises LoadShed."""
         queue = self._config.queue
         # A request that finds nobody waiting is always let in: one over the token bound must not wait for ever.
         if book.depth and (book.depth >= queue.max_requests or book.tokens + tokens > queue.max_tokens):
-            raise Shed(503, "queue-full", "the queue is full", retry_after=1)
+            raise LoadShed(503, "queue-full", "the queue is full", retry_after=1)
         if asked.priority == "high":
             return None
         self._pass_breaker(tokens)
@@ -129,16 +129,16 @@ class Governance:
     def _pass_breaker(self, tokens: int) -> None:
         now, governance = self._clock(), self._config.governance
         if governance.standby == "off" and tokens > governance.lane_boundary_tokens and self.breaker.is_open(now):
-            raise Shed(
+            raise LoadShed(
                 429, "breaker", "long requests are turned away for a moment", retry_after=self.breaker.remaining(now)
             )
 
-    def _meet(self, deadline: float, tokens: int, book: WaitingBook) -> None:
+    def _meet(self, deadline: float, tokens: int, book: PendingRequests) -> None:
         now, lane = self._clock(), self.lane(tokens)
         waiting = [ticket.work for ticket in book.all() if ticket.work.lane == lane]
         judged = self._prediction.admission(Work(0, tokens, now, deadline, lane), now, waiting)
         if not judged.admitted:
-            raise Shed(429, "deadline", "the answer would come too late", retry_after=judged.retry_after or 1)
+            raise LoadShed(429, "deadline", "the answer would come too late", retry_after=judged.retry_after or 1)
 
     def answered(self, latency: float) -> None:
         """One answer took `latency` seconds. Called on a request thread, with the shared lock held."""

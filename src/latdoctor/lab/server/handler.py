@@ -19,13 +19,13 @@ from starlette.responses import Response
 from latdoctor.lab.server import request_parser
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.engine import Engine
-from latdoctor.lab.server.errors import BadRequest, ClientGone, Refused, Shed, Unavailable
+from latdoctor.lab.server.errors import BadRequest, ClientGone, LoadShed, RequestRefused, Unavailable
 from latdoctor.lab.server.governance import Governance
-from latdoctor.lab.server.metrics import Metrics
+from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.pending import Ticket
 from latdoctor.lab.server.readiness import Readiness
-from latdoctor.lab.server.request_parser import Exchange, parse
-from latdoctor.lab.server.stage_handlers import Steps
+from latdoctor.lab.server.request_parser import RequestContext, parse
+from latdoctor.lab.server.stage_handlers import StageHandlers
 from latdoctor.lab.server.stages import Stages
 from latdoctor.load.protocol import FRAMES_PER_SECOND
 
@@ -35,14 +35,14 @@ FAQ = "faq"
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class IntentHandler:
     """The parts that a request meets. `config` gives the configuration of the moment."""
 
     engine: Engine
     stages: Stages
-    steps: Steps
+    steps: StageHandlers
     governance: Governance
-    metrics: Metrics
+    metrics: ServerMetrics
     readiness: Readiness
     config: Callable[[], ServerConfig]
     clock: Callable[[], float]
@@ -57,13 +57,13 @@ class Desk:
         except (ClientGone, ClientDisconnect):
             self.metrics.cancelled.inc()
             return Response(status_code=CLIENT_GONE)
-        except Refused as refused:
+        except RequestRefused as refused:
             return await self._refuse(refused, began, entered)
         self.metrics.requests.of("200").inc()
         headers = {"connection": "close"} if self.readiness.away else None
         return Response(exchange.body, media_type="application/json", headers=headers)
 
-    async def _answered(self, request: Request, began: float, entered: float) -> Exchange:
+    async def _answered(self, request: Request, began: float, entered: float) -> RequestContext:
         content = await request_parser.read(request, self.body_seconds)
         # What follows is the server's own time. How long the body took is the network's and the client's.
         received = self.clock()
@@ -72,7 +72,7 @@ class Desk:
         if asked.attempt:
             self.metrics.retry_arrivals.inc()
         self.governance.arrived(asked)
-        exchange = Exchange(asked, asked.request_id or next(_NAMES), received, entered, len(content))
+        exchange = RequestContext(asked, asked.request_id or next(_NAMES), received, entered, len(content))
         await self.stages.before(exchange)
         deadline = self.governance.admit(asked, exchange.tokens, received, self.engine.book)
         if exchange.tokens > self.config().batching.long_seconds * FRAMES_PER_SECOND:
@@ -82,7 +82,7 @@ class Desk:
         self._count(exchange)
         return exchange
 
-    async def _compute(self, request: Request, exchange: Exchange, deadline: float | None) -> None:
+    async def _compute(self, request: Request, exchange: RequestContext, deadline: float | None) -> None:
         """Queues the request and waits: for its answer, the client's leaving, the deadline or the fallback's time."""
         lane = self.governance.lane(exchange.tokens)
         ticket = self.engine.submit(exchange.tokens, exchange.input, lane=lane, deadline=deadline)
@@ -125,13 +125,13 @@ class Desk:
 
     def _too_late(self, ticket: Ticket) -> None:
         if not ticket.answer.done() and self.engine.drop(ticket):
-            ticket.answer.set_exception(Shed(429, "deadline", "the answer would come too late", retry_after=1))
+            ticket.answer.set_exception(LoadShed(429, "deadline", "the answer would come too late", retry_after=1))
 
     def _fall_back(self, ticket: Ticket) -> None:
         if not ticket.answer.done():
             ticket.answer.set_exception(_FallBack())
 
-    def _count(self, exchange: Exchange) -> None:
+    def _count(self, exchange: RequestContext) -> None:
         took = exchange.sent - exchange.received
         self.metrics.request_seconds.observe(took)
         self.metrics.latency_of_size(exchange.content_bytes, took)
@@ -140,11 +140,11 @@ class Desk:
             if exchange.computed.standby:
                 self.metrics.standby.inc()
 
-    async def _refuse(self, refused: Refused, began: float, entered: float) -> Response:
+    async def _refuse(self, refused: RequestRefused, began: float, entered: float) -> Response:
         self.metrics.requests.of(str(refused.status)).inc()
         if isinstance(refused, BadRequest):
             self.metrics.rejected.of(refused.reason).inc()
-        elif isinstance(refused, Shed):
+        elif isinstance(refused, LoadShed):
             self.metrics.shed.of(refused.reason).inc()
         seconds = self.clock() - began
         await self.stages.elsewhere(partial(self.steps.log, entered, seconds, refused.status, "", refused.reason))
@@ -158,7 +158,7 @@ class _FallBack(Unavailable):
         super().__init__("fallback", "the model took too long")
 
 
-def refusal(refused: Refused, *, close: bool = False) -> Response:
+def refusal(refused: RequestRefused, *, close: bool = False) -> Response:
     """The answer that a refused request gets."""
     headers = {**refused.headers, **({"connection": "close"} if close else {})}
     return Response(refused.body, refused.status, headers, "application/json")

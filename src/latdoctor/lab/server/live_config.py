@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.lab.server.config import Memory, ServerConfig, patched, restart_only
+from latdoctor.lab.server.config import MemoryConfig, ServerConfig, changed_restart_knobs, patched
 from latdoctor.lab.server.dependency import DependencyClient
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.governance import Governance
@@ -21,11 +21,11 @@ from latdoctor.lab.server.worker import ServingModels
 class LiveMemory(Protocol):
     """A memory backend whose knobs can be turned."""
 
-    def set_live(self, config: Memory) -> None:
+    def set_live(self, config: MemoryConfig) -> None:
         """Raises UsageError for one that this machine cannot turn."""
 
 
-class Stale(OperationError):  # noqa: N818 - what happened, not a mistake
+class StaleEtag(OperationError):  # noqa: N818 - what happened, not a mistake
     """The configuration is another one than the caller has seen."""
 
 
@@ -37,7 +37,7 @@ class NeedsRestart(OperationError):  # noqa: N818 - what happened, not a mistake
         self.names = names
 
 
-class Tuning:
+class LiveConfig:
     """The configuration of the moment, and how the parts learn of another. Used on the event loop."""
 
     def __init__(
@@ -85,14 +85,14 @@ class Tuning:
     async def change(self, patch: Mapping[str, Any], etags: frozenset[str]) -> ServerConfig:
         """The new configuration, in effect. `etags`: those the caller accepts; `*` is any.
 
-        Raises UsageError for a bad value, Stale, NeedsRestart. Requests that wait are kept.
+        Raises UsageError for a bad value, StaleEtag, NeedsRestart. Requests that wait are kept.
         """
         async with self._changing:
             before = self._config
             if not etags & {"*", self.etag}:
-                raise Stale("the configuration has changed meanwhile", next_step="read it again")
+                raise StaleEtag("the configuration has changed meanwhile", next_step="read it again")
             after = patched(before, patch)
-            fixed = restart_only(before, after)
+            fixed = changed_restart_knobs(before, after)
             if fixed:
                 raise NeedsRestart(fixed)
             await self._apply(before, after)

@@ -34,7 +34,7 @@ SHED = ("queue-full", "deadline", "breaker", "retry-budget")
 REJECTED = ("malformed", "invalid", "empty", "too-large", "too-long", "slow-body")
 
 
-class Metrics:
+class ServerMetrics:
     """The counters and histograms, with the two fixed labels filled in. Safe from every thread."""
 
     def __init__(self, replica: str, backend: str) -> None:
@@ -119,8 +119,8 @@ class Metrics:
     def family(self, name: str, message: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, message, (*FIXED, *labels), buckets=buckets, registry=self.registry)
 
-    def split_counter(self, name: str, message: str, label: str, known: Iterable[str]) -> Split:
-        split = Split(Counter(name, message, (*FIXED, label), registry=self.registry), self.fixed)
+    def split_counter(self, name: str, message: str, label: str, known: Iterable[str]) -> LabelledCounter:
+        split = LabelledCounter(Counter(name, message, (*FIXED, label), registry=self.registry), self.fixed)
         for value in known:
             split.of(value)
         return split
@@ -134,7 +134,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class Split:
+class LabelledCounter:
     """A counter with one label of its own."""
 
     def __init__(self, family: Counter, fixed: tuple[str, str]) -> None:
@@ -146,10 +146,10 @@ class Split:
         return child
 
 
-class BatchCounts:
+class BatchMetrics:
     """The worker's Watcher: histograms of batches, the cost model's lessons, and how many threads torch may use."""
 
-    def __init__(self, metrics: Metrics, prediction: Prediction, torch_threads: Callable[[], int]) -> None:
+    def __init__(self, metrics: ServerMetrics, prediction: Prediction, torch_threads: Callable[[], int]) -> None:
         self.torch_threads = 0
         self._metrics = metrics
         self._prediction = prediction

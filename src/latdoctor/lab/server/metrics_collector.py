@@ -10,15 +10,15 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from latdoctor.lab.server.memory.pool import MemoryStats
-from latdoctor.lab.server.worker import Usage
+from latdoctor.lab.server.worker import ThreadUsage
 
 
-class State(Protocol):
+class ServerStateReader(Protocol):
     """The server as the page sees it. Read on a thread of its own."""
 
     def info(self) -> dict[str, str]: ...
     def memory(self) -> MemoryStats: ...
-    def usage(self) -> Usage: ...
+    def usage(self) -> ThreadUsage: ...
     def figures(self) -> dict[str, float | None]:
         """Values by the names of `GAUGES` and `COUNTERS` below that come from nowhere else."""
 
@@ -62,10 +62,10 @@ MEMORY_COUNTERS = {
 }
 
 
-class StatePage(Collector):
-    """Turns a State into samples with the fixed labels. What the backend cannot count has no sample."""
+class StateCollector(Collector):
+    """Turns a ServerStateReader into samples with the fixed labels. What the backend cannot count has no sample."""
 
-    def __init__(self, state: State, fixed: tuple[str, str]) -> None:
+    def __init__(self, state: ServerStateReader, fixed: tuple[str, str]) -> None:
         self._state = state
         self._labels = {"replica": fixed[0], "backend": fixed[1]}
 
@@ -85,7 +85,7 @@ class StatePage(Collector):
         for name, (attribute, message) in MEMORY_COUNTERS.items():
             yield self._sample(CounterMetricFamily, name, f"{message}, {_OURS}", getattr(memory, attribute))
 
-    def _worker(self, usage: Usage) -> Iterator[Metric]:
+    def _worker(self, usage: ThreadUsage) -> Iterator[Metric]:
         cpu = CounterMetricFamily(
             "ref_worker_cpu_seconds", "Processor time of the worker thread", labels=[*self._labels, "mode"]
         )

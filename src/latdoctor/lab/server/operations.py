@@ -21,15 +21,15 @@ from latdoctor.lab.server import request_parser
 from latdoctor.lab.server.admin import Handler, if_match, mapping
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import BadRequest
-from latdoctor.lab.server.live_config import Stale, Tuning
-from latdoctor.lab.server.profiler import Busy, Profiling
+from latdoctor.lab.server.live_config import LiveConfig, StaleEtag
+from latdoctor.lab.server.profiler import Profiler, ProfilerBusy
 from latdoctor.lab.server.readiness import Readiness
 from latdoctor.lab.server.worker import ServingModels
 
 RENEWAL_SECONDS = 5.0  # how long a worker that shall end is waited for: the longest batch takes less than a second
 
 
-class Acts(Struct, frozen=True):
+class OperationCounts(Struct, frozen=True):
     """How often each thing was done since the server started, and whether it is set aside."""
 
     draining: bool
@@ -38,17 +38,17 @@ class Acts(Struct, frozen=True):
     reloads: int
 
 
-class Reloaded(Acts, frozen=True):
+class Reloaded(OperationCounts, frozen=True):
     """After a reload: which weights answer now."""
 
     checksum: str
 
 
-class Acting:
+class Operations:
     """One act at a time. Used on the event loop."""
 
     def __init__(
-        self, engine: Engine, models: ServingModels, tuning: Tuning, readiness: Readiness, profiling: Profiling
+        self, engine: Engine, models: ServingModels, tuning: LiveConfig, readiness: Readiness, profiling: Profiler
     ) -> None:
         self._engine = engine
         self._models = models
@@ -62,8 +62,8 @@ class Acting:
         self._acting = asyncio.Lock()
 
     @property
-    def acts(self) -> Acts:
-        return Acts(self._readiness.set_aside, self._warm_ups, self._engine.renewals, self._reloads)
+    def acts(self) -> OperationCounts:
+        return OperationCounts(self._readiness.set_aside, self._warm_ups, self._engine.renewals, self._reloads)
 
     @property
     def etag(self) -> str:
@@ -87,7 +87,7 @@ class Acting:
     async def warm_up(self, request: Request) -> Response:
         """Runs every kind of batch once on the worker, between two batches; what waits, waits meanwhile."""
 
-        async def act() -> Acts:
+        async def act() -> OperationCounts:
             await self._engine.on_worker(self._models.warm_up)
             self._warm_ups += 1
             return self.acts
@@ -97,9 +97,9 @@ class Acting:
     async def restart_worker(self, request: Request) -> Response:
         """A new thread computes; requests that wait are kept."""
 
-        async def act() -> Acts:
+        async def act() -> OperationCounts:
             if self._profiling.running:
-                raise Busy("a profile of the worker is being taken", next_step="wait until it is done")
+                raise ProfilerBusy("a profile of the worker is being taken", next_step="wait until it is done")
             await self._engine.renew(RENEWAL_SECONDS)
             return self.acts
 
@@ -108,7 +108,7 @@ class Acting:
     async def reload(self, request: Request) -> Response:
         """Makes the model of the configured version anew; batches go to the old one until it is whole."""
 
-        async def act() -> Acts:
+        async def act() -> OperationCounts:
             checksum = await self._tuning.rebuild()
             self._reloads += 1
             return Reloaded(**msgspec.structs.asdict(self.acts), checksum=checksum)
@@ -121,24 +121,24 @@ class Acting:
         if set(asked) != {"draining"} or not isinstance(asked["draining"], bool):
             raise BadRequest(422, "invalid", 'the body is {"draining": true} or {"draining": false}')
 
-        async def act() -> Acts:
+        async def act() -> OperationCounts:
             self._turns += 1
             self._readiness.set_aside = asked["draining"]
             return self.acts
 
         return await self._done(request, act)
 
-    async def _done(self, request: Request, act: Callable[[], Awaitable[Acts]]) -> Response:
-        """Acts, if nothing was done since the caller looked; who waits behind another act is too late by then.
+    async def _done(self, request: Request, act: Callable[[], Awaitable[OperationCounts]]) -> Response:
+        """Runs one operation if none has run since the caller read the ETag.
 
-        Raises Refused without an ETag, Stale, and what `act` raises; then it is not counted.
+        Raises Refused without an ETag, StaleEtag, and what `act` raises; then it is not counted.
         """
         etags = if_match(request)
         async with self._acting:
             if not etags & {"*", self.etag}:
-                raise Stale("something was done meanwhile", next_step="look at it again")
+                raise StaleEtag("something was done meanwhile", next_step="look at it again")
             return self._shown(await act())
 
-    def _shown(self, acts: Acts) -> Response:
+    def _shown(self, acts: OperationCounts) -> Response:
         headers = {"etag": f'"{self.etag}"'}
         return Response(msgspec.json.encode(acts), headers=headers, media_type="application/json")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from latdoctor.lab.server.request_parser import Computed, Input
+from latdoctor.lab.server.request_parser import ModelAnswer, ModelInput
 from latdoctor.lab.server.work import Work
 
 
@@ -16,11 +16,11 @@ class Ticket:
     """An accepted request: what the scheduler sees, what the model reads, and who waits for it."""
 
     work: Work
-    input: Input
-    answer: asyncio.Future[Computed]
+    input: ModelInput
+    answer: asyncio.Future[ModelAnswer]
 
 
-class WaitingBook:
+class PendingRequests:
     """Tickets by id in order of arrival. The lock is held for dictionary steps only, never for computing."""
 
     def __init__(self) -> None:

@@ -15,15 +15,15 @@ from msgspec import Struct
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.engine import Engine
 
-LONGEST = 10.0  # seconds
+MAX_SECONDS = 10.0  # seconds
 MAX_TRACE_BYTES = 256 << 20
 
 
-class Busy(OperationError):  # noqa: N818 - what happened, not a mistake
+class ProfilerBusy(OperationError):  # noqa: N818 - what happened, not a mistake
     """One profile is being taken already."""
 
 
-class Depth(Struct, frozen=True):
+class ProfileOptions(Struct, frozen=True):
     """What is recorded beside operators and kernels. Each makes the trace larger and the server slower."""
 
     shapes: bool = False
@@ -31,7 +31,7 @@ class Depth(Struct, frozen=True):
     stack: bool = False
 
 
-class Recorder(Protocol):
+class ProfileRecorder(Protocol):
     """A profiler. `start` and `stop` run on the worker's thread, `export` anywhere."""
 
     def start(self) -> None: ...
@@ -43,7 +43,7 @@ class Recorder(Protocol):
 class TorchRecorder:
     """torch's own profiler (Kineto), with the GPU's activities where there is one."""
 
-    def __init__(self, depth: Depth) -> None:
+    def __init__(self, depth: ProfileOptions) -> None:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -64,10 +64,12 @@ class TorchRecorder:
         self._profile.export_chrome_trace(str(path))
 
 
-class Profiling:
+class Profiler:
     """Takes one profile at a time. Used on the event loop; files are written on another thread."""
 
-    def __init__(self, engine: Engine, recorder: Callable[[Depth], Recorder], threads: Executor) -> None:
+    def __init__(
+        self, engine: Engine, recorder: Callable[[ProfileOptions], ProfileRecorder], threads: Executor
+    ) -> None:
         self._engine = engine
         self._recorder = recorder
         self._threads = threads
@@ -77,13 +79,13 @@ class Profiling:
     def running(self) -> bool:
         return self._running
 
-    async def take(self, seconds: float, depth: Depth) -> bytes:
+    async def take(self, seconds: float, depth: ProfileOptions) -> bytes:
         """A Chrome trace of the next `seconds`, gzip-compressed.
 
-        Raises Busy, Unavailable where the worker is lost meanwhile, OperationError for a trace that is too large.
+        Raises ProfilerBusy, Unavailable if the worker is lost, OperationError if the trace is too large.
         """
         if self._running:
-            raise Busy("a profile is being taken", next_step="wait until it is done")
+            raise ProfilerBusy("a profile is being taken", next_step="wait until it is done")
         self._running = True
         try:
             recorder = await self._engine.on_worker(lambda: self._started(depth))
@@ -95,13 +97,13 @@ class Profiling:
         finally:
             self._running = False
 
-    def _started(self, depth: Depth) -> Recorder:
+    def _started(self, depth: ProfileOptions) -> ProfileRecorder:
         recorder = self._recorder(depth)
         recorder.start()
         return recorder
 
 
-def _packed(recorder: Recorder) -> bytes:
+def _packed(recorder: ProfileRecorder) -> bytes:
     with tempfile.TemporaryDirectory(prefix="latdoctor-profile-") as folder:
         path = Path(folder) / "trace.json"
         recorder.export(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from latdoctor.lab.server.errors import Shed, Unavailable
+from latdoctor.lab.server.errors import LoadShed, Unavailable
 
 
 class Readiness:
@@ -34,14 +34,14 @@ class Readiness:
 
     @contextmanager
     def request(self, most: int) -> Iterator[None]:
-        """One request on its way. Raises Unavailable while the server starts, Shed where `most` are on their way.
+        """One request on its way. Raises Unavailable while the server starts, LoadShed where `most` are on their way.
 
         While it drains, what still reaches it is answered: closing the door is the listening socket's affair.
         """
         if not self.warm:
             raise Unavailable("starting", "the model is being made ready")
         if self.in_flight >= most:
-            raise Shed(503, "queue-full", "too many requests are on their way", retry_after=1)
+            raise LoadShed(503, "queue-full", "too many requests are on their way", retry_after=1)
         self.in_flight += 1
         try:
             yield

@@ -34,7 +34,7 @@ class Balancer(Protocol):
         """The name of the one to ask, or None where nobody may be."""
 
 
-def eased(weight: float, ready_for: float, slow_start: float) -> float:
+def slow_start_weight(weight: float, ready_for: float, slow_start: float) -> float:
     """The weight that counts for a replica that has been ready for so many seconds."""
     if slow_start <= 0 or ready_for >= slow_start:
         return weight
@@ -51,7 +51,7 @@ class _InTurn:
 
     def choose(self, candidates: Sequence[Candidate]) -> str | None:
         weights = {
-            one.name: eased(one.weight if self._by_weight else 1.0, one.ready_for, self._slow_start)
+            one.name: slow_start_weight(one.weight if self._by_weight else 1.0, one.ready_for, self._slow_start)
             for one in candidates
         }
         # Who is away loses its credit: a replica that comes back must not be flooded with what it missed.
@@ -74,7 +74,7 @@ class _LeastLoaded:
         loads = {
             one.name: (one.in_flight + 1) / weight
             for one in candidates
-            if (weight := eased(one.weight, one.ready_for, self._slow_start)) > 0
+            if (weight := slow_start_weight(one.weight, one.ready_for, self._slow_start)) > 0
         }
         if not loads:
             return None
@@ -96,7 +96,7 @@ def build(policy: PolicyName, slow_start: float) -> Balancer:
     return _BUILDERS[policy](slow_start)
 
 
-def home(session: str, candidates: Sequence[Candidate]) -> str | None:
+def sticky_replica(session: str, candidates: Sequence[Candidate]) -> str | None:
     """The one of `candidates` that a session belongs to, each with a share of all sessions as large as its weight.
 
     Weighted rendezvous hashing (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005): where one goes, only
@@ -112,7 +112,7 @@ def _draw(session: str, name: str) -> float:
     return (int.from_bytes(digest) + 0.5) / (1 << 48)
 
 
-State = Literal["starting", "ready", "unready", "draining", "lost"]
+ReplicaState = Literal["starting", "ready", "unready", "draining", "lost"]
 Weight = Annotated[float, Meta(ge=0, le=1000)]
 
 
@@ -127,11 +127,11 @@ class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Replica(Struct):
-    """One replica as the router knows it. Only `Fleet` changes it."""
+    """One replica as the router knows it. Only `ReplicaPool` changes it."""
 
     name: str
     url: str  # http://host:port
-    state: State = "starting"
+    state: ReplicaState = "starting"
     ready_since: float = 0.0  # seconds of the fleet's clock; counts while ready
     in_flight: int = 0
     pid: int = 0  # 0: no process
@@ -139,12 +139,12 @@ class Replica(Struct):
     starts: int = 0  # how many processes it has had
 
 
-class Standing(Struct, frozen=True):
+class ReplicaStatus(Struct, frozen=True):
     """A replica as it is shown: to people, to the admin interface, to the metrics page."""
 
     name: str
     url: str
-    state: State
+    state: ReplicaState
     pid: int
     in_flight: int
     losses: int
@@ -154,7 +154,7 @@ class Standing(Struct, frozen=True):
     weight_share: float  # of its weight, whatever that is
 
 
-class Fleet:
+class ReplicaPool:
     """Chooses among the replicas that are ready, by the policy of the configuration in force."""
 
     def __init__(
@@ -203,7 +203,7 @@ class Fleet:
             if one.state == "ready" and one.name not in but
         ]
         at_home = self._config.sticky and session is not None
-        chosen = home(session or "", candidates) if at_home else self._balancer.choose(candidates)
+        chosen = sticky_replica(session or "", candidates) if at_home else self._balancer.choose(candidates)
         return None if chosen is None else self._replicas[chosen]
 
     @contextmanager
@@ -248,9 +248,9 @@ class Fleet:
         self._replicas[name].losses += self._replicas[name].state != "draining"
         self._set(name, "lost", 0)
 
-    def standings(self) -> Sequence[Standing]:
+    def standings(self) -> Sequence[ReplicaStatus]:
         return [
-            Standing(
+            ReplicaStatus(
                 name=one.name,
                 url=one.url,
                 state=one.state,
@@ -265,7 +265,7 @@ class Fleet:
             for one in self._replicas.values()
         ]
 
-    async def until(self, holds: Callable[[Sequence[Standing]], bool], within: float) -> None:
+    async def until(self, holds: Callable[[Sequence[ReplicaStatus]], bool], within: float) -> None:
         """Returns once `holds` is true of the standings. Raises OperationError after `within` seconds."""
         try:
             async with asyncio.timeout(within):
@@ -282,9 +282,9 @@ class Fleet:
 
     def _weight_share(self, one: Replica) -> float:
         ready_for, slow = self._now() - one.ready_since, self._config.slow_start_ms / 1000
-        return eased(1.0, ready_for, slow) if one.state == "ready" else 0.0
+        return slow_start_weight(1.0, ready_for, slow) if one.state == "ready" else 0.0
 
-    def _set(self, name: str, state: State, pid: int) -> None:
+    def _set(self, name: str, state: ReplicaState, pid: int) -> None:
         replica = self._replicas[name]
         replica.state, replica.pid = state, pid
         self._tell()

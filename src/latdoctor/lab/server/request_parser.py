@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from latdoctor.errors import UNDECODABLE
 from latdoctor.lab.server.errors import BadRequest
-from latdoctor.lab.server.work import Timing
+from latdoctor.lab.server.work import RequestTiming
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=80, pattern=_NAME)]
 Text = Annotated[str, Meta(max_length=MAX_BODY_BYTES)]
 
 
-class Asked(Struct, frozen=True, forbid_unknown_fields=True):
+class IntentRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What a client asks: the intent of a text, or of so many seconds of audio.
 
     `transcript` are the texts of the session's turns before, oldest first, as chat clients send them along. It is read
@@ -51,11 +51,11 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True):
     attempt: Annotated[int, Meta(ge=0, le=1000)] = 0
 
 
-_DECODER = msgspec.json.Decoder(Asked)
+_DECODER = msgspec.json.Decoder(IntentRequest)
 _SPEECH = re.compile(r"\w")
 
 
-def parse(body: bytes) -> Asked:
+def parse(body: bytes) -> IntentRequest:
     """The request in `body`. Raises BadRequest: 400 not JSON, 413 too large, 422 JSON that makes no sense."""
     if len(body) > MAX_BODY_BYTES:
         raise too_large()
@@ -106,10 +106,10 @@ async def read(request: Request, seconds: float = BODY_SECONDS) -> bytes:
 
 
 # Token ids of a text, or feature frames of audio.
-Input: TypeAlias = "Sequence[int] | NDArray[np.float32]"
+ModelInput: TypeAlias = "Sequence[int] | NDArray[np.float32]"
 
 
-class Computed(Struct, frozen=True):
+class ModelAnswer(Struct, frozen=True):
     """What the worker found for one request. Times are seconds of the server's monotonic clock."""
 
     intent: int
@@ -120,7 +120,7 @@ class Computed(Struct, frozen=True):
     standby: bool = False
 
 
-class Answer(Struct, frozen=True):
+class IntentResponse(Struct, frozen=True):
     """The body of a 200. `source` is model, standby or fallback; times are those of the server's monotonic clock."""
 
     intent: str
@@ -128,24 +128,24 @@ class Answer(Struct, frozen=True):
     model_version: str
     request_id: str
     source: str
-    timing: Timing
+    timing: RequestTiming
 
 
 @dataclass(slots=True)
-class Exchange:
+class RequestContext:
     """A request and what became of it so far: a stage reads what it needs and writes what it found."""
 
-    asked: Asked
+    asked: IntentRequest
     request_id: str
     received: float  # when the body was whole: seconds of the server's monotonic clock, as are all times here
     entered: float  # at its first line: seconds of Unix time, for the access log
     content_bytes: int = 0  # of its body
     own: Sequence[int] = ()  # token ids of the text
-    input: Input = ()
+    input: ModelInput = ()
     tokens: int = 0  # the length the scheduler sees: the request's own and its history's
     feature: tuple[float, ...] | None = None  # what the dependency knows
     queued: float = 0.0
-    computed: Computed | None = None
+    computed: ModelAnswer | None = None
     intent: str = ""
     source: str = "model"
     sent: float = 0.0

@@ -23,8 +23,8 @@ from starlette.routing import BaseRoute, Route
 from yarl import URL
 
 from latdoctor.errors import UNDECODABLE
-from latdoctor.lab.server.errors import BadRequest, ClientGone, Refused, Unavailable
-from latdoctor.lab.server.replica_pool import Fleet, Replica
+from latdoctor.lab.server.errors import BadRequest, ClientGone, RequestRefused, Unavailable
+from latdoctor.lab.server.replica_pool import Replica, ReplicaPool
 
 # The same steps as on the replicas' own pages: 0.5 ms · 1.5ⁿ, up to a minute.
 SECONDS = tuple(0.0005 * 1.5**step for step in range(30))
@@ -34,7 +34,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 class RouterMetrics:
     """Counts what the router does; the replicas' state is read from the fleet when the page is asked for."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: ReplicaPool) -> None:
         self._fleet = fleet
         self.registry = CollectorRegistry()
         self._arrivals = Counter("ref_router_arrivals", "Requests that came in", registry=self.registry)
@@ -131,7 +131,7 @@ _OF_SESSION = msgspec.json.Decoder(_OfSession)
 class Router:
     """Passes requests on to the fleet's replicas; an asynchronous context that holds the connections to them."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: ReplicaPool) -> None:
         self._fleet = fleet
         self._metrics = RouterMetrics(fleet)
         self._session: aiohttp.ClientSession | None = None
@@ -189,7 +189,7 @@ class Router:
             if self.draining:
                 answer.headers["connection"] = "close"
             return answer
-        except Refused as refused:
+        except RequestRefused as refused:
             self._metrics.unrouted(refused.reason)
             return _refusal(refused)
         except (ClientDisconnect, ClientGone):
@@ -246,11 +246,11 @@ class Router:
             raise
         except TimeoutError:
             detail = f"replica {replica.name} did not answer within {seconds:g} s"
-            return _refusal(Refused(504, "replica-timeout", detail))
+            return _refusal(RequestRefused(504, "replica-timeout", detail))
         except aiohttp.ClientError:
             detail = f"replica {replica.name} was lost while it had this request; it may be sent again"
             return _refusal(Unavailable("replica-lost", detail))
-        except Refused as refused:
+        except RequestRefused as refused:
             return _refusal(refused)
 
 
@@ -287,7 +287,7 @@ async def _content(answer: aiohttp.ClientResponse) -> bytes:
     async for chunk in answer.content.iter_chunked(64 * 1024):
         content += chunk
         if len(content) > MAX_ANSWER_BYTES:
-            raise Refused(502, "answer-too-large", f"the replica's answer has over {MAX_ANSWER_BYTES} bytes")
+            raise RequestRefused(502, "answer-too-large", f"the replica's answer has over {MAX_ANSWER_BYTES} bytes")
     return bytes(content)
 
 
@@ -301,5 +301,5 @@ def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in lower if name not in _OF_CONNECTION}
 
 
-def _refusal(refused: Refused) -> Response:
+def _refusal(refused: RequestRefused) -> Response:
     return Response(refused.body, refused.status, refused.headers, media_type="application/json")

@@ -20,9 +20,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from latdoctor.errors import UNDECODABLE, OperationError, UsageError
-from latdoctor.lab.server.admin import Guard
-from latdoctor.lab.server.errors import BadRequest, Refused
-from latdoctor.lab.server.replica_pool import Fleet, RouterConfig
+from latdoctor.lab.server.admin import AdminGuard
+from latdoctor.lab.server.errors import BadRequest, RequestRefused
+from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig
 from latdoctor.lab.server.supervisor import Supervisor
 from latdoctor.sanitize import clean
 
@@ -31,12 +31,12 @@ Kind = TypeVar("Kind")
 MAX_PATCH_BYTES = 64 * 1024
 
 
-def routes(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
+def routes(fleet: ReplicaPool, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
     """The admin interface. Without a token nobody is let in; without a supervisor nothing can be replaced."""
     return [*_knobs(fleet, token), *_replicas(fleet, supervisor, token)]
 
 
-def _knobs(fleet: Fleet, token: str) -> list[BaseRoute]:
+def _knobs(fleet: ReplicaPool, token: str) -> list[BaseRoute]:
     begun, turns = secrets.token_hex(4), 0
 
     def tag() -> str:
@@ -49,7 +49,7 @@ def _knobs(fleet: Fleet, token: str) -> list[BaseRoute]:
     async def patch(request: Request) -> Response:
         nonlocal turns
         asked = _if_match(request)
-        changes = await json_of(request, dict[str, Any])
+        changes = await read_json(request, dict[str, Any])
         # Nothing is awaited from here on: no other change can come between.
         if asked not in ("*", tag()):
             raise BadRequest(412, "changed", "the configuration has changed since; read it again")
@@ -66,7 +66,7 @@ def _knobs(fleet: Fleet, token: str) -> list[BaseRoute]:
     ]
 
 
-def _replicas(fleet: Fleet, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
+def _replicas(fleet: ReplicaPool, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
     begun = secrets.token_hex(8)  # what an earlier router counted is not counted on
 
     def standings() -> Response:
@@ -116,13 +116,13 @@ def patched(config: RouterConfig, changes: dict[str, Any]) -> RouterConfig:
 
 def guarded(handler: Handler, token: str) -> Handler:
     """`handler` for callers that the guard lets in; what is refused is answered so."""
-    guard = Guard(token)
+    guard = AdminGuard(token)
 
     async def guarded(request: Request) -> Response:
         try:
             guard.check(request)
             return await handler(request)
-        except Refused as refused:
+        except RequestRefused as refused:
             return Response(refused.body, refused.status, refused.headers, media_type="application/json")
 
     return guarded
@@ -135,7 +135,7 @@ def _if_match(request: Request) -> str:
     return given.strip().strip('"')
 
 
-async def json_of(request: Request, kind: type[Kind]) -> Kind:
+async def read_json(request: Request, kind: type[Kind]) -> Kind:
     """The body as a value of that type. Raises BadRequest: 413 too large, 400 not JSON, 422 not of that kind."""
     body = bytearray()
     async for chunk in request.stream():

@@ -27,17 +27,17 @@ from latdoctor.errors import UsageError
 from latdoctor.http.address import is_loopback
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.metrics import CONTENT_TYPE
-from latdoctor.lab.server.server import Parts
+from latdoctor.lab.server.server import InferenceServer
 
 if TYPE_CHECKING:
-    from latdoctor.lab.server.server import Brain
+    from latdoctor.lab.server.server import ModelBackend
 
 
 READY, UNAVAILABLE, FAILED = 200, 503, 500
 INTENT = "/v1/intent"
 
 
-def build(parts: Parts, also: Sequence[BaseRoute] = ()) -> Starlette:
+def build(parts: InferenceServer, also: Sequence[BaseRoute] = ()) -> Starlette:
     """The ASGI application of `parts`, with the routes in `also`."""
 
     async def healthz(_: Request) -> Response:
@@ -86,7 +86,7 @@ def _json(status: int, value: dict[str, str]) -> Response:
 
 
 # What may be attached to a server at its start; gets all of its parts, and returns routes of its own.
-Agent = Callable[["Parts"], Sequence["BaseRoute"]]
+Agent = Callable[["InferenceServer"], Sequence["BaseRoute"]]
 
 GRACE_SECONDS = 0.5
 DRAIN_SECONDS = 30.0
@@ -125,15 +125,17 @@ def serve(options: ServeOptions) -> None:
         runner.run(_serve(options, brain))
 
 
-async def _serve(options: ServeOptions, brain: Brain) -> None:
-    from latdoctor.lab.http_server import Listening
+async def _serve(options: ServeOptions, brain: ModelBackend) -> None:
+    from latdoctor.lab.http_server import HttpServer
 
     pass  # import of a merged module
-    from latdoctor.lab.server.server import Identity, Parts
+    from latdoctor.lab.server.server import InferenceServer, ServerIdentity
 
-    parts = Parts(options.config, brain, Identity(options.replica, options.admin_token, options.access_log))
+    parts = InferenceServer(
+        options.config, brain, ServerIdentity(options.replica, options.admin_token, options.access_log)
+    )
     also = options.agent(parts) if options.agent else ()
-    listening = Listening(build(parts, also), host=options.host, port=options.port, drain_seconds=DRAIN_SECONDS)
+    listening = HttpServer(build(parts, also), host=options.host, port=options.port, drain_seconds=DRAIN_SECONDS)
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -157,20 +159,20 @@ async def _serve(options: ServeOptions, brain: Brain) -> None:
         await parts.stop()
 
 
-def real_brain(config: ServerConfig) -> Brain:
+def real_brain(config: ServerConfig) -> ModelBackend:
     """The intent model and its memory. Loads torch (a second). Raises UsageError for what this machine cannot do."""
     import torch
 
     from latdoctor.lab.server.memory import build as build_pool
     from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, IntentModel
     from latdoctor.lab.server.profiler import TorchRecorder
-    from latdoctor.lab.server.server import Brain
+    from latdoctor.lab.server.server import ModelBackend
     from latdoctor.lab.server.work import audio_frames
 
     audio_frames(1, FRAME_WIDTH)  # numpy loads its generators at the first use: no request shall pay for that
     pool = build_pool(config.memory)
     model = IntentModel(config.model, pool, positions=config.queue.max_tokens_per_request)
-    return Brain(
+    return ModelBackend(
         model=model,
         pool=pool,
         intents=INTENTS,

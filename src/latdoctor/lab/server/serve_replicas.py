@@ -15,17 +15,17 @@ from starlette.routing import BaseRoute
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.http.address import is_loopback
-from latdoctor.lab.http_server import Listening
+from latdoctor.lab.http_server import HttpServer
 from latdoctor.lab.server import router_admin
-from latdoctor.lab.server.admin import VARIABLE
+from latdoctor.lab.server.admin import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.replica_pool import Fleet, RouterConfig, Standing
+from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaStatus, RouterConfig
 from latdoctor.lab.server.router import Router
 from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
-from latdoctor.lab.server.supervisor import Command, Patience, Supervisor, free_ports
+from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
 
 # What may be attached to a router at its start; its routes stand behind the token that it is given.
-Agent = Callable[[Fleet, Supervisor, str], Sequence[BaseRoute]]
+Agent = Callable[[ReplicaPool, Supervisor, str], Sequence[BaseRoute]]
 
 ROUTER_GRACE_SECONDS = 0.5
 MOST_FALSE_STARTS = 3  # of one replica, before the router gives up
@@ -34,9 +34,9 @@ MOST_FALSE_STARTS = 3  # of one replica, before the router gives up
 class RouterOptions(Struct, frozen=True):
     """What `serve` needs to know."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[ReplicaCommand, ...]
     config: RouterConfig = RouterConfig()
-    patience: Patience = Patience()
+    patience: SupervisorTimeouts = SupervisorTimeouts()
     host: str = "127.0.0.1"
     port: int = 0  # 0 takes a free one
     token: str = ""  # of the admin interface; none: nobody is let in
@@ -65,12 +65,12 @@ async def serve_router(
 
     for wanted in signals:
         asyncio.get_running_loop().add_signal_handler(wanted, tell)
-    fleet = Fleet({command.name: command.url for command in options.commands}, options.config)
+    fleet = ReplicaPool({command.name: command.url for command in options.commands}, options.config)
     supervisor = Supervisor(fleet, options.commands, options.patience)
     also = options.agent(fleet, supervisor, options.token) if options.agent else ()
     async with Router(fleet) as router:
         app = router.app(*router_admin.routes(fleet, supervisor, options.token), *also)
-        listening = Listening(app, host=options.host, port=options.port, drain_seconds=options.patience.drain)
+        listening = HttpServer(app, host=options.host, port=options.port, drain_seconds=options.patience.drain)
         await listening.start()
         try:
             await supervisor.start()
@@ -85,7 +85,7 @@ async def serve_router(
             await supervisor.stop()
 
 
-async def _all_ready(fleet: Fleet, within: float, asked_to_end: asyncio.Event) -> bool:
+async def _all_ready(fleet: ReplicaPool, within: float, asked_to_end: asyncio.Event) -> bool:
     """False where the end is asked for before. Raises OperationError where a replica does not get there."""
     ready = asyncio.create_task(fleet.until(_settled, within))
     ending = asyncio.create_task(asked_to_end.wait())
@@ -101,7 +101,7 @@ async def _all_ready(fleet: Fleet, within: float, asked_to_end: asyncio.Event) -
     return True
 
 
-def _settled(standings: Sequence[Standing]) -> bool:
+def _settled(standings: Sequence[ReplicaStatus]) -> bool:
     """All are ready, or one of them will hardly ever be."""
     return all(one.state == "ready" for one in standings) or any(
         one.losses >= MOST_FALSE_STARTS and one.state != "ready" for one in standings
@@ -125,7 +125,7 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
     router = RouterOptions(
         commands(options, replicas),
         config,
-        Patience(drain=GRACE_SECONDS + DRAIN_SECONDS + 5),  # as long as a replica takes at most by itself
+        SupervisorTimeouts(drain=GRACE_SECONDS + DRAIN_SECONDS + 5),  # as long as a replica takes at most by itself
         options.host,
         options.port,
         options.admin_token,
@@ -135,12 +135,12 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
         runner.run(serve_router(router, announce=_announce))
 
 
-def commands(options: ServeOptions, replicas: int) -> tuple[Command, ...]:
+def commands(options: ServeOptions, replicas: int) -> tuple[ReplicaCommand, ...]:
     """How each replica is started: on a free port of its own, all else alike. The token goes by the environment."""
     log, agent = options.access_log, ("--fault-agent",) if options.agent else ()
     shared = (*agent, *(f"--set={setting}" for setting in settings(options.config)))
     return tuple(
-        Command(
+        ReplicaCommand(
             str(number),
             (
                 *(sys.executable, "-m", "latdoctor", "lab", "serve", f"--port={port}", f"--replica={number}"),
@@ -148,7 +148,7 @@ def commands(options: ServeOptions, replicas: int) -> tuple[Command, ...]:
                 *((f"--access-log={log}.{number}",) if log else ()),
             ),
             f"http://127.0.0.1:{port}",
-            environment={VARIABLE: options.admin_token},
+            environment={ADMIN_TOKEN_VARIABLE: options.admin_token},
         )
         for number, port in enumerate(free_ports(replicas))
     )

@@ -17,33 +17,33 @@ from latdoctor import __version__
 from latdoctor.lab.server import metrics
 from latdoctor.lab.server import metrics as vitals
 from latdoctor.lab.server.access_log import AccessLog
-from latdoctor.lab.server.admin import Admin, Guard
+from latdoctor.lab.server.admin import AdminGuard, AdminInterface
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.dependency import DependencyClient
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.governance import Governance
-from latdoctor.lab.server.handler import Desk
-from latdoctor.lab.server.live_config import Tuning
-from latdoctor.lab.server.memory.pool import MemoryStats, Pool
-from latdoctor.lab.server.metrics import BatchCounts, Metrics
-from latdoctor.lab.server.metrics_collector import StatePage
-from latdoctor.lab.server.operations import Acting
-from latdoctor.lab.server.profiler import Depth, Profiling, Recorder
+from latdoctor.lab.server.handler import IntentHandler
+from latdoctor.lab.server.live_config import LiveConfig
+from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
+from latdoctor.lab.server.metrics import BatchMetrics, ServerMetrics
+from latdoctor.lab.server.metrics_collector import StateCollector
+from latdoctor.lab.server.operations import Operations
+from latdoctor.lab.server.profiler import ProfileOptions, Profiler, ProfileRecorder
 from latdoctor.lab.server.readiness import Readiness
 from latdoctor.lab.server.request_parser import BODY_SECONDS
 from latdoctor.lab.server.schedulers import build as build_scheduler
 from latdoctor.lab.server.schedulers.admission import Prediction
 from latdoctor.lab.server.sessions import InProcessSessions
-from latdoctor.lab.server.stage_handlers import Steps
+from latdoctor.lab.server.stage_handlers import StageHandlers
 from latdoctor.lab.server.stages import Stages, TimedLock
 from latdoctor.lab.server.work import Scheduler
-from latdoctor.lab.server.worker import Model, ServingModels, Usage
+from latdoctor.lab.server.worker import Model, ServingModels, ThreadUsage
 
 REQUEST_THREADS = 4
 _STOP_SECONDS = 10.0  # how long the worker's last batch is waited for
 
 
-class Identity(Struct, frozen=True):
+class ServerIdentity(Struct, frozen=True):
     """Who this server is, and who may tune it."""
 
     replica: str = "0"
@@ -53,33 +53,37 @@ class Identity(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Brain:
+class ModelBackend:
     """What computes, given from outside: the real one loads torch."""
 
     model: Model
-    pool: Pool
+    pool: MemoryPool
     intents: Sequence[str]
     features: int  # of one frame of audio
     backend: str  # cpu | cuda
     torch_threads: Callable[[], int]
-    recorder: Callable[[Depth], Recorder]
+    recorder: Callable[[ProfileOptions], ProfileRecorder]
     compiles: Callable[[], tuple[int, float]]  # how often the model was compiled, and for how many seconds
 
 
-class Parts:
+class InferenceServer:
     """Everything of one server. `start` and `stop` run on its event loop."""
 
     def __init__(
-        self, config: ServerConfig, brain: Brain, identity: Identity, clock: Callable[[], float] = time.monotonic
+        self,
+        config: ServerConfig,
+        brain: ModelBackend,
+        identity: ServerIdentity,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.brain = brain
         self.readiness = Readiness()
-        self.metrics = Metrics(identity.replica, brain.backend)
+        self.metrics = ServerMetrics(identity.replica, brain.backend)
         self.shared = TimedLock(self.metrics.lock_wait.observe)
         self.prediction = Prediction()
         self.governance = Governance(config, self.prediction, clock)
         self.models = ServingModels(brain.model, self.governance.wants_standby, self.shared)
-        self.counts = BatchCounts(self.metrics, self.prediction, brain.torch_threads)
+        self.counts = BatchMetrics(self.metrics, self.prediction, brain.torch_threads)
         self.engine = Engine(self._scheduler, config, self.models, self.counts, clock)
         self.sessions = InProcessSessions(config.sessions, config.queue.max_tokens_per_request)
         self.dependency = DependencyClient(config.dependency, self.metrics)
@@ -87,7 +91,7 @@ class Parts:
         self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
         self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")  # a new model and requests never wait for each other
         self._page_thread = ThreadPoolExecutor(1, "latdoctor-page")
-        self.steps = Steps(
+        self.steps = StageHandlers(
             intents=brain.intents,
             features=brain.features,
             max_tokens=config.queue.max_tokens_per_request,
@@ -100,7 +104,7 @@ class Parts:
         )
         observe = {name: histogram.observe for name, histogram in self.metrics.stages.items()}
         self.stages = Stages(self.steps.calls(), self.dependency.stage, observe, self._request_threads)
-        self.tuning = Tuning(
+        self.tuning = LiveConfig(
             config,
             engine=self.engine,
             models=self.models,
@@ -111,7 +115,7 @@ class Parts:
             dependency=self.dependency,
             threads=self.side_thread,
         )
-        self.desk = Desk(
+        self.desk = IntentHandler(
             self.engine,
             self.stages,
             self.steps,
@@ -122,11 +126,13 @@ class Parts:
             clock,
             identity.body_seconds,
         )
-        profiling = Profiling(self.engine, brain.recorder, self.side_thread)
-        guard = Guard(identity.admin_token)
-        self.admin = Admin(guard, self.tuning, self.engine, profiling, brain.pool.stats, clock, self.side_thread)
-        self.acts = Acting(self.engine, self.models, self.tuning, self.readiness, profiling)
-        self.metrics.also(StatePage(ServerState(self, __version__, clock), self.metrics.fixed))
+        profiling = Profiler(self.engine, brain.recorder, self.side_thread)
+        guard = AdminGuard(identity.admin_token)
+        self.admin = AdminInterface(
+            guard, self.tuning, self.engine, profiling, brain.pool.stats, clock, self.side_thread
+        )
+        self.acts = Operations(self.engine, self.models, self.tuning, self.readiness, profiling)
+        self.metrics.also(StateCollector(ServerState(self, __version__, clock), self.metrics.fixed))
         self._gc = vitals.GcPauses(self.metrics.gc_pause.observe)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -179,7 +185,7 @@ class Parts:
 class ServerState:
     """Read on the page's own thread: takes no lock that requests hold for long."""
 
-    def __init__(self, parts: Parts, version: str, clock: Callable[[], float]) -> None:
+    def __init__(self, parts: InferenceServer, version: str, clock: Callable[[], float]) -> None:
         self._parts = parts
         self._version = version
         self._clock = clock
@@ -198,7 +204,7 @@ class ServerState:
     def memory(self) -> MemoryStats:
         return self._parts.brain.pool.stats()
 
-    def usage(self) -> Usage:
+    def usage(self) -> ThreadUsage:
         return self._parts.engine.usage
 
     def figures(self) -> dict[str, float | None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from latdoctor.lab.server.config import Sessions
+from latdoctor.lab.server.config import SessionsConfig
 
 
 class SessionStore(Protocol):
@@ -18,7 +18,7 @@ class SessionStore(Protocol):
 
     def append(self, session: str, tokens: Sequence[int], now: float) -> None: ...
 
-    def configure(self, settings: Sessions) -> None: ...
+    def configure(self, settings: SessionsConfig) -> None: ...
 
     def expire(self, now: float) -> None:
         """Forgets what is past its time to live."""
@@ -33,17 +33,17 @@ class _Conversation:
 
 
 class InProcessSessions:
-    """Sessions in this process, the least recently used forgotten first.
+    """SessionsConfig in this process, the least recently used forgotten first.
 
     `max_tokens` bounds a conversation whatever the window is: more could never be given to the model.
     """
 
-    def __init__(self, settings: Sessions, max_tokens: int) -> None:
+    def __init__(self, settings: SessionsConfig, max_tokens: int) -> None:
         self._settings = settings
         self._max_tokens = max_tokens
         self._known: OrderedDict[str, _Conversation] = OrderedDict()
 
-    def configure(self, settings: Sessions) -> None:
+    def configure(self, settings: SessionsConfig) -> None:
         self._settings = settings
         self._shrink()
 

@@ -8,19 +8,19 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from latdoctor.lab.server.access_log import AccessLog, Entry, at
+from latdoctor.lab.server.access_log import AccessLog, AccessLogEntry, utc_time
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.governance import Governance
-from latdoctor.lab.server.metrics import Metrics
-from latdoctor.lab.server.request_parser import Answer, Exchange
+from latdoctor.lab.server.metrics import ServerMetrics
+from latdoctor.lab.server.request_parser import IntentResponse, RequestContext
 from latdoctor.lab.server.sessions import SessionStore
 from latdoctor.lab.server.stages import Call
-from latdoctor.lab.server.work import SEPARATOR, Timing, audio_frames, audio_length, text_tokens
+from latdoctor.lab.server.work import SEPARATOR, RequestTiming, audio_frames, audio_length, text_tokens
 
 OK = 200
 
 
-class Steps:
+class StageHandlers:
     """The stages of one server. `clock` gives seconds of its monotonic clock."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Steps:
         sessions: SessionStore,
         shared: AbstractContextManager[None],
         governance: Governance,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         access_log: AccessLog | None,
         clock: Callable[[], float],
     ) -> None:
@@ -54,7 +54,7 @@ class Steps:
             "send": self.send,
         }
 
-    def preprocess(self, exchange: Exchange) -> bool:
+    def preprocess(self, exchange: RequestContext) -> bool:
         """Text into tokens, audio into frames. Raises BadRequest for an input that is too long for the model."""
         asked = exchange.asked
         if asked.text is not None:
@@ -74,7 +74,7 @@ class Steps:
                 413, "too-long", f"the input has {tokens} tokens; this server takes {self._max_tokens} at most"
             )
 
-    def session(self, exchange: Exchange) -> bool:
+    def session(self, exchange: RequestContext) -> bool:
         """Puts the newest of the history that still fits before a text; audio is understood without it.
 
         The history is the window that the session keeps. Where the session is lost it is read whole from the
@@ -93,7 +93,7 @@ class Steps:
             self._metrics.history_tokens.observe(self._put_before(exchange, history))
         return True
 
-    def _put_before(self, exchange: Exchange, history: Sequence[int]) -> int:
+    def _put_before(self, exchange: RequestContext, history: Sequence[int]) -> int:
         """How many tokens of `history` there was room for."""
         room = self._max_tokens - exchange.tokens - 1
         kept = history[-room:] if room > 0 and exchange.asked.text is not None else ()
@@ -111,7 +111,7 @@ class Steps:
                 self._sessions.append(name, turn, now)
         return tuple(token for turn in turns for token in turn)
 
-    def postprocess(self, exchange: Exchange) -> bool:
+    def postprocess(self, exchange: RequestContext) -> bool:
         """Names the intent, and remembers the turn."""
         if exchange.computed is not None:
             exchange.intent = self._intents[exchange.computed.intent]
@@ -123,11 +123,11 @@ class Steps:
             self._governance.answered(now - exchange.received)
         return True
 
-    def send(self, exchange: Exchange) -> bool:
+    def send(self, exchange: RequestContext) -> bool:
         """The bytes of the answer, and its line in the access log."""
         exchange.sent = self._clock()
         computed = exchange.computed
-        timing = Timing(
+        timing = RequestTiming(
             exchange.received,
             exchange.queued,
             computed.batched if computed else exchange.sent,
@@ -135,7 +135,7 @@ class Steps:
             exchange.sent,
         )
         exchange.body = msgspec.json.encode(
-            Answer(
+            IntentResponse(
                 intent=exchange.intent,
                 score=round(computed.score, 6) if computed else 0.0,
                 model_version=computed.version if computed else "",
@@ -155,11 +155,11 @@ class Steps:
         status: int,
         request_id: str,
         reason: str,
-        timing: Timing | None = None,
+        timing: RequestTiming | None = None,
     ) -> None:
         """A line of the access log, where there is one. Not on the event loop."""
         if self._access_log is not None:
             stages = timing.stages() if timing is not None else {}
-            times = at(entered), at(time.time()), round(seconds, 6)
+            times = utc_time(entered), utc_time(time.time()), round(seconds, 6)
             replica = self._metrics.fixed[0]
-            self._access_log.write(Entry(*times, status, request_id, replica, reason, stages))
+            self._access_log.write(AccessLogEntry(*times, status, request_id, replica, reason, stages))

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.request_parser import Exchange
+from latdoctor.lab.server.request_parser import RequestContext
 
 
 class TimedLock:
@@ -41,8 +41,8 @@ class TimedLock:
         self._lock.release()
 
 
-Call: TypeAlias = Callable[[Exchange], bool]  # runs on a request thread
-AsyncCall: TypeAlias = Callable[[Exchange], Awaitable[bool]]  # runs on the event loop: it only waits
+Call: TypeAlias = Callable[[RequestContext], bool]  # runs on a request thread
+AsyncCall: TypeAlias = Callable[[RequestContext], Awaitable[bool]]  # runs on the event loop: it only waits
 Observe: TypeAlias = Callable[[float], None]
 
 ON_THREAD = ("preprocess", "session", "postprocess", "send")
@@ -82,14 +82,14 @@ class Stages:
         self._rebuild()
         return lambda: self._remove_dependency(wrapper)
 
-    async def before(self, exchange: Exchange) -> None:
+    async def before(self, exchange: RequestContext) -> None:
         """The stages before the queue. Raises Refused for a request that goes no further."""
         await self._on_thread(("preprocess", "session"), exchange)
         started = perf_counter()
         applied = await self._dependency(exchange)
         self._note("dependency", started, applied=applied)
 
-    async def after(self, exchange: Exchange) -> None:
+    async def after(self, exchange: RequestContext) -> None:
         """The stages after the computation; then `exchange.body` is what is sent."""
         await self._on_thread(("postprocess", "send"), exchange)
 
@@ -97,10 +97,10 @@ class Stages:
         """Runs what would block on a request thread."""
         await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
-    async def _on_thread(self, names: tuple[str, ...], exchange: Exchange) -> None:
+    async def _on_thread(self, names: tuple[str, ...], exchange: RequestContext) -> None:
         await asyncio.get_running_loop().run_in_executor(self._threads, self._run, names, exchange)
 
-    def _run(self, names: tuple[str, ...], exchange: Exchange) -> None:
+    def _run(self, names: tuple[str, ...], exchange: RequestContext) -> None:
         for name in names:
             started = perf_counter()
             applied = self._calls[name](exchange)

@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server import parent_watch
-from latdoctor.lab.server.replica_pool import Fleet
+from latdoctor.lab.server.replica_pool import ReplicaPool
 
 
-class Command(Struct, frozen=True):
+class ReplicaCommand(Struct, frozen=True):
     """How one replica is started, and where it then answers."""
 
     name: str
@@ -31,7 +31,7 @@ class Command(Struct, frozen=True):
     log: str = ""  # a file for all that it says; none: errors go where ours go, the rest is thrown away
 
 
-class Patience(Struct, frozen=True):
+class SupervisorTimeouts(Struct, frozen=True):
     """How long the supervisor waits for what, in seconds."""
 
     probe_every: float = 0.25
@@ -46,13 +46,15 @@ class Patience(Struct, frozen=True):
 class Supervisor:
     """One process for each command. What becomes of them is told to the fleet."""
 
-    def __init__(self, fleet: Fleet, commands: Sequence[Command], patience: Patience | None = None) -> None:
+    def __init__(
+        self, fleet: ReplicaPool, commands: Sequence[ReplicaCommand], patience: SupervisorTimeouts | None = None
+    ) -> None:
         """Raises UsageError where the commands are not those of the fleet."""
         if sorted(command.name for command in commands) != sorted(one.name for one in fleet.standings()):
             raise UsageError("the supervisor needs exactly one command for each replica of the fleet")
         self._fleet = fleet
         self._commands = tuple(commands)
-        self._patience = patience or Patience()
+        self._patience = patience or SupervisorTimeouts()
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
@@ -98,7 +100,7 @@ class Supervisor:
             raise OperationError(f"replica {name} has no process now", next_step="it is being replaced already")
         return process
 
-    async def _keep(self, command: Command, session: aiohttp.ClientSession) -> None:
+    async def _keep(self, command: ReplicaCommand, session: aiohttp.ClientSession) -> None:
         pause = self._patience.first_pause
         while True:
             process = await self._spawn(command)
@@ -113,7 +115,7 @@ class Supervisor:
             pause = self._patience.first_pause if was_ready else min(pause * 2, self._patience.longest_pause)
             await asyncio.sleep(pause)
 
-    async def _spawn(self, command: Command) -> asyncio.subprocess.Process:
+    async def _spawn(self, command: ReplicaCommand) -> asyncio.subprocess.Process:
         with ExitStack() as opened:
             log = opened.enter_context(Path(command.log).open("ab")) if command.log else None
             process = await asyncio.create_subprocess_exec(
@@ -129,7 +131,7 @@ class Supervisor:
         return process
 
     async def _watch(
-        self, command: Command, process: asyncio.subprocess.Process, session: aiohttp.ClientSession
+        self, command: ReplicaCommand, process: asyncio.subprocess.Process, session: aiohttp.ClientSession
     ) -> None:
         """Asks for as long as the process runs; ends the process where it does not become ready."""
         deadline, failed = time.monotonic() + self._patience.start, 0
@@ -156,7 +158,7 @@ class Supervisor:
             await process.wait()
 
 
-async def _probe(session: aiohttp.ClientSession, command: Command) -> int | None:
+async def _probe(session: aiohttp.ClientSession, command: ReplicaCommand) -> int | None:
     """The status of the ready URL; None: no answer."""
     try:
         async with session.get(command.url + command.ready_path) as answer:

@@ -76,7 +76,7 @@ class Scheduler(Protocol):
     def pending(self) -> Sequence[Work]: ...
 
 
-class Timing(Struct, frozen=True):
+class RequestTiming(Struct, frozen=True):
     """Where the time of one answer went, in seconds of the server's monotonic clock; `received`: the body was whole."""
 
     received: float

@@ -22,14 +22,14 @@ from msgspec import Struct
 from latdoctor.lab.server.config import ModelSettings
 from latdoctor.lab.server.errors import Unavailable
 from latdoctor.lab.server.memory.pool import OutOfMemory
-from latdoctor.lab.server.pending import Ticket, WaitingBook
-from latdoctor.lab.server.request_parser import Computed, Input
+from latdoctor.lab.server.pending import PendingRequests, Ticket
+from latdoctor.lab.server.request_parser import ModelAnswer, ModelInput
 from latdoctor.lab.server.work import Batch, Scheduler, Work
 
 SAMPLE_EVERY = 0.1  # seconds between two looks at the thread's own usage while it is busy
 
 
-class Outcome(Struct, frozen=True):
+class BatchResult(Struct, frozen=True):
     """What a model says about a batch, in its order; `standby`: the light model said it.
 
     `padded_tokens` is what it computed: a compiled model pads to its own shapes.
@@ -42,13 +42,13 @@ class Outcome(Struct, frozen=True):
     standby: bool = False
 
 
-class Computing(Protocol):
+class BatchComputer(Protocol):
     """What runs a batch: the model of the moment, main or standby. Called on the worker's thread."""
 
-    def compute(self, inputs: Sequence[Input]) -> Outcome: ...
+    def compute(self, inputs: Sequence[ModelInput]) -> BatchResult: ...
 
 
-class Watcher(Protocol):
+class WorkerObserver(Protocol):
     """Who counts what the worker does. Called on the worker's thread; times are of the engine's clock."""
 
     def started(self, batch: Batch, now: float) -> None: ...
@@ -63,7 +63,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ThreadUsage:
     """The worker thread's own use of the machine since it began (getrusage(2), RUSAGE_THREAD)."""
 
     user_seconds: float = 0.0
@@ -71,8 +71,8 @@ class Usage:
     page_faults: int = 0
     involuntary_switches: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
+    def __add__(self, other: ThreadUsage) -> ThreadUsage:
+        return ThreadUsage(
             self.user_seconds + other.user_seconds,
             self.system_seconds + other.system_seconds,
             self.page_faults + other.page_faults,
@@ -80,9 +80,9 @@ class Usage:
         )
 
     @staticmethod
-    def of_this_thread() -> Usage:
+    def of_this_thread() -> ThreadUsage:
         used = resource.getrusage(resource.RUSAGE_THREAD)
-        return Usage(used.ru_utime, used.ru_stime, used.ru_minflt, used.ru_nivcsw)
+        return ThreadUsage(used.ru_utime, used.ru_stime, used.ru_minflt, used.ru_nivcsw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +94,25 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Enqueue:
     work: Work
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class Drop:
     ids: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Rescheduled:
+class ReplaceScheduler:
     build: Callable[[], Scheduler]
 
 
-class Stopped:
+class Stop:
     """No more work comes."""
 
 
-Message: TypeAlias = Task | Given | Dropped | Rescheduled | Stopped
+Message: TypeAlias = Task | Enqueue | Drop | ReplaceScheduler | Stop
 
 
 class Worker(threading.Thread):
@@ -121,16 +121,16 @@ class Worker(threading.Thread):
     def __init__(
         self,
         scheduler: Scheduler,
-        book: WaitingBook,
-        computing: Computing,
-        watcher: Watcher,
+        book: PendingRequests,
+        computing: BatchComputer,
+        watcher: WorkerObserver,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
     ) -> None:
         super().__init__(name="latdoctor-worker", daemon=True)
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.current: tuple[Ticket, ...] = ()  # what a lost worker leaves behind
-        self.usage = Usage()
+        self.usage = ThreadUsage()
         self.stopped = False
         self._scheduler = scheduler
         self._book = book
@@ -172,15 +172,15 @@ class Worker(threading.Thread):
 
     def _handle(self, message: Message) -> None:
         match message:
-            case Given(work):
+            case Enqueue(work):
                 self._scheduler.add(work)
-            case Dropped(ids):
+            case Drop(ids):
                 self._scheduler.drop(ids)
-            case Rescheduled(build):
+            case ReplaceScheduler(build):
                 self._reschedule(build())
             case Task():
                 self._run_task(message)
-            case Stopped():
+            case Stop():
                 self.stopped = True
 
     def _reschedule(self, scheduler: Scheduler) -> None:
@@ -230,7 +230,7 @@ class Worker(threading.Thread):
         found = self._computing.compute([ticket.input for ticket in tickets])
         computed = self._clock()
         answers = [
-            (ticket, Computed(intent, score, found.version, started, computed, found.standby))
+            (ticket, ModelAnswer(intent, score, found.version, started, computed, found.standby))
             for ticket, intent, score in zip(tickets, found.intents, found.scores, strict=True)
         ]
         done = Batch(tuple(ticket.work for ticket in tickets), reason)
@@ -240,11 +240,11 @@ class Worker(threading.Thread):
 
     def _sample(self) -> None:
         self._sampled = self._clock()
-        self.usage = Usage.of_this_thread()
+        self.usage = ThreadUsage.of_this_thread()
         self._watcher.sampled()
 
 
-def _deliver(answers: Sequence[tuple[Ticket, Computed]]) -> None:
+def _deliver(answers: Sequence[tuple[Ticket, ModelAnswer]]) -> None:
     """On the event loop: those who still wait get their answer."""
     for ticket, computed in answers:
         if not ticket.answer.done():
@@ -257,7 +257,7 @@ def _refuse(ticket: Ticket, error: OutOfMemory) -> None:
         ticket.answer.set_exception(Unavailable("out-of-memory", error.what, retry_after=1))
 
 
-class Answers(Protocol):
+class BatchAnswers(Protocol):
     """What a model says about a batch, in its order."""
 
     @property
@@ -282,7 +282,7 @@ class Model(Protocol):
     def checksum(self) -> str:
         """Of its weights."""
 
-    def forward(self, batch: Sequence[Input]) -> Answers: ...
+    def forward(self, batch: Sequence[ModelInput]) -> BatchAnswers: ...
 
     def apply(self, settings: ModelSettings) -> None: ...
 
@@ -328,11 +328,11 @@ class ServingModels:
         if self._light is not None:
             self._light.warm_up()
 
-    def compute(self, inputs: Sequence[Input]) -> Outcome:
+    def compute(self, inputs: Sequence[ModelInput]) -> BatchResult:
         with self._shared:
             wanted = self._wants_standby()
         light = self._light if wanted else None
         model = light or self.main
         version = model.settings.version
         answers = model.forward(inputs)
-        return Outcome(answers.intents, answers.scores, version, answers.padded_tokens, standby=light is not None)
+        return BatchResult(answers.intents, answers.scores, version, answers.padded_tokens, standby=light is not None)

@@ -15,15 +15,15 @@ from typing import IO, Any, TypeAlias
 from latdoctor.errors import OperationError
 from latdoctor.lab.faults.agent.memory import longest_request
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.live_config import Stale, Tuning
+from latdoctor.lab.server.live_config import LiveConfig, StaleEtag
 from latdoctor.lab.server.memory.pool import MIB, OutOfMemory
-from latdoctor.lab.server.request_parser import Exchange
-from latdoctor.lab.server.server import Parts
+from latdoctor.lab.server.request_parser import RequestContext
+from latdoctor.lab.server.server import InferenceServer
 from latdoctor.lab.server.stages import Call
 
 # Gets the server and a strength, in the disturbance's own unit. Entering it raises UsageError or OperationError where
 # this server cannot have it.
-Disturbance: TypeAlias = Callable[[Parts, float], AbstractAsyncContextManager[None]]
+Disturbance: TypeAlias = Callable[[InferenceServer, float], AbstractAsyncContextManager[None]]
 
 
 Knobs = Mapping[str, Mapping[str, Any]]
@@ -33,7 +33,7 @@ _TRIES = 10  # somebody else may change the configuration between our look at it
 
 
 @asynccontextmanager
-async def turned(tuning: Tuning, knobs: Knobs, held: Collection[tuple[str, str]]) -> AsyncIterator[None]:
+async def turned(tuning: LiveConfig, knobs: Knobs, held: Collection[tuple[str, str]]) -> AsyncIterator[None]:
     """`knobs` have other values meanwhile. After it those that still have them get the value from before: what somebody
     else has turned since is theirs.
 
@@ -55,13 +55,13 @@ def names(knobs: Knobs) -> tuple[tuple[str, str], ...]:
     return tuple((group, name) for group, values in knobs.items() if isinstance(values, Mapping) for name in values)
 
 
-async def _changed(tuning: Tuning, patch: Callable[[ServerConfig], Knobs]) -> tuple[ServerConfig, ServerConfig]:
+async def _changed(tuning: LiveConfig, patch: Callable[[ServerConfig], Knobs]) -> tuple[ServerConfig, ServerConfig]:
     """Applies what `patch` makes of the configuration; the configurations before and after."""
     for _ in range(_TRIES):
         before = tuning.config
         try:
             return before, await tuning.change(patch(before), frozenset({tuning.etag}))
-        except Stale:
+        except StaleEtag:
             continue
     raise OperationError("the configuration is changed all the time", next_step="try again")
 
@@ -84,14 +84,14 @@ _EVERY = 0.25  # seconds between two blocks of the loop, or two collections
 
 
 @asynccontextmanager
-async def block_loop(_: Parts, seconds: float) -> AsyncIterator[None]:
+async def block_loop(_: InferenceServer, seconds: float) -> AsyncIterator[None]:
     """Holds the event loop for `seconds` four times a second, as a synchronous call in a handler does."""
     with _again_and_again(lambda: time.sleep(seconds)):
         yield
 
 
 @asynccontextmanager
-async def pause_for_garbage(_parts: Parts, millions: float) -> AsyncIterator[None]:
+async def pause_for_garbage(_parts: InferenceServer, millions: float) -> AsyncIterator[None]:
     """Keeps so many million small cyclic objects alive and collects them all four times a second."""
     hoard: list[list[object]] = []
     for _ in range(int(millions * 1_000_000)):
@@ -125,7 +125,7 @@ _MOST_LEAKED = 512 << 20  # bytes: a leak that is forgotten must not take the ma
 
 
 @asynccontextmanager
-async def hold_lock(parts: Parts, seconds: float) -> AsyncIterator[None]:
+async def hold_lock(parts: InferenceServer, seconds: float) -> AsyncIterator[None]:
     """Every request holds the server's one shared lock for `seconds` while it waits for something."""
 
     def hold() -> None:
@@ -137,7 +137,7 @@ async def hold_lock(parts: Parts, seconds: float) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def slow_preprocessing(parts: Parts, seconds: float) -> AsyncIterator[None]:
+async def slow_preprocessing(parts: InferenceServer, seconds: float) -> AsyncIterator[None]:
     """Preprocessing works `seconds` longer for each request: real work, on the request's thread."""
 
     def work() -> None:
@@ -150,7 +150,7 @@ async def slow_preprocessing(parts: Parts, seconds: float) -> AsyncIterator[None
 
 
 @asynccontextmanager
-async def sync_each_request(parts: Parts, kibibytes: float) -> AsyncIterator[None]:
+async def sync_each_request(parts: InferenceServer, kibibytes: float) -> AsyncIterator[None]:
     """Every request writes so much to a file and waits until the disk has it."""
     block, lock = b"x" * int(kibibytes * 1024), threading.Lock()
     with tempfile.TemporaryFile() as file:
@@ -175,7 +175,7 @@ def _close(file: IO[bytes], lock: threading.Lock) -> None:
 
 
 @asynccontextmanager
-async def leak(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
+async def leak(parts: InferenceServer, mebibytes: float) -> AsyncIterator[None]:
     """Every request leaves so much of the pool's memory behind, up to half a gibibyte in all or what the pool has.
 
     It comes out of the pool in blocks larger than the longest request, so that in the end that still finds room.
@@ -206,11 +206,11 @@ async def leak(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _before(parts: Parts, stage: str, disturb: Callable[[], None]) -> AsyncIterator[None]:
+async def _before(parts: InferenceServer, stage: str, disturb: Callable[[], None]) -> AsyncIterator[None]:
     """Calls `disturb` on the request's thread before each run of `stage` meanwhile."""
 
     def wrapper(call: Call) -> Call:
-        def disturbed(exchange: Exchange) -> bool:
+        def disturbed(exchange: RequestContext) -> bool:
             disturb()
             return call(exchange)
 

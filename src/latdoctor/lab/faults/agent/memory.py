@@ -10,8 +10,8 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.server.memory.pool import MIB, Lease, OutOfMemory, Pool
-from latdoctor.lab.server.server import Parts
+from latdoctor.lab.server.memory.pool import MIB, BufferLease, MemoryPool, OutOfMemory
+from latdoctor.lab.server.server import InferenceServer
 
 if TYPE_CHECKING:
     from latdoctor.lab.server.memory.arena import ArenaPool
@@ -23,11 +23,11 @@ _SHORTEST = 48  # tokens that the smallest hole has room for
 _SETTLING = 1.0  # seconds: longer than one batch takes
 _LEAST = 4 << 10  # bytes; less than this is not worth a block
 
-Take: TypeAlias = Callable[[Pool], list[Lease]]
+Take: TypeAlias = Callable[[MemoryPool], list[BufferLease]]
 
 
 @asynccontextmanager
-async def hoard(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
+async def hoard(parts: InferenceServer, mebibytes: float) -> AsyncIterator[None]:
     """Holds so much memory of the pool, written to, in blocks of many sizes: less is left for batches, and compaction
     has more to move. Of a pool that has less it holds all."""
     size = min(int(mebibytes * MIB), _MOST_HELD)
@@ -36,7 +36,7 @@ async def hoard(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def fragment(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
+async def fragment(parts: InferenceServer, mebibytes: float) -> AsyncIterator[None]:
     """Holds so much memory of an arena, scattered: all that is free, up to its limit, is taken in blocks of many sizes,
     and every other one is given back. What is free then lies in holes that have room for any request alone and for
     no larger batch."""
@@ -46,7 +46,7 @@ async def fragment(parts: Parts, mebibytes: float) -> AsyncIterator[None]:
         yield
 
 
-def longest_request(parts: Parts) -> int:
+def longest_request(parts: InferenceServer) -> int:
     """Bytes of the pool that the longest request takes alone."""
     model = parts.models.main
     token = model.settings.width * (2 if model.precision == "bf16" else 4)
@@ -54,7 +54,7 @@ def longest_request(parts: Parts) -> int:
 
 
 @asynccontextmanager
-async def _holding(parts: Parts, take: Take) -> AsyncIterator[None]:
+async def _holding(parts: InferenceServer, take: Take) -> AsyncIterator[None]:
     """What `take` gives is held meanwhile. It waits for the pool's lock, so it runs off the event loop."""
     loop = asyncio.get_running_loop()
     held = await loop.run_in_executor(parts.side_thread, take, parts.brain.pool)
@@ -63,10 +63,10 @@ async def _holding(parts: Parts, take: Take) -> AsyncIterator[None]:
     await loop.run_in_executor(parts.side_thread, _released, held)
 
 
-def _hoarded(pool: Pool, size: int) -> list[Lease]:
+def _hoarded(pool: MemoryPool, size: int) -> list[BufferLease]:
     import torch
 
-    held: list[Lease] = []
+    held: list[BufferLease] = []
     most = size
     for wanted in _sizes(*_HOARDED):
         block = min(wanted, most, size)
@@ -83,7 +83,7 @@ def _hoarded(pool: Pool, size: int) -> list[Lease]:
     return held
 
 
-def _scattered(pool: Pool, size: int, holes: tuple[int, int]) -> list[Lease]:
+def _scattered(pool: MemoryPool, size: int, holes: tuple[int, int]) -> list[BufferLease]:
     """Holds `size` bytes between holes of the sizes in `holes`. Raises OperationError where there is no arena, or one
     that must not be filled or has not so much free."""
     from latdoctor.lab.server.memory.arena import ArenaPool
@@ -111,7 +111,7 @@ def _scattered(pool: Pool, size: int, holes: tuple[int, int]) -> list[Lease]:
     return held
 
 
-def _halved(pool: ArenaPool, most: int) -> Iterator[Lease]:
+def _halved(pool: ArenaPool, most: int) -> Iterator[BufferLease]:
     """Leases that halve every hole above `most` bytes which shows within _SETTLING: what was being computed while the
     rest was taken leaves one that every later batch would fit into."""
     import torch
@@ -131,7 +131,7 @@ def _alternating(holes: tuple[int, int], ratio: float) -> Iterator[int]:
         yield int(size * ratio) | 1
 
 
-def _filled(pool: ArenaPool, sizes: Iterator[int], undo: ExitStack) -> Iterator[Lease]:
+def _filled(pool: ArenaPool, sizes: Iterator[int], undo: ExitStack) -> Iterator[BufferLease]:
     """Leases, of which `undo` knows, until neither a hole nor the room below the limit is worth one."""
     import torch
 
@@ -152,11 +152,11 @@ def _sizes(least: int, most: int) -> Iterator[int]:
         yield int(least * (most / least) ** choice.random()) | 1
 
 
-def _written(lease: Lease) -> None:
+def _written(lease: BufferLease) -> None:
     with lease as tensor:
         tensor.fill_(1)
 
 
-def _released(leases: Sequence[Lease]) -> None:
+def _released(leases: Sequence[BufferLease]) -> None:
     for lease in leases:
         lease.release()

@@ -28,7 +28,7 @@ from latdoctor.lab.faults.agent.disturbances import (
 )
 from latdoctor.lab.faults.agent.memory import fragment, hoard
 from latdoctor.lab.server import request_parser
-from latdoctor.lab.server.server import Parts
+from latdoctor.lab.server.server import InferenceServer
 from latdoctor.sanitize import clean
 
 DISTURBANCES: Mapping[str, Disturbance] = {
@@ -57,14 +57,14 @@ class _Turn(Struct, frozen=True, forbid_unknown_fields=True):
     lifetime: Lifetime = 60.0
 
 
-class AtWork(Struct, frozen=True):
+class ActiveDisturbance(Struct, frozen=True):
     """A disturbance of the moment; `lifetime_left` in seconds."""
 
     name: str
     lifetime_left: float
 
 
-def attach(parts: Parts) -> Sequence[BaseRoute]:
+def attach(parts: InferenceServer) -> Sequence[BaseRoute]:
     """The agent's routes, behind the server's own admin guard."""
     agent = FaultAgent(parts)
     return [
@@ -77,14 +77,14 @@ def attach(parts: Parts) -> Sequence[BaseRoute]:
 class FaultAgent:
     """What is at work in one server. Used on its event loop; one thing is begun or ended at a time."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: InferenceServer) -> None:
         self._parts = parts
         self._running: dict[str, _Running] = {}
         self._changing = asyncio.Lock()
 
     async def listing(self, _: Request) -> Response:
         now = asyncio.get_running_loop().time()
-        found = [AtWork(name, max(0.0, self._running[name].until - now)) for name in sorted(self._running)]
+        found = [ActiveDisturbance(name, max(0.0, self._running[name].until - now)) for name in sorted(self._running)]
         return Response(msgspec.json.encode(found), media_type="application/json")
 
     async def begin(self, request: Request) -> Response:

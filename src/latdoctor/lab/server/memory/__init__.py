@@ -1,20 +1,20 @@
-"""Memory backends behind one interface. Loads torch: only the server's process imports this."""
+"""MemoryConfig backends behind one interface. Loads torch: only the server's process imports this."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from latdoctor.lab.server.config import Memory
+from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory.arena import ArenaPool
 from latdoctor.lab.server.memory.cuda import CudaPool
 from latdoctor.lab.server.memory.glibc import GlibcPool
-from latdoctor.lab.server.memory.pool import Lease, MemoryStats, OutOfMemory, Pool
+from latdoctor.lab.server.memory.pool import BufferLease, MemoryPool, MemoryStats, OutOfMemory
 
-__all__ = ["Lease", "MemoryStats", "OutOfMemory", "Pool", "build"]
+__all__ = ["BufferLease", "MemoryPool", "MemoryStats", "OutOfMemory", "build"]
 
-_BACKENDS: dict[str, Callable[[Memory], Pool]] = {"glibc": GlibcPool, "arena": ArenaPool, "cuda": CudaPool}
+_BACKENDS: dict[str, Callable[[MemoryConfig], MemoryPool]] = {"glibc": GlibcPool, "arena": ArenaPool, "cuda": CudaPool}
 
 
-def build(config: Memory) -> Pool:
+def build(config: MemoryConfig) -> MemoryPool:
     """The pool that `config` asks for. Raises UsageError where this machine has no such backend."""
     return _BACKENDS[config.backend](config)

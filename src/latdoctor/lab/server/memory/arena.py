@@ -18,9 +18,9 @@ from math import prod
 import torch
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import Memory
-from latdoctor.lab.server.memory.blocks import Block, Layout, Segment, rounded
-from latdoctor.lab.server.memory.pool import MIB, Clock, Lease, MemoryStats, OutOfMemory, Pool, Shape
+from latdoctor.lab.server.config import MemoryConfig
+from latdoctor.lab.server.memory.blocks import Block, Segment, SegmentLayout, rounded
+from latdoctor.lab.server.memory.pool import MIB, BufferLease, Clock, MemoryPool, MemoryStats, OutOfMemory, Shape
 
 
 class ArenaLease:
@@ -54,12 +54,12 @@ class ArenaLease:
             self.uses -= 1
 
 
-class ArenaPool(Pool):
+class ArenaPool(MemoryPool):
     """Buffers cut from real `mmap` segments."""
 
     backend = "arena"
 
-    def __init__(self, config: Memory, clock: Clock = time.monotonic) -> None:
+    def __init__(self, config: MemoryConfig, clock: Clock = time.monotonic) -> None:
         super().__init__(config, clock)
         if config.pool_mib > config.limit_mib:
             raise UsageError(
@@ -67,7 +67,7 @@ class ArenaPool(Pool):
                 next_step="raise memory.limit_mib or lower memory.pool_mib",
             )
         self.guard = self._lock
-        self._layout = Layout()
+        self._layout = SegmentLayout()
         self._memory: dict[int, torch.Tensor] = {}
         self._leases: dict[Block, ArenaLease] = {}
         self._maps = 0
@@ -77,7 +77,7 @@ class ArenaPool(Pool):
         self._pools: set[int] = set()  # ids of segments that are, or were before a compaction, the pool
         self._reserve()
 
-    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
+    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> BufferLease:
         size = rounded(prod(shape) * dtype.itemsize)
         block = self._layout.take(size, long=long) if self._config.reuse_buffers else None
         if block is None and self._config.reuse_buffers and self._bring_back_pool():
@@ -110,7 +110,7 @@ class ArenaPool(Pool):
     def bytes_of(self, block: Block, size: int) -> torch.Tensor:
         return self._memory[block.segment.id].narrow(0, block.offset, size)
 
-    def set_live(self, config: Memory) -> None:
+    def set_live(self, config: MemoryConfig) -> None:
         with self._lock:
             raised = config.limit_mib > self._config.limit_mib
             super().set_live(config)

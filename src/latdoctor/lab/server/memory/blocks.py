@@ -51,7 +51,7 @@ class Block:
         return self.size, self.segment.id, self.offset
 
 
-class Layout:
+class SegmentLayout:
     """Segments, and the free blocks among them."""
 
     def __init__(self) -> None:

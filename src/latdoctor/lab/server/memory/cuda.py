@@ -13,25 +13,25 @@ from typing import Any
 import torch
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import Memory
-from latdoctor.lab.server.memory.pool import Clock, Held, Lease, MemoryStats, OutOfMemory, Pool, Shape
+from latdoctor.lab.server.config import MemoryConfig
+from latdoctor.lab.server.memory.pool import BufferLease, Clock, FixedLease, MemoryPool, MemoryStats, OutOfMemory, Shape
 
 
-class CudaPool(Pool):
+class CudaPool(MemoryPool):
     """Buffers on the current CUDA device. Raises UsageError where there is none."""
 
     backend = "cuda"
 
-    def __init__(self, config: Memory, clock: Clock = time.monotonic) -> None:
+    def __init__(self, config: MemoryConfig, clock: Clock = time.monotonic) -> None:
         super().__init__(config, clock)
         if not torch.cuda.is_available():
             raise UsageError(
                 "memory.backend is cuda, but torch sees no CUDA device here", next_step="use glibc or arena"
             )
 
-    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
+    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> BufferLease:
         try:
-            return Held(torch.empty(shape, dtype=dtype, device="cuda"))
+            return FixedLease(torch.empty(shape, dtype=dtype, device="cuda"))
         except torch.cuda.OutOfMemoryError as error:
             raise OutOfMemory(f"no room on the device for a buffer of shape {shape}") from error
 

@@ -19,9 +19,9 @@ import torch
 from msgspec import Struct
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.server.config import Memory
+from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory.blocks import rounded
-from latdoctor.lab.server.memory.pool import Clock, Held, Lease, MemoryStats, OutOfMemory, Pool, Shape
+from latdoctor.lab.server.memory.pool import BufferLease, Clock, FixedLease, MemoryPool, MemoryStats, OutOfMemory, Shape
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -2, -3, -4, -8
 KIB, MIB = 1 << 10, 1 << 20
@@ -170,14 +170,14 @@ def glibc() -> Glibc | None:
 _LARGEST_RESERVE = 1 << 30  # bytes; mallopt takes an int
 
 
-class GlibcPool(Pool):
+class GlibcPool(MemoryPool):
     """Buffers from `malloc`. One for a process, whose settings it turns; built before the worker thread starts, so that
     both share one heap.
     """
 
     backend = "glibc"
 
-    def __init__(self, config: Memory, clock: Clock = time.monotonic, library: Glibc | None = None) -> None:
+    def __init__(self, config: MemoryConfig, clock: Clock = time.monotonic, library: Glibc | None = None) -> None:
         super().__init__(config, clock)
         self._library = library or glibc()
         self._cached: list[torch.Tensor] = []
@@ -198,7 +198,7 @@ class GlibcPool(Pool):
         """Bytes of released buffers that wait for their next use."""
         return self._cached_bytes
 
-    def set_live(self, config: Memory) -> None:
+    def set_live(self, config: MemoryConfig) -> None:
         with self._lock:
             self._turn(config)
             super().set_live(config)
@@ -212,7 +212,7 @@ class GlibcPool(Pool):
                 self._library.free(self._holes)
                 self._holes = []
 
-    def _turn(self, config: Memory) -> None:
+    def _turn(self, config: MemoryConfig) -> None:
         mode = config.glibc
         if self._library is None:
             # Nobody is harmed by doing without the pool; a storm that does not happen would be a false experiment.
@@ -233,12 +233,12 @@ class GlibcPool(Pool):
                 self._library.keep_usual()
         self._mode = mode
 
-    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
+    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> BufferLease:
         size = prod(shape) * dtype.itemsize
         if not self._config.reuse_buffers:
-            return Held(_bytes(size).view(dtype).view(shape))
+            return FixedLease(_bytes(size).view(dtype).view(shape))
         block = self._from_cache(size)
-        return Held(block[:size].view(dtype).view(shape), lambda: self._to_cache(block))
+        return FixedLease(block[:size].view(dtype).view(shape), lambda: self._to_cache(block))
 
     def _from_cache(self, size: int) -> torch.Tensor:
         """The smallest kept buffer that is large enough; else a new one, of a power of two so that more will fit."""

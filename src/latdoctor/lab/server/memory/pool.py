@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.server.config import Memory
+from latdoctor.lab.server.config import MemoryConfig
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +57,7 @@ class MemoryStats(Struct, frozen=True):
     compaction_seconds_total: float = 0.0
 
 
-class Lease(Protocol):
+class BufferLease(Protocol):
     """A buffer that is held until it is released.
 
     Between uses a compaction may move it, so `tensor` is read anew each time; inside `with lease as tensor:` it stays.
@@ -83,12 +83,12 @@ def minor_faults() -> int | None:
     return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
 
 
-class Pool(ABC):
+class MemoryPool(ABC):
     """A source of buffers. Every method may be called from any thread; the worker's are `tensor` and `watch`."""
 
     backend: str
 
-    def __init__(self, config: Memory, clock: Clock = time.monotonic) -> None:
+    def __init__(self, config: MemoryConfig, clock: Clock = time.monotonic) -> None:
         self._config = config
         self._clock = clock
         self._lock = RLock()
@@ -102,11 +102,11 @@ class Pool(ABC):
         self._compaction_seconds = 0.0
 
     @property
-    def config(self) -> Memory:
+    def config(self) -> MemoryConfig:
         return self._config
 
     @abstractmethod
-    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
+    def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> BufferLease:
         """A buffer. Raises OutOfMemory."""
 
     @abstractmethod
@@ -120,12 +120,12 @@ class Pool(ABC):
     def close(self) -> None:
         """Gives everything back. Buffers still held stay readable until they are dropped."""
 
-    def set_live(self, config: Memory) -> None:
+    def set_live(self, config: MemoryConfig) -> None:
         """Turns the knobs that are live. Raises UsageError for one that this machine cannot turn."""
         with self._lock:
             self._config = config
 
-    def lease(self, shape: Shape, dtype: torch.dtype, *, long: bool = False) -> Lease:
+    def lease(self, shape: Shape, dtype: torch.dtype, *, long: bool = False) -> BufferLease:
         """A buffer of unknown content to hold; `long` inputs may use the share kept for them. Raises OutOfMemory."""
         with self._lock:
             started = time.perf_counter()
@@ -149,7 +149,7 @@ class Pool(ABC):
         finally:
             lease.release()
 
-    def _patient_lease(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> Lease:
+    def _patient_lease(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> BufferLease:
         """Tries again whenever something was given back, until the time is over."""
         until = time.monotonic() + self._config.wait_ms / 1000
         with self._freed:  # so that nothing is given back unseen between a try and the wait
@@ -189,7 +189,7 @@ class Pool(ABC):
         return True
 
 
-class Held:
+class FixedLease:
     """A lease over memory that never moves."""
 
     def __init__(self, tensor: torch.Tensor, on_release: Callable[[], None] = lambda: None) -> None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from latdoctor.lab.server.model.encoder import FRAME_WIDTH, POSITIONS, VOCABULARY
-from latdoctor.lab.server.model.intent import INTENTS, Answers, Input, IntentModel
+from latdoctor.lab.server.model.intent import INTENTS, IntentModel, ModelInput, Predictions
 
-__all__ = ["FRAME_WIDTH", "INTENTS", "POSITIONS", "VOCABULARY", "Answers", "Input", "IntentModel"]
+__all__ = ["FRAME_WIDTH", "INTENTS", "POSITIONS", "VOCABULARY", "IntentModel", "ModelInput", "Predictions"]

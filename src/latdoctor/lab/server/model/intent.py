@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import Memory, ModelSettings
-from latdoctor.lab.server.memory import Pool
+from latdoctor.lab.server.config import MemoryConfig, ModelSettings
+from latdoctor.lab.server.memory import MemoryPool
 from latdoctor.lab.server.memory import build as build_pool
 from latdoctor.lab.server.model.compiled import BACKENDS, BATCHES, LENGTHS, Backend, Compilations, bucket
 from latdoctor.lab.server.model.encoder import (
@@ -27,10 +27,10 @@ from latdoctor.lab.server.model.encoder import (
     VOCABULARY,
     Encoder,
     Precision,
-    converted,
-    draw,
+    convert_precision,
+    draw_weights,
     layers_of,
-    resolved,
+    resolve_precision,
 )
 
 INTENTS = (
@@ -57,10 +57,10 @@ LONG_TOKENS = 200  # from here on an input is long, and may use the memory kept 
 STANDBY_LAYERS, STANDBY_WIDTH = 2, 128
 
 # Token ids of a text, or frames of audio: float32, (frames, 80).
-Input = Sequence[int] | NDArray[np.float32]
+ModelInput = Sequence[int] | NDArray[np.float32]
 
 
-class Answers(Struct, frozen=True):
+class Predictions(Struct, frozen=True):
     """One answer for each input of a batch, in its order.
 
     `intents` are places in INTENTS, `scores` their probabilities (0..1). `checksum` tells which weights answered.
@@ -73,7 +73,7 @@ class Answers(Struct, frozen=True):
     padded_tokens: int
 
 
-class Prepared(Struct, frozen=True):
+class PreparedNetwork(Struct, frozen=True):
     """A network ready to run, and what it was made from. Replaced as a whole, so that a forward sees only one."""
 
     settings: ModelSettings
@@ -92,7 +92,7 @@ class IntentModel:
     """A version of the model in memory, and the pool that its batches are padded into."""
 
     def __init__(
-        self, settings: ModelSettings, pool: Pool, *, positions: int = POSITIONS, compiler: Backend | None = None
+        self, settings: ModelSettings, pool: MemoryPool, *, positions: int = POSITIONS, compiler: Backend | None = None
     ) -> None:
         """`compiler`: another one than the settings name."""
         self.pool = pool
@@ -106,7 +106,7 @@ class IntentModel:
     def build(
         cls,
         settings: ModelSettings,
-        memory: Memory,
+        memory: MemoryConfig,
         *,
         positions: int = POSITIONS,
         compiler: Backend | None = None,
@@ -164,8 +164,8 @@ class IntentModel:
             self.forward([[1] * length] * (batch - 1) + [[1] * (length - 1)])  # with a mask: another graph
         self.forward([frames])
 
-    def forward(self, batch: Sequence[Input]) -> Answers:
-        """Answers for `batch`. Raises ValueError for an input that is empty, too long or not in the vocabulary, and
+    def forward(self, batch: Sequence[ModelInput]) -> Predictions:
+        """Predictions for `batch`. Raises ValueError for an input that is empty, too long or not in the vocabulary, and
         OutOfMemory where the pool has no room for the padded batch."""
         now = self._now
         lengths = [len(one) for one in batch]
@@ -180,14 +180,16 @@ class IntentModel:
         with self.pool.watch(), torch.inference_mode():
             logits = self._logits(now, batch, lengths, (rows, longest))
             scores, intents = logits.softmax(-1).max(-1)
-        return Answers(
+        return Predictions(
             intents=tuple(intents.tolist()),
             scores=tuple(scores.tolist()),
             checksum=now.checksum,
             padded_tokens=rows * longest,
         )
 
-    def _logits(self, now: Prepared, batch: Sequence[Input], lengths: list[int], padded: tuple[int, int]) -> Tensor:
+    def _logits(
+        self, now: PreparedNetwork, batch: Sequence[ModelInput], lengths: list[int], padded: tuple[int, int]
+    ) -> Tensor:
         rows, longest = padded
         long = longest > LONG_TOKENS
         sizes = torch.tensor([*lengths, *[longest] * (rows - len(lengths))], device=self._device)
@@ -200,7 +202,7 @@ class IntentModel:
             logits: Tensor = now.run(states, sizes, mask)
             return logits[: len(batch)].float()
 
-    def _embed(self, now: Prepared, batch: Sequence[Input], states: Tensor, *, long: bool) -> None:
+    def _embed(self, now: PreparedNetwork, batch: Sequence[ModelInput], states: Tensor, *, long: bool) -> None:
         """Writes tokens and frames, padded with zeros, plus positions, into `states`."""
         rows, longest, width = states.shape
         ids = np.zeros((rows, longest), dtype=np.int64)
@@ -223,10 +225,10 @@ class IntentModel:
             states[row, : len(frames)] = encoder.frames(frames.to(self._device, now.dtype))
         states += encoder.positions.weight[:longest]
 
-    def _prepared(self, settings: ModelSettings) -> Prepared:
+    def _prepared(self, settings: ModelSettings) -> PreparedNetwork:
         if settings.width % HEADS:
             raise UsageError(f"model.width is {settings.width}, not a multiple of {HEADS}")
-        precision = resolved(settings.precision, self._device)
+        precision = resolve_precision(settings.precision, self._device)
         drawn = Encoder(
             layers=layers_of(settings.version, settings.layers),
             width=settings.width,
@@ -234,9 +236,9 @@ class IntentModel:
             positions=self._positions,
             attention=settings.attention,
         )
-        checksum = draw(drawn, settings.version)
-        network = converted(drawn.eval(), precision).to(self._device)
-        return Prepared(
+        checksum = draw_weights(drawn, settings.version)
+        network = convert_precision(drawn.eval(), precision).to(self._device)
+        return PreparedNetwork(
             settings=settings,
             precision=precision,
             encoder=network,

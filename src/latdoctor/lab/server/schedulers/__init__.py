@@ -5,15 +5,15 @@ A scheduler is asked by an idle worker (`take`) and says when to ask again (`wak
 
 from __future__ import annotations
 
-from latdoctor.lab.server.config import Batching
-from latdoctor.lab.server.schedulers.base import Rule
+from latdoctor.lab.server.config import BatchingConfig
+from latdoctor.lab.server.schedulers.base import SchedulingRule
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.schedulers.fifo import CountOnly, LongAlone, NoTimer, Single
 from latdoctor.lab.server.schedulers.length_aware import DurationBounded, Lanes, LengthBuckets
 from latdoctor.lab.server.schedulers.token_budget import TokenBudget
 from latdoctor.lab.server.work import Scheduler
 
-SCHEDULERS: dict[str, type[Rule]] = {
+SCHEDULERS: dict[str, type[SchedulingRule]] = {
     "count-only": CountOnly,
     "duration-bounded": DurationBounded,
     "length-buckets": LengthBuckets,
@@ -25,7 +25,11 @@ SCHEDULERS: dict[str, type[Rule]] = {
 
 
 def build(
-    batching: Batching, model: CostModel | None = None, *, lane_boundary: int | None = None, lane_age: float = 0.25
+    batching: BatchingConfig,
+    model: CostModel | None = None,
+    *,
+    lane_boundary: int | None = None,
+    lane_age: float = 0.25,
 ) -> Scheduler:
     """The scheduler that `batching` asks for, empty.
 

@@ -9,12 +9,12 @@ from itertools import count
 
 from msgspec import Struct
 
-from latdoctor.lab.server.config import Batching
+from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.work import Batch, Work
 
 
-class Waiting:
+class WaitingQueue:
     """A queue with two orders. Adding and removing cost a binary search and one move of memory.
 
     Requests may be added in another order than they arrived (one waited longer for a session or a lookup); "oldest"
@@ -89,7 +89,7 @@ _NEWEST = 0.1
 _FEWEST, _MOST, _COMPLEX_TOKENS = 16, 128, 5120
 
 
-class Choice(Struct, frozen=True):
+class BatchChoice(Struct, frozen=True):
     """What a rule would compute now. `closed`: nothing could join any more, so waiting is vain."""
 
     works: tuple[Work, ...]
@@ -97,7 +97,7 @@ class Choice(Struct, frozen=True):
     closed: bool
 
 
-def count_cap(batching: Batching, longest: int) -> int:
+def count_cap(batching: BatchingConfig, longest: int) -> int:
     """How many requests may share a batch whose longest has `longest` tokens.
 
     With `size_by_complexity` the fixed `max_batch_requests` gives way to 16..128: longer requests, smaller batches.
@@ -107,19 +107,19 @@ def count_cap(batching: Batching, longest: int) -> int:
     return min(_MOST, max(_FEWEST, _COMPLEX_TOKENS // max(1, longest)))
 
 
-class Rule(ABC):
+class SchedulingRule(ABC):
     """A queue with a rule in it. Times are seconds of the caller's monotonic clock."""
 
-    def __init__(self, batching: Batching, model: CostModel | None = None) -> None:
+    def __init__(self, batching: BatchingConfig, model: CostModel | None = None) -> None:
         self._batching = batching
         self._model = model
-        self._waiting = Waiting()
+        self._waiting = WaitingQueue()
         self._held = False  # an idle worker was told to wait since the last release
         self._last_arrival: float | None = None
         self._gap: float | None = None  # mean seconds between arrivals
 
     @abstractmethod
-    def _choose(self, now: float) -> Choice:
+    def _choose(self, now: float) -> BatchChoice:
         """The batch by the rule; something waits. The first request chosen is taken whatever its size."""
 
     @property
@@ -165,7 +165,7 @@ class Rule(ABC):
         """Whether the oldest has waited longer than `age_ms`, so that it must be in the next batch."""
         return now - self._waiting.oldest.arrived > self._batching.age_ms / 1000
 
-    def _hold_until(self, choice: Choice) -> float:
+    def _hold_until(self, choice: BatchChoice) -> float:
         """Until when an idle worker waits for company: `max_wait_ms` after the oldest came, at most."""
         limit = self._waiting.oldest.arrived + self._batching.max_wait_ms / 1000
         if not self._batching.adaptive_wait:

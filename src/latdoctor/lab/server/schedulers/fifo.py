@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from latdoctor.lab.server.config import Batching
-from latdoctor.lab.server.schedulers.base import Choice, Rule, count_cap
+from latdoctor.lab.server.config import BatchingConfig
+from latdoctor.lab.server.schedulers.base import BatchChoice, SchedulingRule, count_cap
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.work import Batch, Work
 
 
-class CountOnly(Rule):
+class CountOnly(SchedulingRule):
     """The oldest `max_batch_requests`, however different their lengths."""
 
-    def _choose(self, now: float) -> Choice:
+    def _choose(self, now: float) -> BatchChoice:
         works = self._waiting.works()
         longest = size = 0
         for work in works:
@@ -23,23 +23,23 @@ class CountOnly(Rule):
             size += 1
         chosen = tuple(works[:size])
         full = size < len(works) or size >= count_cap(self._batching, longest)
-        return Choice(chosen, "full" if full else "idle", closed=full)
+        return BatchChoice(chosen, "full" if full else "idle", closed=full)
 
 
-class Single(Rule):
+class Single(SchedulingRule):
     """A batch of one is full."""
 
-    def _choose(self, now: float) -> Choice:
-        return Choice((self._waiting.oldest,), "full", closed=True)
+    def _choose(self, now: float) -> BatchChoice:
+        return BatchChoice((self._waiting.oldest,), "full", closed=True)
 
 
-class NoTimer(Rule):
+class NoTimer(SchedulingRule):
     """An arrival releases those before it, if the oldest of them has waited `max_wait_ms`; so does a full batch.
 
     Nothing else does. Who drains this scheduler must know that the last request never leaves by itself.
     """
 
-    def __init__(self, batching: Batching, model: CostModel | None = None) -> None:
+    def __init__(self, batching: BatchingConfig, model: CostModel | None = None) -> None:
         super().__init__(batching, model)
         self._due = (-math.inf, 0)  # the key of the newest request that may go
 
@@ -55,31 +55,31 @@ class NoTimer(Rule):
     def wake_at(self, now: float) -> float | None:
         return now if self._choose(now).works else None
 
-    def _choose(self, now: float) -> Choice:
+    def _choose(self, now: float) -> BatchChoice:
         cap = self._batching.max_batch_requests
         if len(self._waiting) >= cap:
-            return Choice(tuple(self._waiting.works()[:cap]), "full", closed=True)
-        return Choice(tuple(self._waiting.up_to(self._due)), "arrival", closed=True)
+            return BatchChoice(tuple(self._waiting.works()[:cap]), "full", closed=True)
+        return BatchChoice(tuple(self._waiting.up_to(self._due)), "arrival", closed=True)
 
 
-class LongAlone(Rule):
+class LongAlone(SchedulingRule):
     """Requests over `long_seconds` run alone, in their turn: a batch ends where the next in line is long."""
 
-    def _choose(self, now: float) -> Choice:
+    def _choose(self, now: float) -> BatchChoice:
         works = self._waiting.works()
         if self._is_long(works[0]):
-            return Choice((works[0],), "alone", closed=True)
+            return BatchChoice((works[0],), "alone", closed=True)
         chosen: list[Work] = []
         longest = 0
         for work in works:
             if self._is_long(work):
-                return Choice(tuple(chosen), "seconds", closed=True)
+                return BatchChoice(tuple(chosen), "seconds", closed=True)
             longest = max(longest, work.tokens)
             if len(chosen) >= count_cap(self._batching, longest):
-                return Choice(tuple(chosen), "full", closed=True)
+                return BatchChoice(tuple(chosen), "full", closed=True)
             chosen.append(work)
         full = len(chosen) >= count_cap(self._batching, longest)
-        return Choice(tuple(chosen), "full" if full else "idle", closed=full)
+        return BatchChoice(tuple(chosen), "full" if full else "idle", closed=full)
 
     def _is_long(self, work: Work) -> bool:
         return work.seconds > self._batching.long_seconds

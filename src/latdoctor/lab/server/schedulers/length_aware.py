@@ -7,25 +7,25 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from latdoctor.lab.server.config import Batching
-from latdoctor.lab.server.schedulers.base import Choice, Rule, count_cap
+from latdoctor.lab.server.config import BatchingConfig
+from latdoctor.lab.server.schedulers.base import BatchChoice, SchedulingRule, count_cap
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.schedulers.token_budget import Grown, window
+from latdoctor.lab.server.schedulers.token_budget import GrownBatch, window
 from latdoctor.lab.server.work import Batch, Scheduler, Work
 from latdoctor.load.protocol import FRAMES_PER_SECOND
 
 
-class LengthBuckets(Rule):
+class LengthBuckets(SchedulingRule):
     """The bucket of the oldest first; while a wait is set, a bucket that is full may go before it.
 
     Buckets are upper bounds in tokens; what is longer than the last shares one bucket more.
     """
 
-    def __init__(self, batching: Batching, model: CostModel | None = None) -> None:
+    def __init__(self, batching: BatchingConfig, model: CostModel | None = None) -> None:
         super().__init__(batching, model)
         self._bounds = sorted(batching.buckets)
 
-    def _choose(self, now: float) -> Choice:
+    def _choose(self, now: float) -> BatchChoice:
         buckets: dict[int, list[Work]] = {}
         for work in self._waiting.works():
             buckets.setdefault(bisect_left(self._bounds, work.tokens), []).append(work)
@@ -34,10 +34,10 @@ class LengthBuckets(Rule):
         if first.closed or not full or now >= self._hold_until(first):
             return first
         if self._is_aged(now):
-            return Choice(first.works, "age", closed=True)
+            return BatchChoice(first.works, "age", closed=True)
         return full[0]
 
-    def _head(self, bucket: list[Work], *, alone: bool) -> Choice:
+    def _head(self, bucket: list[Work], *, alone: bool) -> BatchChoice:
         """The oldest of one bucket, up to the bounds of count and of padded tokens."""
         longest = size = 0
         why = None
@@ -48,7 +48,7 @@ class LengthBuckets(Rule):
                 break
             size += 1
         why = why or self._refuses(size + 1, longest)
-        return Choice(tuple(bucket[:size]), why or ("idle" if alone else "bucket"), closed=why is not None)
+        return BatchChoice(tuple(bucket[:size]), why or ("idle" if alone else "bucket"), closed=why is not None)
 
     def _refuses(self, size: int, longest: int) -> str | None:
         if size > count_cap(self._batching, longest):
@@ -111,19 +111,19 @@ class Lanes:
 class DurationBounds(Struct, frozen=True):
     """`total_seconds` counts what was asked, without padding."""
 
-    batching: Batching
+    batching: BatchingConfig
 
-    def refuses(self, grown: Grown) -> str | None:
+    def refuses(self, grown: GrownBatch) -> str | None:
         if grown.size > count_cap(self.batching, grown.longest):
             return "full"
         return "seconds" if grown.asked > self.batching.total_seconds * FRAMES_PER_SECOND else None
 
     def closed(self, size: int, longest: int, asked: int) -> str | None:
-        return self.refuses(Grown(size + 1, longest, asked + 1, longest, 1))  # the shortest there can be
+        return self.refuses(GrownBatch(size + 1, longest, asked + 1, longest, 1))  # the shortest there can be
 
 
-class DurationBounded(Rule):
+class DurationBounded(SchedulingRule):
     """The shortest first until the seconds are full; the oldest becomes the middle once it waited `age_ms`."""
 
-    def _choose(self, now: float) -> Choice:
+    def _choose(self, now: float) -> BatchChoice:
         return window(self._waiting, DurationBounds(self._batching), aged=self._is_aged(now))

@@ -15,7 +15,7 @@ from latdoctor.lab.server.work import Batch, Scheduler, Work
 MEASURED_FP32 = Cost(fixed=1.8e-3, per_token=5.8e-5, per_token_pair=4.3e-8)
 
 
-class Call(Struct, frozen=True):
+class SimulatedCall(Struct, frozen=True):
     """One batch on the worker, in seconds of virtual time."""
 
     batch: Batch
@@ -23,10 +23,10 @@ class Call(Struct, frozen=True):
     finished: float
 
 
-class Outcome(Struct, frozen=True):
+class SimulationResult(Struct, frozen=True):
     """All that was computed, and what still waited when nothing could happen any more."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[SimulatedCall, ...]
     left: tuple[Work, ...]
 
     @property
@@ -60,13 +60,13 @@ def quantile(values: Iterator[float], share: float) -> float:
 
 def simulate(
     scheduler: Scheduler, works: Sequence[Work], seconds: Callable[[Batch], float], model: CostModel | None = None
-) -> Outcome:
+) -> SimulationResult:
     """Lets one worker serve `works` (in order of arrival), a batch taking `seconds(batch)`; `model` learns from it.
 
     Raises RuntimeError where the scheduler tells an idle worker to ask again at once and then has nothing: a spin.
     """
     coming = list(reversed(works))
-    calls: list[Call] = []
+    calls: list[SimulatedCall] = []
     now = 0.0
     while True:
         while coming and coming[-1].arrived <= now:
@@ -74,7 +74,7 @@ def simulate(
         batch = scheduler.take(now)
         if batch is not None:
             started, now = now, now + seconds(batch)
-            calls.append(Call(batch, started, now))
+            calls.append(SimulatedCall(batch, started, now))
             if model is not None:
                 model.observe(batch, now - started)
             continue
@@ -83,7 +83,7 @@ def simulate(
             raise RuntimeError(f"nothing to take at {now}, though to be asked again at {wake}")
         times = [time for time in (wake, coming[-1].arrived if coming else None) if time is not None]
         if not times:
-            return Outcome(tuple(calls), tuple(scheduler.pending))
+            return SimulationResult(tuple(calls), tuple(scheduler.pending))
         now = min(times)
 
 

@@ -6,13 +6,13 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from latdoctor.lab.server.config import Batching
-from latdoctor.lab.server.schedulers.base import Choice, Rule, Waiting, count_cap
+from latdoctor.lab.server.config import BatchingConfig
+from latdoctor.lab.server.schedulers.base import BatchChoice, SchedulingRule, WaitingQueue, count_cap
 from latdoctor.lab.server.schedulers.cost_model import Cost
 from latdoctor.lab.server.work import Work
 
 
-class Grown(Struct, frozen=True):
+class GrownBatch(Struct, frozen=True):
     """A batch of two or more as it would be once one more has joined.
 
     `asked` is the sum of its requests' tokens, before padding; `joining` are those of the new one. `before` is what
@@ -26,10 +26,10 @@ class Grown(Struct, frozen=True):
     joining: int
 
 
-class Bounds(Protocol):
+class BatchBounds(Protocol):
     """What a batch may be."""
 
-    def refuses(self, grown: Grown) -> str | None:
+    def refuses(self, grown: GrownBatch) -> str | None:
         """Why such a batch is not allowed (a release reason), or None."""
 
     def closed(self, size: int, longest: int, asked: int) -> str | None:
@@ -41,7 +41,7 @@ def waste(size: int, longest: int, asked: int) -> float:
     return 1 - asked / (size * longest) if size * longest else 0.0
 
 
-def window(waiting: Waiting, bounds: Bounds, *, aged: bool) -> Choice:
+def window(waiting: WaitingQueue, bounds: BatchBounds, *, aged: bool) -> BatchChoice:
     """The batch around the shortest request, or around the oldest where it is `aged`; sorted by length.
 
     The anchor is always taken, even where it breaks the bounds by itself: else a request over the budget would
@@ -53,12 +53,12 @@ def window(waiting: Waiting, bounds: Bounds, *, aged: bool) -> Choice:
     if why is None:
         size, longest = len(chosen), chosen[-1].tokens
         full = bounds.closed(size, longest, sum(work.tokens for work in chosen))
-        return Choice(chosen, full or "idle", closed=full is not None)
+        return BatchChoice(chosen, full or "idle", closed=full is not None)
     # The guard is the reason only where it changed the batch.
-    return Choice(chosen, "age" if anchor > 0 else why, closed=True)
+    return BatchChoice(chosen, "age" if anchor > 0 else why, closed=True)
 
 
-def _grow(waiting: Waiting, bounds: Bounds, anchor: int) -> tuple[int, int, str | None]:
+def _grow(waiting: WaitingQueue, bounds: BatchBounds, anchor: int) -> tuple[int, int, str | None]:
     """The places [low, high) of the window, and what stopped it; None: everything that waits is in it."""
     low, high = anchor, anchor + 1
     longest = asked = waiting.at(anchor).tokens
@@ -67,10 +67,10 @@ def _grow(waiting: Waiting, bounds: Bounds, anchor: int) -> tuple[int, int, str 
         sides = []
         if low > 0:
             tokens = waiting.at(low - 1).tokens
-            sides.append((Grown(size, longest, asked + tokens, longest, tokens), -1))
+            sides.append((GrownBatch(size, longest, asked + tokens, longest, tokens), -1))
         if high < len(waiting):
             tokens = waiting.at(high).tokens
-            sides.append((Grown(size, tokens, asked + tokens, longest, tokens), 1))
+            sides.append((GrownBatch(size, tokens, asked + tokens, longest, tokens), 1))
         # Stable: the shorter one where both waste the same.
         sides.sort(key=lambda side: waste(size, side[0].longest, side[0].asked))
         refusals = [bounds.refuses(grown) for grown, _ in sides]
@@ -82,7 +82,7 @@ def _grow(waiting: Waiting, bounds: Bounds, anchor: int) -> tuple[int, int, str 
     return low, high, None
 
 
-def _oldest_of_equals(waiting: Waiting, low: int, high: int) -> tuple[Work, ...]:
+def _oldest_of_equals(waiting: WaitingQueue, low: int, high: int) -> tuple[Work, ...]:
     """The window, with the shortest length's oldest in place of its newest, where only some of that length fit in.
 
     The anchor is never swapped out: it is the first of its length.
@@ -97,10 +97,10 @@ def _oldest_of_equals(waiting: Waiting, low: int, high: int) -> tuple[Work, ...]
 class TokenBounds(Struct, frozen=True):
     """`max_batch_tokens` counts padded tokens: what is computed, and what memory is taken for."""
 
-    batching: Batching
+    batching: BatchingConfig
     cost: Cost | None = None  # what a call was learnt to cost; None: nothing is known
 
-    def refuses(self, grown: Grown) -> str | None:
+    def refuses(self, grown: GrownBatch) -> str | None:
         if grown.size > count_cap(self.batching, grown.longest):
             return "full"
         if grown.size * grown.longest > self.batching.max_batch_tokens:
@@ -111,9 +111,9 @@ class TokenBounds(Struct, frozen=True):
 
     def closed(self, size: int, longest: int, asked: int) -> str | None:
         # One as long as the longest wastes least.
-        return self.refuses(Grown(size + 1, longest, asked + longest, longest, longest))
+        return self.refuses(GrownBatch(size + 1, longest, asked + longest, longest, longest))
 
-    def _pays(self, grown: Grown) -> bool:
+    def _pays(self, grown: GrownBatch) -> bool:
         """Whether joining takes no longer than a call of its own: the fixed cost saved is worth the padding added.
 
         Where a call costs little by itself (a small model on a processor) that allows few tokens of padding, where it
@@ -125,7 +125,7 @@ class TokenBounds(Struct, frozen=True):
         return self.cost.seconds(grown.size, grown.longest) <= alone
 
 
-class TokenBudget(Rule):
+class TokenBudget(SchedulingRule):
     """As many requests of like length as fit into the token budget without much padding.
 
     One that has waited longer than `age_ms` becomes the middle of the next batch; younger ones go the shortest first.
@@ -133,6 +133,6 @@ class TokenBudget(Rule):
     requests; a higher age lets short ones overtake, at the cost of the long ones' P99.
     """
 
-    def _choose(self, now: float) -> Choice:
+    def _choose(self, now: float) -> BatchChoice:
         cost = self._model.cost if self._model is not None else None
         return window(self._waiting, TokenBounds(self._batching, cost), aged=self._is_aged(now))
