@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latdoctor.detectors.arrival_change import arrival_changes
-from latdoctor.detectors.effect_size import compared
+from latdoctor.detectors.effect_size import compare_latencies
 from latdoctor.detectors.latency_modes import SMALLEST, find_peaks
-from latdoctor.detectors.periodicity import pulse
+from latdoctor.detectors.periodicity import find_pulse
 from latdoctor.evidence.model import Evidence, Origin, Series
 
 Numbers = NDArray[np.float64]
@@ -104,7 +104,7 @@ SICK: Mapping[str, Maker] = {
 
 
 def has_pulse(times: Numbers, values: Numbers, _: Random) -> bool:
-    return pulse(times, values) is not None
+    return find_pulse(times, values) is not None
 
 
 def has_two_peaks(_times: Numbers, values: Numbers, _: Random) -> bool:
@@ -118,7 +118,7 @@ def dip_fires(_times: Numbers, values: Numbers, _: Random) -> bool:
 def differs(times: Numbers, values: Numbers, _: Random) -> bool:
     """The first half against the second."""
     half = times < SECONDS / 2
-    return compared(values[half], values[~half]).differs
+    return compare_latencies(values[half], values[~half]).differs
 
 
 def arrivals_change(times: Numbers, _values: Numbers, _: Random) -> bool:

@@ -12,8 +12,8 @@ from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.conditions.parser import parse_condition
 from latdoctor.diagnosis import rule_loader
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.metrics_page import Scrape
-from latdoctor.dialects.to_evidence import read_pages, recognised
+from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import Problem
 from latdoctor.evidence.catalogue import read_catalogue
 from latdoctor.strict_yaml import Node
@@ -93,8 +93,8 @@ def test_dialect_and_its_pages(tmp_path: Path) -> None:
     (dialect,) = read_dialects([path])
     first, last, expected = examples("Its pages")
     pages = [parse(page.encode(), "page") for page in (first, last)]
-    assert [one.id for one in recognised([dialect], pages)] == ["example-server"]
-    scrapes = [Scrape(page, "page", 1000.0 + 10 * number) for number, page in enumerate(pages)]
+    assert [one.id for one in recognise_dialects([dialect], pages)] == ["example-server"]
+    scrapes = [ScrapedPage(page, "page", 1000.0 + 10 * number) for number, page in enumerate(pages)]
     seen = {"lone": read_pages(dialect, scrapes[:1], "server/x"), "window": read_pages(dialect, scrapes, "server/x")}
     for line in expected.splitlines():
         which, signal, subject, value = line.split()

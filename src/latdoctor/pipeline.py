@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from latdoctor import __version__
 from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.base import Collector, Request
-from latdoctor.collectors.runner import SystemClock, evidence_of, look
+from latdoctor.collectors.base import Collector, CollectRequest
+from latdoctor.collectors.runner import SystemClock, collect_bundle, parse_bundle
 from latdoctor.conditions.evaluator import Facts
 from latdoctor.detectors import derive
 from latdoctor.diagnosis.diagnose import Case, slo_terms
@@ -39,7 +39,7 @@ _KINDS_SHOWN = 5
 
 def seen(bundle: Bundle, collectors: Sequence[Collector] = COLLECTORS) -> tuple[Evidence, tuple[Coverage, ...]]:
     """Everything a bundle says, derived readings included."""
-    evidence, coverage = evidence_of(collectors, bundle)
+    evidence, coverage = parse_bundle(collectors, bundle)
     return derive(Evidence.merge([evidence, Evidence(gaps=_unread(bundle))])), coverage
 
 
@@ -72,13 +72,13 @@ def _shown(collector: Collector) -> frozenset[str]:
     return (collector.provides - collector.by_chance) | {name for name in catalogue() if name.startswith(spread)}
 
 
-def observer(wanted: Request, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
+def observer(wanted: CollectRequest, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
     """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
 
     Only at what shows the present: a history or a log would bring samples from before the change.
     Raises UsageError where nothing of that kind was given.
     """
-    live = Request(servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
+    live = CollectRequest(servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
     if not live.servers:
         raise UsageError(
             "nothing shows whether a change helps", next_step="give the server's metrics page: --server URL"
@@ -86,7 +86,7 @@ def observer(wanted: Request, context: Context, baseline: Baseline | None, rules
 
     def observe(seconds: float) -> Observation:
         request = replace(live, window=seconds)
-        bundle = look(COLLECTORS, request, context, SystemClock(), baseline=baseline)
+        bundle = collect_bundle(COLLECTORS, request, context, SystemClock(), baseline=baseline)
         return observation(bundle, rules)
 
     return observe

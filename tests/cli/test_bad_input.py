@@ -169,10 +169,10 @@ def silent() -> Iterator[str]:
 
 def test_a_hanging_server_is_given_up(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from latdoctor.cli import request
-    from latdoctor.collectors.base import Request
+    from latdoctor.collectors.base import CollectRequest
 
-    def impatient(**given: object) -> Request:
-        return Request(**given, timeout=0.2)  # type: ignore[arg-type]
+    def impatient(**given: object) -> CollectRequest:
+        return CollectRequest(**given, timeout=0.2)  # type: ignore[arg-type]
 
     monkeypatch.setattr(request, "Request", impatient)
     said = diagnosed("--server", silent, "--window", "0.1s", "--log", "kern.log", code=3)

@@ -14,7 +14,7 @@ from latdoctor.cli.options import Given
 from latdoctor.cli.remediate_targets import of_what_was_named
 from latdoctor.cli.remediation_session import saved_plan
 from latdoctor.cli.request import ask
-from latdoctor.collectors.prometheus.discovery import Found
+from latdoctor.collectors.prometheus.discovery import DiscoveredPage
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.planner import Because
@@ -45,7 +45,7 @@ def server() -> Iterator[Admin]:
 def page(server: Admin, monkeypatch: pytest.MonkeyPatch) -> str:
     """The server's own page, which is found on this machine beside that of a stranger."""
     own = f"{server.url}/metrics"
-    found = tuple(Found(url, "Triton", ("triton",), ()) for url in (own, STRANGER))
+    found = tuple(DiscoveredPage(url, "Triton", ("triton",), ()) for url in (own, STRANGER))
     monkeypatch.setattr("latdoctor.cli.request.discover", lambda: found)
     return own
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.input_files import KINDS, advice
+from latdoctor.collectors.input_files import FILE_KINDS, wrong_option_hint
 from latdoctor.evidence.bundle import Artifact
 from tests.cli.running import diagnosed, run
 from tests.collectors.torch_trace.made_traces import document, launched
@@ -86,9 +86,9 @@ def test_what_is_damaged_or_unknown_keeps_its_own_advice(option: str, content: b
 
 
 def test_every_reader_is_a_collector() -> None:
-    assert {reader for kind in KINDS for reader in kind.readers} <= {collector.name for collector in COLLECTORS}
+    assert {reader for kind in FILE_KINDS for reader in kind.readers} <= {collector.name for collector in COLLECTORS}
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_some_kind_or_none(content: bytes) -> None:
-    assert isinstance(advice(Artifact("x/a", "x", "a", "a", 0.0, content), "x"), str)
+    assert isinstance(wrong_option_hint(Artifact("x/a", "x", "a", "a", 0.0, content), "x"), str)

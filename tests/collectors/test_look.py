@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from latdoctor.collectors.base import Clock, Collected, Collector, Request
-from latdoctor.collectors.runner import evidence_of, look
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
+from latdoctor.collectors.runner import collect_bundle, parse_bundle
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Window
@@ -36,7 +36,7 @@ def _collector(name: str = "fake", **changes: object) -> Collector:
         "title": f"the {name} source",
         "provides": frozenset({"queue.depth"}),
         "asked": lambda request: True,
-        "collect": lambda request, clock: Collected((_artifact("a", collector=name),)),
+        "collect": lambda request, clock: CollectResult((_artifact("a", collector=name),)),
         "parse": _parse,
         "preflight": lambda: (),
         "ask": "--fake",
@@ -45,26 +45,26 @@ def _collector(name: str = "fake", **changes: object) -> Collector:
     return Collector(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-REQUEST = Request(window=0.0, timeout=0.05)
+REQUEST = CollectRequest(window=0.0, timeout=0.05)
 
 
 def test_what_collectors_bring_becomes_one_bundle() -> None:
     collectors = [_collector("one"), _collector("two")]
-    bundle = look(collectors, REQUEST, Context("t"), FrozenClock())
+    bundle = collect_bundle(collectors, REQUEST, Context("t"), FrozenClock())
     assert [artifact.collector for artifact in bundle.artifacts] == ["one", "two"]
     assert bundle.window == Window(1000.0, 1000.0)
-    evidence, coverage = evidence_of(collectors, bundle)
+    evidence, coverage = parse_bundle(collectors, bundle)
     assert len(evidence.readings) == 2
     assert [row.status for row in coverage] == ["read", "read"]
 
 
 def test_a_collector_not_asked_for_is_left_alone() -> None:
-    def never(request: Request, clock: Clock) -> Collected:
+    def never(request: CollectRequest, clock: Clock) -> CollectResult:
         raise AssertionError("must not be called")
 
     silent = _collector("silent", asked=lambda request: False, collect=never)
-    bundle = look([silent], REQUEST, Context("t"), FrozenClock())
-    _, coverage = evidence_of([silent], bundle)
+    bundle = collect_bundle([silent], REQUEST, Context("t"), FrozenClock())
+    _, coverage = parse_bundle([silent], bundle)
     assert bundle.artifacts == ()
     assert coverage[0].status == "not-asked"
 
@@ -72,13 +72,13 @@ def test_a_collector_not_asked_for_is_left_alone() -> None:
 def test_a_collector_that_hangs_becomes_a_gap_and_the_rest_goes_on() -> None:
     released = threading.Event()
 
-    def hang(request: Request, clock: Clock) -> Collected:
+    def hang(request: CollectRequest, clock: Clock) -> CollectResult:
         released.wait(30)
-        return Collected()
+        return CollectResult()
 
     waited: list[Sequence[str]] = []
     collectors = [_collector("hanging", collect=hang), _collector("quick")]
-    bundle = look(collectors, REQUEST, Context("t"), FrozenClock(), waiting=waited.append)
+    bundle = collect_bundle(collectors, REQUEST, Context("t"), FrozenClock(), waiting=waited.append)
     released.set()
     assert [artifact.collector for artifact in bundle.artifacts] == ["quick"]
     assert [(gap.source, gap.signals) for gap in bundle.gaps] == [("hanging", ("queue.depth",))]
@@ -87,11 +87,11 @@ def test_a_collector_that_hangs_becomes_a_gap_and_the_rest_goes_on() -> None:
 
 
 def test_a_bug_in_a_collector_is_not_swallowed() -> None:
-    def broken(request: Request, clock: Clock) -> Collected:
+    def broken(request: CollectRequest, clock: Clock) -> CollectResult:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        look([_collector(collect=broken)], REQUEST, Context("t"), FrozenClock())
+        collect_bundle([_collector(collect=broken)], REQUEST, Context("t"), FrozenClock())
 
 
 def test_a_group_that_makes_no_sense_is_a_gap_and_the_other_groups_are_read() -> None:
@@ -102,7 +102,7 @@ def test_a_group_that_makes_no_sense_is_a_gap_and_the_other_groups_are_read() ->
 
     collector = _collector(parse=parse)
     bundle = Bundle(Context("t"), Window(), (_artifact("bad", "0"), _artifact("good", "1")))
-    evidence, coverage = evidence_of([collector], bundle)
+    evidence, coverage = parse_bundle([collector], bundle)
     assert [reading.origin.artifact for reading in evidence.readings] == ["good"]
     gap = evidence.gaps[0]
     assert gap == Gap(
@@ -119,5 +119,5 @@ def test_artifacts_of_one_group_are_parsed_together_whatever_their_order() -> No
         return Evidence()
 
     mixed = (_artifact("a", "1"), _artifact("b", "0"), _artifact("c", "1"))
-    evidence_of([_collector(parse=parse)], Bundle(Context("t"), Window(), mixed))
+    parse_bundle([_collector(parse=parse)], Bundle(Context("t"), Window(), mixed))
     assert seen == [("b",), ("a", "c")]

@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from latdoctor.detectors.bimodality import DERIVED, MAX_VALUES, Modes, batch_bimodality, dip_test, find_modes, sizes
+from latdoctor.detectors.bimodality import (
+    DERIVED,
+    MAX_VALUES,
+    BatchSizeModes,
+    batch_bimodality,
+    batch_sizes,
+    dip_test,
+    find_modes,
+)
 from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Reading, Window
 
 Sample = Callable[[np.random.Generator, int], NDArray[np.int64]]
@@ -106,17 +114,17 @@ def test_one_peak_has_no_separation() -> None:
 @pytest.mark.parametrize(
     ("counts", "modes"),
     [
-        ({1: 60, 5: 40}, Modes(1, 5)),
-        ({1: 60, 3: 40}, Modes(1, 3)),
-        ({1: 60, 2: 40}, Modes(1, 1)),
-        ({1: 60, 2: 31, 3: 40}, Modes(1, 1)),  # the valley is not deep enough
-        ({1: 60, 2: 19, 3: 40}, Modes(1, 3)),
-        ({1: 4, 5: 96}, Modes(5, 5)),  # a peak of under 5 % is none
-        ({1: 100, 4: 30, 8: 60}, Modes(1, 8)),  # of several the highest two
-        ({1: 5, 2: 4, 3: 20, 4: 80, 5: 20}, Modes(4, 4)),
+        ({1: 60, 5: 40}, BatchSizeModes(1, 5)),
+        ({1: 60, 3: 40}, BatchSizeModes(1, 3)),
+        ({1: 60, 2: 40}, BatchSizeModes(1, 1)),
+        ({1: 60, 2: 31, 3: 40}, BatchSizeModes(1, 1)),  # the valley is not deep enough
+        ({1: 60, 2: 19, 3: 40}, BatchSizeModes(1, 3)),
+        ({1: 4, 5: 96}, BatchSizeModes(5, 5)),  # a peak of under 5 % is none
+        ({1: 100, 4: 30, 8: 60}, BatchSizeModes(1, 8)),  # of several the highest two
+        ({1: 5, 2: 4, 3: 20, 4: 80, 5: 20}, BatchSizeModes(4, 4)),
     ],
 )
-def test_peaks(counts: dict[int, float], modes: Modes) -> None:
+def test_peaks(counts: dict[int, float], modes: BatchSizeModes) -> None:
     assert find_modes(counts) == modes
 
 
@@ -154,7 +162,7 @@ def test_sizes_that_cannot_be_told_apart_are_a_gap(buckets: tuple[Bucket, ...]) 
 
 def test_both_forms_of_one_size_per_bucket_are_read() -> None:
     buckets = (Bucket(0, 1, 60), Bucket(4, 5, 39), Bucket(5, 5, 1), Bucket(8, math.inf, 1))
-    assert sizes(Distribution("batch.size", "model/m", buckets, Origin("a"))) == {1: 60, 5: 40}
+    assert batch_sizes(Distribution("batch.size", "model/m", buckets, Origin("a"))) == {1: 60, 5: 40}
 
 
 def test_what_was_told_is_left_alone() -> None:

@@ -10,7 +10,7 @@ from msgspec import structs
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.conditions.evaluator import HOLDS, Facts, evaluate
 from latdoctor.detectors import derive
-from latdoctor.detectors.gpu_identity import joined
+from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Series, Subject
 from latdoctor.evidence.subjects import uuid_of
@@ -40,7 +40,7 @@ EXPORTER = card("gpu/3@gpus:9400", "server/gpus:9400", FIRST.upper().replace("GP
 
 
 def together(*parts: Evidence) -> Evidence:
-    return joined(Evidence.merge(parts))
+    return merge_gpu_subjects(Evidence.merge(parts))
 
 
 def subjects(found: Evidence) -> set[str]:
@@ -60,7 +60,7 @@ def test_driver_log_nvml_and_exporter_are_one_card(order: tuple[int, ...]) -> No
     assert ("log.xid", "gpu/0") in found.looked
     assert found.lineage("gpu/0") == ("gpu/0", "node/kern.log", "node/local")
     assert not apart(found)
-    assert joined(found) == found
+    assert merge_gpu_subjects(found) == found
 
 
 def test_a_condition_over_two_sources_holds_for_the_card() -> None:
@@ -85,7 +85,7 @@ def test_an_address_that_two_machines_have_stays_apart() -> None:
     assert subjects(found) == {"gpu/0", "gpu/0@other:9400", "gpu/0000:9b:00"}
     (said,) = apart(found)
     assert "gpu/0, gpu/0@other:9400 have that PCI address" in said
-    assert joined(found) == found
+    assert merge_gpu_subjects(found) == found
 
 
 def test_an_address_that_nobody_tells_stays_apart_and_is_told() -> None:
@@ -121,9 +121,9 @@ def test_two_cards_of_one_log_and_two_logs_of_one_machine() -> None:
 
 def test_what_has_no_name_in_common_is_left_as_it_is() -> None:
     evidence = Evidence.merge([NVML, card("gpu/0@gpus:9400", "server/gpus:9400", SECOND)])
-    assert joined(evidence) == evidence
+    assert merge_gpu_subjects(evidence) == evidence
     assert derive(evidence).subjects == evidence.subjects
-    assert joined(structs.replace(evidence, readings=())) == structs.replace(evidence, readings=())
+    assert merge_gpu_subjects(structs.replace(evidence, readings=())) == structs.replace(evidence, readings=())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from latdoctor.detectors import derive
-from latdoctor.detectors.client_excess_latency import DERIVED, clients
+from latdoctor.detectors.client_excess_latency import DERIVED, client_excess_latency
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Bucket, Distribution, Evidence, Labels, Origin, Reading, Window
 
 WINDOW = Window(1000.0, 1010.0)
@@ -147,7 +147,7 @@ def test_what_a_source_told_is_not_derived_again() -> None:
     pages = (*side(CLIENT, QUICK, SLOW), *side(SERVER, QUICK, SLOW))
     found = derive(Evidence(distributions=pages, readings=(own,)))
     assert [one.value for one in found.readings_by_signal["client.excess.mean"]] == [0.5]
-    assert not clients(found).readings
+    assert not client_excess_latency(found).readings
 
 
 def test_answers_beyond_every_bucket_leave_the_spread_open() -> None:

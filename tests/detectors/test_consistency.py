@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.detectors import derive
-from latdoctor.detectors.littles_law import DOUBTED, consistent
+from latdoctor.detectors.littles_law import DOUBTED, drop_inconsistent_queues
 from latdoctor.evidence.model import Evidence, Origin, Reading
 
 
@@ -33,14 +33,14 @@ def queue(**values: float) -> Evidence:
 )
 def test_depth_against_rate_times_wait(values: dict[str, float], believed: bool) -> None:
     evidence = queue(**values)
-    found = consistent(evidence)
+    found = drop_inconsistent_queues(evidence)
     if believed:
         assert found == evidence
     else:
         assert not any(one.signal in DOUBTED for one in found.readings)
         assert "Little's law" in found.gaps[0].reason
         assert found.gaps[0].subject == "model/a"
-        assert consistent(found) == found
+        assert drop_inconsistent_queues(found) == found
 
 
 def test_nothing_is_derived_from_what_is_not_believed() -> None:

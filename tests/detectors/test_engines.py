@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.detectors import derive
-from latdoctor.detectors.tensorrt_engines import engines
+from latdoctor.detectors.tensorrt_engines import compare_engines
 from latdoctor.evidence.model import Evidence, Origin, Reading, Value
 
 
@@ -18,7 +18,7 @@ def engine(name: str, time: float, bits: float, device: str = "NVIDIA L4", size:
 
 
 def found(*readings: list[Reading]) -> dict[tuple[str, str], Value]:
-    seen = engines(Evidence(readings=tuple(one for part in readings for one in part)))
+    seen = compare_engines(Evidence(readings=tuple(one for part in readings for one in part)))
     return {
         (one.subject.removeprefix("engine/"), one.signal.removeprefix("engine.")): one.value for one in seen.readings
     }
@@ -39,10 +39,10 @@ def test_one_engine_alone_is_compared_with_nothing() -> None:
 @pytest.mark.parametrize("other", [engine("b", 1.0, 16, device="NVIDIA T4"), engine("b", 1.0, 16, size="1x3")])
 def test_engines_that_differ_are_not_compared(other: list[Reading]) -> None:
     evidence = Evidence(readings=(*engine("a", 1.1, 8), *other))
-    seen = engines(evidence)
+    seen = compare_engines(evidence)
     assert seen.readings == ()
     assert ["cannot be compared" in gap.reason for gap in seen.gaps] == [True, True]
-    assert engines(Evidence.merge([evidence, seen])).gaps == ()
+    assert compare_engines(Evidence.merge([evidence, seen])).gaps == ()
 
 
 @pytest.mark.parametrize(

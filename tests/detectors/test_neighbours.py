@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, neighbours
+from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, neighbour_cpu
 from latdoctor.evidence.model import Evidence, Origin, Reading, Subject, Window
 
 OTHERS = {
@@ -42,12 +42,12 @@ def evidence(*subjects: str, **more: float) -> Evidence:
     ],
 )
 def test_what_strangers_take(seen: Evidence, ratio: float) -> None:
-    (found,) = neighbours(seen).readings
+    (found,) = neighbour_cpu(seen).readings
     assert (found.signal, found.subject, found.value) == (NEIGHBOURS, "process/7", pytest.approx(ratio))
 
 
 def test_a_replica_that_does_not_tell_makes_it_unknown() -> None:
-    found = neighbours(evidence(SECOND, first=0.8))
+    found = neighbour_cpu(evidence(SECOND, first=0.8))
     assert not found.readings
     assert [(gap.signals, gap.subject) for gap in found.gaps] == [((NEIGHBOURS,), "process/7")]
     assert SECOND in found.gaps[0].reason
@@ -57,9 +57,9 @@ def test_a_replica_that_does_not_tell_makes_it_unknown() -> None:
 def test_nothing_is_made_of_half(missing: tuple[str, str]) -> None:
     seen = evidence(first=0.8)
     left = tuple(one for one in seen.readings if (one.subject, one.signal) != missing)
-    assert neighbours(Evidence(subjects=seen.subjects, readings=left)) == Evidence()
+    assert neighbour_cpu(Evidence(subjects=seen.subjects, readings=left)) == Evidence()
 
 
 def test_once_is_enough() -> None:
     seen = evidence(first=0.8, second=0.9)
-    assert neighbours(Evidence.merge([seen, neighbours(seen)])) == Evidence()
+    assert neighbour_cpu(Evidence.merge([seen, neighbour_cpu(seen)])) == Evidence()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.detectors.derived_ratios import starts
+from latdoctor.detectors.derived_ratios import process_starts
 from latdoctor.detectors.onset import highest_run, onsets
 from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Series, Window
 
@@ -104,9 +104,9 @@ def test_the_event_says_since_when_and_is_not_derived_again() -> None:
 
 def test_an_uptime_tells_the_start() -> None:
     up = Reading("server.uptime", "replica/0@x", 90.0, Origin("page", "ref_uptime_seconds"), Window(1000.0, 1010.0))
-    (event,) = starts(Evidence(readings=(up,))).events
+    (event,) = process_starts(Evidence(readings=(up,))).events
     assert (event.signal, event.subject, event.time) == ("change.process_start", "replica/0@x", 920.0)
     told = Event("change.process_start", "replica/0@x", Origin("page"), {}, 921.0)
-    assert not starts(Evidence(readings=(up,), events=(told,))).events
+    assert not process_starts(Evidence(readings=(up,), events=(told,))).events
     unknown = Reading("server.uptime", "replica/0@x", math.nan, Origin("page"), Window(1000.0, 1010.0))
-    assert not starts(Evidence(readings=(unknown,))).events
+    assert not process_starts(Evidence(readings=(unknown,))).events

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from latdoctor.detectors.effect_size import compared
+from latdoctor.detectors.effect_size import compare_latencies
 from latdoctor.detectors.latency_modes import find_peaks, latency_modes
-from latdoctor.detectors.periodicity import pulse, pulses
-from latdoctor.detectors.tail_attribution import OTHER, attributed, tail_shares
+from latdoctor.detectors.periodicity import find_pulse, latency_pulses
+from latdoctor.detectors.tail_attribution import OTHER, attribute_tail, tail_shares
 from latdoctor.evidence.model import Evidence, Origin, Series
 
 Numbers = NDArray[np.float64]
@@ -44,14 +44,14 @@ def told(evidence: Evidence) -> dict[str, object]:
 
 @pytest.mark.parametrize(("period", "stall"), [(0.5, 0.12), (0.25, 0.06), (2.0, 0.4)])
 def test_a_pulse_is_found_at_its_period(period: float, stall: float) -> None:
-    found = pulse(*stalling(period, stall))
+    found = find_pulse(*stalling(period, stall))
     assert found is not None
     assert found.period == pytest.approx(period, rel=0.02)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_an_ordinary_minute_has_no_pulse(seed: int) -> None:
-    assert pulse(*ordinary(seed, seconds=60)) is None
+    assert find_pulse(*ordinary(seed, seconds=60)) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_ordinary_minute_has_no_pulse(seed: int) -> None:
     ],
 )
 def test_what_cannot_show_a_pulse_is_a_gap(times: Numbers, said: str) -> None:
-    found = pulses(Evidence(series=(series("request.latency", times, np.ones(len(times))),)))
+    found = latency_pulses(Evidence(series=(series("request.latency", times, np.ones(len(times))),)))
     assert not found.readings
     assert said in found.gaps[0].reason
 
@@ -72,7 +72,7 @@ def test_starts_that_are_whole_ends_less_their_latency_are_no_pulse() -> None:
     """As an access log with stamps of whole seconds gives them: the start's place in its second is the latency."""
     times, values = ordinary()
     starts = np.floor(times + values) - np.round(values, 3)
-    found = pulses(Evidence(series=(series("request.latency", starts, np.round(values, 3)),)))
+    found = latency_pulses(Evidence(series=(series("request.latency", starts, np.round(values, 3)),)))
     assert told(found) == {}
     assert "whole seconds" in found.gaps[0].reason
 
@@ -83,14 +83,16 @@ def test_starts_that_are_ends_on_a_tick_less_their_latency_are_no_pulse(tick: fl
     rng = np.random.default_rng(3)
     ends = np.repeat(np.arange(0, 600, tick), 3) + 0.573912
     values = rng.normal(0.9 * tick, 0.09 * tick, len(ends))
-    found = pulses(Evidence(series=(series("request.latency", ends - values, values),)))
+    found = latency_pulses(Evidence(series=(series("request.latency", ends - values, values),)))
     assert told(found) == {}
     assert "one moment of each" in found.gaps[0].reason
 
 
 def test_without_a_pulse_its_share_is_none_and_with_one_it_is_told() -> None:
-    assert told(pulses(Evidence(series=(series("request.latency", *ordinary()),)))) == {"latency.pulse_share": 0.0}
-    found = told(pulses(Evidence(series=(series("request.latency", *stalling(0.5, 0.12)),))))
+    assert told(latency_pulses(Evidence(series=(series("request.latency", *ordinary()),)))) == {
+        "latency.pulse_share": 0.0
+    }
+    found = told(latency_pulses(Evidence(series=(series("request.latency", *stalling(0.5, 0.12)),))))
     assert found["latency.pulse_period"] == pytest.approx(0.5, rel=0.02)
 
 
@@ -138,15 +140,15 @@ def test_the_stage_that_makes_the_tail_has_its_share_and_all_add_up() -> None:
 def test_shares_add_up_whatever_comes(latencies: Numbers, parts: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     stages = {f"s{n}": random.random(len(latencies)) * latencies for n in range(parts)}
-    shares = attributed(latencies, stages)
+    shares = attribute_tail(latencies, stages)
     assert not shares or (OTHER in shares and math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6))
 
 
 def test_a_small_shift_of_many_is_no_difference_and_a_large_one_is() -> None:
     random = np.random.default_rng(0)
     before = random.lognormal(0, 1, 100_000)
-    assert not compared(before, random.lognormal(0.02, 1, 100_000)).differs
-    later = compared(before, random.lognormal(0.7, 1, 100_000))
+    assert not compare_latencies(before, random.lognormal(0.02, 1, 100_000)).differs
+    later = compare_latencies(before, random.lognormal(0.7, 1, 100_000))
     assert later.differs
     assert later.delta > 0.3
     for shift in later.shifts:
@@ -161,7 +163,7 @@ def test_neighbours_that_are_alike_do_not_make_a_difference() -> None:
         random, values = np.random.default_rng(seed), np.zeros(4000)
         for n in range(1, len(values)):
             values[n] = 0.9 * values[n - 1] + random.normal()
-        fired += compared(values[:2000], values[2000:]).differs
+        fired += compare_latencies(values[:2000], values[2000:]).differs
     assert fired <= 5
 
 
@@ -169,9 +171,9 @@ def test_neighbours_that_are_alike_do_not_make_a_difference() -> None:
 def test_the_other_way_round_is_the_opposite(before: Numbers, after: Numbers) -> None:
     if not len(before) or not len(after):
         with pytest.raises(ValueError, match="finite"):
-            compared(before, after)
+            compare_latencies(before, after)
         return
-    one, other = compared(before, after), compared(after, before)
+    one, other = compare_latencies(before, after), compare_latencies(after, before)
     assert one.delta == pytest.approx(-other.delta)
     assert one.p == pytest.approx(other.p)
     assert -1 <= one.delta <= 1

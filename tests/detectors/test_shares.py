@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.detectors import derive
-from latdoctor.detectors.derived_ratios import possible
+from latdoctor.detectors.derived_ratios import drop_impossible_shares
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series
 
 NAN = float("nan")
@@ -32,7 +32,7 @@ def page(signal: str, value: float) -> Evidence:
 )
 def test_what_is_believed(signal: str, value: float, believed: bool) -> None:
     evidence = page(signal, value)
-    found = possible(evidence)
+    found = drop_impossible_shares(evidence)
     if believed:
         assert found is evidence
         return
@@ -47,5 +47,5 @@ def test_a_course_that_cannot_be_takes_the_value_along() -> None:
     course = Series("kv.usage", "model/a", (1.0, 2.0), (0.4, 40.0), Origin("page"))
     other = Reading("kv.usage", "model/b", 0.4, Origin("page"))
     evidence = Evidence.merge([page("kv.usage", 0.4), Evidence(series=(course,), readings=(other,))])
-    found = possible(evidence)
+    found = drop_impossible_shares(evidence)
     assert (found.readings, found.series, len(found.gaps)) == ((other,), (), 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.detectors.replica_outliers import siblings
+from latdoctor.detectors.replica_outliers import compare_replicas
 from latdoctor.evidence.model import Evidence, Origin, Reading
 
 
@@ -23,7 +23,7 @@ def versions(rows: list[tuple[str, str, float, float]]) -> Evidence:
 
 
 def told(evidence: Evidence) -> dict[tuple[str, str], float | str]:
-    return {(one.signal, one.subject): one.value for one in siblings(evidence).readings}
+    return {(one.signal, one.subject): one.value for one in compare_replicas(evidence).readings}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_twice_adds_nothing() -> None:
             *versions([("replica/0", "v1", 0.1, 0.2), ("replica/0", "v2", 0.3, 0.8)]).readings,
         )
     )
-    assert not siblings(Evidence.merge([given, siblings(given)])).readings
+    assert not compare_replicas(Evidence.merge([given, compare_replicas(given)])).readings
 
 
 def test_a_gpu_against_the_others_beside_it() -> None:

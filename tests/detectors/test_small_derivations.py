@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.detectors.derived_ratios import model_words, remainders
+from latdoctor.detectors.derived_ratios import derived_remainders, model_properties
 from latdoctor.evidence.model import Evidence, Origin, Reading, Value, Window
 
 
@@ -13,13 +13,15 @@ def reading(signal: str, value: Value, end: float | None = None) -> Reading:
 
 
 def test_first_attempts() -> None:
-    (found,) = remainders(Evidence(readings=(reading("arrival.rate", 200.0), reading("retry.share", 0.6)))).readings
+    (found,) = derived_remainders(
+        Evidence(readings=(reading("arrival.rate", 200.0), reading("retry.share", 0.6)))
+    ).readings
     assert (found.signal, found.value) == ("arrival.first_rate", pytest.approx(80))
 
 
 @pytest.mark.parametrize(("factor", "ratio"), [(1.0, 0.0), (2.0, 0.5), (4.0, 0.75)])
 def test_padding(factor: float, ratio: float) -> None:
-    (found,) = remainders(Evidence(readings=(reading("batch.padding_factor", factor),))).readings
+    (found,) = derived_remainders(Evidence(readings=(reading("batch.padding_factor", factor),))).readings
     assert (found.signal, found.value) == ("batch.padding_ratio", pytest.approx(ratio))
 
 
@@ -33,12 +35,12 @@ def test_padding(factor: float, ratio: float) -> None:
     ],
 )
 def test_what_cannot_be_said_is_not_said(readings: tuple[Reading, ...]) -> None:
-    assert not remainders(Evidence(readings=readings)).readings
+    assert not derived_remainders(Evidence(readings=readings)).readings
 
 
 def test_the_latest_counts() -> None:
     both = (reading("batch.padding_factor", 4.0, 20.0), reading("batch.padding_factor", 2.0, 10.0))
-    assert [one.value for one in remainders(Evidence(readings=both)).readings] == [0.75]
+    assert [one.value for one in derived_remainders(Evidence(readings=both)).readings] == [0.75]
 
 
 @pytest.mark.parametrize(
@@ -54,5 +56,5 @@ def test_the_latest_counts() -> None:
     ],
 )
 def test_words_of_a_model(signal: str, word: str, expected: tuple[str, float] | None) -> None:
-    found = model_words(Evidence(readings=(reading(signal, word),))).readings
+    found = model_properties(Evidence(readings=(reading(signal, word),))).readings
     assert [(one.signal, one.value) for one in found] == ([expected] if expected else [])

@@ -10,7 +10,7 @@ from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_loader import shipped as rules
 from latdoctor.dialects.loader import shipped as dialects
-from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.metrics_page import ScrapedPage
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Window
@@ -21,7 +21,9 @@ PAGES = Path(__file__).parents[1] / "dialects" / "pages"
 def answer(dialect: str, *names: str) -> Diagnosis:
     (spoken,) = (one for one in dialects() if one.id == dialect)
     files = [PAGES / dialect / f"{name}.prom" for name in names]
-    scrapes = [Scrape(parse(path.read_bytes(), path.name), path.name, 1000.0 + 10 * n) for n, path in enumerate(files)]
+    scrapes = [
+        ScrapedPage(parse(path.read_bytes(), path.name), path.name, 1000.0 + 10 * n) for n, path in enumerate(files)
+    ]
     evidence = derive(read_pages(spoken, scrapes, "server/x"))
     return diagnose(Case(Context("x", slo_p99=0.5), Window(), evidence, {}), rules(), Stamp("a", ""))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from latdoctor.collectors.prometheus import exposition
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.metrics_page import ScrapedPage
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Event
 
@@ -13,7 +13,7 @@ REFERENCE = next(dialect for dialect in shipped() if dialect.id == "reference")
 
 def events(*pages: str) -> tuple[Event, ...]:
     scrapes = [
-        Scrape(exposition.parse(page.encode(), "x"), f"page-{n}", 1000.0 + 10 * n) for n, page in enumerate(pages)
+        ScrapedPage(exposition.parse(page.encode(), "x"), f"page-{n}", 1000.0 + 10 * n) for n, page in enumerate(pages)
     ]
     return read_pages(REFERENCE, scrapes, "server/x").events
 

@@ -8,7 +8,7 @@ import pytest
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects, shipped
-from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.metrics_page import ScrapedPage
 from latdoctor.dialects.model import parse_term
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.errors import DefinitionError
@@ -109,7 +109,7 @@ def test_one_more_file_is_one_more_dialect(tmp_path: Path) -> None:
         "page",
     )
     assert dialect.speaks(page)
-    seen = read_pages(dialect, [Scrape(page, "page", None)], "server/s")
+    seen = read_pages(dialect, [ScrapedPage(page, "page", None)], "server/s")
     assert [(one.signal, one.subject, one.value) for one in seen.readings] == [("server.backend", "model/a@s", "cpu")]
     first = seen.distributions[0].buckets[0]
     assert (first.low, first.high, first.count) == (0.0, 0.05, 1.0)
@@ -119,7 +119,7 @@ def test_without_positive_proof_there_is_no_backend(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(GOOD, encoding="utf-8")
     (dialect,) = read_dialects([tmp_path / "mine.yaml"])
     page = parse(b'my_requests_total{model="a"} 1\nmy_info{model="a",backend=""} 1\n', "page")
-    seen = read_pages(dialect, [Scrape(page, "page", None)], "server/s")
+    seen = read_pages(dialect, [ScrapedPage(page, "page", None)], "server/s")
     assert not seen.readings
     assert "server.backend" in seen.gaps_by_signal
 

@@ -8,8 +8,8 @@ import pytest
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import Scrape
-from latdoctor.dialects.to_evidence import read_pages, recognised
+from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence
 
@@ -23,10 +23,10 @@ def evidence(dialect: str, which: str) -> Evidence:
     if not all(path.is_file() for path in files):
         pytest.fail(f"{dialect} has no pages: docs/contributing.md, 'Its pages'", pytrace=False)
     scrapes = [
-        Scrape(parse(path.read_bytes(), path.name), path.name, 1000.0 + 10 * number)
+        ScrapedPage(parse(path.read_bytes(), path.name), path.name, 1000.0 + 10 * number)
         for number, path in enumerate(files)
     ]
-    spoken = recognised(shipped(), [scrape.page for scrape in scrapes])
+    spoken = recognise_dialects(shipped(), [scrape.page for scrape in scrapes])
     assert [one.id for one in spoken] == [dialect]
     return read_pages(spoken[0], scrapes, "server/x")
 

@@ -8,13 +8,13 @@ import pytest
 from msgspec import structs
 
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import Page, Sample, Scrape
+from latdoctor.dialects.metrics_page import MetricSample, MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, LabelMatch, Rule, Term
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Labels
 
 RULES = [(dialect, rule) for dialect in shipped() for options in dialect.rules for rule in options]
-Shown = dict[str, tuple[Sample, ...]]
+Shown = dict[str, tuple[MetricSample, ...]]
 
 
 def _labels(matches: tuple[LabelMatch, ...], rule: Rule, *more: tuple[str, str]) -> Labels:
@@ -31,7 +31,7 @@ def _samples(rule: Rule, which: int, way: int) -> Shown:
     value = 20.0 + 10 * which
 
     def put(name: str, labels: Labels, number: float) -> None:
-        shown[name] = (*shown.get(name, ()), Sample(labels, number, whole=True))
+        shown[name] = (*shown.get(name, ()), MetricSample(labels, number, whole=True))
 
     def term(one: Term, number: float) -> None:
         option = one.options[min(way, len(one.options) - 1)]
@@ -59,13 +59,13 @@ def _samples(rule: Rule, which: int, way: int) -> Shown:
     return shown
 
 
-def _pages(dialect: Dialect, rule: Rule, way: int) -> Iterator[Scrape]:
+def _pages(dialect: Dialect, rule: Rule, way: int) -> Iterator[ScrapedPage]:
     for which in (0, 1):
         shown = _samples(rule, which, way)
         if rule.kind == "label" and not rule.terms:
             name = next(option.name for options in dialect.rules for one in options[0].terms for option in one.options)
-            shown[name] = (Sample(((rule.label.split("|")[0], "text"),), 1.0),)
-        yield Scrape(Page(shown), f"{which}", 1000.0 + 10 * which)
+            shown[name] = (MetricSample(((rule.label.split("|")[0], "text"),), 1.0),)
+        yield ScrapedPage(MetricsPage(shown), f"{which}", 1000.0 + 10 * which)
 
 
 @pytest.mark.parametrize(("dialect", "rule"), RULES, ids=[f"{d.id}-{r.where.rpartition('/')[2]}" for d, r in RULES])

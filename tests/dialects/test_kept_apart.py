@@ -8,7 +8,7 @@ import pytest
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.metrics_page import ScrapedPage
 from latdoctor.dialects.page_series import MAX_VALUES
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Evidence
@@ -30,7 +30,8 @@ def read(tmp_path: Path, *pages: str) -> Evidence:
     (tmp_path / "mine.yaml").write_text(DIALECT, encoding="utf-8")
     (dialect,) = read_dialects([tmp_path / "mine.yaml"])
     scrapes = [
-        Scrape(parse(text.encode(), f"{number}"), f"{number}", 1000.0 + 2 * number) for number, text in enumerate(pages)
+        ScrapedPage(parse(text.encode(), f"{number}"), f"{number}", 1000.0 + 2 * number)
+        for number, text in enumerate(pages)
     ]
     return read_pages(dialect, scrapes, "server/s")
 

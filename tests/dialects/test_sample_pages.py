@@ -8,8 +8,8 @@ import pytest
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import Scrape
-from latdoctor.dialects.to_evidence import read_pages, recognised
+from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence
 
@@ -34,8 +34,8 @@ MIXED = {"metrics/transcribed/vllm_datadog_opt125m.prom": ["input.cached_share"]
 
 def read(samples: Path, path: str) -> tuple[str, Evidence]:
     page = parse((samples / path).read_bytes(), path)
-    (dialect,) = recognised(shipped(), [page])
-    return dialect.id, read_pages(dialect, [Scrape(page, path, None)], "server/x")
+    (dialect,) = recognise_dialects(shipped(), [page])
+    return dialect.id, read_pages(dialect, [ScrapedPage(page, path, None)], "server/x")
 
 
 @pytest.mark.parametrize(("path", "dialect", "fewest"), PAGES, ids=[path for path, _, _ in PAGES])

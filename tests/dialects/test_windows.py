@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.metrics_page import Scrape
+from latdoctor.dialects.metrics_page import ScrapedPage
 from latdoctor.dialects.model import Dialect
 from latdoctor.dialects.page_series import MAX_SUBJECTS
 from latdoctor.dialects.to_evidence import read_pages
@@ -44,7 +44,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Dialect:
 
 def look(toy: Dialect, *pages: str, seconds: float | None = 10.0) -> Evidence:
     scrapes = [
-        Scrape(parse(page.encode(), "page"), f"{number}.prom", None if seconds is None else 100 + seconds * number)
+        ScrapedPage(parse(page.encode(), "page"), f"{number}.prom", None if seconds is None else 100 + seconds * number)
         for number, page in enumerate(pages)
     ]
     return read_pages(toy, scrapes, "server/s")

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor.collectors.base import Collected, Collector, Request
+from latdoctor.collectors.base import Collector, CollectRequest, CollectResult
 from latdoctor.errors import UsageError
 from latdoctor.evaluation import machine_state, recording, run_matrix
 from latdoctor.evaluation.ground_truth import MADE, PLAYED, split
@@ -37,14 +37,14 @@ class FixedClock:
 
 
 def collector(name: str) -> Collector:
-    def collect(request: Request, clock: FixedClock) -> Collected:
+    def collect(request: CollectRequest, clock: FixedClock) -> CollectResult:
         assert request.window == 0
         sources = request.servers if name == "prometheus" else ("/proc",)
         pages = [
             Artifact(f"{name}/{n}-h-00.prom", name, f"{n}-h" if name == "prometheus" else name, source, clock.at, b"1")
             for n, source in enumerate(sources, 1)
         ]
-        return Collected(tuple(pages), (Gap(name, "one"),))
+        return CollectResult(tuple(pages), (Gap(name, "one"),))
 
     return Collector(
         name=name,

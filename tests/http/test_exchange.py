@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import OperationError
-from latdoctor.http.client import Came, Lost, Request, Secret, exchange, without
+from latdoctor.http.client import HttpRequest, HttpResponse, RequestFailure, Secret, redact_secrets, send_request
 from tests.http.served import Serve, answering, dripping, hangs, serving
 from tests.remediation.actions.wire import PATIENCE
 
 CANARY = "canary-in-the-mine-0123456789"
 
 
-def post(url: str, *, seconds: float = PATIENCE, authorities: Path | None = None, place: str = "") -> Came | Lost:
-    request = Request("POST", url, {"X-Secret": CANARY}, CANARY.encode(), authorities=authorities)
-    return exchange(request, seconds, (lambda _: place) if place else None)
+def post(
+    url: str, *, seconds: float = PATIENCE, authorities: Path | None = None, place: str = ""
+) -> HttpResponse | RequestFailure:
+    request = HttpRequest("POST", url, {"X-Secret": CANARY}, CANARY.encode(), authorities=authorities)
+    return send_request(request, seconds, (lambda _: place) if place else None)
 
 
 def test_nothing_of_a_request_is_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -29,8 +31,8 @@ def test_nothing_of_a_request_is_shown_or_logged(caplog: pytest.LogCaptureFixtur
         url = f"{server.url}/{CANARY}?{CANARY}"
         came = post(url)
         assert CANARY.encode() in server.seen[0].split(b"\r\n")[0]
-    assert isinstance(came, Came)
-    request = Request("POST", url, {"X": CANARY}, CANARY.encode())
+    assert isinstance(came, HttpResponse)
+    request = HttpRequest("POST", url, {"X": CANARY}, CANARY.encode())
     assert CANARY not in repr(request) + repr(came) + caplog.text
 
 
@@ -42,7 +44,7 @@ def test_an_error_of_the_place_brings_no_frame_that_holds_the_address() -> None:
             raise OperationError("not there") from error
 
     with pytest.raises(OperationError, match="not there") as raised:
-        exchange(Request("POST", f"http://127.0.0.1:9/{CANARY}", {}), PATIENCE, nowhere)
+        send_request(HttpRequest("POST", f"http://127.0.0.1:9/{CANARY}", {}), PATIENCE, nowhere)
     assert raised.value.__cause__ is None
     assert raised.value.__context__ is None
     trace = raised.value.__traceback__
@@ -64,7 +66,7 @@ BEGUN: dict[str, Serve] = {
 def test_what_was_sent_without_an_answer_may_have_been_done(serve: Serve) -> None:
     with serving(serve) as server:
         lost = post(server.url, seconds=0.3)
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, RequestFailure)
     assert lost.begun
 
 
@@ -72,7 +74,7 @@ def test_what_nobody_was_there_for_was_not_done() -> None:
     with serving(hangs) as server:
         url = server.url
     lost = post(url)
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, RequestFailure)
     assert not lost.begun
 
 
@@ -84,11 +86,11 @@ def test_a_name_that_takes_too_long_to_look_up_was_not_asked() -> None:
         return "127.0.0.1"
 
     with serving(answering(200)) as server:
-        lost = exchange(Request("POST", server.url, {}), 0.05, slow)
+        lost = send_request(HttpRequest("POST", server.url, {}), 0.05, slow)
         go_on.set()
         for thread in [one for one in threading.enumerate() if one.name == "latdoctor-http"]:
             thread.join(PATIENCE)
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, RequestFailure)
         assert not lost.begun
         assert server.seen == []
 
@@ -96,7 +98,7 @@ def test_a_name_that_takes_too_long_to_look_up_was_not_asked() -> None:
 def test_of_an_answer_only_what_is_asked_for_is_kept() -> None:
     with serving(answering(429, b"slow down", "retry-after: 7", 'etag: "a"', "set-cookie: x=y")) as server:
         came = post(server.url)
-    assert isinstance(came, Came)
+    assert isinstance(came, HttpResponse)
     assert (came.status, came.body, came.headers) == (429, b"slow down", {"retry-after": "7", "etag": '"a"'})
 
 
@@ -123,9 +125,9 @@ def test_tls_is_proved_by_the_name_and_not_by_the_address(authority: tuple[Path,
         other = post(f"https://other.test:{server.port}/", authorities=trusted, place="127.0.0.1")
         unknown = post(f"https://receiver.test:{server.port}/", place="127.0.0.1")
         assert len(server.seen) == 1
-    assert isinstance(good, Came)
+    assert isinstance(good, HttpResponse)
     for lost in (other, unknown):
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, RequestFailure)
         assert "certificate" in lost.why
         assert not lost.begun
 
@@ -133,10 +135,10 @@ def test_tls_is_proved_by_the_name_and_not_by_the_address(authority: tuple[Path,
 def test_a_file_without_certificates_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty.pem").write_text("")
     lost = post("https://127.0.0.1:9/", authorities=tmp_path / "empty.pem")
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, RequestFailure)
     assert not lost.begun
 
 
 def test_secrets_are_taken_out_the_longest_first() -> None:
     secrets = [Secret("abc"), Secret(), Secret("abcdef")]
-    assert without("x abcdef y a\u200bbc z", secrets) == "x … y … z"
+    assert redact_secrets("x abcdef y a\u200bbc z", secrets) == "x … y … z"

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from latdoctor.errors import LatdoctorError
 from latdoctor.http.client import Secret
 from latdoctor.remediation import admin_api
-from latdoctor.remediation.admin_api import MAX_BYTES, Answer, Asked, Place, exchange, json_object
+from latdoctor.remediation.admin_api import MAX_BYTES, Answer, Asked, ResolveAddress, exchange, json_object
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 from tests.http.served import answering, dripping, hangs, serving
@@ -33,7 +33,7 @@ def ask(
     *,
     seconds: float = LONG,
     token: Secret = TOKEN,
-    place: Place | None = None,
+    place: ResolveAddress | None = None,
 ) -> Answer:
     return exchange(Asked(method, url, content, '"tag"' if content else ""), token, Deadline.after(seconds), place)
 

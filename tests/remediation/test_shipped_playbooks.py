@@ -12,7 +12,7 @@ import pytest
 from latdoctor import pipeline
 from latdoctor.conditions.ast import Condition, signals_of
 from latdoctor.conditions.evaluator import HOLDS
-from latdoctor.detectors.catalog import given_by
+from latdoctor.detectors.catalog import derivable_signals
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.dialects.loader import shipped as dialects
@@ -68,7 +68,7 @@ def test_who_mends_the_cause_is_tried_before_who_treats_a_symptom() -> None:
 def signals_shown(*names: str) -> frozenset[str]:
     """What these pages show, with what is derived from it."""
     read = frozenset(signal for dialect in dialects() if dialect.id in names for signal in dialect.signals)
-    return read | frozenset(signal for given in given_by(read).values() for signal in given)
+    return read | frozenset(signal for given in derivable_signals(read).values() for signal in given)
 
 
 @each

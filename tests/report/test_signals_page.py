@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.detectors import DETECTORS
-from latdoctor.detectors.catalog import BY_DETECTOR, given_by
+from latdoctor.detectors.catalog import BY_DETECTOR, derivable_signals
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.rule_tests import read_cases
 from latdoctor.evidence.catalogue import TIERS, catalogue
@@ -35,7 +35,7 @@ def test_no_detector_gives_more_than_it_says() -> None:
     """On the evidence of every rule's cases, which hold most of what there is."""
     cases = read_cases([folder("rules") / "cases"], rule_loader.shipped())
     assert cases
-    everything = given_by(frozenset(catalogue()))
+    everything = derivable_signals(frozenset(catalogue()))
     given: dict[str, set[str]] = {name: set() for name in BY_DETECTOR}
     for case in cases:
         evidence = case.case.evidence
@@ -48,9 +48,9 @@ def test_no_detector_gives_more_than_it_says() -> None:
 
 
 def test_what_is_derived_needs_its_sources() -> None:
-    assert not any(given_by(frozenset()).values())
-    assert "latency.p99" in given_by(frozenset({"latency"}))["quantiles"]
-    assert given_by(frozenset({"gpu.sm_clock"}))["quotients"] == frozenset()
+    assert not any(derivable_signals(frozenset()).values())
+    assert "latency.p99" in derivable_signals(frozenset({"latency"}))["quantiles"]
+    assert derivable_signals(frozenset({"gpu.sm_clock"}))["quotients"] == frozenset()
 
 
 @pytest.mark.parametrize("name", ["latency.p99", "gpu.sm_active", "host.disk.busy_ratio", "kv.usage"])

@@ -25,7 +25,7 @@ from latdoctor.cli.session import exit_code, the_diagnosis
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock
 from latdoctor.collectors.pipes import is_stream
-from latdoctor.collectors.runner import SystemClock, look
+from latdoctor.collectors.runner import SystemClock, collect_bundle
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError, SourceError, UsageError
@@ -125,7 +125,7 @@ class _Looks:
         if wanted.notice != self._told and not sys.stdout.isatty():  # a screen that is redrawn names its target itself
             notice_console().print(wanted.notice)
         self._told = wanted.notice
-        bundle = look(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
+        bundle = collect_bundle(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
         diagnosis = the_diagnosis(bundle, self._rules, wanted.named)
         self._heard(Looked(bundle, wanted.named), diagnosis)
         return diagnosis

@@ -16,7 +16,7 @@ from latdoctor.cli.notifier import notify_now
 from latdoctor.cli.request import Looked, why_unread
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
-from latdoctor.http.address import masked
+from latdoctor.http.address import mask_credentials
 from latdoctor.incident import events, recorder
 from latdoctor.incident.alert_intake import not_observed
 from latdoctor.incident.evidence_store import store_evidence
@@ -88,7 +88,7 @@ def record_diagnosis(belongs: IncidentSelector, look: Looked, diagnosis: Diagnos
             return
         told = store_evidence(found.place, found.incident.id, look.bundle, diagnosis)
         for trouble in told.troubles:
-            say(f"{found.incident.id}: {masked(trouble)}")
+            say(f"{found.incident.id}: {mask_credentials(trouble)}")
         found.journal.append(found.incident.id, events.DIAGNOSED, told.diagnosed)
         _tell_marked(found)
 
@@ -189,4 +189,4 @@ def _beside(what: str) -> Iterator[None]:
     try:
         yield
     except (LatdoctorError, OSError) as error:
-        say(masked(clean(f"{what} was not marked in an incident: {error}", 600)))
+        say(mask_credentials(clean(f"{what} was not marked in an incident: {error}", 600)))

@@ -30,14 +30,14 @@ from latdoctor.cli.sop_actions import procedures
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock
 from latdoctor.collectors.promql.client import authorization
-from latdoctor.collectors.runner import SystemClock, look
+from latdoctor.collectors.runner import SystemClock, collect_bundle
 from latdoctor.diagnosis.diagnose import diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, Window
-from latdoctor.http.address import masked
+from latdoctor.http.address import mask_credentials
 from latdoctor.incident import events
 from latdoctor.incident.alert_intake import (
     AlertedIncident,
@@ -103,7 +103,7 @@ class ServiceMonitor:
     def _look(self, incident: AlertedIncident) -> float:
         """Gives how many seconds it speaks of, where that is a history's window: the next must not overlap with it."""
         wanted = ask(self._given, Need.IF_THERE)  # each time: what is configured, and what "now" is, may have changed
-        bundle = look(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
+        bundle = collect_bundle(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
         whole = with_previous_pages(bundle, self._before)
         self._before = bundle
         evidence, _ = pipeline.seen(whole)
@@ -259,7 +259,7 @@ def _targets(wanted: Ask, settings: TargetSettings) -> tuple[str, ...]:
     """
     name = settings.name or ("" if wanted.request.servers else wanted.context.target)
     found = (name, *wanted.request.servers, *settings.admin)
-    return tuple(dict.fromkeys(masked(clean(one, 200)) for one in found if one))
+    return tuple(dict.fromkeys(mask_credentials(clean(one, 200)) for one in found if one))
 
 
 def _tell(alerted: AlertsReceived, taken: IntakeResult) -> None:
@@ -280,7 +280,7 @@ def _tell(alerted: AlertsReceived, taken: IntakeResult) -> None:
 
 
 def _say(text: str) -> None:
-    say(masked(clean(text)))
+    say(mask_credentials(clean(text)))
 
 
 PLACE = "127.0.0.1:9095"

@@ -30,7 +30,7 @@ from latdoctor.cli import preflight as sight
 from latdoctor.cli.console import prepare, say
 from latdoctor.cli.interrupt import INTERRUPTED
 from latdoctor.errors import DefinitionError, LatdoctorError, OperationError
-from latdoctor.http.address import masked
+from latdoctor.http.address import mask_credentials
 from latdoctor.sanitize import clean
 
 app = typer.Typer(
@@ -129,10 +129,10 @@ def _command() -> int:
 def _print(error: LatdoctorError) -> None:
     if isinstance(error, DefinitionError):
         for problem in error.problems:
-            say(masked(clean(str(problem))))
+            say(mask_credentials(clean(str(problem))))
     where = f"{error.where}: " if error.where else ""
-    say(masked(clean(f"latdoctor: {where}{error.what}")))
+    say(mask_credentials(clean(f"latdoctor: {where}{error.what}")))
     for line in error.listed:
-        say(f"  {masked(clean(line))}", hang=4)
+        say(f"  {mask_credentials(clean(line))}", hang=4)
     if error.next_step:
-        say(f"  next: {masked(clean(error.next_step))}", hang=8)
+        say(f"  next: {mask_credentials(clean(error.next_step))}", hang=8)

@@ -9,7 +9,7 @@ import typer
 
 from latdoctor.cli.console import result_console, say
 from latdoctor.cli.remediate import Form, OutputOption
-from latdoctor.http.address import resolved
+from latdoctor.http.address import resolve_host
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Moment, now, unix_seconds
@@ -38,7 +38,7 @@ def run_test(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
         return 0
     results: list[DeliveryResult] = []
     for message in messages:
-        results.append(DeliveryResult(message, attempt(message, receiver, secret, unix_seconds(at.at), resolved)))
+        results.append(DeliveryResult(message, attempt(message, receiver, secret, unix_seconds(at.at), resolve_host)))
         if not as_json:
             say(shown.line_of(results[-1]))
         if not results[-1].outcome.sent:

@@ -16,11 +16,11 @@ def preflight() -> None:
 
     from latdoctor.cli.console import progress, result_console
     from latdoctor.collectors import COLLECTORS
-    from latdoctor.collectors.base import Sight
+    from latdoctor.collectors.base import SourceAvailability
 
     console = result_console()
     with progress("looking") as waiting:
-        rows: list[Sight] = []
+        rows: list[SourceAvailability] = []
         for collector in COLLECTORS:
             waiting([collector.title])
             rows.extend(collector.preflight())
@@ -47,7 +47,7 @@ def targets() -> None:
     from latdoctor.cli import config
     from latdoctor.cli.console import progress, result_console
     from latdoctor.collectors.prometheus.discovery import discover
-    from latdoctor.http.address import masked
+    from latdoctor.http.address import mask_credentials
 
     console = result_console()
     configured = config.targets()
@@ -56,7 +56,7 @@ def targets() -> None:
     table = Table("target", "where", "speaks", box=None, pad_edge=False, expand=True)
     for target in configured.values():
         places = [
-            *(masked(url) for url in (*target.server, *([target.prometheus] if target.prometheus else []))),
+            *(mask_credentials(url) for url in (*target.server, *([target.prometheus] if target.prometheus else []))),
             *(str(path) for path in target.files),
         ]
         table.add_row(target.name, ", ".join(places), "configured")

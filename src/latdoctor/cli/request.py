@@ -14,7 +14,7 @@ from latdoctor.cli.options import Given
 from latdoctor.cli.urls import server, servers_name
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.access_log.fields import compiled
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.pipes import is_stream, shown_name
 from latdoctor.collectors.prometheus.discovery import discover
 from latdoctor.errors import OperationError, UsageError
@@ -24,7 +24,7 @@ from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.evidence.redaction import bundle as redacting
 from latdoctor.evidence.redaction.redactor import Redactor
-from latdoctor.http.address import masked
+from latdoctor.http.address import mask_credentials
 from latdoctor.sanitize import clean
 from latdoctor.units import parse_duration, parse_share, parse_span
 
@@ -50,7 +50,7 @@ class Looked:
     asked: tuple[Source, ...] = ()
 
 
-def named(request: Request, *, nvml: bool) -> tuple[Source, ...]:
+def named(request: CollectRequest, *, nvml: bool) -> tuple[Source, ...]:
     """The sources that `request` names; `nvml`: the GPU driver was asked for, not only taken along."""
     return (
         *(Source("prometheus", server(url).shown) for url in request.servers),
@@ -113,7 +113,7 @@ def tell(gaps: Iterable[Gap], what: str = "could not be read") -> None:
         dict.fromkeys(f"{', '.join(gap.signals) if what == LEFT_OUT else gap.source}: {gap.reason}" for gap in gaps)
     )
     for reason in reasons[:_SHOWN]:
-        say(masked(clean(f"{what}: {reason}")))
+        say(mask_credentials(clean(f"{what}: {reason}")))
     if len(reasons) > _SHOWN:
         say(f"{what}: {len(reasons) - _SHOWN} more")
 
@@ -158,7 +158,7 @@ LONGEST_WINDOW = 3600.0  # seconds
 class Ask:
     """What to look at, what is known of the target, and what was found instead where nothing was given."""
 
-    request: Request
+    request: CollectRequest
     context: Context
     baseline: Baseline | None
     named: tuple[Source, ...] = ()
@@ -255,12 +255,12 @@ def settings_of(given: Given) -> TargetSettings:
     return next(iter(configured.values()), TargetSettings())
 
 
-def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Request, str]:
+def _request(given: Given, settings: TargetSettings, window: float) -> tuple[CollectRequest, str]:
     servers = given.server or settings.server
     for url in servers:
         server(url, "--server" if given.server else f"target {settings.name}")
     asked = time_args.past_of(given, settings)
-    request = Request(
+    request = CollectRequest(
         prometheus=time_args.server_of(given, settings, asked),
         past=asked if given.since or given.until else None,
         servers=servers,
@@ -295,7 +295,7 @@ def _pattern(given: Given, settings: TargetSettings) -> str:
     return text
 
 
-def _this_machine(request: Request, given: Given) -> tuple[Request, str]:
+def _this_machine(request: CollectRequest, given: Given) -> tuple[CollectRequest, str]:
     """Nothing was given: this machine's GPUs, its kernel, and the metrics pages on its ports."""
     found = [page for page in discover() if page.dialects]
     pages = ", ".join(page.url for page in found) or "no metrics page on a local port"
@@ -306,7 +306,7 @@ def _this_machine(request: Request, given: Given) -> tuple[Request, str]:
 
 def _name(given: Given, settings: TargetSettings) -> str:
     if given.target or settings.name:
-        return masked(given.target or settings.name)
+        return mask_credentials(given.target or settings.name)
     if given.server:
         return servers_name(given.server)
     if given.prometheus:

@@ -12,8 +12,8 @@ from latdoctor.cli.console import notice_console, progress, telling
 from latdoctor.cli.options import Given
 from latdoctor.cli.request import Looked, Need, Source, ask, must_have_read
 from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.base import heard_by
-from latdoctor.collectors.runner import SystemClock, look
+from latdoctor.collectors.base import progress_listener
+from latdoctor.collectors.runner import SystemClock, collect_bundle
 from latdoctor.conditions.ast import Reference, comparisons
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
@@ -44,7 +44,7 @@ def look_for(given: Given, need: Need = Need.DUE) -> Looked:
     live = bool(wanted.request.servers or wanted.request.nvml or wanted.request.host)
     what = f"watching for {wanted.request.window:g} s" if live else "reading"
     with progress(what, takes_time=live) as waiting:
-        bundle = look(
+        bundle = collect_bundle(
             COLLECTORS, wanted.request, wanted.context, SystemClock(), baseline=wanted.baseline, waiting=waiting
         )
     return Looked(bundle, wanted.named)
@@ -52,7 +52,7 @@ def look_for(given: Given, need: Need = Need.DUE) -> Looked:
 
 def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
     """Everything a bundle says, derived readings included, with its progress on stderr."""
-    with telling() as tell, heard_by(tell):
+    with telling() as tell, progress_listener(tell):
         return pipeline.seen(bundle)
 
 

@@ -19,7 +19,7 @@ from latdoctor.cli.console import say
 from latdoctor.cli.remediation_session import own_folder
 from latdoctor.cli.time_args import Began, began
 from latdoctor.errors import DefinitionError, OperationError, UsageError
-from latdoctor.http.address import masked
+from latdoctor.http.address import mask_credentials
 from latdoctor.incident import events, recorder
 from latdoctor.incident.alert_intake import IncidentTemplate, Intake
 from latdoctor.incident.alertmanager import read_notification
@@ -286,7 +286,7 @@ def _configured() -> Mapping[str, TargetSettings]:
     try:
         return configured()
     except DefinitionError as error:
-        say(masked(clean(f"no configured target is known: {error}".replace("\n", "; "), 500)))
+        say(mask_credentials(clean(f"no configured target is known: {error}".replace("\n", "; "), 500)))
         return {}
 
 
@@ -298,5 +298,5 @@ def _targets(names: Sequence[str], known: Mapping[str, TargetSettings]) -> tuple
             raise UsageError("--target was given without a value", next_step="write --target NAME, or leave it out")
         settings = known.get(name)
         addresses = (*settings.server, *settings.admin) if settings else ()
-        found.update(dict.fromkeys(masked(clean(one, 200)) for one in (name, *addresses)))
+        found.update(dict.fromkeys(mask_credentials(clean(one, 200)) for one in (name, *addresses)))
     return tuple(found)

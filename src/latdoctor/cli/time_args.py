@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from latdoctor.cli.config import TargetSettings
 from latdoctor.cli.options import Given
 from latdoctor.collectors.base import PrometheusServer
-from latdoctor.collectors.promql.client import access
-from latdoctor.collectors.time_range import Past
-from latdoctor.dialects.promql import matchers
+from latdoctor.collectors.promql.client import prometheus_endpoint
+from latdoctor.collectors.time_range import TimeRange
+from latdoctor.dialects.promql import parse_matchers
 from latdoctor.errors import UsageError
 from latdoctor.report.sop import duration
 from latdoctor.sanitize import clean
@@ -25,7 +25,7 @@ DAY = datetime.timedelta(days=1)
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
-def past_of(given: Given, settings: TargetSettings) -> Past | None:
+def past_of(given: Given, settings: TargetSettings) -> TimeRange | None:
     """The time that was asked for, the last hour where only a Prometheus server was named. Raises UsageError."""
     named = given.prometheus or settings.prometheus
     if given.select and not named:
@@ -47,7 +47,7 @@ def past_of(given: Given, settings: TargetSettings) -> Past | None:
             next_step="write it such as --since 2h (before now), or --since 02:30 --until 03:10",
         )
     window = parse_duration(given.window) if given.window else min(WINDOW, until - since)
-    return Past(since, until, min(window, until - since))
+    return TimeRange(since, until, min(window, until - since))
 
 
 def _wrong(since: float, until: float, now: float) -> str:
@@ -67,13 +67,13 @@ def _shown(moment: float) -> str:
         return "a time that makes no sense"
 
 
-def server_of(given: Given, settings: TargetSettings, past: Past | None) -> PrometheusServer | None:
+def server_of(given: Given, settings: TargetSettings, past: TimeRange | None) -> PrometheusServer | None:
     """The server that was named. Raises UsageError."""
     url = given.prometheus or settings.prometheus
     if not url or past is None:
         return None
     return PrometheusServer(
-        access=access(url, settings.prometheus_auth, settings.prometheus_ca),
+        access=prometheus_endpoint(url, settings.prometheus_auth, settings.prometheus_ca),
         since=past.since,
         until=past.until,
         window=past.window,
@@ -113,12 +113,12 @@ def time_of_day(text: str, now: float) -> datetime.datetime | None:
 
 def name_of(given: Given) -> str:
     """How the target is called where only a Prometheus server was named."""
-    return access(given.prometheus).name
+    return prometheus_endpoint(given.prometheus).name
 
 
 def _select(text: str) -> tuple[str, ...]:
     try:
-        return matchers(text)
+        return parse_matchers(text)
     except ValueError as error:
         raise UsageError(
             f"{clean(text, 80)!r}: {error}", where="--select", next_step="write it such as --select '{job=\"vllm\"}'"

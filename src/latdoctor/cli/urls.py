@@ -11,15 +11,15 @@ from latdoctor.errors import UsageError
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
-    from latdoctor.collectors.prometheus.scrape import Target
+    from latdoctor.collectors.prometheus.scrape import ScrapeTarget
 
 
-def server(given: str, where: str = "--server") -> Target:
+def server(given: str, where: str = "--server") -> ScrapeTarget:
     """The metrics page at `given`. Raises UsageError for what is no http address, without telling a secret in it."""
-    from latdoctor.collectors.prometheus.scrape import target
+    from latdoctor.collectors.prometheus.scrape import parse_target
 
     try:
-        return target(given.strip())
+        return parse_target(given.strip())
     except ValueError as error:
         shown = clean(re.split(r"[?#]", given.rsplit("@", 1)[-1])[0], 200)
         raise UsageError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from latdoctor.collectors.time_range import Past
+from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 
@@ -17,13 +17,13 @@ from latdoctor.evidence.model import Evidence, Gap
 _HEARD: ContextVar[Callable[[str], None]] = ContextVar("heard", default=lambda what: None)
 
 
-def tell(what: str) -> None:
+def report_progress(what: str) -> None:
     """Says how far something has come that takes long, for people: `traces: 3 of 8 read`."""
     _HEARD.get()(what)
 
 
 @contextmanager
-def heard_by(hear: Callable[[str], None]) -> Iterator[None]:
+def progress_listener(hear: Callable[[str], None]) -> Iterator[None]:
     """Whatever is told meanwhile goes to `hear`."""
     before = _HEARD.set(hear)
     try:
@@ -33,7 +33,7 @@ def heard_by(hear: Callable[[str], None]) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ApiEndpoint:
     """A server of an HTTP API: `url` is its root without a slash at the end, `authorization` the header's value."""
 
     url: str
@@ -49,7 +49,7 @@ class PrometheusServer:
     `window` seconds of which are judged, and the series that `select` matches.
     """
 
-    access: Access
+    access: ApiEndpoint
     since: float
     until: float
     window: float = 300.0
@@ -57,7 +57,7 @@ class PrometheusServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CollectRequest:
     """What to look at. Times in seconds. `nvml` and `host` look at this machine."""
 
     servers: tuple[str, ...] = ()  # base URLs or metrics URLs, scraped over the window
@@ -69,7 +69,7 @@ class Request:
     logs: tuple[Path, ...] = ()
     prometheus: PrometheusServer | None = None
     log_pattern: str = ""  # how the lines of an access log among `logs` are written; empty: a common form
-    past: Past | None = None  # the part of the logs' time that is asked for; None: all of it
+    past: TimeRange | None = None  # the part of the logs' time that is asked for; None: all of it
     changes: tuple[Path, ...] = ()  # what was changed and when, as people or machines noted it
     pid: int | None = None
     nvml: bool = False
@@ -86,7 +86,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectResult:
     """What a collector brought back. A source that failed is a gap; the others go on."""
 
     artifacts: tuple[Artifact, ...] = ()
@@ -94,7 +94,7 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class SourceAvailability:
     """One line of `preflight`: can this be seen here, and if not, why and what would help."""
 
     what: str
@@ -112,10 +112,10 @@ class Collector:
     name: str
     title: str
     provides: frozenset[str]  # signals it may give
-    asked: Callable[[Request], bool]  # does this request concern it?
-    collect: Callable[[Request, Clock], Collected]
+    asked: Callable[[CollectRequest], bool]  # does this request concern it?
+    collect: Callable[[CollectRequest, Clock], CollectResult]
     parse: Callable[[Sequence[Artifact]], Evidence]
-    preflight: Callable[[], Sequence[Sight]]
+    preflight: Callable[[], Sequence[SourceAvailability]]
     ask: str  # the flag that brings it in, for "next look": `--trace FILE`; empty where another source stands for it
     cost: str  # what a look costs: "reads a file", "watches for the window"
     # Of `provides`, what it tells where it happened and never that it did not: no reason to look.
@@ -123,14 +123,14 @@ class Collector:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class SamplingMoment:
     """One time to sample, unix seconds UTC; `at_end` is true for the first and the last."""
 
     time: float
     at_end: bool
 
 
-def offsets(window: float, interval: float, most: int) -> tuple[float, ...]:
+def sampling_offsets(window: float, interval: float, most: int) -> tuple[float, ...]:
     """Seconds from the start: 0, `window`, and about every `interval` between them; `most` of them (2 or more)."""
     if window <= 0:
         return (0.0,)
@@ -138,12 +138,12 @@ def offsets(window: float, interval: float, most: int) -> tuple[float, ...]:
     return tuple(window * step / steps for step in range(steps + 1))
 
 
-def moments(clock: Clock, window: float, interval: float, most: int) -> Iterator[Moment]:
+def sampling_moments(clock: Clock, window: float, interval: float, most: int) -> Iterator[SamplingMoment]:
     """Waits for each moment in turn. A source that is slow to answer is sampled less often, not for longer.
 
     A clock that is set back in the window neither turns the order of the samples nor draws the window out.
     """
-    planned = offsets(window, interval, most)
+    planned = sampling_offsets(window, interval, most)
     start = now = clock.now()
     for offset in planned:
         now = max(now, clock.now())
@@ -154,4 +154,4 @@ def moments(clock: Clock, window: float, interval: float, most: int) -> Iterator
         if wait > 0:
             clock.sleep(wait)
             now = max(now + wait, clock.now())
-        yield Moment(now, at_end)
+        yield SamplingMoment(now, at_end)

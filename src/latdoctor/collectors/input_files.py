@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from latdoctor.collectors.access_log.collector import recognise
-from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
 from latdoctor.collectors.logs import formats, line_prefix
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
@@ -24,7 +24,7 @@ _LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InputFile:
     """A file that can be read, its first bytes, and the folder that the user named in its place, if one was."""
 
     path: Path
@@ -33,7 +33,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Finder:
+class FileFinder:
     """Looks which of the named files can be read; those that cannot become gaps that hide `signals`.
 
     `endings` are those of the files of a folder that are meant, `nothing` what to do where it holds none.
@@ -45,13 +45,13 @@ class Finder:
     nothing: str
     gaps: list[Gap] = field(default_factory=list)
 
-    def files(self, given: Iterable[Path]) -> tuple[Found, ...]:
+    def files(self, given: Iterable[Path]) -> tuple[InputFile, ...]:
         """The files, each once, in the order given; those of a folder by name."""
-        found: dict[Path, Found] = {}
+        found: dict[Path, InputFile] = {}
         for one in given:
             for path, folder in self._files(one):
                 if path not in found and (head := self._opened(path)) is not None:
-                    found[path] = Found(path, head, folder)
+                    found[path] = InputFile(path, head, folder)
         return tuple(found.values())
 
     def _files(self, given: Path) -> Iterator[tuple[Path, Path | None]]:
@@ -88,7 +88,7 @@ class Finder:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedFile:
     """A file as the artifact `name` of its collector, read together with the others of `group`."""
 
     path: Path
@@ -97,13 +97,13 @@ class Named:
 
 
 def file_collector(
-    finder: Callable[[], Finder],
+    finder: Callable[[], FileFinder],
     *,
     title: str,
-    given: Callable[[Request], tuple[Path, ...]],
-    named: Callable[[Finder, tuple[Path, ...]], Iterable[Named]],
+    given: Callable[[CollectRequest], tuple[Path, ...]],
+    named: Callable[[FileFinder, tuple[Path, ...]], Iterable[NamedFile]],
     parse: Callable[[Sequence[Artifact]], Evidence],
-    sight: Sight,
+    sight: SourceAvailability,
     ask: str,
 ) -> Collector:
     """A collector of files that the user names: `given` are those of a request, `named` finds and names them.
@@ -112,13 +112,13 @@ def file_collector(
     """
     name, signals = finder().source, finder().signals
 
-    def collect(request: Request, clock: Clock) -> Collected:
+    def collect(request: CollectRequest, clock: Clock) -> CollectResult:
         own = finder()
         artifacts = tuple(
             Artifact(f"{name}/{one.name}", name, one.group, clean(str(one.path)), clock.now(), one.path)
             for one in named(own, given(request))
         )
-        return Collected(artifacts, tuple(own.gaps))
+        return CollectResult(artifacts, tuple(own.gaps))
 
     return Collector(
         name=name,
@@ -139,7 +139,7 @@ def safe_name(name: str, otherwise: str) -> str:
     return re.sub(r"\.{2,}", ".", kept) or otherwise
 
 
-def unique(name: str, taken: Iterable[str]) -> str:
+def unique_name(name: str, taken: Iterable[str]) -> str:
     """`name`, or `name-2` and so on where it is taken."""
     known = set(taken)
     found, number = name, 2
@@ -163,7 +163,7 @@ _TABLE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FileKind:
     """`readers` are the collectors that such a file is for; `advice` says how it is given."""
 
     what: str
@@ -175,7 +175,7 @@ class Kind:
 def _log(head: bytes) -> bool:
     if recognise(head).access_log:
         return True
-    lines = [line_prefix.parse(line_prefix.cleaned(raw), 0.0) for raw in head.splitlines()[:_TRIED] if raw.strip()]
+    lines = [line_prefix.parse(line_prefix.clean_line(raw), 0.0) for raw in head.splitlines()[:_TRIED] if raw.strip()]
     told = sum(line.time is not None or line.uptime is not None for line in lines)
     return bool(lines) and told >= _MOST * len(lines)
 
@@ -184,28 +184,28 @@ def _metrics(head: bytes) -> bool:
     return formats.is_metrics([line.strip() for line in head.splitlines()[:_TRIED] if line.strip()])
 
 
-KINDS = (
-    Kind("an SQLite database, as nsys exports and nvprof writes", ("nsight",), "give it with --nsys FILE",
+FILE_KINDS = (
+    FileKind("an SQLite database, as nsys exports and nvprof writes", ("nsight",), "give it with --nsys FILE",
          lambda head: head.startswith(b"SQLite format 3\0")),
-    Kind("a report of Nsight Systems", ("nsight",), "nsys export --type sqlite FILE, and give that with --nsys",
+    FileKind("a report of Nsight Systems", ("nsight",), "nsys export --type sqlite FILE, and give that with --nsys",
          lambda head: b"NVIDIA Nsight Systems" in head[:64]),
-    Kind("a bundle", (), "diagnose it by itself: latdoctor diagnose FILE",
+    FileKind("a bundle", (), "diagnose it by itself: latdoctor diagnose FILE",
          lambda head: head.startswith(b"\x28\xb5\x2f\xfd")),
-    Kind("a pickle, as torch's memory snapshots are", ("torch_memory",), "give it with --torch-memory FILE",
+    FileKind("a pickle, as torch's memory snapshots are", ("torch_memory",), "give it with --torch-memory FILE",
          re.compile(rb"\A\x80[\x02-\x05]").match),
-    Kind("a profiler's trace", ("torch_trace",), "give it with --trace FILE", _TRACE.search),
-    Kind("torch's memory_stats", ("torch_memory",), "give it with --torch-memory FILE", _MEMORY_STATS.search),
-    Kind("what trtexec writes of an engine", ("tensorrt",), "give it with --tensorrt FILE", _ENGINE.search),
-    Kind("a metrics page", ("prometheus",), "give it with --metrics FILE", _metrics),
-    Kind("a table of nsys stats or nvprof", ("nsight",), "give it with --nsys FILE", _TABLE.search),
-    Kind("a log", ("logs", "access_log", "tensorrt"), "give it with --log FILE", _log),
+    FileKind("a profiler's trace", ("torch_trace",), "give it with --trace FILE", _TRACE.search),
+    FileKind("torch's memory_stats", ("torch_memory",), "give it with --torch-memory FILE", _MEMORY_STATS.search),
+    FileKind("what trtexec writes of an engine", ("tensorrt",), "give it with --tensorrt FILE", _ENGINE.search),
+    FileKind("a metrics page", ("prometheus",), "give it with --metrics FILE", _metrics),
+    FileKind("a table of nsys stats or nvprof", ("nsight",), "give it with --nsys FILE", _TABLE.search),
+    FileKind("a log", ("logs", "access_log", "tensorrt"), "give it with --log FILE", _log),
 )  # fmt: skip
 
 
-def advice(artifact: Artifact, reader: str) -> str:
+def wrong_option_hint(artifact: Artifact, reader: str) -> str:
     """Which option `artifact` is for, where it is not for `reader`, a collector that made nothing of it; else empty."""
     head = _head(artifact.content)
-    kind = next((one for one in KINDS if one.fits(head)), None) if head else None
+    kind = next((one for one in FILE_KINDS if one.fits(head)), None) if head else None
     if kind is None or reader in kind.readers:
         return ""
     return f"it looks like {kind.what}: {kind.advice}"

@@ -21,7 +21,7 @@ _PATIENCE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class StreamContent:
     """The last bytes of a stream, how many there were in all, and why its end was not seen (empty where it was)."""
 
     content: bytes
@@ -42,7 +42,7 @@ def shown_name(path: Path) -> str:
     return "stdin" if path == STDIN else f"pipe-{path.name}"
 
 
-def read_stream(path: Path, timeout: float, keep: int, most: int) -> Streamed:
+def read_stream(path: Path, timeout: float, keep: int, most: int) -> StreamContent:
     """The last `keep` bytes of a stream. Raises SourceError for more than `most` bytes, and where nothing comes.
 
     Ends where the writer does, or after `timeout` seconds in which nothing came, or a few times that in all.
@@ -79,7 +79,7 @@ def _stdin() -> int:
     return source
 
 
-def _read(source: int, timeout: float, keep: int, most: int, where: str) -> Streamed:
+def _read(source: int, timeout: float, keep: int, most: int, where: str) -> StreamContent:
     kept = bytearray()
     size = 0
     deadline = time.monotonic() + _PATIENCE * timeout
@@ -96,9 +96,9 @@ def _read(source: int, timeout: float, keep: int, most: int, where: str) -> Stre
                 raise SourceError(
                     f"nothing came within {timeout:g} s", where=where, next_step="look at the command that writes it"
                 )
-            return Streamed(bytes(kept[-keep:]), size, f"nothing more came within {timeout:g} s")
+            return StreamContent(bytes(kept[-keep:]), size, f"nothing more came within {timeout:g} s")
         if not chunk:
-            return Streamed(bytes(kept[-keep:]), size)
+            return StreamContent(bytes(kept[-keep:]), size)
         size += len(chunk)
         if size > most:
             raise SourceError(f"brings more than {most >> 20} MiB", where=where, next_step="give the end of it")
@@ -106,7 +106,7 @@ def _read(source: int, timeout: float, keep: int, most: int, where: str) -> Stre
         if len(kept) > 2 * keep:
             del kept[:-keep]
         if time.monotonic() >= deadline:
-            return Streamed(bytes(kept[-keep:]), size, f"it went on for more than {_PATIENCE * timeout:g} s")
+            return StreamContent(bytes(kept[-keep:]), size, f"it went on for more than {_PATIENCE * timeout:g} s")
 
 
 def _next(source: int, patience: float, *, begun: bool) -> bytes | None:

@@ -53,7 +53,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def parent_of(pid: int, root: Path = Path("/proc")) -> int | None:
+def parent_pid(pid: int, root: Path = Path("/proc")) -> int | None:
     """The parent of `pid`, or None where there is no such process or it may not be read."""
     try:
         return parse_stat((root / str(pid) / "stat").read_text(errors="replace")).parent

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from latdoctor.background import Beside
-from latdoctor.collectors.base import Clock, Collected, Collector, Request
-from latdoctor.collectors.input_files import advice
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
+from latdoctor.collectors.input_files import wrong_option_hint
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
@@ -33,20 +33,20 @@ class SystemClock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _RunningCollector:
     """One collector at work."""
 
     collector: Collector
-    call: Beside[Collected]
+    call: Beside[CollectResult]
 
 
-def _begun(collector: Collector, request: Request, clock: Clock) -> _Reading:
-    return _Reading(collector, Beside(lambda: collector.collect(request, clock), f"collect-{collector.name}"))
+def _begun(collector: Collector, request: CollectRequest, clock: Clock) -> _RunningCollector:
+    return _RunningCollector(collector, Beside(lambda: collector.collect(request, clock), f"collect-{collector.name}"))
 
 
-def look(
+def collect_bundle(
     collectors: Sequence[Collector],
-    request: Request,
+    request: CollectRequest,
     context: Context,
     clock: Clock,
     *,
@@ -68,7 +68,7 @@ def look(
     )
 
 
-def _wait(readings: Sequence[_Reading], patience: float, waiting: Callable[[Sequence[str]], None]) -> None:
+def _wait(readings: Sequence[_RunningCollector], patience: float, waiting: Callable[[Sequence[str]], None]) -> None:
     deadline = time.monotonic() + patience
     while busy := [reading for reading in readings if not reading.call.ended]:
         if time.monotonic() >= deadline:
@@ -77,7 +77,7 @@ def _wait(readings: Sequence[_Reading], patience: float, waiting: Callable[[Sequ
         busy[0].call.wait(0.2)
 
 
-def _outcome(reading: _Reading, request: Request) -> Collected:
+def _outcome(reading: _RunningCollector, request: CollectRequest) -> CollectResult:
     if reading.call.ended:
         return reading.call.outcome()
     collector = reading.collector
@@ -87,7 +87,7 @@ def _outcome(reading: _Reading, request: Request) -> Collected:
         signals=tuple(sorted(collector.provides)),
         next_step="look at that source by itself, or leave it out",
     )
-    return Collected(gaps=(gap,))
+    return CollectResult(gaps=(gap,))
 
 
 def _window(artifacts: Iterable[Artifact], started: float) -> Window:
@@ -96,7 +96,7 @@ def _window(artifacts: Iterable[Artifact], started: float) -> Window:
     return Window(min(times), max(times))
 
 
-def evidence_of(collectors: Sequence[Collector], bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
+def parse_bundle(collectors: Sequence[Collector], bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
     """What a bundle says, parsed group by group; one that makes no sense is a gap that hides what it would show."""
     parts = [Evidence(gaps=bundle.gaps)]
     coverage = []
@@ -118,7 +118,7 @@ def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
             source=collector.name,
             reason=f"{where}: {error.what}",
             signals=tuple(sorted(collector.provides)),
-            next_step=advice(group[0], collector.name) or error.next_step,
+            next_step=wrong_option_hint(group[0], collector.name) or error.next_step,
             origin=Origin(group[0].name),
         )
         return Evidence(gaps=(gap,))

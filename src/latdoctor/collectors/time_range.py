@@ -19,10 +19,10 @@ from latdoctor.evidence.model import to_json
 
 SUFFIX = "+past"  # ends the artifact's name; the names of logs have no such sign in them
 _MAX_BYTES = 1 << 16
-UNTIMED = "its lines tell no time of day, so nobody knows which of them belong to the time that was asked for"
+NO_TIME_OF_DAY = "its lines tell no time of day, so nobody knows which of them belong to the time that was asked for"
 
 
-class Past(Struct, frozen=True):
+class TimeRange(Struct, frozen=True):
     """What lies from `since` to `until` (unix seconds UTC) is read; the last `window` seconds of it are judged."""
 
     since: float
@@ -40,21 +40,21 @@ class Past(Struct, frozen=True):
     def missed_by(self, first: float | None, last: float | None) -> str:
         """Why a log whose lines tell of `first` to `last` says nothing of the judged time; empty where it does."""
         if first is None or last is None:
-            return UNTIMED
+            return NO_TIME_OF_DAY
         if last < self.judged:
-            return f"the log ends at {clock(last)}, and the judged time begins at {clock(self.judged)}"
+            return f"the log ends at {format_utc(last)}, and the judged time begins at {format_utc(self.judged)}"
         if first > self.until:
-            return f"the log begins at {clock(first)}, and the judged time ends at {clock(self.until)}"
+            return f"the log begins at {format_utc(first)}, and the judged time ends at {format_utc(self.until)}"
         return ""
 
     def late(self, first: float | None) -> str:
         """What must be said where the log begins only within the judged time."""
         if first is None or first <= self.judged:
             return ""
-        return f"the log begins at {clock(first)}, and the judged time at {clock(self.judged)}"
+        return f"the log begins at {format_utc(first)}, and the judged time at {format_utc(self.judged)}"
 
 
-def kept_beside(log: Artifact, past: Past | None) -> tuple[Artifact, ...]:
+def with_time_range(log: Artifact, past: TimeRange | None) -> tuple[Artifact, ...]:
     """`log`, and the time that was asked for of it where not all was."""
     if past is None:
         return (log,)
@@ -62,13 +62,13 @@ def kept_beside(log: Artifact, past: Past | None) -> tuple[Artifact, ...]:
     return log, beside
 
 
-def asked_of(artifacts: Sequence[Artifact]) -> Past | None:
+def read_time_range(artifacts: Sequence[Artifact]) -> TimeRange | None:
     """The time that was asked for of a group's logs; None for all of it. Raises SourceError where it makes no sense."""
     stated = next((one for one in artifacts if one.name.endswith(SUFFIX)), None)
     if stated is None:
         return None
     try:
-        past = msgspec.json.decode(stated.read(_MAX_BYTES), type=Past)
+        past = msgspec.json.decode(stated.read(_MAX_BYTES), type=TimeRange)
     except UNDECODABLE as error:
         raise SourceError("the time that was asked for of it cannot be read", where=stated.source) from error
     if not (math.isfinite(past.since) and math.isfinite(past.until) and 0 < past.window <= past.until - past.since):
@@ -76,7 +76,7 @@ def asked_of(artifacts: Sequence[Artifact]) -> Past | None:
     return past
 
 
-def clock(moment: float) -> str:
+def format_utc(moment: float) -> str:
     """`2026-01-31 02:49:10 UTC`; the bare number where no calendar has it."""
     try:
         return datetime.datetime.fromtimestamp(moment, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -11,18 +11,24 @@ from collections.abc import Callable
 
 from latdoctor.detectors.arrival_change import arrival_changes
 from latdoctor.detectors.bimodality import batch_bimodality
-from latdoctor.detectors.client_excess_latency import clients
-from latdoctor.detectors.derived_ratios import model_words, possible, quotients, remainders, starts
-from latdoctor.detectors.gpu_identity import joined
+from latdoctor.detectors.client_excess_latency import client_excess_latency
+from latdoctor.detectors.derived_ratios import (
+    derived_remainders,
+    drop_impossible_shares,
+    model_properties,
+    process_starts,
+    quotients,
+)
+from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.detectors.latency_modes import latency_modes
-from latdoctor.detectors.littles_law import consistent
-from latdoctor.detectors.noisy_neighbor import neighbours
+from latdoctor.detectors.littles_law import drop_inconsistent_queues
+from latdoctor.detectors.noisy_neighbor import neighbour_cpu
 from latdoctor.detectors.onset import onsets
-from latdoctor.detectors.periodicity import pulses
+from latdoctor.detectors.periodicity import latency_pulses
 from latdoctor.detectors.quantiles import quantiles
-from latdoctor.detectors.replica_outliers import siblings
+from latdoctor.detectors.replica_outliers import compare_replicas
 from latdoctor.detectors.tail_attribution import tail_shares
-from latdoctor.detectors.tensorrt_engines import engines
+from latdoctor.detectors.tensorrt_engines import compare_engines
 from latdoctor.evidence.model import Evidence
 
 Detector = Callable[[Evidence], Evidence]
@@ -30,25 +36,25 @@ Detector = Callable[[Evidence], Evidence]
 DETECTORS: tuple[Detector, ...] = (
     quantiles,
     quotients,
-    remainders,
+    derived_remainders,
     batch_bimodality,
-    siblings,
-    neighbours,
-    clients,
+    compare_replicas,
+    neighbour_cpu,
+    client_excess_latency,
     arrival_changes,
     latency_modes,
-    pulses,
+    latency_pulses,
     tail_shares,
-    model_words,
+    model_properties,
     onsets,
-    starts,
-    engines,
+    process_starts,
+    compare_engines,
 )
 
 
 def derive(evidence: Evidence) -> Evidence:
     """`evidence` with everything derived from it, and without what contradicts itself. Deriving twice adds nothing."""
-    evidence = consistent(possible(joined(evidence)))
+    evidence = drop_inconsistent_queues(drop_impossible_shares(merge_gpu_subjects(evidence)))
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])
     return evidence

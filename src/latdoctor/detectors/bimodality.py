@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from latdoctor.detectors.quantiles import latest, makes_sense, origin_of
+from latdoctor.detectors.quantiles import derived_origin, is_valid, latest_distributions
 from latdoctor.evidence.model import Distribution, Evidence, Gap, Reading, Value
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ LEFT_OUT = 0.01  # share of batches in buckets wider than one size that may be l
 
 
 @dataclass(frozen=True, slots=True)
-class Modes:
+class BatchSizeModes:
     """The peaks of the batch sizes; one peak where `low` equals `high`."""
 
     low: int
@@ -58,14 +58,18 @@ class Modes:
 def batch_bimodality(evidence: Evidence) -> Evidence:
     """The `batch.size.*` readings of DERIVED for every distribution of batch sizes told size by size."""
     told = {(reading.subject, reading.labels) for reading in evidence.readings if reading.signal in DERIVED}
-    parts = [_of_one(one) for one in latest(evidence) if one.signal == SIGNAL and (one.subject, one.labels) not in told]
+    parts = [
+        _of_one(one)
+        for one in latest_distributions(evidence)
+        if one.signal == SIGNAL and (one.subject, one.labels) not in told
+    ]
     return Evidence.merge(parts)
 
 
 def _of_one(distribution: Distribution) -> Evidence:
-    if not makes_sense(distribution):
+    if not is_valid(distribution):
         return _gap(distribution, "its counts or bounds make no sense", "")
-    counts = sizes(distribution)
+    counts = batch_sizes(distribution)
     whole, seen = sum(counts.values()), distribution.count
     if seen < MIN_BATCHES:
         return _gap(distribution, f"{seen:g} batches seen, {MIN_BATCHES} are needed", "watch for longer: --window 60s")
@@ -73,7 +77,7 @@ def _of_one(distribution: Distribution) -> Evidence:
         reason = "its buckets hold several batch sizes each, so that peaks cannot be told apart"
         return _gap(distribution, reason, "count batches size by size: one bucket for each")
     dip, p = dip_test(counts)
-    modes = find_modes(counts) if p < P_PEAKS else Modes(_commonest(counts), _commonest(counts))
+    modes = find_modes(counts) if p < P_PEAKS else BatchSizeModes(_commonest(counts), _commonest(counts))
     note = f"{whole:g} batches, sizes {min(counts)} to {max(counts)}, dithered by ±0.5"
     values: tuple[Value, ...] = (dip, p, modes.text, float(modes.low), float(modes.high), modes.separation)
     return Evidence(
@@ -82,7 +86,7 @@ def _of_one(distribution: Distribution) -> Evidence:
                 signal=signal,
                 subject=distribution.subject,
                 value=value,
-                origin=origin_of(distribution, "dip test of the batch sizes"),
+                origin=derived_origin(distribution, "dip test of the batch sizes"),
                 window=distribution.window,
                 labels=distribution.labels,
                 note=note,
@@ -92,7 +96,7 @@ def _of_one(distribution: Distribution) -> Evidence:
     )
 
 
-def sizes(distribution: Distribution) -> dict[int, float]:
+def batch_sizes(distribution: Distribution) -> dict[int, float]:
     """How many batches had each size, from the buckets that hold one size only: k itself, or (k−1, k]."""
     found: dict[int, float] = {}
     for bucket in distribution.buckets:
@@ -120,7 +124,7 @@ def _scaled(counts: dict[int, float]) -> list[int]:
     return [upper - lower for lower, upper in pairwise(sums)]
 
 
-def find_modes(counts: dict[int, float]) -> Modes:
+def find_modes(counts: dict[int, float]) -> BatchSizeModes:
     """The two highest peaks with a valley between them, or the highest alone."""
     first = min(counts)
     smooth = _smoothed(counts)
@@ -137,7 +141,7 @@ def find_modes(counts: dict[int, float]) -> Modes:
         if deep and LEAST_SHARE <= share <= 1 - LEAST_SHARE and (best is None or smooth[other] > best[0]):
             best = (float(smooth[other]), other)
     second = top if best is None else best[1]
-    return Modes(first + min(top, second), first + max(top, second))
+    return BatchSizeModes(first + min(top, second), first + max(top, second))
 
 
 def _smoothed(counts: dict[int, float]) -> NDArray[np.float64]:

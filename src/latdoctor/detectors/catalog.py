@@ -24,75 +24,75 @@ from latdoctor.detectors.tail_attribution import STAGE as STAGES
 from latdoctor.detectors.tensorrt_engines import DERIVED as ENGINES
 from latdoctor.evidence.catalogue import catalogue
 
-Given = frozenset[str]
+SignalSet = frozenset[str]
 
 
-def _quantiles(given: Given) -> Given:
+def _quantiles(given: SignalSet) -> SignalSet:
     """The quantiles and means of distributions, where the catalogue has them."""
     spread = [name for name in given if catalogue()[name].kind == "distribution"]
     suffixes = (MEAN, *(suffix for suffix, _, _ in QUANTILES))
     return frozenset(name + suffix for name in spread for suffix in suffixes) & catalogue().keys()
 
 
-def _quotients(given: Given) -> Given:
+def _quotients(given: SignalSet) -> SignalSet:
     return frozenset(one.signal for one in QUOTIENTS if {one.over, one.under} <= given)
 
 
-def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[Given], Given]:
+def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[SignalSet], SignalSet]:
     """`gives`, where all that is `needed` is there."""
     return lambda given: frozenset(gives) if given.issuperset(needed) else frozenset()
 
 
-def _clients(given: Given) -> Given:
+def _clients(given: SignalSet) -> SignalSet:
     told = [one.signal for one in DIFFERENCES if {one.client, one.server} <= given]
     return frozenset([*told, DEVIATION, RATIO] if told else [])
 
 
-def _siblings(given: Given) -> Given:
+def _siblings(given: SignalSet) -> SignalSet:
     ratios = frozenset(signal for signal, of, _ in RATIOS if of in given)
     return ratios | (frozenset(VERSIONS) if "version.latency.p50" in given else frozenset())
 
 
-def _model_words(given: Given) -> Given:
+def _model_words(given: SignalSet) -> SignalSet:
     return frozenset(signal for source, signal, _ in WORDS if source in given)
 
 
-def _onsets(given: Given) -> Given:
+def _onsets(given: SignalSet) -> SignalSet:
     return frozenset([ONSET]) if given & frozenset(SLOWING) else frozenset()
 
 
-def _starts(given: Given) -> Given:
+def _starts(given: SignalSet) -> SignalSet:
     return frozenset([STARTED]) if given & frozenset(UPTIMES) else frozenset()
 
 
-def _engines(given: Given) -> Given:
+def _engines(given: SignalSet) -> SignalSet:
     return frozenset(ENGINES) if any(name.startswith("engine.") for name in given) else frozenset()
 
 
 # By the detector's name, in the order in which they run. A test holds that none is missing and none gives more.
-BY_DETECTOR: Mapping[str, Callable[[Given], Given]] = {
+BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "quantiles": _quantiles,
     "quotients": _quotients,
-    "remainders": _when("arrival.rate", "retry.share", "batch.padding_factor", gives=REMAINDERS),
+    "derived_remainders": _when("arrival.rate", "retry.share", "batch.padding_factor", gives=REMAINDERS),
     "batch_bimodality": _when(SIZES, gives=MODES),
-    "siblings": _siblings,
-    "neighbours": _when(TAKEN, OWN, "host.cpus", gives=(NEIGHBOURS,)),
-    "clients": _clients,
+    "compare_replicas": _siblings,
+    "neighbour_cpu": _when(TAKEN, OWN, "host.cpus", gives=(NEIGHBOURS,)),
+    "client_excess_latency": _clients,
     "arrival_changes": _when(ARRIVALS, gives=CHANGES),
     "latency_modes": _when(REQUESTS, gives=PEAKS),
-    "pulses": _when(REQUESTS, gives=PULSES),
+    "latency_pulses": _when(REQUESTS, gives=PULSES),
     "tail_shares": _when(REQUESTS, STAGES, gives=(TAIL,)),
-    "model_words": _model_words,
+    "model_properties": _model_words,
     "onsets": _onsets,
-    "starts": _starts,
-    "engines": _engines,
+    "process_starts": _starts,
+    "compare_engines": _engines,
 }
 
 
-def given_by(sources: Given) -> Mapping[str, Given]:
+def derivable_signals(sources: SignalSet) -> Mapping[str, SignalSet]:
     """What each detector can give out of what the sources and the detectors before it give."""
     have = sources
-    found: dict[str, Given] = {}
+    found: dict[str, SignalSet] = {}
     for name, gives in BY_DETECTOR.items():
         found[name] = gives(have)
         have |= found[name]

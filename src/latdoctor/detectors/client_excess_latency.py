@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from latdoctor.detectors.quantiles import latest, makes_sense, quantiles
+from latdoctor.detectors.quantiles import is_valid, latest_distributions, quantiles
 from latdoctor.evidence.model import (
     AT_LEAST,
     AT_MOST,
@@ -58,7 +58,7 @@ DERIVED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ExcessDefinition:
     """`signal` = `client` − `server`, both with `labels`."""
 
     signal: str
@@ -68,15 +68,15 @@ class Difference:
 
 
 DIFFERENCES = (
-    Difference("client.excess.mean", "client.latency.mean", "latency.mean"),
-    Difference("client.excess.p99", "client.latency.p99", "latency.p99"),
-    Difference("client.excess.small", "client.latency_by_size.mean", "latency_by_size.mean", SMALL),
-    Difference("client.excess.large", "client.latency_by_size.mean", "latency_by_size.mean", LARGE),
+    ExcessDefinition("client.excess.mean", "client.latency.mean", "latency.mean"),
+    ExcessDefinition("client.excess.p99", "client.latency.p99", "latency.p99"),
+    ExcessDefinition("client.excess.small", "client.latency_by_size.mean", "latency_by_size.mean", SMALL),
+    ExcessDefinition("client.excess.large", "client.latency_by_size.mean", "latency_by_size.mean", LARGE),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LoopDelay:
     """How long event loops may hold up a request: mean and standard deviation, seconds."""
 
     mean: float
@@ -87,7 +87,7 @@ class Held:
         return self.mean + 3 * self.deviation
 
 
-def clients(evidence: Evidence) -> Evidence:
+def client_excess_latency(evidence: Evidence) -> Evidence:
     """The signals of DERIVED for every client of which a server's page tells the other side."""
     told = {(reading.signal, reading.subject) for reading in evidence.readings if reading.signal in DERIVED}
     found: list[Reading | Gap] = []
@@ -148,37 +148,43 @@ def _same_time(one: Window, other: Window) -> bool:
 
 
 def _few(evidence: Evidence, subjects: set[str]) -> str:
-    for one in latest(evidence):
+    for one in latest_distributions(evidence):
         if one.signal in ("latency", "client.latency") and one.subject in subjects and one.count < MIN_SEEN:
             return f"{one.count:g} answers were seen on {one.subject}, {MIN_SEEN} are needed"
     return ""
 
 
-def _held(evidence: Evidence, client: str, servers: frozenset[str]) -> Held:
+def _held(evidence: Evidence, client: str, servers: frozenset[str]) -> LoopDelay:
     """How long the loops on both sides may hold up a request, as far as they are told."""
     own = _held_by(evidence, "client.loop_lag", frozenset({client}))
     theirs = _held_by(evidence, "loop.lag", servers)
-    return Held(HELD * (own.mean + theirs.mean), math.hypot(own.deviation, theirs.deviation))
+    return LoopDelay(HELD * (own.mean + theirs.mean), math.hypot(own.deviation, theirs.deviation))
 
 
-def _held_by(evidence: Evidence, signal: str, subjects: frozenset[str]) -> Held:
-    found = [Held(LAGS / HELD * _number(one)) for one in _of(evidence, f"{signal}.mean", ()) if one.subject in subjects]
-    lags = [one for one in latest(evidence) if one.signal == signal and one.subject in subjects and makes_sense(one)]
+def _held_by(evidence: Evidence, signal: str, subjects: frozenset[str]) -> LoopDelay:
+    found = [
+        LoopDelay(LAGS / HELD * _number(one)) for one in _of(evidence, f"{signal}.mean", ()) if one.subject in subjects
+    ]
+    lags = [
+        one
+        for one in latest_distributions(evidence)
+        if one.signal == signal and one.subject in subjects and is_valid(one)
+    ]
     exact = [_residual(one, seconds) for one in lags if (seconds := one.window.seconds)]
-    return max(exact or found, key=lambda held: held.mean, default=Held(0.0))
+    return max(exact or found, key=lambda held: held.mean, default=LoopDelay(0.0))
 
 
-def _residual(lags: Distribution, seconds: float) -> Held:
+def _residual(lags: Distribution, seconds: float) -> LoopDelay:
     """Of the buckets' upper ends, so that it is rather too much; of the last bucket half as much again as its lower."""
     ends = [(one.high if math.isfinite(one.high) else 1.5 * one.low, one.count) for one in lags.buckets]
     mean = sum(count * end**2 for end, count in ends) / (2 * seconds)
     square = sum(count * end**3 for end, count in ends) / (3 * seconds)
-    return Held(mean, math.sqrt(max(0.0, square - mean**2)))
+    return LoopDelay(mean, math.sqrt(max(0.0, square - mean**2)))
 
 
 def _together(evidence: Evidence, client: str, servers: frozenset[str]) -> tuple[Reading, ...]:
     """The servers' own readings taken together, where their answers are as many as the client's; else none."""
-    known = {(one.signal, one.subject, one.labels): one for one in latest(evidence) if makes_sense(one)}
+    known = {(one.signal, one.subject, one.labels): one for one in latest_distributions(evidence) if is_valid(one)}
     mine = known.get(("client.latency", client, ()))
     if mine is None or len(servers) < 2:
         return ()
@@ -211,7 +217,7 @@ def _merged(parts: list[Distribution]) -> tuple[Bucket, ...]:
 
 
 def _difference(
-    evidence: Evidence, of: Difference, client: str, servers: frozenset[str], together: tuple[Reading, ...]
+    evidence: Evidence, of: ExcessDefinition, client: str, servers: frozenset[str], together: tuple[Reading, ...]
 ) -> Reading | Gap | None:
     mine = next((one for one in _of(evidence, of.client, of.labels) if one.subject == client), None)
     theirs = [one for one in together if (one.signal, one.labels) == (of.server, of.labels)]
@@ -248,11 +254,11 @@ def _ratio(client: Reading, excess: Reading) -> Iterator[Reading]:
         )
 
 
-def _deviation(evidence: Evidence, client: str, servers: frozenset[str], held: Held) -> Iterator[Reading | Gap]:
+def _deviation(evidence: Evidence, client: str, servers: frozenset[str], held: LoopDelay) -> Iterator[Reading | Gap]:
     """Of small bodies, so that what size costs is not taken for what varies; with one server only."""
     found = {
         one.subject: one
-        for one in latest(evidence)
+        for one in latest_distributions(evidence)
         if one.labels == SMALL
         and (one.signal, one.subject in servers) in {("latency_by_size", True), ("client.latency_by_size", False)}
     }
@@ -274,7 +280,7 @@ def _deviation(evidence: Evidence, client: str, servers: frozenset[str], held: H
 def _variance(one: Distribution) -> float | None:
     """Of the buckets' middles (s²); None where too few or unbounded ones hold them."""
     buckets = [bucket for bucket in one.buckets if bucket.count > 0]
-    if not makes_sense(one) or one.count < MIN_SEEN or any(math.isinf(b.high) or math.isinf(b.low) for b in buckets):
+    if not is_valid(one) or one.count < MIN_SEEN or any(math.isinf(b.high) or math.isinf(b.low) for b in buckets):
         return None
     middles = [((bucket.low + bucket.high) / 2, bucket.count / one.count) for bucket in buckets]
     mean = sum(middle * share for middle, share in middles)

@@ -97,15 +97,15 @@ def _end(reading: Reading) -> float:
 GIVES = ("arrival.first_rate", "batch.padding_ratio")
 
 
-def remainders(evidence: Evidence) -> Evidence:
+def derived_remainders(evidence: Evidence) -> Evidence:
     """`arrival.first_rate` = arrivals · (1 − share of retries); `batch.padding_ratio` = 1 − 1 / padding factor."""
     return Evidence(readings=(*_first_rates(evidence), *_padding(evidence)))
 
 
 def _first_rates(evidence: Evidence) -> Iterator[Reading]:
     told = _subjects(evidence, "arrival.first_rate")
-    shares = {one.subject: value for one, value in numbers(evidence, "retry.share")}
-    for arrivals, rate in numbers(evidence, "arrival.rate"):
+    shares = {one.subject: value for one, value in latest_numbers(evidence, "retry.share")}
+    for arrivals, rate in latest_numbers(evidence, "arrival.rate"):
         share = shares.get(arrivals.subject)
         if share is not None and arrivals.subject not in told:
             yield _made(arrivals, "arrival.first_rate", rate * max(0.0, 1 - share), "arrival.rate less retries")
@@ -113,7 +113,7 @@ def _first_rates(evidence: Evidence) -> Iterator[Reading]:
 
 def _padding(evidence: Evidence) -> Iterator[Reading]:
     told = _subjects(evidence, "batch.padding_ratio")
-    for factor, value in numbers(evidence, "batch.padding_factor"):
+    for factor, value in latest_numbers(evidence, "batch.padding_factor"):
         # Below 1 fewer tokens were computed than asked for: the two counters do not speak of the same batches.
         if factor.subject not in told and value >= 1:
             yield _made(factor, "batch.padding_ratio", 1 - 1 / value, "one less 1 / batch.padding_factor")
@@ -123,7 +123,7 @@ def _subjects(evidence: Evidence, signal: str) -> frozenset[str]:
     return frozenset(one.subject for one in evidence.readings_by_signal.get(signal, ()))
 
 
-def numbers(evidence: Evidence, signal: str) -> Iterator[tuple[Reading, float]]:
+def latest_numbers(evidence: Evidence, signal: str) -> Iterator[tuple[Reading, float]]:
     """The known readings without labels; of one subject the one whose window ends last."""
     found: dict[str, tuple[Reading, float]] = {}
     for one in evidence.readings_by_signal.get(signal, ()):
@@ -142,7 +142,7 @@ def _made(source: Reading, signal: str, value: float, place: str) -> Reading:
 SLACK = 0.05  # what is in use and what there is are not read at one moment
 
 
-def possible(evidence: Evidence) -> Evidence:
+def drop_impossible_shares(evidence: Evidence) -> Evidence:
     """`evidence` without the shares that are none."""
     wrong = {(signal, subject): (value, origin) for signal, subject, value, origin in _impossible(evidence)}
     if not wrong:
@@ -178,7 +178,7 @@ UPTIMES = ("server.uptime", "process.uptime")
 STARTED = "change.process_start"
 
 
-def starts(evidence: Evidence) -> Evidence:
+def process_starts(evidence: Evidence) -> Evidence:
     """`change.process_start` of every uptime, where no source told the start itself."""
     told = {event.subject for event in evidence.events_by_signal.get(STARTED, ())}
     found: list[Event] = []
@@ -207,7 +207,7 @@ FUSED: Mapping[str, float] = {
 WORDS = (("model.dtype", "model.bits", BITS), ("model.attention", "model.attention_fused", FUSED))
 
 
-def model_words(evidence: Evidence) -> Evidence:
+def model_properties(evidence: Evidence) -> Evidence:
     """`model.bits` of `model.dtype` and `model.attention_fused` of `model.attention`, where the word is known."""
     found: list[Reading] = []
     for source, signal, meaning in WORDS:

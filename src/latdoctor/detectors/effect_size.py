@@ -28,7 +28,7 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class QuantileShift:
     """One quantile before and after; `low` and `high` bound after - before (95 %), None with too few values."""
 
     quantile: float
@@ -39,26 +39,26 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class EffectSize:
     """`delta` from -1 to 1, above 0 where later values are larger; `p` of the block means (1 with too few)."""
 
     delta: float
     p: float
-    shifts: tuple[Shift, ...]
+    shifts: tuple[QuantileShift, ...]
 
     @property
     def differs(self) -> bool:
         return abs(self.delta) >= NEGLIGIBLE and self.p < LEVEL
 
 
-def compared(before: Numbers, after: Numbers) -> Effect:
+def compare_latencies(before: Numbers, after: Numbers) -> EffectSize:
     """`after` against `before`, each in the order of time. Raises ValueError where one is empty or not finite."""
     import numpy as np
 
     if not (len(before) and len(after) and np.isfinite(before).all() and np.isfinite(after).all()):
         raise ValueError("both sides need finite values")
     shifts = tuple(_shift(np.sort(before), np.sort(after), quantile) for quantile in QUANTILES)
-    return Effect(_delta(before, after), _chance(before, after), shifts)
+    return EffectSize(_delta(before, after), _chance(before, after), shifts)
 
 
 def _delta(before: Numbers, after: Numbers) -> float:
@@ -81,11 +81,11 @@ def _chance(before: Numbers, after: Numbers) -> float:
     return 2 * (1 - NormalDist().cdf(abs(_delta(*means)) / deviation))
 
 
-def _shift(before: Numbers, after: Numbers, quantile: float) -> Shift:
+def _shift(before: Numbers, after: Numbers, quantile: float) -> QuantileShift:
     (at, low, high), (at_, low_, high_) = (_with_bounds(side, quantile) for side in (before, after))
     if low is None or high is None or low_ is None or high_ is None:
-        return Shift(quantile, at, at_, None, None)
-    return Shift(quantile, at, at_, low_ - high, high_ - low)
+        return QuantileShift(quantile, at, at_, None, None)
+    return QuantileShift(quantile, at, at_, low_ - high, high_ - low)
 
 
 def _with_bounds(ordered: Numbers, quantile: float) -> tuple[float, float | None, float | None]:

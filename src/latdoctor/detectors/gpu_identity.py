@@ -22,7 +22,7 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class GpuRecord:
     """A GPU as one source calls it, and what that tells of its identity; empty where it does not."""
 
     subject: str
@@ -34,7 +34,7 @@ class Card:
         return self.subject.partition(OF_SERVER)[2]
 
 
-def joined(evidence: Evidence) -> Evidence:
+def merge_gpu_subjects(evidence: Evidence) -> Evidence:
     """`evidence` with one name for each card: NVML's, else an exporter's. Joining twice adds nothing."""
     cards = tuple(_cards(evidence))
     names = _one_name_each(cards)
@@ -53,7 +53,7 @@ def joined(evidence: Evidence) -> Evidence:
     return _renamed(evidence, names, parents, gaps)
 
 
-def _cards(evidence: Evidence) -> Iterator[Card]:
+def _cards(evidence: Evidence) -> Iterator[GpuRecord]:
     """Every GPU of which NVML or a page tells, as far as it has a name of its own."""
     told: dict[str, dict[str, str]] = {}
     for signal in (UUID, PCI, "gpu.name", "gpu.utilization"):
@@ -61,12 +61,12 @@ def _cards(evidence: Evidence) -> Iterator[Card]:
             if one.subject.startswith(GPU) and not pci_of(one.subject.removeprefix(GPU)):
                 told.setdefault(one.subject, {})[signal] = str(one.value)
     for subject, texts in sorted(told.items()):
-        yield Card(subject, uuid_of(texts.get(UUID, "")), pci_of(texts.get(PCI, "")))
+        yield GpuRecord(subject, uuid_of(texts.get(UUID, "")), pci_of(texts.get(PCI, "")))
 
 
-def _one_name_each(cards: tuple[Card, ...]) -> dict[str, str]:
+def _one_name_each(cards: tuple[GpuRecord, ...]) -> dict[str, str]:
     """By UUID: the name of each card that has another one too. Slices of one card share its UUID on one page."""
-    groups: dict[str, list[Card]] = {}
+    groups: dict[str, list[GpuRecord]] = {}
     for card in cards:
         if card.uuid:
             groups.setdefault(card.uuid, []).append(card)

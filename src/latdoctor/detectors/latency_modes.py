@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from latdoctor.detectors.tail_attribution import LATENCY, found, too_few, untold
+from latdoctor.detectors.tail_attribution import LATENCY, derived_readings, pending_latencies, too_few_requests
 from latdoctor.evidence.model import Evidence, Series, Value
 from latdoctor.units import format_value
 
@@ -40,7 +40,7 @@ FEW_VALUES = 200  # distinct ones; with fewer they were rounded, or are no laten
 
 
 @dataclass(frozen=True, slots=True)
-class Peaks:
+class LatencyPeaks:
     """The two peaks in seconds (equal where there is one), and the share of the requests beyond the valley."""
 
     low: float
@@ -55,7 +55,7 @@ class Peaks:
 
 def latency_modes(evidence: Evidence) -> Evidence:
     """DERIVED for every series of single requests' latencies."""
-    return Evidence.merge(_of_one(one) for one in untold(evidence, DERIVED[0]))
+    return Evidence.merge(_of_one(one) for one in pending_latencies(evidence, DERIVED[0]))
 
 
 def _of_one(series: Series) -> Evidence:
@@ -64,14 +64,16 @@ def _of_one(series: Series) -> Evidence:
     values = np.array(series.values)
     values = values[np.isfinite(values) & (values > 0)]
     if len(values) < MIN_REQUESTS:
-        return too_few(series, "peaks of the latency", len(values), MIN_REQUESTS, DERIVED)
+        return too_few_requests(series, "peaks of the latency", len(values), MIN_REQUESTS, DERIVED)
     p, peaks = find_peaks(values)
     told: tuple[Value, ...] = (p, peaks.text, peaks.low, peaks.high, peaks.high_share)
     how = "dip test and valleys of the logarithms"
-    return found(series, how, ((name, value, ()) for name, value in zip(DERIVED, told, strict=True)), len(values))
+    return derived_readings(
+        series, how, ((name, value, ()) for name, value in zip(DERIVED, told, strict=True)), len(values)
+    )
 
 
-def find_peaks(values: Numbers) -> tuple[float, Peaks]:
+def find_peaks(values: Numbers) -> tuple[float, LatencyPeaks]:
     """The dip's p (at least P_FLOOR) and the peaks of `values` (seconds, above 0)."""
     import diptest  # type: ignore[import-untyped]  # the package ships no types
     import numpy as np
@@ -91,7 +93,7 @@ def _spread(values: Numbers) -> Numbers:
     return np.maximum(dithered, values / 4)
 
 
-def _peaks(logs: Numbers, *, ramp: bool) -> Peaks:
+def _peaks(logs: Numbers, *, ramp: bool) -> LatencyPeaks:
     """The highest peak, and the highest other one that a valley parts from it: one so low that it is no chance."""
     import numpy as np
 
@@ -108,10 +110,10 @@ def _peaks(logs: Numbers, *, ramp: bool) -> Peaks:
         if _parted(smooth[valley], smooth[other], beyond, ramp=ramp) and (best is None or smooth[other] > smooth[best]):
             best = other
     if best is None:
-        return Peaks(float(centres[top]), float(centres[top]), 0.0)
+        return LatencyPeaks(float(centres[top]), float(centres[top]), 0.0)
     left, right = sorted((top, best))
     valley = left + int(smooth[left : right + 1].argmin())
-    return Peaks(float(centres[left]), float(centres[right]), float(counts[valley + 1 :].sum()) / len(logs))
+    return LatencyPeaks(float(centres[left]), float(centres[right]), float(counts[valley + 1 :].sum()) / len(logs))
 
 
 def _parted(valley: float, peak: float, beyond: float, *, ramp: bool) -> bool:

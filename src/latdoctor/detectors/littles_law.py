@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from latdoctor.detectors.derived_ratios import numbers
+from latdoctor.detectors.derived_ratios import latest_numbers
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.units import format_value
 
@@ -24,7 +24,7 @@ FACTOR = 3.0
 LEAST = 10.0  # requests: below it one sample more or less decides
 
 
-def consistent(evidence: Evidence) -> Evidence:
+def drop_inconsistent_queues(evidence: Evidence) -> Evidence:
     """`evidence` without the queue's figures where they contradict each other, which is a gap instead."""
     broken = dict(_contradictions(evidence))
     if not broken:
@@ -60,4 +60,4 @@ def _contradictions(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def _values(evidence: Evidence, signal: str) -> dict[str, float]:
-    return {one.subject: value for one, value in numbers(evidence, signal) if not one.bound}
+    return {one.subject: value for one, value in latest_numbers(evidence, signal) if not one.bound}

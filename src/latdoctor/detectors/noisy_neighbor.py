@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from latdoctor.detectors.derived_ratios import numbers
+from latdoctor.detectors.derived_ratios import latest_numbers
 from latdoctor.detectors.replica_outliers import OF_SERVER, REPLICA
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
 from latdoctor.http.address import is_loopback
@@ -16,7 +16,7 @@ TAKEN, OWN, BY_SERVERS = "process.others_cpu_ratio", "process.cpu_ratio", "serve
 NEIGHBOURS = "process.neighbour_cpu_ratio"
 
 
-def neighbours(evidence: Evidence) -> Evidence:
+def neighbour_cpu(evidence: Evidence) -> Evidence:
     """`process.neighbour_cpu_ratio`: what others took, less what the servers seen on this machine used beside it.
 
     A gap where one of several replicas here does not tell what it used: whose the rest is cannot be told then.
@@ -31,12 +31,12 @@ def neighbours(evidence: Evidence) -> Evidence:
 
 
 def _found(evidence: Evidence) -> Iterator[Reading | Gap]:
-    processors = next((value for _, value in numbers(evidence, "host.cpus")), 0.0)
-    own = {one.subject: value for one, value in numbers(evidence, OWN)}
-    used = {one.subject: value for one, value in numbers(evidence, BY_SERVERS) if _is_here(one.subject)}
+    processors = next((value for _, value in latest_numbers(evidence, "host.cpus")), 0.0)
+    own = {one.subject: value for one, value in latest_numbers(evidence, OWN)}
+    used = {one.subject: value for one, value in latest_numbers(evidence, BY_SERVERS) if _is_here(one.subject)}
     replicas = _replicas([one.id for one in evidence.subjects])
     silent = sorted(replicas - used.keys()) if len(replicas) > 1 else []
-    for taken, ratio in numbers(evidence, TAKEN):
+    for taken, ratio in latest_numbers(evidence, TAKEN):
         origin = Origin(taken.origin.artifact, f"{TAKEN} less {BY_SERVERS} of the servers here")
         if taken.subject not in own or processors <= 0:
             continue

@@ -38,7 +38,7 @@ _Z_FEW, _Z = 3.2, 4.0  # below and from 40 blocks on: of 20 blocks no run of fou
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class HighRun:
     """Steps first..last (indexes of the series) that lie high, and the medians before and in them.
 
     It begins at most `unsure` steps before or after `first`: that far its block and the one before it reach.
@@ -55,7 +55,7 @@ class Run:
 def onsets(evidence: Evidence) -> Evidence:
     """`latency.onset` of each subject, by the quantile whose series shows it most sharply."""
     told = {event.subject for event in evidence.events_by_signal.get(ONSET, ())}
-    best: dict[str, tuple[Run, Series]] = {}
+    best: dict[str, tuple[HighRun, Series]] = {}
     for one in evidence.series:
         if one.signal not in SIGNALS or one.subject in told or one.labels:
             continue
@@ -65,7 +65,7 @@ def onsets(evidence: Evidence) -> Evidence:
     return Evidence(events=tuple(_event(run, series) for run, series in best.values()))
 
 
-def _event(run: Run, series: Series) -> Event:
+def _event(run: HighRun, series: Series) -> Event:
     step = median(later - before for before, later in pairwise(series.times))
     fields: dict[str, float | str] = {
         "signal": series.signal,
@@ -80,7 +80,7 @@ def _event(run: Run, series: Series) -> Event:
     return Event(ONSET, series.subject, origin, fields, series.times[run.first] - step)
 
 
-def highest_run(values: Sequence[float]) -> Run | None:
+def highest_run(values: Sequence[float]) -> HighRun | None:
     """The run of `values` that lies highest, or None where no rise is sure."""
     if len(values) < MIN_STEPS or not all(math.isfinite(value) for value in values):
         return None
@@ -106,7 +106,7 @@ def highest_run(values: Sequence[float]) -> Run | None:
     else:
         end = min(last * size, len(values)) - 1
     begins = _refined(values, (first - 1) * size, (first + 1) * size, middle)
-    return Run(begins, end, size, before, after, z)
+    return HighRun(begins, end, size, before, after, z)
 
 
 def _dependence(parts: Sequence[Sequence[float]]) -> float:

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from latdoctor.detectors.tail_attribution import LATENCY, found, lacking, untold
+from latdoctor.detectors.tail_attribution import LATENCY, derived_readings, insufficient_data, pending_latencies
 from latdoctor.evidence.model import Evidence, Series
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _ROUNDING = 1e-3  # seconds: latencies are often told in milliseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class LatencyPulse:
     """`period` in seconds; `share` of the variance that lies between its phases; `p` by chance."""
 
     period: float
@@ -50,9 +50,9 @@ class Pulse:
     p: float
 
 
-def pulses(evidence: Evidence) -> Evidence:
+def latency_pulses(evidence: Evidence) -> Evidence:
     """DERIVED for every series of single requests' latencies; without a pulse the share is 0 and no period is told."""
-    return Evidence.merge(_of_one(one) for one in untold(evidence, DERIVED[1]))
+    return Evidence.merge(_of_one(one) for one in pending_latencies(evidence, DERIVED[1]))
 
 
 def _of_one(series: Series) -> Evidence:
@@ -61,13 +61,13 @@ def _of_one(series: Series) -> Evidence:
     times, values = np.array(series.times), np.array(series.values)
     reason = _unfit(times, values)
     if reason:
-        return lacking(series, f"pulses: {reason}", DERIVED)
-    one = pulse(times, values)
+        return insufficient_data(series, f"pulses: {reason}", DERIVED)
+    one = find_pulse(times, values)
     # A start is the end less the latency: where every end stands at one phase, each start's phase is its own latency.
     if one is not None and _alike(times + values, one.period) > MOST_ALIKE:
-        return lacking(series, f"pulses: requests end at one moment of each {one.period:.3g} s only", DERIVED)
+        return insufficient_data(series, f"pulses: requests end at one moment of each {one.period:.3g} s only", DERIVED)
     pairs = [(DERIVED[1], 0.0)] if one is None else [(DERIVED[0], one.period), (DERIVED[1], one.share)]
-    return found(series, "folded", ((name, value, ()) for name, value in pairs), len(values))
+    return derived_readings(series, "folded", ((name, value, ()) for name, value in pairs), len(values))
 
 
 def _unfit(times: Numbers, values: Numbers) -> str:
@@ -86,7 +86,7 @@ def _unfit(times: Numbers, values: Numbers) -> str:
     return ""
 
 
-def pulse(times: Numbers, values: Numbers) -> Pulse | None:
+def find_pulse(times: Numbers, values: Numbers) -> LatencyPulse | None:
     """The pulse in `values` (any unit) at `times` (seconds), or None."""
     import numpy as np
 
@@ -104,7 +104,7 @@ def pulse(times: Numbers, values: Numbers) -> Pulse | None:
     share = _between(times, ranks, period)
     p = _chance(share * float(np.count_nonzero(binned[1])))
     ramp = share >= MIN_SHARE and p <= MAX_P and _likeness(times, ranks, period) >= MIN_LIKENESS
-    return Pulse(period, share, p) if ramp else None
+    return LatencyPulse(period, share, p) if ramp else None
 
 
 def _alike(times: Numbers, period: float) -> float:

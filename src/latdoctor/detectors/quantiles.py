@@ -24,7 +24,7 @@ MEAN = ".mean"
 Key = tuple[str, str, Labels]  # signal, subject, labels
 
 
-class Told(NamedTuple):
+class QuantileEstimate(NamedTuple):
     """A quantile or mean in base units, how sure it is, and AT_LEAST or AT_MOST where it is only a bound."""
 
     value: float
@@ -35,14 +35,14 @@ class Told(NamedTuple):
 def quantiles(evidence: Evidence) -> Evidence:
     """`.mean`, `.p50`, `.p95` and `.p99` of every distribution for which the catalogue has such a signal."""
     known = {(reading.signal, reading.subject, reading.labels) for reading in evidence.readings}
-    found = [piece for distribution in latest(evidence) for piece in _of_one(distribution, known)]
+    found = [piece for distribution in latest_distributions(evidence) for piece in _of_one(distribution, known)]
     return Evidence(
         readings=tuple(piece for piece in found if isinstance(piece, Reading)),
         gaps=tuple(piece for piece in found if isinstance(piece, Gap)),
     )
 
 
-def latest(evidence: Evidence) -> tuple[Distribution, ...]:
+def latest_distributions(evidence: Evidence) -> tuple[Distribution, ...]:
     """Of each signal, subject and labels the distribution whose window ends last."""
     found: dict[Key, Distribution] = {}
     for one in evidence.distributions:
@@ -52,7 +52,7 @@ def latest(evidence: Evidence) -> tuple[Distribution, ...]:
     return tuple(found.values())
 
 
-def times_as_many(evidence: Evidence, signals: Container[str]) -> float:
+def observation_shortfall(evidence: Evidence, signals: Container[str]) -> float:
     """What the fewest observations would have to be multiplied by for each quantile of `signals` to be told.
 
     At most 1 where there are enough already, 0 where nothing was observed that would tell one of them.
@@ -60,7 +60,7 @@ def times_as_many(evidence: Evidence, signals: Container[str]) -> float:
     return max(
         (
             needed / distribution.count
-            for distribution in latest(evidence)
+            for distribution in latest_distributions(evidence)
             for suffix, _, needed in QUANTILES
             if distribution.signal + suffix in signals and distribution.count > 0
         ),
@@ -68,12 +68,12 @@ def times_as_many(evidence: Evidence, signals: Container[str]) -> float:
     )
 
 
-def makes_sense(distribution: Distribution) -> bool:
+def is_valid(distribution: Distribution) -> bool:
     """Every count is a number from 0 on and every bucket has its bounds in order."""
     return all(math.isfinite(b.count) and b.count >= 0 and b.low <= b.high for b in distribution.buckets)
 
 
-def origin_of(distribution: Distribution, derivation: str) -> Origin:
+def derived_origin(distribution: Distribution, derivation: str) -> Origin:
     """Where `distribution` was read, with what was made of it."""
     place = distribution.origin.place
     return Origin(distribution.origin.artifact, f"{place}, {derivation}" if place else derivation)
@@ -88,7 +88,7 @@ def _of_one(distribution: Distribution, known: set[Key]) -> Iterator[Reading | G
     ]
     if not wanted:
         return
-    if not makes_sense(distribution):
+    if not is_valid(distribution):
         yield _gap(distribution, wanted, "its counts or bounds make no sense")
         return
     if distribution.count == 0:
@@ -109,7 +109,7 @@ def _of_one(distribution: Distribution, known: set[Key]) -> Iterator[Reading | G
                 yield _reading(distribution, suffix, found)
 
 
-def quantile(distribution: Distribution, share: float) -> Told:
+def quantile(distribution: Distribution, share: float) -> QuantileEstimate:
     """The value below which `share` of the observations lie.
 
     `distribution` must make sense and hold at least one observation.
@@ -124,41 +124,41 @@ def quantile(distribution: Distribution, share: float) -> Told:
     return _inside(distribution, buckets[-1], 1.0)  # rounding: the rank is the last observation's
 
 
-def _inside(distribution: Distribution, bucket: Bucket, part: float) -> Told:
+def _inside(distribution: Distribution, bucket: Bucket, part: float) -> QuantileEstimate:
     seen = f"of {distribution.count:g} observations"
     low, high = (_show(distribution, bound) for bound in (bucket.low, bucket.high))
     if bucket.low == bucket.high:
-        return Told(bucket.low, seen)
+        return QuantileEstimate(bucket.low, seen)
     if bucket.high == math.inf:
-        return Told(bucket.low, f"above the highest bound {low}, {seen}", AT_LEAST)
+        return QuantileEstimate(bucket.low, f"above the highest bound {low}, {seen}", AT_LEAST)
     if bucket.low == -math.inf:
-        return Told(bucket.high, f"below the lowest bound {high}, {seen}", AT_MOST)
+        return QuantileEstimate(bucket.high, f"below the lowest bound {high}, {seen}", AT_MOST)
     value = min(bucket.high, bucket.low + (bucket.high - bucket.low) * part)  # rounding must not leave the bucket
-    return Told(value, f"interpolated in the bucket {low}–{high}, {seen}")
+    return QuantileEstimate(value, f"interpolated in the bucket {low}–{high}, {seen}")
 
 
 def _mean(distribution: Distribution) -> Reading | Gap:
     if distribution.total is not None and math.isfinite(distribution.total):
-        return _reading(distribution, MEAN, Told(distribution.total / distribution.count, "sum over count"))
+        return _reading(distribution, MEAN, QuantileEstimate(distribution.total / distribution.count, "sum over count"))
     buckets = [bucket for bucket in distribution.buckets if bucket.count > 0]
     if any(math.isinf(bucket.low) or math.isinf(bucket.high) for bucket in buckets):
         return _gap(distribution, [MEAN], "the sum was not told, and some observations lie beyond every bound")
     total = sum(bucket.count * (bucket.low + bucket.high) / 2 for bucket in buckets)
     exact = all(bucket.low == bucket.high for bucket in buckets)
     note = f"of {distribution.count:g} observations" if exact else "estimated from the middles of the buckets"
-    return _reading(distribution, MEAN, Told(total / distribution.count, note))
+    return _reading(distribution, MEAN, QuantileEstimate(total / distribution.count, note))
 
 
 def _show(distribution: Distribution, value: float) -> str:
     return format_value(value, catalogue()[distribution.signal].dimension)
 
 
-def _reading(distribution: Distribution, suffix: str, found: Told) -> Reading:
+def _reading(distribution: Distribution, suffix: str, found: QuantileEstimate) -> Reading:
     return Reading(
         signal=distribution.signal + suffix,
         subject=distribution.subject,
         value=found.value,
-        origin=origin_of(distribution, suffix.removeprefix(".")),
+        origin=derived_origin(distribution, suffix.removeprefix(".")),
         window=distribution.window,
         labels=distribution.labels,
         note=f"{found.note}; {distribution.note}" if distribution.note else found.note,

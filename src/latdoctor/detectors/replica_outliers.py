@@ -30,7 +30,7 @@ FULL_SHARE = 0.99  # of its weight, over the window
 MIN_ARRIVALS = 1.0  # per second; a median of less says nothing about who takes more
 
 
-def siblings(evidence: Evidence) -> Evidence:
+def compare_replicas(evidence: Evidence) -> Evidence:
     """The ratios of RATIOS for every replica or GPU that has siblings, and the `version.*` ratios."""
     found = [one for signal, of, whose in RATIOS for one in _compared_with_others(evidence, signal, of, whose)]
     return Evidence(readings=(*found, *_versions(evidence)))

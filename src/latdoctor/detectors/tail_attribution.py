@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 LATENCY = "request.latency"
 
 
-def untold(evidence: Evidence, derived: str) -> tuple[Series, ...]:
+def pending_latencies(evidence: Evidence, derived: str) -> tuple[Series, ...]:
     """The latencies of single requests of each subject of which `derived` is not told yet."""
     told = {one.subject for one in evidence.readings_by_signal.get(derived, ())}
     return tuple(one for one in evidence.series if one.signal == LATENCY and one.subject not in told)
 
 
-def lacking(series: Series, reason: str, signals: tuple[str, ...]) -> Evidence:
+def insufficient_data(series: Series, reason: str, signals: tuple[str, ...]) -> Evidence:
     """Why `signals` cannot be told of `series`."""
     return Evidence(gaps=(Gap("derived", reason, signals, series.subject, "", series.origin),))
 
 
-def too_few(series: Series, what: str, seen: int, needed: int, signals: tuple[str, ...]) -> Evidence:
-    return lacking(series, f"{what}: {seen} requests seen, {needed} are needed", signals)
+def too_few_requests(series: Series, what: str, seen: int, needed: int, signals: tuple[str, ...]) -> Evidence:
+    return insufficient_data(series, f"{what}: {seen} requests seen, {needed} are needed", signals)
 
 
-def found(series: Series, how: str, told: Iterable[tuple[str, Value, Labels]], seen: int) -> Evidence:
+def derived_readings(series: Series, how: str, told: Iterable[tuple[str, Value, Labels]], seen: int) -> Evidence:
     """(signal, value, labels) of `seen` requests, made of `series` in the way that `how` names."""
     origin = Origin(series.origin.artifact, f"{series.origin.place}, {how}")
     window, note = Window(series.times[0], series.times[-1]), f"of {seen} requests"
@@ -57,7 +57,7 @@ MIDDLE = (0.4, 0.6)
 
 def tail_shares(evidence: Evidence) -> Evidence:
     """DERIVED by stage, for every series of single requests whose stages are told for the same requests."""
-    wholes = untold(evidence, DERIVED)
+    wholes = pending_latencies(evidence, DERIVED)
     return Evidence.merge(_of_one(whole, stages) for whole in wholes if (stages := _stages(evidence, whole)))
 
 
@@ -73,15 +73,15 @@ def _of_one(whole: Series, stages: dict[str, Series]) -> Evidence:
     import numpy as np
 
     if len(whole.values) < MIN_REQUESTS:
-        return too_few(whole, "the tail by stage", len(whole.values), MIN_REQUESTS, (DERIVED,))
-    shares = attributed(
+        return too_few_requests(whole, "the tail by stage", len(whole.values), MIN_REQUESTS, (DERIVED,))
+    shares = attribute_tail(
         np.array(whole.values), {stage: np.array(series.values) for stage, series in sorted(stages.items())}
     )
     told = ((DERIVED, share, ((LABEL, stage),)) for stage, share in shares.items())
-    return found(whole, "the slowest hundredth against the middle fifth", told, len(whole.values))
+    return derived_readings(whole, "the slowest hundredth against the middle fifth", told, len(whole.values))
 
 
-def attributed(latencies: Numbers, stages: dict[str, Numbers]) -> dict[str, float]:
+def attribute_tail(latencies: Numbers, stages: dict[str, Numbers]) -> dict[str, float]:
     """The share of each stage, and of OTHER; nothing where the tail is no slower than the middle, or figures lack."""
     import numpy as np
 

@@ -15,10 +15,10 @@ _OVER_WIDER, _OVER_FASTEST = "engine.time_over_wider", "engine.time_over_fastest
 _TIMES = ("engine.layer_time", "engine.compute.median")
 _FOREIGN = "engine.foreign_device"
 DERIVED = (_OVER_WIDER, _OVER_FASTEST, _FOREIGN)
-Engine = Mapping[str, Reading]
+EngineReadings = Mapping[str, Reading]
 
 
-def engines(evidence: Evidence) -> Evidence:
+def compare_engines(evidence: Evidence) -> Evidence:
     """The comparisons of every engine with the others, and whether it fits the GPUs that were seen."""
     found = _engines(evidence)
     pieces = [*_compared(found), *_foreign(found, evidence)]
@@ -29,7 +29,7 @@ def engines(evidence: Evidence) -> Evidence:
     )
 
 
-def _engines(evidence: Evidence) -> Mapping[str, Engine]:
+def _engines(evidence: Evidence) -> Mapping[str, EngineReadings]:
     found: dict[str, dict[str, Reading]] = {}
     for reading in evidence.readings:
         if reading.subject.startswith("engine/"):
@@ -37,7 +37,7 @@ def _engines(evidence: Evidence) -> Mapping[str, Engine]:
     return found
 
 
-def _compared(found: Mapping[str, Engine]) -> Iterator[Reading | Gap]:
+def _compared(found: Mapping[str, EngineReadings]) -> Iterator[Reading | Gap]:
     for subject, engine in found.items():
         others = [(name, other) for name, other in found.items() if name != subject]
         if not others:
@@ -52,7 +52,9 @@ def _compared(found: Mapping[str, Engine]) -> Iterator[Reading | Gap]:
         yield from _ratio(_OVER_WIDER, subject, engine, wider)
 
 
-def _ratio(signal: str, subject: str, engine: Engine, others: list[tuple[str, Engine]]) -> Iterator[Reading]:
+def _ratio(
+    signal: str, subject: str, engine: EngineReadings, others: list[tuple[str, EngineReadings]]
+) -> Iterator[Reading]:
     """Over the fastest of `others`, by the first kind of time that the engine and any of them have."""
     for kind in _TIMES:
         timed = [(_number(other, kind), name) for name, other in others if _number(other, kind) > 0]
@@ -64,7 +66,7 @@ def _ratio(signal: str, subject: str, engine: Engine, others: list[tuple[str, En
             return
 
 
-def _differ(one: Engine, other: Engine) -> str:
+def _differ(one: EngineReadings, other: EngineReadings) -> str:
     """Why two engines cannot be compared; empty where they can."""
     for signal, what in (("engine.device", "GPUs"), ("engine.input", "shapes of input")):
         told = [engine[signal].value for engine in (one, other) if signal in engine]
@@ -75,7 +77,7 @@ def _differ(one: Engine, other: Engine) -> str:
     return ""
 
 
-def _foreign(found: Mapping[str, Engine], evidence: Evidence) -> Iterator[Reading]:
+def _foreign(found: Mapping[str, EngineReadings], evidence: Evidence) -> Iterator[Reading]:
     seen = sorted({str(reading.value) for reading in evidence.readings_by_signal.get("gpu.name", ())})
     if not seen:
         return
@@ -91,11 +93,11 @@ def _plain(name: str) -> str:
     return " ".join(name.lower().replace("nvidia", "").split())
 
 
-def _bits(engine: Engine) -> float:
+def _bits(engine: EngineReadings) -> float:
     return _number(engine, "engine.bits")
 
 
-def _number(engine: Engine, signal: str) -> float:
+def _number(engine: EngineReadings, signal: str) -> float:
     """0 where it is unknown."""
     found = engine.get(signal)
     return 0.0 if found is None or isinstance(found.value, str) else found.value

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from latdoctor.dialects.metrics_page import Sample
+from latdoctor.dialects.metrics_page import MetricSample
 from latdoctor.dialects.model import Dialect, Rule
-from latdoctor.dialects.page_series import View
+from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import Event, Origin
 from latdoctor.sanitize import clean
 
@@ -30,7 +30,7 @@ _SANE = (946684800.0, 4102444800.0)  # the years 2000 to 2100
 _MODEL = "model/"  # begins the subjects that are models
 
 
-class Mark(Struct, frozen=True):
+class ChangeLabel(Struct, frozen=True):
     """Labels whose text, when it changes, is an event of its own: that of the first which a sample has.
 
     `change` is the event's signal and `what` the words for it; the samples `names` carry the labels, as far as they are
@@ -48,20 +48,20 @@ class Mark(Struct, frozen=True):
         return next((text for name in self.labels if (text := clean(labels.get(name, ""), 200).strip())), "")
 
 
-def marks(dialect: Dialect) -> tuple[Mark, ...]:
+def change_labels(dialect: Dialect) -> tuple[ChangeLabel, ...]:
     """The labels of `dialect` that tell of changes; its models' names and versions are among them."""
     found = [
-        Mark(rule.signal, *_LABELS[rule.signal], tuple(rule.label.split("|")), _names(rule) or dialect.recognise)
+        ChangeLabel(rule.signal, *_LABELS[rule.signal], tuple(rule.label.split("|")), _names(rule) or dialect.recognise)
         for options in dialect.rules
         for rule in options
         if rule.kind == "label" and rule.signal in _LABELS
     ]
     versions = any(mark.signal == "model.version" for mark in found)
     for subject in (one for one in dialect.subjects if one.id.startswith(_MODEL)):
-        found.append(Mark("model", "change.model", "model", subject.labels, dialect.recognise, of_server=True))
+        found.append(ChangeLabel("model", "change.model", "model", subject.labels, dialect.recognise, of_server=True))
         apart = tuple(label for label in subject.apart if "version" in label.lower())
         if apart and not versions:
-            found.append(Mark("model.version", *_LABELS["model.version"], apart, dialect.recognise))
+            found.append(ChangeLabel("model.version", *_LABELS["model.version"], apart, dialect.recognise))
     return tuple(found)
 
 
@@ -69,17 +69,17 @@ def _names(rule: Rule) -> tuple[str, ...]:
     return tuple(option.name for term in rule.terms for option in term.options)
 
 
-def is_sane(start: float) -> bool:
+def is_plausible_start(start: float) -> bool:
     """Whether a number can be the time at which a process started, unix seconds."""
     return _SANE[0] < start < _SANE[1]
 
 
-def told_by(signals: frozenset[str]) -> frozenset[str]:
+def change_signals(signals: frozenset[str]) -> frozenset[str]:
     """The changes that pages can show which give `signals`; when a process started, any page may tell."""
     return frozenset({"change.process_start", *(change for name, (change, _) in _LABELS.items() if name in signals)})
 
 
-def changes(view: View) -> Iterator[Event]:
+def changes(view: DialectView) -> Iterator[Event]:
     """The events, each with the time of the page on which it first shows; None where that is not known."""
     for options in view.dialect.rules:
         for rule in options:
@@ -90,7 +90,7 @@ def changes(view: View) -> Iterator[Event]:
     yield from _of_starts(view)
 
 
-def _of_label(view: View, rule: Rule) -> Iterator[Event]:
+def _of_label(view: DialectView, rule: Rule) -> Iterator[Event]:
     signal, what = _LABELS[rule.signal]
     shown: dict[str, str] = {}
     for scrape in view.scrapes:
@@ -105,7 +105,7 @@ def _of_label(view: View, rule: Rule) -> Iterator[Event]:
                 yield Event(signal, subject, Origin(scrape.artifact, f"label {rule.label}"), dict(fields), scrape.at)
 
 
-def _texts(view: View, rule: Rule, samples: Mapping[str, tuple[Sample, ...]]) -> dict[str, set[str]]:
+def _texts(view: DialectView, rule: Rule, samples: Mapping[str, tuple[MetricSample, ...]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     wanted = [selector for selector in (view.present(term) for term in rule.terms) if selector]
     for selector in wanted or list(view.selectors()):
@@ -119,7 +119,7 @@ def _texts(view: View, rule: Rule, samples: Mapping[str, tuple[Sample, ...]]) ->
     return found
 
 
-def _of_versions(view: View, rule: Rule) -> Iterator[Event]:
+def _of_versions(view: DialectView, rule: Rule) -> Iterator[Event]:
     """A version that no earlier page shows; what the first page shows may be old."""
     names = [f"{name}{end}" for name in _names(rule) for end in ("_count", "_bucket")]
     known: dict[str, set[str]] = {}
@@ -135,11 +135,11 @@ def _of_versions(view: View, rule: Rule) -> Iterator[Event]:
                     yield Event("change.model", subject, Origin(scrape.artifact, place), dict(fields), scrape.at)
 
 
-def _of_starts(view: View) -> Iterator[Event]:
+def _of_starts(view: DialectView) -> Iterator[Event]:
     seen: set[float] = set()
     for scrape in view.scrapes:
         for sample in scrape.page.samples.get(STARTED, ()):
-            if is_sane(sample.value) and sample.value not in seen and len(seen) < MAX_STARTS:
+            if is_plausible_start(sample.value) and sample.value not in seen and len(seen) < MAX_STARTS:
                 seen.add(sample.value)
                 subject = view.subject(sample.labels) or view.server
                 yield Event("change.process_start", subject, Origin(scrape.artifact, STARTED), {}, sample.value)

@@ -10,8 +10,8 @@ import math
 from itertools import pairwise
 
 from latdoctor.dialects.metrics_page import BadLine
-from latdoctor.dialects.model import Histogram, Rule, Selector, Term, Trouble
-from latdoctor.dialects.page_series import Series, View
+from latdoctor.dialects.model import Histogram, Rule, Selector, Term, Unusable
+from latdoctor.dialects.page_series import DialectView, SampleSeries
 from latdoctor.evidence.model import Bucket, Labels
 from latdoctor.sanitize import clean
 
@@ -19,27 +19,27 @@ _AGAIN = "look again now that it is up"
 RESTART_FAMILY = "process_start_time_seconds"
 
 
-def restarted(view: View) -> Trouble | None:
+def restarted(view: DialectView) -> Unusable | None:
     """The server's process started anew between the pages, by its own word."""
     starts = {s.value for scrape in view.scrapes for s in scrape.page.samples.get(RESTART_FAMILY, ())[:1]}
     if len(starts) > 1 and max(starts) - min(starts) > 1:
-        return Trouble(f"the server started anew between the pages ({RESTART_FAMILY} moved)", next_step=_AGAIN)
+        return Unusable(f"the server started anew between the pages ({RESTART_FAMILY} moved)", next_step=_AGAIN)
     return None
 
 
-def mixed(
-    view: View, rule: Rule, selector: Selector, series: tuple[Series, ...], ignored: tuple[str, ...] = ()
-) -> Trouble | None:
+def unsummable(
+    view: DialectView, rule: Rule, selector: Selector, series: tuple[SampleSeries, ...], ignored: tuple[str, ...] = ()
+) -> Unusable | None:
     """Series of one subject may be summed only over labels that the rule names."""
     free = {*rule.sum_over, *ignored}
     if rule.sum_over and any(_may_be(bad, selector) for scrape in view.scrapes for bad in scrape.page.bad_lines):
-        return Trouble(f"a line of {selector.name} could not be read, so that its sum is not known")
+        return Unusable(f"a line of {selector.name} could not be read, so that its sum is not known")
     kept = {tuple(pair for pair in one.labels if pair[0] not in free) for one in series}
     if len(kept) < 2:
         return None
     common = set.intersection(*[set(labels) for labels in kept])
     differing = sorted({pair[0] for labels in kept for pair in labels if pair not in common})
-    return Trouble(f"{selector} has {len(kept)} series for one subject (by {clean(', '.join(differing), 100)})")
+    return Unusable(f"{selector} has {len(kept)} series for one subject (by {clean(', '.join(differing), 100)})")
 
 
 def _may_be(bad: BadLine, selector: Selector) -> bool:
@@ -48,51 +48,51 @@ def _may_be(bad: BadLine, selector: Selector) -> bool:
     return bad.name != "" and any(name.startswith(bad.name) for name in names)
 
 
-def growth(view: View, rule: Rule, selector: Selector, series: tuple[Series, ...]) -> float | Trouble:
+def growth(view: DialectView, rule: Rule, selector: Selector, series: tuple[SampleSeries, ...]) -> float | Unusable:
     """The growth of one counter, summed over the series that the rule allows to sum."""
     total = 0.0
-    trouble = mixed(view, rule, selector, series)
+    trouble = unsummable(view, rule, selector, series)
     if trouble:
         return trouble
     for one in series:
         grown = _growth_of(view, rule, one)
-        if isinstance(grown, Trouble):
+        if isinstance(grown, Unusable):
             return grown
         total += grown
     return total
 
 
-def _growth_of(view: View, rule: Rule, series: Series) -> float | Trouble:
+def _growth_of(view: DialectView, rule: Rule, series: SampleSeries) -> float | Unusable:
     values: list[float] = []
     for sample in series.samples:
         value = None if sample is None else view.number(rule, series.name, sample)
-        if isinstance(value, Trouble):
+        if isinstance(value, Unusable):
             return value
         if value is not None:
             values.append(value)
     if series.samples[-1] is None:
-        return Trouble(f"{series.name} is gone from the last page (restarted or unloaded)")
+        return Unusable(f"{series.name} is gone from the last page (restarted or unloaded)")
     if view.lone:
         return values[-1]
     for before, after in pairwise(values):
         if after < before:
             why = f"the server started anew{_doubt(view, series.name)}"
-            return Trouble(f"{series.name} went back from {before:g} to {after:g}: {why}", next_step=_AGAIN)
+            return Unusable(f"{series.name} went back from {before:g} to {after:g}: {why}", next_step=_AGAIN)
     if series.samples[0] is not None:
         return values[-1] - values[0]
     if view.scrapes[0].page.bad_lines:
-        return Trouble(f"{series.name} is missing from the first page, which could not be read whole")
+        return Unusable(f"{series.name} is missing from the first page, which could not be read whole")
     return values[-1]  # born between the pages: counters begin at zero, so all of it is growth
 
 
-def _doubt(view: View, name: str) -> str:
+def _doubt(view: DialectView, name: str) -> str:
     """What else may have made the counter `name` go back."""
     others = "" if view.window else ", or the pages are of two servers, or the last was given first"
     cut = any(scrape.page.unended and scrape.page.unended.name == name for scrape in view.scrapes)
     return others + (", or a page was cut within this number" if cut else "")
 
 
-def held_growth(view: View, rule: Rule, term: Term, subject: str) -> float | Trouble:
+def held_growth(view: DialectView, rule: Rule, term: Term, subject: str) -> float | Unusable:
     """The growth of a gauge, which may be negative."""
     selector = view.present(term)
     series = view.series(selector).get(subject, ()) if selector else ()
@@ -100,15 +100,15 @@ def held_growth(view: View, rule: Rule, term: Term, subject: str) -> float | Tro
     for one in series:
         first, last = one.samples[0], one.samples[-1]
         if first is None or last is None or not math.isfinite(last.value - first.value):
-            return Trouble(f"{one.name} is not on both pages")
+            return Unusable(f"{one.name} is not on both pages")
         total += last.value - first.value
-    return total if series else Trouble(f"{term} is not exported")
+    return total if series else Unusable(f"{term} is not exported")
 
 
-def histogram(view: View, rule: Rule, selector: Selector, subject: str) -> Histogram | Trouble:
+def histogram(view: DialectView, rule: Rule, selector: Selector, subject: str) -> Histogram | Unusable:
     """The observations of a histogram between first and last page, summed over the labels that the rule allows."""
     series = view.series(selector, "_bucket").get(subject, ())
-    trouble = mixed(view, rule, selector, series, ("le",))
+    trouble = unsummable(view, rule, selector, series, ("le",))
     if trouble:
         return trouble
     per_bound: dict[float, float] = {}
@@ -116,38 +116,38 @@ def histogram(view: View, rule: Rule, selector: Selector, subject: str) -> Histo
     for one in series:
         bound = _bound(one)
         grown = _growth_of(view, rule, one)
-        if isinstance(bound, Trouble):
+        if isinstance(bound, Unusable):
             return bound
-        if isinstance(grown, Trouble):
+        if isinstance(grown, Unusable):
             return grown
         shapes.setdefault(tuple(pair for pair in one.labels if pair[0] != "le"), set()).add(bound)
         per_bound[bound] = per_bound.get(bound, 0.0) + grown
     if len({frozenset(shape) for shape in shapes.values()}) != 1 or math.inf not in per_bound:
-        return Trouble(f"the buckets of {selector} do not fit together or lack +Inf")
+        return Unusable(f"the buckets of {selector} do not fit together or lack +Inf")
     buckets = _buckets(selector, per_bound)
-    if isinstance(buckets, Trouble):
+    if isinstance(buckets, Unusable):
         return buckets
     total = growth(view, rule, selector, view.series(selector, "_sum").get(subject, ()))
     return Histogram(buckets, total if isinstance(total, float) and total > 0 else None)
 
 
-def _bound(series: Series) -> float | Trouble:
+def _bound(series: SampleSeries) -> float | Unusable:
     text = dict(series.labels).get("le", "")
     try:
         bound = float(text)
     except ValueError:
         bound = math.nan
-    return Trouble(f"{series.name} has a bucket bound {clean(text, 40)!r}") if math.isnan(bound) else bound
+    return Unusable(f"{series.name} has a bucket bound {clean(text, 40)!r}") if math.isnan(bound) else bound
 
 
-def _buckets(selector: Selector, per_bound: dict[float, float]) -> tuple[Bucket, ...] | Trouble:
+def _buckets(selector: Selector, per_bound: dict[float, float]) -> tuple[Bucket, ...] | Unusable:
     """Cumulative counts → one count per bucket. What is counted here is never negative, so the first begins at 0."""
     buckets: list[Bucket] = []
     low, below = 0.0, 0.0
     for bound in sorted(per_bound):
         count = per_bound[bound] - below
         if count < 0:
-            return Trouble(f"the buckets of {selector} are not cumulative at {bound:g}")
+            return Unusable(f"the buckets of {selector} are not cumulative at {bound:g}")
         buckets.append(Bucket(min(low, bound), bound, count))
         low, below = bound, per_bound[bound]
     return tuple(buckets)

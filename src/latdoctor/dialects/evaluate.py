@@ -11,17 +11,17 @@ from latdoctor.dialects import counters, gauges
 from latdoctor.dialects import gauges as spoken
 from latdoctor.dialects.model import (
     NOTHING_COUNTED,
-    Found,
     Histogram,
-    Missing,
-    Outcome,
+    MissingSamples,
     Rule,
+    RuleResult,
+    RuleValue,
     Selector,
     Term,
-    Trouble,
-    notes,
+    Unusable,
+    join_notes,
 )
-from latdoctor.dialects.page_series import View
+from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Labels, Origin, Series
 
@@ -30,16 +30,16 @@ _TWO_PAGES = "watch it live (--server URL), or give a first and a last page (--m
 CACHED = "rough over a short window: the exporter refreshes by a clock of its own"
 
 
-def evaluate(view: View, rule: Rule) -> Outcome | Missing:
+def evaluate(view: DialectView, rule: Rule) -> RuleResult | MissingSamples:
     """What `rule` finds. A ratio or histogram of a lone page covers the server's lifetime; a rate needs two pages."""
     absent = [term for term in _all_terms(rule) if _absent(view, rule, term)]
     if absent:
-        return Missing(tuple(_absence(view, term) for term in absent))
+        return MissingSamples(tuple(_absence(view, term) for term in absent))
     if rule.kind in ("slope", "rate", "ratio", "histogram"):
         hindrance = _hindrance(view, rule)
         if hindrance:
             return {None: hindrance}
-    readers: dict[str, Callable[[View, Rule], Outcome]] = {
+    readers: dict[str, Callable[[DialectView, Rule], RuleResult]] = {
         "gauge": gauges.gauge,
         "slope": _slope,
         "rate": _rate,
@@ -50,7 +50,7 @@ def evaluate(view: View, rule: Rule) -> Outcome | Missing:
     }
     outcome = readers[rule.kind](view, rule)
     if rule.kind == "label" and not outcome:
-        return Missing((f"label {' or '.join(rule.label.split('|'))}",))
+        return MissingSamples((f"label {' or '.join(rule.label.split('|'))}",))
     return outcome
 
 
@@ -58,11 +58,11 @@ def _all_terms(rule: Rule) -> tuple[Term, ...]:
     return (*rule.terms, *rule.over, *rule.less)
 
 
-def _absent(view: View, rule: Rule, term: Term) -> bool:
+def _absent(view: DialectView, rule: Rule, term: Term) -> bool:
     return _present(view, rule, term) is None
 
 
-def _present(view: View, rule: Rule, term: Term) -> Selector | None:
+def _present(view: DialectView, rule: Rule, term: Term) -> Selector | None:
     if rule.kind != "histogram":
         return view.present(term)
     for option in term.options:
@@ -71,34 +71,34 @@ def _present(view: View, rule: Rule, term: Term) -> Selector | None:
     return None
 
 
-def _absence(view: View, term: Term) -> str:
+def _absence(view: DialectView, term: Term) -> str:
     names = " or ".join(str(option) for option in term.options)
     return f"{names} (declared, but without a sample)" if view.is_declared(term) else names
 
 
-def _hindrance(view: View, rule: Rule) -> Trouble | None:
+def _hindrance(view: DialectView, rule: Rule) -> Unusable | None:
     """What keeps every counter from telling its growth."""
     started = counters.restarted(view)
     if started:
         return started
     if view.unrefreshed():
-        return Trouble(
+        return Unusable(
             "the exporter showed the same numbers on every page: it did not refresh them in between",
             next_step="watch for longer (--window 60s)",
         )
     if rule.kind in ("slope", "rate") and view.lone:
-        return Trouble("one page tells no rate: two pages or a live window are needed", next_step=_TWO_PAGES)
+        return Unusable("one page tells no rate: two pages or a live window are needed", next_step=_TWO_PAGES)
     if rule.kind in ("slope", "rate") and view.window is None:
-        return Trouble(
+        return Unusable(
             "the time between the saved pages is not known, so they tell no rate",
             next_step="collect it live: latdoctor collect --server URL --to FOLDER",
         )
     return None
 
 
-def _by_subject(view: View, rule: Rule, terms: Sequence[Term]) -> dict[str, float | Trouble]:
+def _by_subject(view: DialectView, rule: Rule, terms: Sequence[Term]) -> dict[str, float | Unusable]:
     """The growth of a sum of counters per subject. Every term must be there."""
-    parts: list[tuple[str, dict[str, float | Trouble]]] = []
+    parts: list[tuple[str, dict[str, float | Unusable]]] = []
     for term in terms:
         selector = view.present(term)
         if selector is not None:
@@ -107,14 +107,14 @@ def _by_subject(view: View, rule: Rule, terms: Sequence[Term]) -> dict[str, floa
     return _sums(parts)
 
 
-def _sums(parts: Sequence[tuple[str, Mapping[str, float | Trouble]]]) -> dict[str, float | Trouble]:
+def _sums(parts: Sequence[tuple[str, Mapping[str, float | Unusable]]]) -> dict[str, float | Unusable]:
     subjects = dict.fromkeys(subject for _, values in parts for subject in values)
-    sums: dict[str, float | Trouble] = {}
+    sums: dict[str, float | Unusable] = {}
     for subject in subjects:
-        total: float | Trouble = 0.0
+        total: float | Unusable = 0.0
         for name, values in parts:
-            value = values.get(subject, Trouble(f"{name} has no sample for {subject}"))
-            if isinstance(value, Trouble):
+            value = values.get(subject, Unusable(f"{name} has no sample for {subject}"))
+            if isinstance(value, Unusable):
                 total = value
                 break
             total = total + value if isinstance(total, float) else total
@@ -122,23 +122,23 @@ def _sums(parts: Sequence[tuple[str, Mapping[str, float | Trouble]]]) -> dict[st
     return sums
 
 
-def _rate(view: View, rule: Rule) -> Outcome:
-    outcome: dict[str | None, Found | Trouble] = {}
+def _rate(view: DialectView, rule: Rule) -> RuleResult:
+    outcome: dict[str | None, RuleValue | Unusable] = {}
     for subject, grown in _by_subject(view, rule, rule.terms).items():
         total = grown
         for term in rule.held:
             change = counters.held_growth(view, rule, term, subject)
-            if isinstance(total, Trouble) or isinstance(change, Trouble):
-                total = total if isinstance(total, Trouble) else change
+            if isinstance(total, Unusable) or isinstance(change, Unusable):
+                total = total if isinstance(total, Unusable) else change
                 break
             total += change
-        outcome[subject] = total if isinstance(total, Trouble) else _per_second(view, rule, total)
+        outcome[subject] = total if isinstance(total, Unusable) else _per_second(view, rule, total)
     return outcome
 
 
-def _slope(view: View, rule: Rule) -> Outcome:
+def _slope(view: DialectView, rule: Rule) -> RuleResult:
     selector = view.present(rule.terms[0])
-    outcome: dict[str | None, Found | Trouble] = {}
+    outcome: dict[str | None, RuleValue | Unusable] = {}
     for subject in view.series(selector) if selector else ():
         shown = [_at(view, rule.terms[0], subject, page) for page in range(len(view.scrapes))]
         told = [
@@ -147,9 +147,9 @@ def _slope(view: View, rule: Rule) -> Outcome:
             if s.at is not None and value is not None
         ]
         if len(told) < 2 or told[-1][0] <= told[0][0]:
-            outcome[subject] = Trouble(f"{selector} is not on two pages")
+            outcome[subject] = Unusable(f"{selector} is not on two pages")
         else:
-            outcome[subject] = Found(_rise(told) * rule.factor, view.place(rule.terms), rule.note)
+            outcome[subject] = RuleValue(_rise(told) * rule.factor, view.place(rule.terms), rule.note)
     return outcome
 
 
@@ -161,7 +161,7 @@ def _rise(told: Sequence[tuple[float, float]]) -> float:
     return (high - low) / (end - start)
 
 
-def rate_series(view: View, rule: Rule, subject: str, origin: Origin, labels: Labels) -> tuple[Series, ...]:
+def rate_series(view: DialectView, rule: Rule, subject: str, origin: Origin, labels: Labels) -> tuple[Series, ...]:
     """A rate between each page and the next; none where the pages' times or a page's sample are not known."""
     totals: list[float] = []
     for page, scrape in enumerate(view.scrapes):
@@ -177,7 +177,7 @@ def rate_series(view: View, rule: Rule, subject: str, origin: Origin, labels: La
     return (Series(rule.signal, subject, times[1:], values, origin, labels),)
 
 
-def _at(view: View, term: Term, subject: str, page: int) -> float | None:
+def _at(view: DialectView, term: Term, subject: str, page: int) -> float | None:
     """A sum of counters on one page."""
     selector = view.present(term)
     samples = [one.samples[page] for one in view.series(selector).get(subject, ())] if selector else []
@@ -185,45 +185,45 @@ def _at(view: View, term: Term, subject: str, page: int) -> float | None:
     return sum(known) if known and len(known) == len(samples) else None
 
 
-def _per_second(view: View, rule: Rule, grown: float) -> Found:
+def _per_second(view: DialectView, rule: Rule, grown: float) -> RuleValue:
     # More may leave than is counted as held; what came in is never negative.
     value = max(0.0, grown) * rule.factor / (view.window or 1.0)
     if catalogue()[rule.signal].dimension == "ratio":
         value = min(1.0, value)  # a share of the window, which a cached counter may overrun
-    return Found(value, view.place(rule.terms), notes(rule.note, CACHED if view.dialect.cached else ""))
+    return RuleValue(value, view.place(rule.terms), join_notes(rule.note, CACHED if view.dialect.cached else ""))
 
 
-def _ratio(view: View, rule: Rule) -> Outcome:
+def _ratio(view: DialectView, rule: Rule) -> RuleResult:
     upper, lower = _by_subject(view, rule, rule.terms), _by_subject(view, rule, rule.over)
     place = f"{view.place(rule.terms)} / {view.place(rule.over)}"
-    outcome: dict[str | None, Found | Trouble] = {}
+    outcome: dict[str | None, RuleValue | Unusable] = {}
     for subject in dict.fromkeys([*upper, *lower]):
         above, below = upper.get(subject), lower.get(subject)
         if above is None or below is None:
-            outcome[subject] = Trouble(f"{place}: one of the two has no sample for {subject}")
-        elif isinstance(above, Trouble) or isinstance(below, Trouble):
-            outcome[subject] = above if isinstance(above, Trouble) else _only_trouble(below)
+            outcome[subject] = Unusable(f"{place}: one of the two has no sample for {subject}")
+        elif isinstance(above, Unusable) or isinstance(below, Unusable):
+            outcome[subject] = above if isinstance(above, Unusable) else _only_trouble(below)
         elif below <= 0:
-            outcome[subject] = Trouble(f"{view.place(rule.over)} {NOTHING_COUNTED}", unused=True)
+            outcome[subject] = Unusable(f"{view.place(rule.over)} {NOTHING_COUNTED}", unused=True)
         else:
-            note = notes(LIFETIME if view.lone else "", rule.note)
-            outcome[subject] = Found(above / below * rule.factor, place, note)
+            note = join_notes(LIFETIME if view.lone else "", rule.note)
+            outcome[subject] = RuleValue(above / below * rule.factor, place, note)
     return outcome
 
 
-def _only_trouble(value: float | Trouble) -> Trouble:
-    return value if isinstance(value, Trouble) else Trouble("")
+def _only_trouble(value: float | Unusable) -> Unusable:
+    return value if isinstance(value, Unusable) else Unusable("")
 
 
-def _histogram(view: View, rule: Rule) -> Outcome:
+def _histogram(view: DialectView, rule: Rule) -> RuleResult:
     selector = _present(view, rule, rule.terms[0])
-    outcome: dict[str | None, Found | Trouble] = {}
+    outcome: dict[str | None, RuleValue | Unusable] = {}
     if selector is None:
         return outcome
     for subject in view.series(selector, "_bucket"):
         found = counters.histogram(view, rule, selector, subject)
         if isinstance(found, Histogram) and found.count == 0:
-            found = Trouble(f"{selector} {NOTHING_COUNTED}", unused=True)
-        note = notes(LIFETIME if view.lone else "", rule.note)
-        outcome[subject] = found if isinstance(found, Trouble) else Found(found, f"{selector}_bucket", note)
+            found = Unusable(f"{selector} {NOTHING_COUNTED}", unused=True)
+        note = join_notes(LIFETIME if view.lone else "", rule.note)
+        outcome[subject] = found if isinstance(found, Unusable) else RuleValue(found, f"{selector}_bucket", note)
     return outcome

@@ -6,39 +6,49 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from latdoctor.dialects import counters
-from latdoctor.dialects.model import NOTHING_COUNTED, Bits, Found, Outcome, Rule, Selector, Term, Trouble, notes
-from latdoctor.dialects.page_series import Series, View
+from latdoctor.dialects.model import (
+    NOTHING_COUNTED,
+    BitMask,
+    Rule,
+    RuleResult,
+    RuleValue,
+    Selector,
+    Term,
+    Unusable,
+    join_notes,
+)
+from latdoctor.dialects.page_series import DialectView, SampleSeries
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value
 
 
-def _page_values(view: View, rule: Rule, term: Term) -> dict[str, list[float | Trouble | None]]:
+def _page_values(view: DialectView, rule: Rule, term: Term) -> dict[str, list[float | Unusable | None]]:
     """A gauge per subject and page; None where a page lacks it."""
     selector = view.present(term)
-    found: dict[str, list[float | Trouble | None]] = {}
+    found: dict[str, list[float | Unusable | None]] = {}
     for subject, series in view.series(selector).items() if selector else ():
-        trouble = counters.mixed(view, rule, selector, series) if selector else None
+        trouble = counters.unsummable(view, rule, selector, series) if selector else None
         count = len(view.scrapes)
         found[subject] = [trouble or _sum_on(view, rule, series, page) for page in range(count)]
     return found
 
 
-def _sum_on(view: View, rule: Rule, series: tuple[Series, ...], page: int) -> float | Trouble | None:
+def _sum_on(view: DialectView, rule: Rule, series: tuple[SampleSeries, ...], page: int) -> float | Unusable | None:
     total: float | None = None
     for one in series:
         sample = one.samples[page]
         if sample is None:
             continue
         value = view.number(rule, one.name, sample)
-        if isinstance(value, Trouble):
+        if isinstance(value, Unusable):
             return value
         total = value if total is None else total + value
     return total
 
 
-def gauge(view: View, rule: Rule) -> Outcome:
-    outcome: dict[str | None, Found | Trouble] = {}
+def gauge(view: DialectView, rule: Rule) -> RuleResult:
+    outcome: dict[str | None, RuleValue | Unusable] = {}
     columns = [_page_values(view, rule, term) for term in rule.terms]
     over = [_page_values(view, rule, term) for term in rule.over]
     less = [_page_values(view, rule, term) for term in rule.less]
@@ -47,21 +57,21 @@ def gauge(view: View, rule: Rule) -> Outcome:
     place += f" - {view.place(rule.less)}" if less else ""
     for subject in dict.fromkeys(subject for column in columns for subject in column):
         values: dict[int, float] = {}
-        trouble: Trouble | None = None
+        trouble: Unusable | None = None
         for page in range(len(view.scrapes)):
             value = _on_page(columns, over, less, subject, page)
-            if isinstance(value, Trouble):
+            if isinstance(value, Unusable):
                 trouble = trouble or value
             else:
                 values[page] = value * rule.factor
-        outcome[subject] = _taken(rule, values, place) if values else trouble or Trouble(f"{place} is not there")
+        outcome[subject] = _taken(rule, values, place) if values else trouble or Unusable(f"{place} is not there")
     return outcome
 
 
-_Columns = Sequence[Mapping[str, Sequence[float | Trouble | None]]]
+_Columns = Sequence[Mapping[str, Sequence[float | Unusable | None]]]
 
 
-def _on_page(columns: _Columns, over: _Columns, less: _Columns, subject: str, page: int) -> float | Trouble:
+def _on_page(columns: _Columns, over: _Columns, less: _Columns, subject: str, page: int) -> float | Unusable:
     """(sum of columns − sum of less) / sum of over, on one page."""
     sums: list[float] = []
     for group in (columns, over, less):
@@ -69,32 +79,32 @@ def _on_page(columns: _Columns, over: _Columns, less: _Columns, subject: str, pa
         for column in group:
             value = column[subject][page] if subject in column else None
             if value is None:
-                return Trouble(f"a sample of {subject} is missing")
-            if isinstance(value, Trouble):
+                return Unusable(f"a sample of {subject} is missing")
+            if isinstance(value, Unusable):
                 return value
             total += value
         sums.append(total)
     if over and sums[1] <= 0:
-        return Trouble(f"the whole that the share of {subject} is taken of is zero")
+        return Unusable(f"the whole that the share of {subject} is taken of is zero")
     return (sums[0] - sums[2]) / (sums[1] if over else 1.0)
 
 
-def bit_values(view: View, bits: Bits, signal: str, mask: int) -> Outcome:
+def bit_values(view: DialectView, bits: BitMask, signal: str, mask: int) -> RuleResult:
     """1.0 for a page on which a bit of `mask` is set, 0.0 for one on which none is; over several pages their mean."""
-    outcome: dict[str | None, Found | Trouble] = {}
+    outcome: dict[str | None, RuleValue | Unusable] = {}
     rule = Rule(signal=signal, kind="gauge", where=bits.rule.where, take="mean")
     for subject, pages in _page_values(view, bits.rule, bits.rule.terms[0]).items():
         values = {n: 1.0 if int(value) & mask else 0.0 for n, value in enumerate(pages) if isinstance(value, float)}
-        trouble = next((value for value in pages if isinstance(value, Trouble)), None)
+        trouble = next((value for value in pages if isinstance(value, Unusable)), None)
         place = view.place(bits.rule.terms)
         if values:
             outcome[subject] = _taken(rule, values, f"{place} & {mask:#x}")
         else:
-            outcome[subject] = trouble or Trouble(f"{place} is not there")
+            outcome[subject] = trouble or Unusable(f"{place} is not there")
     return outcome
 
 
-def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> Found:
+def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> RuleValue:
     """Several pages' values as one: their mean (with the highest in the note), the first, the last, or the highest."""
     values = list(by_page.values())
     value, spread, note = values[-1], "", rule.note
@@ -110,7 +120,7 @@ def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> Found:
         note = rule.zero_note
     first = max(by_page) if rule.take == "last" else min(by_page)
     last = min(by_page) if rule.take == "first" else max(by_page)
-    return Found(value, place, notes(note, spread), first, last)
+    return RuleValue(value, place, join_notes(note, spread), first, last)
 
 
 # A summary that shows quantiles of 3 µs beside a mean of 443 ms was seen on a real server. The mean of what is not
@@ -119,53 +129,53 @@ _SLACK = 10.0
 _TOP_QUANTILE = 0.9
 
 
-def summary(view: View, rule: Rule) -> Outcome:
+def summary(view: DialectView, rule: Rule) -> RuleResult:
     selector = view.present(rule.terms[0])
     if selector is None:
         return {}
     return {subject: _quantile(view, rule, selector, subject) for subject in view.series(selector)}
 
 
-def _quantile(view: View, rule: Rule, selector: Selector, subject: str) -> Found | Trouble:
+def _quantile(view: DialectView, rule: Rule, selector: Selector, subject: str) -> RuleValue | Unusable:
     """The server's own quantile on the last page, unless its own sum and count contradict it."""
     series = view.series(selector)[subject]
-    trouble = counters.mixed(view, rule, selector, series, ("quantile",))
+    trouble = counters.unsummable(view, rule, selector, series, ("quantile",))
     if trouble:
         return trouble
-    shown: dict[float, float | Trouble] = {}
+    shown: dict[float, float | Unusable] = {}
     for one in series:
         sample = one.samples[-1]
         q = _as_float(dict(one.labels).get("quantile", ""))
         if sample is not None and q is not None:
             shown[q] = view.number(rule, f"{one.name}{{quantile={q:g}}}", sample)
-    value = shown.get(rule.quantile, Trouble(f"{selector} has no quantile {rule.quantile:g} on the last page"))
-    if isinstance(value, Trouble):
+    value = shown.get(rule.quantile, Unusable(f"{selector} has no quantile {rule.quantile:g} on the last page"))
+    if isinstance(value, Unusable):
         return value
     known = {q: v for q, v in shown.items() if isinstance(v, float)}
     doubt = _contradiction(view, rule, selector, subject, known)
     if doubt:
         return doubt
-    return Found(value * rule.factor, str(selector), notes("as the server estimates it", rule.note))
+    return RuleValue(value * rule.factor, str(selector), join_notes("as the server estimates it", rule.note))
 
 
 def _contradiction(
-    view: View, rule: Rule, selector: Selector, subject: str, shown: Mapping[float, float]
-) -> Trouble | None:
+    view: DialectView, rule: Rule, selector: Selector, subject: str, shown: Mapping[float, float]
+) -> Unusable | None:
     count = counters.growth(view, rule, selector, view.series(selector, "_count").get(subject, ()))
     total = counters.growth(view, rule, selector, view.series(selector, "_sum").get(subject, ()))
-    if isinstance(count, Trouble) or isinstance(total, Trouble):
-        return count if isinstance(count, Trouble) else total if isinstance(total, Trouble) else None
+    if isinstance(count, Unusable) or isinstance(total, Unusable):
+        return count if isinstance(count, Unusable) else total if isinstance(total, Unusable) else None
     if count <= 0:
-        return Trouble(f"{selector}_count {NOTHING_COUNTED}", unused=True)
+        return Unusable(f"{selector}_count {NOTHING_COUNTED}", unused=True)
     ordered = sorted(shown.items())
     if any(later[1] < earlier[1] for earlier, later in pairwise(ordered)):
-        return Trouble(f"the quantiles of {selector} do not rise with their rank")
+        return Unusable(f"the quantiles of {selector} do not rise with their rank")
     mean, (top, highest) = total / count, ordered[-1]
     too_low = top >= _TOP_QUANTILE and mean > _SLACK * highest
     too_high = any(mean * _SLACK < (1 - q) * value for q, value in ordered)
     if too_low or too_high:
         figures = f"count {count:g}, sum {total:g}, so the mean is {mean:g}, but quantile {top:g} is {highest:g}"
-        return Trouble(
+        return Unusable(
             f"{selector} contradicts itself ({figures}): its quantiles are not used",
             next_step="take the quantiles that the clients or the gateway in front of it measure",
         )
@@ -179,7 +189,7 @@ def _as_float(text: str) -> float | None:
         return None
 
 
-def label(view: View, rule: Rule) -> Outcome:
+def label(view: DialectView, rule: Rule) -> RuleResult:
     """The text of a label on the last page. Two different texts for one subject are none."""
     seen: dict[str | None, dict[str, str]] = {}
     wanted = [selector for selector in (view.present(term) for term in rule.terms) if selector]
@@ -193,9 +203,9 @@ def label(view: View, rule: Rule) -> Outcome:
     return {subject: _one_text(rule, texts) for subject, texts in seen.items()}
 
 
-def _one_text(rule: Rule, texts: Mapping[str, str]) -> Found | Trouble:
+def _one_text(rule: Rule, texts: Mapping[str, str]) -> RuleValue | Unusable:
     if len(texts) > 1:
         shown = ", ".join(f"{text!r} ({place})" for text, place in list(texts.items())[:2])
-        return Trouble(f"{len(texts)} values stand on one page: {shown}")
+        return Unusable(f"{len(texts)} values stand on one page: {shown}")
     text, place = next(iter(texts.items()))
-    return Found(text, place, rule.note)
+    return RuleValue(text, place, rule.note)

@@ -13,9 +13,9 @@ from latdoctor.dialects.model import (
     PLACEHOLDER,
     SERVER,
     TAKES,
-    Bits,
-    Blank,
+    BitMask,
     Dialect,
+    NoValueRange,
     Rule,
     SubjectRule,
     Term,
@@ -137,9 +137,9 @@ def _subject_template(text: str) -> str:
     return text
 
 
-def _blank(fields: Fields) -> Blank:
+def _blank(fields: Fields) -> NoValueRange:
     low = fields.scalar("from", float, math.nan, required=True)
-    blank = Blank(low, fields.scalar("to", float, math.inf))
+    blank = NoValueRange(low, fields.scalar("to", float, math.inf))
     if not blank.low <= blank.high:
         fields.problem(fields.where, "a blank's 'from' must not lie above its 'to'")
     fields.finish()
@@ -229,7 +229,7 @@ def _factor(signal: Signal, kind: str, scale: str, fields: Fields) -> float:
     return found.factor
 
 
-def _bits(fields: Fields) -> Bits:
+def _bits(fields: Fields) -> BitMask:
     rule = Rule(
         signal="",
         kind="gauge",
@@ -250,4 +250,4 @@ def _bits(fields: Fields) -> Bits:
     if not masks:
         fields.problem(fields.where, "a bit mask lacks 'signals'")
     fields.finish()
-    return Bits(rule, tuple(masks))
+    return BitMask(rule, tuple(masks))

@@ -7,7 +7,7 @@ from msgspec import Struct
 from latdoctor.evidence.model import Labels
 
 
-class Sample(Struct, frozen=True, gc=False):
+class MetricSample(Struct, frozen=True, gc=False):
     """One line of a page. `whole` tells that the number was written without a fraction (87, not 87.0)."""
 
     labels: Labels
@@ -27,13 +27,13 @@ class BadLine(Struct, frozen=True):
     name: str = ""
 
 
-class Page(Struct, frozen=True):
+class MetricsPage(Struct, frozen=True):
     """The samples of a page by name (`x_bucket`, `x_sum`, as written), and the kinds of its families by family name.
 
     A family may be declared (`# TYPE`) and have no sample; a sample may belong to no declared family.
     """
 
-    samples: dict[str, tuple[Sample, ...]]
+    samples: dict[str, tuple[MetricSample, ...]]
     kinds: dict[str, str] = {}
     bad_lines: tuple[BadLine, ...] = ()
     unended: BadLine | None = None  # the last line, where no newline ends it: its number may be half a number
@@ -60,9 +60,9 @@ class Page(Struct, frozen=True):
         return latest
 
 
-class Scrape(Struct, frozen=True):
+class ScrapedPage(Struct, frozen=True):
     """A page with its artifact's name and the unix time it speaks of; None where that is not known."""
 
-    page: Page
+    page: MetricsPage
     artifact: str
     at: float | None = None

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from latdoctor.dialects.metrics_page import Page, Sample
+from latdoctor.dialects.metrics_page import MetricSample, MetricsPage
 from latdoctor.evidence.model import Bucket
 from latdoctor.sanitize import clean
 
 NOTHING_COUNTED = "counted nothing"  # in the reason of a Trouble and of its Gap: there was nothing to measure
 
 
-class Trouble(Struct, frozen=True):
+class Unusable(Struct, frozen=True):
     """Why a value that the page should give cannot be used. `unused` means that there was nothing to measure."""
 
     reason: str
@@ -34,7 +34,7 @@ class Histogram(Struct, frozen=True):
         return sum(bucket.count for bucket in self.buckets)
 
 
-class Found(Struct, frozen=True):
+class RuleValue(Struct, frozen=True):
     """A value in base units, or a text, or a histogram; `place` names the samples that it came from.
 
     `first` and `last` are the pages that had it; negative numbers count from the end.
@@ -54,17 +54,17 @@ class Found(Struct, frozen=True):
         return isinstance(self.value, str) or math.isfinite(self.value)
 
 
-class Missing(Struct, frozen=True):
+class MissingSamples(Struct, frozen=True):
     """The pages have none of the samples that the rule reads."""
 
     names: tuple[str, ...]
 
 
 # By subject; None stands for all of them.
-Outcome = Mapping[str | None, Found | Trouble]
+RuleResult = Mapping[str | None, RuleValue | Unusable]
 
 
-def notes(*parts: str) -> str:
+def join_notes(*parts: str) -> str:
     """The parts that say something, as one note."""
     return "; ".join(part for part in parts if part)
 
@@ -89,7 +89,7 @@ class Selector(Struct, frozen=True):
     name: str
     matches: tuple[LabelMatch, ...] = ()
 
-    def accepts(self, sample: Sample) -> bool:
+    def accepts(self, sample: MetricSample) -> bool:
         return all((sample.label(match.label) in match.values) != match.negated for match in self.matches)
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class Term(Struct, frozen=True):
         return str(self.options[0])
 
 
-class Blank(Struct, frozen=True):
+class NoValueRange(Struct, frozen=True):
     """A range of numbers, both ends included, by which an exporter says that it has no value."""
 
     low: float
@@ -151,7 +151,7 @@ class Rule(Struct, frozen=True):
     hint: str = ""
 
 
-class Bits(Struct, frozen=True):
+class BitMask(Struct, frozen=True):
     """A bit mask: each signal is 1 while a bit of its mask is set and 0 while none is."""
 
     rule: Rule
@@ -186,8 +186,8 @@ class Dialect(Struct, frozen=True):
     recognise: tuple[str, ...]
     subjects: tuple[SubjectRule, ...] = ()
     rules: tuple[tuple[Rule, ...], ...] = ()  # per signal, alternatives in order of preference
-    bits: tuple[Bits, ...] = ()
-    blanks: tuple[Blank, ...] = ()
+    bits: tuple[BitMask, ...] = ()
+    blanks: tuple[NoValueRange, ...] = ()
     idle: tuple[Term, ...] = ()
     cached: bool = False
     hint: str = ""
@@ -198,7 +198,7 @@ class Dialect(Struct, frozen=True):
         direct = {options[0].signal for options in self.rules}
         return frozenset(direct | {signal for bits in self.bits for signal, _ in bits.masks})
 
-    def speaks(self, page: Page) -> bool:
+    def speaks(self, page: MetricsPage) -> bool:
         """Is `page` one of this dialect's? A family that is declared without a sample counts."""
         return any(name in page.samples or name in page.kinds for name in self.recognise)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct, structs
 
-from latdoctor.dialects.metrics_page import Sample, Scrape
+from latdoctor.dialects.metrics_page import MetricSample, ScrapedPage
 from latdoctor.dialects.model import (
     PLACEHOLDER,
     SERVER,
@@ -18,7 +18,7 @@ from latdoctor.dialects.model import (
     Selector,
     SubjectRule,
     Term,
-    Trouble,
+    Unusable,
 )
 from latdoctor.evidence.model import Labels, Subject
 from latdoctor.sanitize import clean
@@ -32,25 +32,25 @@ _SUFFIXES = ("", "_bucket")
 _RUNTIME = ("go_", "process_", "promhttp_", "python_", "dcgm_exporter_")
 
 
-class Series(Struct, frozen=True):
+class SampleSeries(Struct, frozen=True):
     """One series over the pages: its sample on each page, None where a page lacks it."""
 
     name: str
     labels: Labels
-    samples: tuple[Sample | None, ...]
+    samples: tuple[MetricSample | None, ...]
 
 
 @dataclass(frozen=True)
-class View:
+class DialectView:
     """`server` is the subject that stands for the server itself."""
 
     dialect: Dialect
-    scrapes: tuple[Scrape, ...]
+    scrapes: tuple[ScrapedPage, ...]
     server: str
     _apart: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     _parents: dict[str, str | None] = field(default_factory=dict)
     _known: dict[Labels, str | None] = field(default_factory=dict)
-    _series: dict[tuple[Selector, str], dict[str, tuple[Series, ...]]] = field(default_factory=dict)
+    _series: dict[tuple[Selector, str], dict[str, tuple[SampleSeries, ...]]] = field(default_factory=dict)
     _beyond: set[str] = field(default_factory=set)
     cut: dict[str, int] = field(default_factory=dict)  # signal → values of a label that were left out
 
@@ -114,24 +114,24 @@ class View:
         if not values:
             yield (), options
 
-    def series(self, selector: Selector, suffix: str = "") -> dict[str, tuple[Series, ...]]:
+    def series(self, selector: Selector, suffix: str = "") -> dict[str, tuple[SampleSeries, ...]]:
         """The selector's series by subject; `suffix` as in `_bucket`."""
         if (selector, suffix) not in self._series:
             self._series[selector, suffix] = self._gathered(selector, selector.name + suffix)
         return self._series[selector, suffix]
 
-    def _gathered(self, selector: Selector, name: str) -> dict[str, tuple[Series, ...]]:
-        found: dict[Labels, list[Sample | None]] = {}
+    def _gathered(self, selector: Selector, name: str) -> dict[str, tuple[SampleSeries, ...]]:
+        found: dict[Labels, list[MetricSample | None]] = {}
         for index, scrape in enumerate(self.scrapes):
             for sample in scrape.page.samples.get(name, ()):
                 if selector.accepts(sample):
                     places = found.setdefault(sample.labels, [None] * len(self.scrapes))
                     places[index] = sample
-        grouped: dict[str, list[Series]] = {}
+        grouped: dict[str, list[SampleSeries]] = {}
         for labels, samples in found.items():
             subject = self.subject(labels)
             if subject is not None:
-                grouped.setdefault(subject, []).append(Series(name, labels, tuple(samples)))
+                grouped.setdefault(subject, []).append(SampleSeries(name, labels, tuple(samples)))
         return {subject: tuple(series) for subject, series in grouped.items()}
 
     def subject(self, labels: Labels) -> str | None:
@@ -164,7 +164,7 @@ class View:
             return self.server
         return _fill(rule.parent, values) or None
 
-    def _note(self, sample: Sample) -> None:
+    def _note(self, sample: MetricSample) -> None:
         """Remembers which values of the labels that split a subject are in use."""
         values = {key: value for key, value in sample.labels if value}
         for rule in self.dialect.subjects:
@@ -202,20 +202,20 @@ class View:
         ]
         return all(page == shown[0] for page in shown[1:])
 
-    def number(self, rule: Rule, name: str, sample: Sample) -> float | Trouble:
+    def number(self, rule: Rule, name: str, sample: MetricSample) -> float | Unusable:
         """The sample's value, unless it is not one: NaN, infinite, or the exporter's mark for "no value"."""
         value = sample.value
         if not math.isfinite(value):
-            return Trouble(f"{name} is {value}")
+            return Unusable(f"{name} is {value}")
         blank = any(blank.low <= value <= blank.high for blank in self.dialect.blanks)
         if blank or (rule.blank_from is not None and value >= rule.blank_from):
-            return Trouble(
+            return Unusable(
                 f"{name} holds {value:.0f}, which stands for no value (not supported, not permitted or blank)"
             )
         if not rule.percent_or_ratio or value == 0:
             return value
         if sample.whole and value == 1:
-            return Trouble(f"{name} is 1, which may mean 1 % or all (the exporter changed from percent to ratio)")
+            return Unusable(f"{name} is 1, which may mean 1 % or all (the exporter changed from percent to ratio)")
         return value / 100 if sample.whole or value > 1 else value
 
 

@@ -30,14 +30,14 @@ _MAX_SELECT = 2000  # characters
 RAW, MEAN, HIGHEST = "raw", "mean", "highest"
 
 
-class Samples(Struct, frozen=True):
+class SampleNames(Struct, frozen=True):
     """The sample names that a dialect reads: counters, and gauges with the way to take them between two moments."""
 
     counters: frozenset[str]
     levels: tuple[tuple[str, str], ...]  # (name, RAW | MEAN | HIGHEST)
 
 
-class Curve(Struct, frozen=True):
+class SignalCurve(Struct, frozen=True):
     """A signal over time: `expression` holds `$range` where a duration goes; `factor` leads to the base unit."""
 
     signal: str
@@ -46,7 +46,7 @@ class Curve(Struct, frozen=True):
     names: frozenset[str]  # every one of them must be there
 
 
-def matchers(text: str) -> tuple[str, ...]:
+def parse_matchers(text: str) -> tuple[str, ...]:
     """`{job="a",pod=~"b.*"}` → its matchers, written anew. Raises ValueError for anything else."""
     inside = text.strip()
     if len(inside) > _MAX_SELECT:
@@ -70,12 +70,12 @@ def matchers(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def named(names: Iterable[str], label: str = "__name__") -> str:
+def name_matcher(names: Iterable[str], label: str = "__name__") -> str:
     """A matcher for any of `names`."""
     return f"{label}=~{_any_of(names)}"
 
 
-def selector(name: str, extra: Sequence[str] = (), of: Selector | None = None) -> str:
+def format_selector(name: str, extra: Sequence[str] = (), of: Selector | None = None) -> str:
     """`name{…}` with the dialect's own label filter and the user's matchers."""
     own = []
     for match in of.matches if of else ():
@@ -84,7 +84,7 @@ def selector(name: str, extra: Sequence[str] = (), of: Selector | None = None) -
     return f"{name}{{{inside}}}" if inside else name
 
 
-def samples(dialect: Dialect) -> Samples:
+def sample_names(dialect: Dialect) -> SampleNames:
     """What to fetch for `dialect`. A name that is read both as a counter and as a gauge is a counter."""
     counters: set[str] = set()
     levels: dict[str, set[str]] = {}
@@ -101,7 +101,7 @@ def samples(dialect: Dialect) -> Samples:
     for name in _names(dialect.idle):
         levels.setdefault(name, set()).add(RAW)
     kept = {name: ways.pop() if len(ways) == 1 else RAW for name, ways in levels.items() if name not in counters}
-    return Samples(frozenset(counters), tuple(sorted(kept.items())))
+    return SampleNames(frozenset(counters), tuple(sorted(kept.items())))
 
 
 def _of_rule(rule: Rule) -> tuple[set[str], set[str]]:
@@ -116,7 +116,7 @@ def _of_rule(rule: Rule) -> tuple[set[str], set[str]]:
     return set(), terms | _names(rule.over) | _names(rule.less)
 
 
-def names_of(rule: Rule) -> frozenset[str]:
+def rule_samples(rule: Rule) -> frozenset[str]:
     """Every sample name that `rule` reads."""
     counters, gauges = _of_rule(rule)
     return frozenset(counters | gauges)
@@ -126,17 +126,17 @@ def _names(terms: Iterable[Term]) -> set[str]:
     return {option.name for term in terms for option in term.options}
 
 
-def everything(dialects: Iterable[Dialect]) -> frozenset[str]:
+def all_sample_names(dialects: Iterable[Dialect]) -> frozenset[str]:
     """Every sample name that some dialect reads or is recognised by."""
     found: set[str] = set()
     for dialect in dialects:
-        needed = samples(dialect)
+        needed = sample_names(dialect)
         found |= needed.counters | {name for name, _ in needed.levels} | set(dialect.recognise)
         found |= {name.removesuffix("_bucket") + "_count" for name in needed.counters if name.endswith("_bucket")}
     return frozenset(found)
 
 
-def growths(names: Iterable[str], window: float, extra: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+def growth_queries(names: Iterable[str], window: float, extra: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Questions for the growth of counters over `window` seconds, resets taken into account.
 
     A series that began within the window, of a target that was up before it, has grown from nothing: `increase` would
@@ -145,26 +145,26 @@ def growths(names: Iterable[str], window: float, extra: Sequence[str]) -> Iterat
     over = duration(window)
 
     def one(name: str) -> str:
-        what = selector(name, extra)
+        what = format_selector(name, extra)
         up = f"(up{{{','.join(extra)}}} offset {over} == 1)"
         return f"((({what} unless {what} offset {over}) and on (job, instance) {up}) or increase({what}[{over}]))"
 
     yield from _batched(sorted(names), one)
 
 
-def lasts(names: Iterable[str], extra: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+def last_value_queries(names: Iterable[str], extra: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Questions for what each name shows."""
-    yield from _batched(sorted(names), lambda name: selector(name, extra))
+    yield from _batched(sorted(names), lambda name: format_selector(name, extra))
 
 
-def shown(
+def gauge_queries(
     levels: Iterable[tuple[str, str]], step: float, extra: Sequence[str]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Questions for gauges, step by step: their mean or highest since the step before, where that is what is taken."""
     ways = dict(levels)
 
     def one(name: str) -> str:
-        what = selector(name, extra)
+        what = format_selector(name, extra)
         function = {MEAN: "avg_over_time", HIGHEST: "max_over_time"}.get(ways[name])
         return f"({function}({what}[{duration(step)}]) or {what})" if function else what
 
@@ -178,7 +178,7 @@ def _batched(names: Sequence[str], one: Callable[[str], str]) -> Iterator[tuple[
         yield part, " or ".join(marked)
 
 
-def curves(dialect: Dialect, signals: Sequence[str], present: frozenset[str]) -> Iterator[Curve]:
+def curve_queries(dialect: Dialect, signals: Sequence[str], present: frozenset[str]) -> Iterator[SignalCurve]:
     """The curves of those of `signals` that the dialect gives and whose samples are `present`, each signal once.
 
     Rules that keep a label apart or tell percent from ratio by how a number is written have none.
@@ -193,7 +193,7 @@ def curves(dialect: Dialect, signals: Sequence[str], present: frozenset[str]) ->
                 yield one
 
 
-def _curves_of(dialect: Dialect, rule: Rule, present: frozenset[str]) -> Iterator[Curve]:
+def _curves_of(dialect: Dialect, rule: Rule, present: frozenset[str]) -> Iterator[SignalCurve]:
     if rule.kind == "histogram":
         yield from _spread(rule, present)
     elif rule.kind == "ratio":
@@ -203,7 +203,7 @@ def _curves_of(dialect: Dialect, rule: Rule, present: frozenset[str]) -> Iterato
         grown, names = _summed(rule, rule.terms, present)
         held = [_option(term, present) for term in rule.held]
         for one in held:
-            change = f"deriv({selector(one.name, _SELECT, one)}[$range])"
+            change = f"deriv({format_selector(one.name, _SELECT, one)}[$range])"
             grown += f" + {_over(rule, change)}"
         yield _curve(rule, f"clamp_min({grown}, 0)", names | {one.name for one in held})
     elif rule.kind == "gauge":
@@ -215,21 +215,22 @@ def _curves_of(dialect: Dialect, rule: Rule, present: frozenset[str]) -> Iterato
         yield _curve(rule, text, parts[0][1] | parts[1][1] | parts[2][1])
 
 
-def _curve(rule: Rule, expression: str, names: frozenset[str], suffix: str = "") -> Curve:
-    return Curve(rule.signal + suffix, expression, rule.factor, names)
+def _curve(rule: Rule, expression: str, names: frozenset[str], suffix: str = "") -> SignalCurve:
+    return SignalCurve(rule.signal + suffix, expression, rule.factor, names)
 
 
-def _spread(rule: Rule, present: frozenset[str]) -> Iterator[Curve]:
+def _spread(rule: Rule, present: frozenset[str]) -> Iterator[SignalCurve]:
     """The quantiles of a histogram, by the server, and its mean."""
     name = _option(rule.terms[0], present, "_bucket")
-    buckets = selector(name.name + "_bucket", _SELECT, name)
+    buckets = format_selector(name.name + "_bucket", _SELECT, name)
     for suffix, share in _QUANTILES:
         if rule.signal + suffix in catalogue():
             inside = _over(rule, f"rate({buckets}[$range])")
             yield _curve(rule, f"histogram_quantile({share}, {inside})", frozenset({name.name + "_bucket"}), suffix)
     if rule.signal + ".mean" in catalogue():
         total, count = (
-            _over(rule, f"rate({selector(name.name + end, _SELECT, name)}[$range])") for end in ("_sum", "_count")
+            _over(rule, f"rate({format_selector(name.name + end, _SELECT, name)}[$range])")
+            for end in ("_sum", "_count")
         )
         names = frozenset({name.name + "_sum", name.name + "_count"})
         yield _curve(rule, f"{total} / ({count} > 0)", names, ".mean")
@@ -237,13 +238,13 @@ def _spread(rule: Rule, present: frozenset[str]) -> Iterator[Curve]:
 
 def _summed(rule: Rule, terms: Sequence[Term], present: frozenset[str]) -> tuple[str, frozenset[str]]:
     chosen = [_option(term, present) for term in terms]
-    parts = [_over(rule, f"rate({selector(one.name, _SELECT, one)}[$range])") for one in chosen]
+    parts = [_over(rule, f"rate({format_selector(one.name, _SELECT, one)}[$range])") for one in chosen]
     return _sum(parts), frozenset(one.name for one in chosen)
 
 
 def _level(rule: Rule, terms: Sequence[Term], present: frozenset[str], *, exact: bool) -> tuple[str, frozenset[str]]:
     chosen = [_option(term, present) for term in terms]
-    what = [selector(one.name, _SELECT, one) for one in chosen]
+    what = [format_selector(one.name, _SELECT, one) for one in chosen]
     parts = [_over(rule, one if exact else f"(avg_over_time({one}[$range]) or {one})") for one in what]
     return _sum(parts), frozenset(one.name for one in chosen)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from latdoctor.dialects.changes import changes
 from latdoctor.dialects.evaluate import evaluate, rate_series
 from latdoctor.dialects.gauges import bit_values
-from latdoctor.dialects.metrics_page import Page, Scrape
-from latdoctor.dialects.model import Dialect, Found, Histogram, Missing, Outcome, Rule, Trouble
-from latdoctor.dialects.page_series import View
+from latdoctor.dialects.metrics_page import MetricsPage, ScrapedPage
+from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleResult, RuleValue, Unusable
+from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import (
     Bucket,
     Distribution,
@@ -26,12 +26,12 @@ from latdoctor.evidence.model import (
 _NAMES_SHOWN = 5
 
 
-def recognised(dialects: Iterable[Dialect], pages: Sequence[Page]) -> tuple[Dialect, ...]:
+def recognise_dialects(dialects: Iterable[Dialect], pages: Sequence[MetricsPage]) -> tuple[Dialect, ...]:
     """The dialects that some page speaks; a page may speak several."""
     return tuple(dialect for dialect in dialects if any(dialect.speaks(page) for page in pages))
 
 
-def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str, source: str = "metrics") -> Evidence:
+def read_pages(dialect: Dialect, scrapes: Sequence[ScrapedPage], server: str, source: str = "metrics") -> Evidence:
     """The evidence of a server's pages, oldest first. `server` is its subject, such as server/127.0.0.1:8000;
     what it serves is named after it, such as model/m@127.0.0.1:8000.
 
@@ -41,7 +41,7 @@ def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str, source:
     they cover the server's lifetime (the note says "lifetime average") and rates are gaps. Gauges are averaged over
     the pages. What could not be read is a gap; a subject that nobody uses gives nothing.
     """
-    gathering = _Gathering(View(dialect, tuple(scrapes), server), source)
+    gathering = _EvidenceBuilder(DialectView(dialect, tuple(scrapes), server), source)
     for options in dialect.rules:
         for labels, narrowed in gathering.view.kept_apart(options):
             gathering.take(narrowed, labels)
@@ -56,10 +56,10 @@ def read_pages(dialect: Dialect, scrapes: Sequence[Scrape], server: str, source:
     return gathering.evidence()
 
 
-class _Gathering:
+class _EvidenceBuilder:
     """Collects what the rules find; gaps with one reason become one gap."""
 
-    def __init__(self, view: View, source: str) -> None:
+    def __init__(self, view: DialectView, source: str) -> None:
         self.view = view
         self._source = source
         self._idle = view.idle()
@@ -71,19 +71,19 @@ class _Gathering:
 
     def take(self, options: Sequence[Rule], labels: Labels = ()) -> None:
         """The first alternative that has a value for a subject wins; else the first trouble is told."""
-        merged: dict[str | None, tuple[Found | Trouble, Rule]] = {}
+        merged: dict[str | None, tuple[RuleValue | Unusable, Rule]] = {}
         absent: list[str] = []
         for rule in options:
             outcome = evaluate(self.view, rule)
-            if isinstance(outcome, Missing):
+            if isinstance(outcome, MissingSamples):
                 absent.extend(outcome.names)
                 continue
             for subject, result in outcome.items():
                 if subject not in merged or (
-                    isinstance(merged[subject][0], Trouble) and not isinstance(result, Trouble)
+                    isinstance(merged[subject][0], Unusable) and not isinstance(result, Unusable)
                 ):
                     merged[subject] = (result, rule)
-        if any(isinstance(result, Found) for result, _ in merged.values()):
+        if any(isinstance(result, RuleValue) for result, _ in merged.values()):
             merged.pop(None, None)
         for subject, (result, rule) in merged.items():
             self.put(rule.signal, rule, {subject: result}, labels)
@@ -97,13 +97,13 @@ class _Gathering:
         else:
             self._trouble(signal, f"not exported: {listed}", None, hint or self.view.dialect.hint)
 
-    def put(self, signal: str, rule: Rule, outcome: Outcome, labels: Labels = ()) -> None:
+    def put(self, signal: str, rule: Rule, outcome: RuleResult, labels: Labels = ()) -> None:
         for subject, result in outcome.items():
             if subject in self._idle:
                 continue
-            if isinstance(result, Found) and result.is_finite:
+            if isinstance(result, RuleValue) and result.is_finite:
                 self._found(signal, rule, subject or self.view.server, result, labels)
-            elif isinstance(result, Found):
+            elif isinstance(result, RuleValue):
                 self._trouble(signal, f"{result.place} gives no finite number", subject, "")
             elif result.unused:
                 signals, subjects = self._unused.setdefault(result.reason, ([], []))
@@ -118,7 +118,7 @@ class _Gathering:
         if signal not in signals:
             signals.append(signal)
 
-    def _found(self, signal: str, rule: Rule, subject: str, found: Found, labels: Labels) -> None:
+    def _found(self, signal: str, rule: Rule, subject: str, found: RuleValue, labels: Labels) -> None:
         first, last = self.view.scrapes[found.first], self.view.scrapes[found.last]
         since = "" if first is last else f", since {first.artifact}"
         origin = Origin(last.artifact, found.place + since)

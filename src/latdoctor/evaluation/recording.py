@@ -20,7 +20,7 @@ from msgspec import structs
 
 from latdoctor import __version__
 from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.base import Clock, Collected, Collector, Request
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.errors import LatdoctorError
 from latdoctor.evaluation import machine_state
@@ -51,7 +51,7 @@ class SourceSampler:
     """What is being read, and what has been read so far. `aim` may be called at any time, from any thread."""
 
     clock: Clock
-    request: Request | None = None
+    request: CollectRequest | None = None
     artifacts: list[Artifact] = field(default_factory=list)
     gaps: list[TimedGap] = field(default_factory=list)
     _places: dict[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class SourceSampler:
     def aim(self, servers: Sequence[str], pid: int | None) -> None:
         """From now on these pages and this process are read."""
         pages = tuple(f"{server.rstrip('/')}/metrics" for server in servers)
-        self.request = Request(servers=pages, pid=pid, host=True, window=0.0)
+        self.request = CollectRequest(servers=pages, pid=pid, host=True, window=0.0)
 
     def snapshot(self, collector: Collector) -> None:
         """Asks `collector` once for what is aimed at."""
@@ -70,13 +70,13 @@ class SourceSampler:
         started = self.clock.now()
         self._keep(collector.collect(request, self.clock), request, started)
 
-    def _keep(self, collected: Collected, request: Request, started: float) -> None:
+    def _keep(self, collected: CollectResult, request: CollectRequest, started: float) -> None:
         with self._lock:
             for artifact in collected.artifacts:
                 self.artifacts.append(self._named(artifact, request))
             self.gaps += [TimedGap(started, gap) for gap in collected.gaps]
 
-    def _named(self, artifact: Artifact, request: Request) -> Artifact:
+    def _named(self, artifact: Artifact, request: CollectRequest) -> Artifact:
         """Of a process its number is in the group; of a page, the group is that of its server throughout the run."""
         number = len(self.artifacts)
         if artifact.collector == HOST:
@@ -91,7 +91,7 @@ def sampling(collectors: Sequence[Collector] = COLLECTORS, clock: Clock | None =
     """A SourceSampler that reads until the context is left; what breaks a reader is raised then."""
     watch = SourceSampler(clock or SystemClock())
     ended = threading.Event()
-    probe = Request(servers=("http://127.0.0.1",), host=True)
+    probe = CollectRequest(servers=("http://127.0.0.1",), host=True)
     asked = [collector for collector in collectors if collector.asked(probe)]
     with ThreadPoolExecutor(max(1, len(asked))) as beside:
         readers: list[Future[None]] = [beside.submit(_read, watch, collector, ended) for collector in asked]

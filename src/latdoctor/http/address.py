@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 PORTS: Final = {"http": 80, "https": 443}
 _TWISTED = ("%", "//", "/./", "/../", ";")  # ways to write a path that two readers may take for two
 
-Resolve = Callable[[str, int], Sequence[str]]  # host, port: its addresses. Raises OSError, UnicodeError.
+ResolveHost = Callable[[str, int], Sequence[str]]  # host, port: its addresses. Raises OSError, UnicodeError.
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def resolved(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """The addresses of `host` in the order in which the system prefers them. Raises OSError, UnicodeError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-def address_of(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """The address, and of an IPv6 one that stands for an IPv4 one the latter; None for what is none."""
     try:
         address = ipaddress.ip_address(text)
@@ -62,7 +62,7 @@ def is_plain_path(path: str) -> bool:
     return not any(twist in f"{path}/" for twist in _TWISTED)
 
 
-def lies_under(parts: SplitResult, entry: SplitResult) -> bool:
+def is_under(parts: SplitResult, entry: SplitResult) -> bool:
     """Whether an address has the origin of `entry`, and a path that is or begins with its path up to a `/`."""
     return origin(entry) == origin(parts) and f"{parts.path}/".startswith(f"{entry.path.rstrip('/')}/")
 
@@ -72,6 +72,6 @@ _USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*:/{1,2})[^\s/]*(?:/[^\s@]*)?@")
 _QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*:/{1,2}[^\s?]*\?)[^\s'\"]+")
 
 
-def masked(text: str) -> str:
+def mask_credentials(text: str) -> str:
     """`text` with the user parts of its addresses and all that follows their question marks hidden."""
     return _QUERY.sub(r"\1…", _USER.sub(r"\1…@", text))

@@ -34,7 +34,7 @@ _SENDING = ("connect_tcp.started", "start_tls.started", *_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """What is sent. All of it but the method may hold a secret, and a traceback shows its variables.
 
     `reads`: the answer's body is wanted; else it is read only where it says no.
@@ -49,7 +49,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class HttpResponse:
     """An answer, of any status. A server may repeat what it was sent, so its body is not shown."""
 
     status: int
@@ -59,7 +59,7 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class RequestFailure:
     """No answer. `begun`: some of the request may have arrived, and then it may have been done."""
 
     why: str
@@ -70,7 +70,7 @@ class _Late(Exception):  # noqa: N818 - what happened; it never leaves this modu
     """The deadline has passed."""
 
 
-Place = Callable[[str], str]  # for a URL, the address of the host that is really asked. Raises LatdoctorError.
+ResolveAddress = Callable[[str], str]  # for a URL, the address of the host that is really asked. Raises LatdoctorError.
 
 
 class _Heard:
@@ -91,16 +91,18 @@ class _Heard:
             raise _Late
 
 
-def exchange(request: Request, seconds: float, place: Place | None = None) -> Came | Lost:
+def send_request(
+    request: HttpRequest, seconds: float, place: ResolveAddress | None = None
+) -> HttpResponse | RequestFailure:
     """Asks once: follows no redirect, uses no proxy of the environment, logs nothing. Raises what `place` raises."""
     heard = _Heard(time.monotonic() + seconds)
     fetching = Beside(lambda: _bare(request, heard, place), "latdoctor-http")
     if not fetching.wait(seconds):
-        return Lost(f"no answer within {format_value(seconds, 'time')}", heard.begun)
+        return RequestFailure(f"no answer within {format_value(seconds, 'time')}", heard.begun)
     return fetching.outcome()
 
 
-def _bare(request: Request, heard: _Heard, place: Place | None) -> Came | Lost:
+def _bare(request: HttpRequest, heard: _Heard, place: ResolveAddress | None) -> HttpResponse | RequestFailure:
     """What came; an error of `place` without where it came from, for those frames hold the address."""
     try:
         return _fetched(request, heard, place)
@@ -109,26 +111,26 @@ def _bare(request: Request, heard: _Heard, place: Place | None) -> Came | Lost:
         raise error.with_traceback(None)  # noqa: B904 - so that no cause is kept
 
 
-def _fetched(request: Request, heard: _Heard, place: Place | None) -> Came | Lost:
+def _fetched(request: HttpRequest, heard: _Heard, place: ResolveAddress | None) -> HttpResponse | RequestFailure:
     """What came. An error is told by its kind alone: some of httpx's quote the headers that they stumble over."""
     import httpx
 
     try:
         return _asked(request, heard, place)
     except (_Late, httpx.TimeoutException):
-        return Lost("no answer in time", heard.begun)
+        return RequestFailure("no answer in time", heard.begun)
     except httpx.ConnectError as error:
-        return Lost(f"it cannot be reached: {error}", heard.begun)
+        return RequestFailure(f"it cannot be reached: {error}", heard.begun)
     except (httpx.LocalProtocolError, httpx.InvalidURL, UnicodeError):
-        return Lost(
+        return RequestFailure(
             "the request cannot be sent as it is: the token or the address has characters that HTTP forbids",
             heard.begun,
         )
     except (httpx.HTTPError, OSError) as error:
-        return Lost(f"the exchange broke off ({type(error).__name__})", heard.begun)
+        return RequestFailure(f"the exchange broke off ({type(error).__name__})", heard.begun)
 
 
-def _asked(request: Request, heard: _Heard, place: Place | None) -> Came:
+def _asked(request: HttpRequest, heard: _Heard, place: ResolveAddress | None) -> HttpResponse:
     """By a transport alone: a client would log the address, and has redirects, cookies and proxies to turn off."""
     import httpx
 
@@ -158,7 +160,7 @@ def _trusted(authorities: Path | None) -> ssl.SSLContext | bool:
     return ssl.create_default_context(cafile=authorities)
 
 
-def _pinned(url: str, place: Place | None) -> tuple[str, dict[str, str], dict[str, str]]:
+def _pinned(url: str, place: ResolveAddress | None) -> tuple[str, dict[str, str], dict[str, str]]:
     """The URL with the address of its host in place of the name, and what keeps the name: Host, and TLS's own (SNI)."""
     if place is None:
         return url, {}, {}
@@ -169,21 +171,21 @@ def _pinned(url: str, place: Place | None) -> tuple[str, dict[str, str], dict[st
     return urlunsplit(parts._replace(netloc=netloc)), {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
 
 
-def _read(response: httpx.Response, heard: _Heard, *, reads: bool) -> Came:
+def _read(response: httpx.Response, heard: _Heard, *, reads: bool) -> HttpResponse:
     """The body of what was read, or of a refusal; of something that was taken nobody waits for it."""
     kept = {name: response.headers[name] for name in _KEPT if name in response.headers}
     if response.is_success and not reads:
-        return Came(response.status_code, b"", kept)
+        return HttpResponse(response.status_code, b"", kept)
     if response.headers.get("content-encoding", "identity") not in ("", "identity"):
-        return Came(response.status_code, b"", kept, "it is compressed, though that was not asked for")
+        return HttpResponse(response.status_code, b"", kept, "it is compressed, though that was not asked for")
     limit = MAX_BYTES if response.is_success else MAX_SAID_BYTES
     body = bytearray()
     for chunk in response.iter_raw():
         heard.must_go_on()
         body += chunk
         if len(body) > limit:
-            return Came(response.status_code, bytes(body[:limit]), kept, f"it has more than {limit} bytes")
-    return Came(response.status_code, bytes(body), kept)
+            return HttpResponse(response.status_code, bytes(body[:limit]), kept, f"it has more than {limit} bytes")
+    return HttpResponse(response.status_code, bytes(body), kept)
 
 
 class Secret:
@@ -204,7 +206,7 @@ class Secret:
         return "Secret(…)" if self._text else "Secret()"
 
 
-def without(text: str, secrets: Iterable[Secret], limit: int = 300) -> str:
+def redact_secrets(text: str, secrets: Iterable[Secret], limit: int = 300) -> str:
     """`text` as it may be shown, where a server, or a proxy before it, repeats what it was sent.
 
     Cleaned before: characters that are not seen could otherwise hide a secret from the search for it. The longest goes

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from latdoctor.http.address import Resolve, resolved
+from latdoctor.http.address import ResolveHost, resolve_host
 from latdoctor.incident import events
 from latdoctor.journal.entry import Moment, unix_seconds
 from latdoctor.journal.entry import now as moment_now
@@ -40,7 +40,7 @@ class DeliveryContext:
     hear: Callable[[DeliveryResult], None] = lambda _: None
     now: Callable[[], Moment] = moment_now
     sleep: Callable[[float], None] = time.sleep
-    resolve: Resolve = resolved
+    resolve: ResolveHost = resolve_host
 
 
 @dataclass(slots=True)

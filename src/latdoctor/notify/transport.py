@@ -21,8 +21,8 @@ import msgspec
 from msgspec import Raw
 
 from latdoctor.errors import UNDECODABLE, OperationError, UsageError
-from latdoctor.http.address import PORTS, Address, Resolve, address_of, is_plain_path, is_public, lies_under
-from latdoctor.http.client import Came, Lost, Request, Secret, exchange, without
+from latdoctor.http.address import PORTS, Address, ResolveHost, is_plain_path, is_public, is_under, parse_address
+from latdoctor.http.client import HttpRequest, HttpResponse, RequestFailure, Secret, redact_secrets, send_request
 from latdoctor.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Message, Receiver
 from latdoctor.sanitize import clean
 
@@ -74,7 +74,7 @@ def load_keys(receiver: Receiver) -> Keys:
     return found
 
 
-def signed_request(message: Message, receiver: Receiver, secrets: Keys, now: float) -> Request:
+def signed_request(message: Message, receiver: Receiver, secrets: Keys, now: float) -> HttpRequest:
     """`message` as it is sent at `now` (unix seconds)."""
     content, headers = message.body, {**_HEADERS, **dict(message.headers)}
     if message.kind == PAGERDUTY:
@@ -84,7 +84,7 @@ def signed_request(message: Message, receiver: Receiver, secrets: Keys, now: flo
         at = str(int(now))
         headers |= {"webhook-timestamp": at, "webhook-signature": signature(receiver, secrets.key, message, at)}
     url = secrets.url.reveal() or message.url
-    return Request("POST", url, headers, content, authorities=receiver.authorities)
+    return HttpRequest("POST", url, headers, content, authorities=receiver.authorities)
 
 
 def signature(receiver: Receiver, key: Secret, message: Message, at: str) -> str:
@@ -202,7 +202,7 @@ def _why_not(parts: SplitResult | None, url: Secret, receiver: Receiver) -> str:
     if not is_plain_path(parts.path):
         return "its path is written in a way that can be misread"
     entries = (_split(one) for one in receiver.allowed)
-    if not any(entry and entry.scheme in ("http", "https") and lies_under(parts, entry) for entry in entries):
+    if not any(entry and entry.scheme in ("http", "https") and is_under(parts, entry) for entry in entries):
         allowed = ", ".join(clean(one, 100) for one in receiver.allowed)
         return f"it is not under what is allowed ({allowed or 'nothing'})"
     return ""
@@ -236,23 +236,23 @@ class _Unresolved(OperationError):  # noqa: N818
 
 
 def attempt(
-    message: Message, receiver: Receiver, load_keys: Keys, now: float, resolve: Resolve, seconds: float = LONGEST
+    message: Message, receiver: Receiver, load_keys: Keys, now: float, resolve: ResolveHost, seconds: float = LONGEST
 ) -> AttemptResult:
     """Tries once, at `now` (unix seconds). Raises UsageError for a secret that is none."""
     number = message.tries + 1
     request = signed_request(message, receiver, load_keys, now)
     try:
-        came = exchange(request, seconds, lambda url: connect_address(url, receiver, resolve))
+        came = send_request(request, seconds, lambda url: connect_address(url, receiver, resolve))
     except _Barred as barred:
         return AttemptResult(sent=False, why=str(barred))
     except _Unresolved as unresolved:
         return AttemptResult(sent=False, why=str(unresolved), again_after=pause(number))
-    if isinstance(came, Lost):
-        return AttemptResult(False, without(came.why, load_keys.all), came.begun, pause(number))
+    if isinstance(came, RequestFailure):
+        return AttemptResult(False, redact_secrets(came.why, load_keys.all), came.begun, pause(number))
     return _judged(came, load_keys, number, now)
 
 
-def connect_address(url: str, receiver: Receiver, resolve: Resolve) -> str:
+def connect_address(url: str, receiver: Receiver, resolve: ResolveHost) -> str:
     """The address to connect to: all that the name leads to may be asked. Raises _Barred, _Unresolved."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
@@ -261,7 +261,7 @@ def connect_address(url: str, receiver: Receiver, resolve: Resolve) -> str:
     except (OSError, UnicodeError) as error:
         raise _Unresolved("its name cannot be resolved", where=clean(host, 200)) from error
     for text in found:
-        address = address_of(text)
+        address = parse_address(text)
         if address is None or not _may_be_asked(address, receiver, parts.scheme):
             hint = "" if receiver.allow_private else ": allow_private is not set"
             raise _Barred(
@@ -305,10 +305,10 @@ def retry_after(said: str, now: float) -> float:
     return min(max(0.0, at - now), LONGEST_ASKED)
 
 
-def _judged(came: Came, load_keys: Keys, number: int, now: float) -> AttemptResult:
+def _judged(came: HttpResponse, load_keys: Keys, number: int, now: float) -> AttemptResult:
     if 200 <= came.status < 300:
         return AttemptResult(sent=True)
-    said = without(_said(came.body), load_keys.all, 200)
+    said = redact_secrets(_said(came.body), load_keys.all, 200)
     if 300 <= came.status < 400:
         said = "it points elsewhere, and redirects are not followed"
     step = f" — {_NEXT_STEPS[came.status]}" if came.status in _NEXT_STEPS else ""

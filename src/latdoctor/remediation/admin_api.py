@@ -10,13 +10,30 @@ from urllib.parse import urlsplit
 import msgspec
 
 from latdoctor.errors import UNDECODABLE, UsageError
-from latdoctor.http.address import PORTS, Address, Resolve, address_of, is_plain_path, is_public, lies_under, resolved
-from latdoctor.http.client import MAX_BYTES, Came, Lost, Place, Request, Secret, without
-from latdoctor.http.client import exchange as exchanged
+from latdoctor.http.address import (
+    PORTS,
+    Address,
+    ResolveHost,
+    is_plain_path,
+    is_public,
+    is_under,
+    parse_address,
+    resolve_host,
+)
+from latdoctor.http.client import (
+    MAX_BYTES,
+    HttpRequest,
+    HttpResponse,
+    RequestFailure,
+    ResolveAddress,
+    Secret,
+    redact_secrets,
+)
+from latdoctor.http.client import send_request as exchanged
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 
-__all__ = ["MAX_BYTES", "Answer", "Asked", "Place", "checked", "exchange", "json_object"]
+__all__ = ["MAX_BYTES", "Answer", "Asked", "ResolveAddress", "checked", "exchange", "json_object"]
 
 MAX_TAG = 256  # characters of an ETag: a longer one, or one with others than plain characters, is none
 LONGEST = 10.0  # seconds for one exchange, so that a lost one leaves time for another
@@ -48,7 +65,7 @@ class Answer:
     version: str  # the ETag as it came; empty without one
 
 
-def exchange(asked: Asked, token: Secret, deadline: Deadline, place: Place | None = None) -> Answer:
+def exchange(asked: Asked, token: Secret, deadline: Deadline, place: ResolveAddress | None = None) -> Answer:
     """Asks once. Never follows a redirect, and uses no proxy of the environment.
 
     Raises what `place` raises, Contended for 412, Refused where the target will not or its answer is no use, and
@@ -58,8 +75,8 @@ def exchange(asked: Asked, token: Secret, deadline: Deadline, place: Place | Non
     if seconds <= 0:
         raise Unreachable("there was no time left to ask", where=asked.url)
     came = exchanged(_request(asked, token), seconds, place)
-    if isinstance(came, Lost):
-        why = without(came.why, [token])
+    if isinstance(came, RequestFailure):
+        why = redact_secrets(came.why, [token])
         raise Unreachable(why, where=asked.url, next_step="see whether the target runs and can be reached")
     return _judged(asked, came, token)
 
@@ -94,13 +111,13 @@ def checked(url: str) -> str:
 _LOOK = "see whether the address is the right one"
 
 
-def _request(asked: Asked, token: Secret) -> Request:
+def _request(asked: Asked, token: Secret) -> HttpRequest:
     bearer = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
     reads = asked.content is None and asked.method == "GET"
-    return Request(asked.method, asked.url, {**asked.headers, **bearer}, asked.content, reads)
+    return HttpRequest(asked.method, asked.url, {**asked.headers, **bearer}, asked.content, reads)
 
 
-def _judged(asked: Asked, came: Came, token: Secret) -> Answer:
+def _judged(asked: Asked, came: HttpResponse, token: Secret) -> Answer:
     if 200 <= came.status < 300:
         if came.flaw:
             raise Refused(f"the answer cannot be used: {came.flaw}", where=asked.url, next_step=_LOOK)
@@ -129,7 +146,7 @@ def _said(body: bytes, token: Secret) -> str:
         told = msgspec.json.decode(body, type=dict[str, Any]).get("detail")
     except UNDECODABLE:
         told = None
-    return without(told if isinstance(told, str) else text, [token])
+    return redact_secrets(told if isinstance(told, str) else text, [token])
 
 
 def permitted(url: str, allow: Sequence[str]) -> str:
@@ -137,7 +154,7 @@ def permitted(url: str, allow: Sequence[str]) -> str:
     parts = urlsplit(checked(url))
     if not url.isascii() or not is_plain_path(parts.path):
         raise UsageError("the path is written in a way that can be misread", where=clean(url, 200))
-    if any(lies_under(parts, urlsplit(checked(one))) for one in allow):
+    if any(is_under(parts, urlsplit(checked(one))) for one in allow):
         return url
     raise UsageError(
         "it may not be changed: it is not under what the target allows",
@@ -146,17 +163,17 @@ def permitted(url: str, allow: Sequence[str]) -> str:
     )
 
 
-def place(url: str, allow: Sequence[str], resolve: Resolve | None = None) -> str:
+def place(url: str, allow: Sequence[str], resolve: ResolveHost | None = None) -> str:
     """The address to connect to. Raises Refused for one that is not public and not itself in `allow`, Unreachable."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     try:
-        found = (resolve or resolved)(host, port)
+        found = (resolve or resolve_host)(host, port)
     except (OSError, UnicodeError) as error:
         raise Unreachable("its name cannot be resolved", where=clean(url, 200)) from error
     named = {urlsplit(one).hostname or "" for one in allow}
     for text in found:
-        address = address_of(text)
+        address = parse_address(text)
         if address is None or not (is_public(address) or _is_named(address, host, named)):
             raise Refused(
                 f"{clean(host, 100)} leads to {clean(text, 60)}, an address that is not public",
@@ -171,4 +188,4 @@ def place(url: str, allow: Sequence[str], resolve: Resolve | None = None) -> str
 def _is_named(address: Address, host: str, named: set[str]) -> bool:
     if host == "localhost" and address.is_loopback:  # it is in the list itself, or `permitted` had refused
         return True
-    return any(address_of(one) == address for one in named)
+    return any(parse_address(one) == address for one in named)

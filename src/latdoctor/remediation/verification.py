@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Constant, Reference, SignalTerm
 from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN
-from latdoctor.detectors.quantiles import times_as_many
+from latdoctor.detectors.quantiles import observation_shortfall
 from latdoctor.errors import LatdoctorError
 from latdoctor.remediation import guards
 from latdoctor.remediation.change import Deadline
@@ -253,7 +253,7 @@ class Watch:
         looks: list[Observation] = []
         while len(looks) < many:
             looks.append(self.look(lasted))
-            longer = _long_enough(lasted, usual, times_as_many(looks[-1].evidence, judged))
+            longer = _long_enough(lasted, usual, observation_shortfall(looks[-1].evidence, judged))
             if longer > lasted:
                 self._recorder.note("before.longer", {"seconds": longer, "usual": usual})
                 self.window = lasted = longer

@@ -10,12 +10,12 @@ from latdoctor.collectors.base import Collector
 from latdoctor.collectors.prometheus.collector import ANSWERING
 from latdoctor.collectors.prometheus.collector import TITLE as LIVE_TITLE
 from latdoctor.collectors.promql.collector import TITLE
-from latdoctor.collectors.promql.label_changes import TOLD
+from latdoctor.collectors.promql.label_changes import SIGNALS
 from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Given, Not, Prefer, Reference, signals_of
-from latdoctor.detectors.catalog import given_by
+from latdoctor.detectors.catalog import derivable_signals
 from latdoctor.diagnosis.confusable_causes import Neighbour, Separator, neighbours
 from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
-from latdoctor.dialects.changes import told_by
+from latdoctor.dialects.changes import change_signals
 from latdoctor.dialects.loader import shipped
 from latdoctor.evidence.catalogue import TIERS, catalogue
 from latdoctor.report.explain import expecting_it, in_words, reason, sentence
@@ -38,12 +38,12 @@ def sources() -> Mapping[str, tuple[str, ...]]:
 def _given() -> Iterator[tuple[str, frozenset[str]]]:
     """Everything that gives signals, by its title."""
     read_by = [(dialect.title, frozenset(dialect.signals)) for dialect in shipped()]
-    direct = [(title, signals | told_by(signals)) for title, signals in read_by]
+    direct = [(title, signals | change_signals(signals)) for title, signals in read_by]
     direct += [(one.title, one.provides) for one in COLLECTORS if one.name not in _BY_DIALECT]
-    direct += [(TITLE, TOLD), (LIVE_TITLE, frozenset([ANSWERING]))]
+    direct += [(TITLE, SIGNALS), (LIVE_TITLE, frozenset([ANSWERING]))]
     yield from direct
     read = frozenset(signal for _, signals in direct for signal in signals)
-    for name, signals in given_by(read).items():
+    for name, signals in derivable_signals(read).items():
         yield f"derived ({name.replace('_', ' ')})", signals
 
 
@@ -96,7 +96,7 @@ def pages(rules: RuleSet, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 def _ways() -> Iterator[Source]:
     for collector in COLLECTORS:
         if collector.ask:
-            derived = frozenset(one for given in given_by(collector.provides).values() for one in given)
+            derived = frozenset(one for given in derivable_signals(collector.provides).values() for one in given)
             yield Source(collector, collector.provides | derived)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.collectors.access_log import collector as access_log
-from latdoctor.collectors.base import Collected, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -34,12 +34,12 @@ def line(went: float, took: object, status: int = 200, path: str = "/v1/predict"
 
 
 def parsed(*lines: str, own: str = "") -> Evidence:
-    found = access_log.artifacts_of("a.log", "a.log", 1.77e9, "\n".join(lines).encode(), own)
+    found = access_log.log_artifacts("a.log", "a.log", 1.77e9, "\n".join(lines).encode(), own)
     return access_log.COLLECTOR.parse(found)
 
 
-def collect(*paths: Path, own: str = "") -> Collected:
-    return logs.COLLECTOR.collect(Request(logs=paths, log_pattern=own), Clock())
+def collect(*paths: Path, own: str = "") -> CollectResult:
+    return logs.COLLECTOR.collect(CollectRequest(logs=paths, log_pattern=own), Clock())
 
 
 def reading(found: Evidence, signal: str, subject: str = "server/a.log") -> Reading | None:
@@ -257,7 +257,7 @@ def test_a_pattern_goes_into_the_bundle(tmp_path: Path) -> None:
 def test_a_damaged_bundle_is_refused() -> None:
     with pytest.raises(SourceError, match="no request"):
         access_log.COLLECTOR.parse([Artifact("access_log/a", "access_log", "a", "a", 0.0, b"nothing\n")])
-    damaged = access_log.artifacts_of("a", "a", 0.0, b"x\n", "{nothing}")
+    damaged = access_log.log_artifacts("a", "a", 0.0, b"x\n", "{nothing}")
     with pytest.raises(SourceError, match="its pattern makes no sense"):
         access_log.COLLECTOR.parse(damaged)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log import fields, formats
-from latdoctor.collectors.access_log.entry import Entry
+from latdoctor.collectors.access_log.entry import AccessLogEntry
 from latdoctor.errors import UsageError
 
 CASES = yaml.safe_load((Path(__file__).parent / "lines.yaml").read_text())
@@ -20,8 +20,8 @@ CASES = yaml.safe_load((Path(__file__).parent / "lines.yaml").read_text())
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["line"][:60])
 def test_line(case: dict[str, Any]) -> None:
-    text = formats.text_of(case["line"].encode()) or ""
-    found = formats.recognised([text])
+    text = formats.line_text(case["line"].encode()) or ""
+    found = formats.recognise_format([text])
     if case.get("none"):
         assert found is None
         return
@@ -57,7 +57,7 @@ def test_line(case: dict[str, Any]) -> None:
     ],
 )
 def test_duration(text: str, unit: float | None, seconds: float | None, step: float | None) -> None:
-    found = times.duration(text, unit)
+    found = times.parse_duration(text, unit)
     assert (found.seconds if found else None) == pytest.approx(seconds)
     assert (found.step if found else None) == pytest.approx(step)
 
@@ -68,7 +68,7 @@ def test_duration(text: str, unit: float | None, seconds: float | None, step: fl
      "1769827740000000", "1769827740000000000", "1769827740.0", "31/Jan/2026:02:49:00"],
 )  # fmt: skip
 def test_stamp(text: str) -> None:
-    found = times.stamp(text)
+    found = times.parse_timestamp(text)
     assert found is not None
     assert found.time == pytest.approx(1769827740)
     assert found.zoned is (text != "31/Jan/2026:02:49:00")
@@ -118,13 +118,13 @@ def test_what_is_no_pattern(text: str, what: str) -> None:
 @given(st.text(max_size=300))
 def test_any_line_is_a_request_or_none(line: str) -> None:
     for form in formats.FORMATS:
-        assert form.read(line) is None or isinstance(form.read(line), Entry)
+        assert form.read(line) is None or isinstance(form.read(line), AccessLogEntry)
 
 
 @given(st.sampled_from(CASES), st.integers(0, 300), st.binary(max_size=6), st.integers(0, 3))
 def test_a_damaged_line_is_a_request_or_none(case: dict[str, Any], at: int, put: bytes, cut: int) -> None:
     raw = case["line"].encode()
-    text = formats.text_of(raw[:at] + put + raw[at + cut :])
+    text = formats.line_text(raw[:at] + put + raw[at + cut :])
     for form in formats.FORMATS:
         entry = form.read(text) if text else None
         assert entry is None or entry.took is None or 0 <= entry.took.seconds < 1e8

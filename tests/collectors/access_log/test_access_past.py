@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.access_log import collector as access_log
 from latdoctor.collectors.access_log.replica_stats import SIGNALS
-from latdoctor.collectors.time_range import Past
+from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.model import Evidence
 
 NIGHT = 1769828400.0  # 2026-01-31T03:00:00Z
-ASKED = Past(NIGHT - 1800, NIGHT, 300.0)
+ASKED = TimeRange(NIGHT - 1800, NIGHT, 300.0)
 
 
 def line(seconds: float, took: str, status: int = 200, path: str = "/v1/predict") -> str:
@@ -23,8 +23,8 @@ def line(seconds: float, took: str, status: int = 200, path: str = "/v1/predict"
     return f'10.0.0.7 - - [{at}] "POST {path} HTTP/1.1" {status:03} 5 "-" "x" {took}'
 
 
-def parsed(*lines: str, asked: Past | None = ASKED, own: str = "") -> Evidence:
-    found = access_log.artifacts_of("a.log", "a.log", NIGHT + 7200, "\n".join(lines).encode(), own, asked)
+def parsed(*lines: str, asked: TimeRange | None = ASKED, own: str = "") -> Evidence:
+    found = access_log.log_artifacts("a.log", "a.log", NIGHT + 7200, "\n".join(lines).encode(), own, asked)
     return access_log.COLLECTOR.parse(found)
 
 
@@ -111,7 +111,7 @@ def test_a_pattern_and_a_time_travel_together() -> None:
     st.floats(0.01, 1),
 )
 def test_nothing_from_outside_comes_in(rows: list[tuple[float, float]], length: float, share: float) -> None:
-    asked = Past(NIGHT - length, NIGHT, 0.999 * length * share)
+    asked = TimeRange(NIGHT - length, NIGHT, 0.999 * length * share)
     found = parsed(*(line(at, f"{took:.3f}") for at, took in rows), asked=asked)
     for one in found.readings:
         assert one.window.start is None or asked.judged - 1 <= one.window.start <= asked.until

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import Collected, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.changes import collector as changes
 from latdoctor.collectors.changes import process
 from latdoctor.errors import SourceError
@@ -32,7 +32,7 @@ def noted(content: bytes) -> Evidence:
     return changes.COLLECTOR.parse([Artifact("changes/notes-1-a", "changes", "notes-1-a", "a", AT, content)])
 
 
-def collect(request: Request, root: Path = Path("/")) -> Collected:
+def collect(request: CollectRequest, root: Path = Path("/")) -> CollectResult:
     return changes.collect(request, Clock(), root)
 
 
@@ -101,7 +101,7 @@ def test_of_very_many_notes_the_last_are_kept() -> None:
 
 
 def test_a_missing_file_is_a_gap(tmp_path: Path) -> None:
-    brought = collect(Request(changes=(tmp_path / "none", tmp_path)))
+    brought = collect(CollectRequest(changes=(tmp_path / "none", tmp_path)))
     assert [gap.reason.rpartition(": ")[2] for gap in brought.gaps] == ["does not exist", "is a folder"]
 
 
@@ -127,7 +127,7 @@ def a_machine(root: Path) -> Path:
 
 
 def test_a_process_shows_start_configuration_and_packages(tmp_path: Path) -> None:
-    brought = collect(Request(pid=7), a_machine(tmp_path))
+    brought = collect(CollectRequest(pid=7), a_machine(tmp_path))
     assert b"hunter2" not in brought.artifacts[0].read()
     found = changes.COLLECTOR.parse(brought.artifacts)
     told = {(event.signal, event.time, event.fields.get("what")) for event in found.events}
@@ -141,13 +141,13 @@ def test_a_process_shows_start_configuration_and_packages(tmp_path: Path) -> Non
 
 
 def test_a_process_that_is_gone_is_a_gap(tmp_path: Path) -> None:
-    found = changes.COLLECTOR.parse(collect(Request(pid=9), tmp_path).artifacts)
+    found = changes.COLLECTOR.parse(collect(CollectRequest(pid=9), tmp_path).artifacts)
     assert not found.events
     assert len(found.gaps) == 3
 
 
 def test_this_process_can_be_read() -> None:
-    state = process.take(os.getpid())
+    state = process.read_process_state(os.getpid())
     assert state.started is not None
     assert 0 < state.started < 4e9
     assert any(package.name == "pytest" for package in state.packages) or not state.packages
@@ -160,7 +160,7 @@ def test_a_damaged_state_is_refused(raw: bytes) -> None:
 
 
 def test_a_state_is_read_as_it_was_kept() -> None:
-    state = process.ProcessState(7, 1.0, (process.File("a\x1b[31m.yaml", 2.0, "ab"),))
+    state = process.ProcessState(7, 1.0, (process.ConfigFile("a\x1b[31m.yaml", 2.0, "ab"),))
     assert json.loads(to_json(state))["pid"] == 7
     found = changes.COLLECTOR.parse([Artifact("changes/x", "changes", "process-7", "x", AT, to_json(state))])
     assert found.events[1].fields["what"] == "a.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.host import collector as host
 from tests.collectors.host.made_machines import Files, Machine, Seen
 
@@ -18,7 +18,7 @@ Watch = Callable[..., Seen]
 def watch(tmp_path: Path) -> Watch:
     def run(files: Files, *, pid: int | None = None, window: float = 10.0) -> Seen:
         root = tmp_path / "root"
-        request = Request(host=True, pid=pid, window=window)
+        request = CollectRequest(host=True, pid=pid, window=window)
         collected = host.collect(request, Machine(root, files), root)
         assert collected.gaps == ()
         return Seen(host.COLLECTOR.parse(collected.artifacts), collected.artifacts)

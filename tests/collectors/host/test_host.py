@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.host import collector as host
 from latdoctor.collectors.host import samples as host_samples
 from latdoctor.collectors.host.samples import HostSample
@@ -605,7 +605,7 @@ def test_the_real_machine():
         def sleep(self, seconds: float) -> None:
             threading.Event().wait(seconds)
 
-    collected = host.COLLECTOR.collect(Request(host=True, pid=os.getpid(), window=0.1), Clock())
+    collected = host.COLLECTOR.collect(CollectRequest(host=True, pid=os.getpid(), window=0.1), Clock())
     evidence = host.COLLECTOR.parse(collected.artifacts)
     told = {reading.signal: float(reading.value) for reading in evidence.readings}
     assert told["host.cpus"] >= 1
@@ -623,6 +623,6 @@ def test_every_signal_is_catalogued():
 
 
 def test_asked():
-    assert host.COLLECTOR.asked(Request(host=True))
-    assert host.COLLECTOR.asked(Request(pid=1))
-    assert not host.COLLECTOR.asked(Request(nvml=True))
+    assert host.COLLECTOR.asked(CollectRequest(host=True))
+    assert host.COLLECTOR.asked(CollectRequest(pid=1))
+    assert not host.COLLECTOR.asked(CollectRequest(nvml=True))

@@ -19,7 +19,7 @@ def test_every_error_has_the_action_of_the_mapping(samples: Path) -> None:
     with (samples / "xid" / "nvsentinel-dcgmerrorsmapping.csv").open(newline="") as file:
         theirs = {name: action for name, action in csv.reader(file) if name not in NO_ERRORS}
     assert len(theirs) >= 130
-    assert {f"DCGM_FR_{name}": row.action.name for name, row in error_codes.errors().items()} == theirs
+    assert {f"DCGM_FR_{name}": row.action.name for name, row in error_codes.dcgm_errors().items()} == theirs
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_what_an_error_asks_for(name: str, needs: str, secondary: bool) -> None:
 
 
 def test_every_row_says_what_to_do_then_and_after() -> None:
-    for row in error_codes.errors().values():
+    for row in error_codes.dcgm_errors().values():
         assert row.means[0].islower() or row.means.startswith(("CUDA", "DCGM", "NVLink", "PCIe"))
         assert row.action.does
         assert row.action.follow_up

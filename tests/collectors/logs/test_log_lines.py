@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.collectors.logs.line_prefix import APPLICATION, KERNEL, Line, parse
+from latdoctor.collectors.logs.line_prefix import APPLICATION, KERNEL, LogLine, parse
 from latdoctor.collectors.logs.patterns import (
     FACT_HINTS,
     CudaError,
     DriverMismatch,
-    Fact,
     GpuLost,
     GpuNamed,
-    Mark,
+    LogFact,
+    LoggedChange,
     OomKill,
     ProcessStarted,
     SXid,
     Xid,
-    facts,
+    parse_facts,
 )
 from latdoctor.evidence.subjects import normalise_pci
 
-KERNEL_LINES: list[tuple[str, tuple[Fact, ...]]] = [
+KERNEL_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
     (
         "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=nvidia-smi, Timeout after 6s",
         (Xid(119, "0000:9b:00", "2024380", "nvidia-smi", "pid=2024380, name=nvidia-smi, Timeout after 6s"),),
@@ -79,7 +79,7 @@ KERNEL_LINES: list[tuple[str, tuple[Fact, ...]]] = [
     ("CUDA error: an illegal memory access was encountered", ()),
 ]
 
-APPLICATION_LINES: list[tuple[str, tuple[Fact, ...]]] = [
+APPLICATION_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
     (
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         (CudaError(700, "cudaErrorIllegalAddress", True, ""),),
@@ -124,7 +124,7 @@ APPLICATION_LINES: list[tuple[str, tuple[Fact, ...]]] = [
     ("Error 803: system has unsupported display driver / cuda driver combination", (DriverMismatch(),)),
     ("The NVIDIA driver on your system is too old (found version 11040).", (DriverMismatch(),)),
     ("cudaErrorInsufficientDriver", (DriverMismatch(),)),
-    ("INFO:     Started server process [42]", (ProcessStarted(), Mark("change.process_start"))),
+    ("INFO:     Started server process [42]", (ProcessStarted(), LoggedChange("change.process_start"))),
     # Lines that must say nothing.
     ("CUDA error: no error", ()),
     ("0 CUDA errors", ()),
@@ -139,25 +139,25 @@ APPLICATION_LINES: list[tuple[str, tuple[Fact, ...]]] = [
 
 
 @pytest.mark.parametrize(("message", "expected"), KERNEL_LINES)
-def test_kernel_line(message: str, expected: tuple[Fact, ...]) -> None:
-    assert facts(Line(message, KERNEL)) == expected
+def test_kernel_line(message: str, expected: tuple[LogFact, ...]) -> None:
+    assert parse_facts(LogLine(message, KERNEL)) == expected
     assert not expected or FACT_HINTS.search(message.encode())
 
 
 @pytest.mark.parametrize(("message", "expected"), APPLICATION_LINES)
-def test_application_line(message: str, expected: tuple[Fact, ...]) -> None:
-    assert facts(Line(message, APPLICATION)) == expected
+def test_application_line(message: str, expected: tuple[LogFact, ...]) -> None:
+    assert parse_facts(LogLine(message, APPLICATION)) == expected
     assert not expected or FACT_HINTS.search(message.encode())
 
 
 def test_the_writers_pid_is_the_processs() -> None:
     line = parse("Feb 23 16:24:18 h vllm[123]: CUDA error: unknown error", 1.7e9)
-    assert facts(line) == (CudaError(999, "cudaErrorUnknown", False, "123"),)
+    assert parse_facts(line) == (CudaError(999, "cudaErrorUnknown", False, "123"),)
 
 
 def test_a_bare_driver_line_counts_as_the_kernels() -> None:
     line = parse("               NVRM: fallen off the bus and is not responding to commands.", 1.7e9)
-    assert facts(line) == (GpuLost(""),)
+    assert parse_facts(line) == (GpuLost(""),)
 
 
 @pytest.mark.parametrize(

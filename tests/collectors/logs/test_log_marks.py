@@ -7,32 +7,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.logs import collector as logs
-from latdoctor.collectors.logs.patterns import MARKER_HINTS, Mark, mark_of
+from latdoctor.collectors.logs.patterns import MARKER_HINTS, LoggedChange, change_in
 from latdoctor.evidence.bundle import Artifact
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("INFO:     Started server process [42]", Mark("change.process_start")),
-        ("[2026-01-31 02:49:00 +0000] [7] [INFO] Booting worker with pid: 7", Mark("change.process_start")),
-        ("successfully loaded 'densenet_onnx' version 2", Mark("change.model", "model densenet_onnx", "2")),
-        ("Starting to load model meta-llama/Llama-3-8B...", Mark("change.model", "model meta-llama/Llama-3-8B")),
-        ("Loading model: checkout, version: 1.2", Mark("change.model", "model checkout", "1.2")),
-        ("model version changed to v7", Mark("change.model", "model version", "v7")),
-        ("serving with model_version=2026-01-31", Mark("change.model", "model version", "2026-01-31")),
-        ("Config reloaded", Mark("change.config", "configuration")),
-        ("configuration file scheduler.yaml reloaded", Mark("change.config", "configuration scheduler.yaml")),
-        ("deployed checkout v7 to production", Mark("change.deployment", "checkout v7 to production")),
-        ("rolling out build 812", Mark("change.deployment", "build 812")),
+        ("INFO:     Started server process [42]", LoggedChange("change.process_start")),
+        ("[2026-01-31 02:49:00 +0000] [7] [INFO] Booting worker with pid: 7", LoggedChange("change.process_start")),
+        ("successfully loaded 'densenet_onnx' version 2", LoggedChange("change.model", "model densenet_onnx", "2")),
+        (
+            "Starting to load model meta-llama/Llama-3-8B...",
+            LoggedChange("change.model", "model meta-llama/Llama-3-8B"),
+        ),
+        ("Loading model: checkout, version: 1.2", LoggedChange("change.model", "model checkout", "1.2")),
+        ("model version changed to v7", LoggedChange("change.model", "model version", "v7")),
+        ("serving with model_version=2026-01-31", LoggedChange("change.model", "model version", "2026-01-31")),
+        ("Config reloaded", LoggedChange("change.config", "configuration")),
+        ("configuration file scheduler.yaml reloaded", LoggedChange("change.config", "configuration scheduler.yaml")),
+        ("deployed checkout v7 to production", LoggedChange("change.deployment", "checkout v7 to production")),
+        ("rolling out build 812", LoggedChange("change.deployment", "build 812")),
         ("the deployment is healthy", None),
         ("model answered in 12 ms", None),
         ("config is fine", None),
         ("CUDA error: invalid argument", None),
     ],
 )
-def test_mark(message: str, expected: Mark | None) -> None:
-    assert mark_of(message) == expected
+def test_mark(message: str, expected: LoggedChange | None) -> None:
+    assert change_in(message) == expected
     assert expected is None or MARKER_HINTS.search(message.encode())
 
 
@@ -53,5 +56,5 @@ def test_a_secret_in_a_line_is_not_shown() -> None:
 
 @given(st.text(max_size=400))
 def test_any_message_is_a_mark_or_none(message: str) -> None:
-    found = mark_of(message)
+    found = change_in(message)
     assert found is None or found.signal.startswith("change.")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs import formats
 from latdoctor.errors import SourceError
@@ -147,7 +147,7 @@ def test_a_long_file_is_known_by_its_beginning(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(logs, "MAX_READ", 1 << 12)
     path = tmp_path / "trace.json"
     path.write_bytes(b'{"traceEvents": [' + b'\n{"name": "12:00:00 INFO"},' * 1000)
-    brought = logs.COLLECTOR.collect(Request(logs=(path,)), Clock())
+    brought = logs.COLLECTOR.collect(CollectRequest(logs=(path,)), Clock())
     assert not brought.artifacts
     assert "JSON document" in brought.gaps[0].reason
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.collectors import pipes
-from latdoctor.collectors.base import Collected, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.errors import SourceError
 
@@ -53,10 +53,10 @@ def piped(content: bytes, *, ends: bool = True) -> Iterator[int]:
             os.close(into)
 
 
-def from_stdin(monkeypatch: pytest.MonkeyPatch, source: int, timeout: float = 5.0) -> Collected:
+def from_stdin(monkeypatch: pytest.MonkeyPatch, source: int, timeout: float = 5.0) -> CollectResult:
     with open(source, encoding="utf-8", closefd=False) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        return logs.COLLECTOR.collect(Request(logs=(Path("-"),), timeout=timeout), Clock())
+        return logs.COLLECTOR.collect(CollectRequest(logs=(Path("-"),), timeout=timeout), Clock())
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -83,7 +83,7 @@ def test_a_pipe_of_the_shell_is_read(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     writer = threading.Thread(target=lambda: fifo.write_bytes(USB), daemon=True)
     writer.start()
-    brought = logs.COLLECTOR.collect(Request(logs=(fifo,)), Clock())
+    brought = logs.COLLECTOR.collect(CollectRequest(logs=(fifo,)), Clock())
     writer.join()
     assert [(one.name, one.source, one.read()) for one in brought.artifacts] == [("logs/pipe-63", "pipe-63", USB)]
 
@@ -106,7 +106,7 @@ def test_too_long_a_stream_is_refused() -> None:
 def test_the_keyboard_and_a_closed_input_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for stdin, said in ((None, "is closed"), (io.StringIO(), "is closed")):
         monkeypatch.setattr(sys, "stdin", stdin)
-        (gap,) = logs.COLLECTOR.collect(Request(logs=(Path("-"),)), Clock()).gaps
+        (gap,) = logs.COLLECTOR.collect(CollectRequest(logs=(Path("-"),)), Clock()).gaps
         assert said in gap.reason
         assert "dmesg | latdoctor" in gap.next_step
     master, keyboard = os.openpty()

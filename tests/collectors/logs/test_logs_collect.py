@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import Collected, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.errors import SourceError
@@ -32,8 +32,8 @@ class Clock:
         raise AssertionError("reading files needs no waiting")
 
 
-def collect(*paths: Path) -> Collected:
-    return logs.COLLECTOR.collect(Request(logs=paths), Clock())
+def collect(*paths: Path) -> CollectResult:
+    return logs.COLLECTOR.collect(CollectRequest(logs=paths), Clock())
 
 
 def artifact(content: bytes, name: str = "logs/a.log") -> Artifact:
@@ -295,7 +295,7 @@ def test_what_cannot_be_read_is_a_gap_and_the_others_go_on(tmp_path: Path) -> No
     good.write_text(USB_LINE)
     os.mkfifo(tmp_path / "fifo")
     paths = (tmp_path / "absent.log", tmp_path, tmp_path / "fifo", Path("/dev/null"), good)
-    brought = logs.COLLECTOR.collect(Request(logs=paths, timeout=0.02), Clock())
+    brought = logs.COLLECTOR.collect(CollectRequest(logs=paths, timeout=0.02), Clock())
     assert [one.name for one in brought.artifacts] == ["logs/a.log"]
     said = [gap.reason.rpartition(": ")[2] for gap in brought.gaps]
     assert said == ["does not exist", "is a folder", "nothing came within 0.02 s", "is not a regular file"]
@@ -315,7 +315,7 @@ def test_logs_of_one_name_stay_apart(tmp_path: Path) -> None:
 
 
 def test_the_collector_is_asked_for_logs_only() -> None:
-    assert not logs.COLLECTOR.asked(Request())
-    assert logs.COLLECTOR.asked(Request(logs=(Path("x"),)))
+    assert not logs.COLLECTOR.asked(CollectRequest())
+    assert logs.COLLECTOR.asked(CollectRequest(logs=(Path("x"),)))
     assert logs.COLLECTOR.provides <= catalogue().keys()
     assert [sight.status for sight in logs.COLLECTOR.preflight()] == ["if given"]

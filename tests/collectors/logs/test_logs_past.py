@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs import line_prefix
 from latdoctor.collectors.logs import scanner as log_events
-from latdoctor.collectors.time_range import SUFFIX, Past, asked_of, kept_beside
+from latdoctor.collectors.time_range import SUFFIX, TimeRange, read_time_range, with_time_range
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 
 NIGHT = 1769828400.0  # 2026-01-31T03:00:00Z
-ASKED = Past(NIGHT - 1800, NIGHT, 300.0)
+ASKED = TimeRange(NIGHT - 1800, NIGHT, 300.0)
 XID = "NVRM: Xid (PCI:0000:9b:00): 48, pid=7, name=x, DBE"
 
 
@@ -42,9 +42,9 @@ def application(seconds: float, text: str) -> str:
     return f"{at} INFO {text}"
 
 
-def parsed(*lines: str, asked: Past | None = ASKED) -> Evidence:
+def parsed(*lines: str, asked: TimeRange | None = ASKED) -> Evidence:
     log = Artifact("logs/a.log", "logs", "a.log", "a.log", NIGHT + 7200, "\n".join(lines).encode())
-    return logs.COLLECTOR.parse(kept_beside(log, asked))
+    return logs.COLLECTOR.parse(with_time_range(log, asked))
 
 
 def counted(found: Evidence, signal: str = "log.xid") -> list[float | None]:
@@ -166,9 +166,9 @@ def test_records_of_a_journal_are_placed_too() -> None:
 def test_the_time_stays_with_the_log(tmp_path: Path) -> None:
     log = tmp_path / "kern.log"
     log.write_text("\n".join([kernel(5000, "usb"), kernel(4000, XID), kernel(60, "usb")]))
-    brought = logs.COLLECTOR.collect(Request(logs=(log,), past=ASKED), Clock())
+    brought = logs.COLLECTOR.collect(CollectRequest(logs=(log,), past=ASKED), Clock())
     assert [one.name for one in brought.artifacts] == ["logs/kern.log", f"logs/kern.log{SUFFIX}"]
-    assert asked_of(brought.artifacts) == ASKED
+    assert read_time_range(brought.artifacts) == ASKED
     found = logs.COLLECTOR.parse(brought.artifacts)
     assert not found.events
     assert ("log.xid", "node/kern.log") in found.looked
@@ -203,7 +203,7 @@ LINES = st.lists(
 @given(LINES, st.floats(0, 4e9), st.floats(1, 1e6))
 def test_any_lines_give_a_result_that_clears_nothing_unseen(lines: list[str], until: float, window: float) -> None:
     try:
-        found = parsed(*lines, asked=Past(until - window, until, window))
+        found = parsed(*lines, asked=TimeRange(until - window, until, window))
     except SourceError:
         return
     hidden = {signal for gap in found.gaps for signal in gap.signals}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs import error_codes
-from latdoctor.collectors.logs.error_codes import Mask, decode
+from latdoctor.collectors.logs.error_codes import RegisterMask, decode_nvlink
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event
 
@@ -39,7 +39,7 @@ def test_every_row_of_the_sheet_is_decoded_as_it_says(samples: Path) -> None:
         for mask, wanted in cases:
             for info in registers(mask):
                 for error in errors.split("/"):
-                    found = decode(int(code), line(info, int(error, 16) if error else 0x123))
+                    found = decode_nvlink(int(code), line(info, int(error, 16) if error else 0x123))
                     assert found is not None, (code, mask, error)
                     assert found.action.name == RENAMED.get(wanted, wanted)
                     assert found.follow_up.name == RENAMED.get(follow_up, follow_up)
@@ -48,7 +48,7 @@ def test_every_row_of_the_sheet_is_decoded_as_it_says(samples: Path) -> None:
 
 
 def test_the_table_has_nothing_that_the_sheet_has_not() -> None:
-    rows = error_codes.table()
+    rows = error_codes.nvlink_table()
     assert {code: len(found) for code, found in rows.items()} == {
         144: 6,
         145: 36,
@@ -81,7 +81,7 @@ def test_the_table_has_nothing_that_the_sheet_has_not() -> None:
     ],
 )
 def test_registers(code: int, info: int, status: int, action: str | None) -> None:
-    found = decode(code, line(info, status))
+    found = decode_nvlink(code, line(info, status))
     assert (found.action.name if found else None) == action
 
 
@@ -106,11 +106,11 @@ def test_a_line_carries_what_its_registers_advise() -> None:
     st.integers(140, 155), st.text(max_size=80) | st.builds(line, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
 )
 def test_any_line_gives_a_row_or_none(code: int, detail: str) -> None:
-    found = decode(code, detail)
-    assert found is None or found in error_codes.table()[code]
+    found = decode_nvlink(code, detail)
+    assert found is None or found in error_codes.nvlink_table()[code]
 
 
 @pytest.mark.parametrize("text", ["", "01", "-" * 31, "2" + "-" * 31, "-" * 33])
 def test_what_is_no_mask(text: str) -> None:
     with pytest.raises(ValueError, match="no mask"):
-        Mask.of(text)
+        RegisterMask.of(text)

@@ -27,7 +27,7 @@ def test_every_code_has_the_buckets_of_nvidias_catalogue(samples: Path) -> None:
         rows = list(csv.reader(file))[1:]
     theirs = {int(row[1]): (bucket(row[8]), bucket(row[9])) for row in rows}
     assert len(theirs) == 172
-    assert {row.code: (row.action.name, row.follow_up.name) for row in error_codes.catalogue().values()} == theirs
+    assert {row.code: (row.action.name, row.follow_up.name) for row in error_codes.xid_catalogue().values()} == theirs
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_a_code_asks_for(code: int, name: str, needs: str) -> None:
 
 
 def test_secondary_and_fatal_codes() -> None:
-    rows = error_codes.catalogue().values()
+    rows = error_codes.xid_catalogue().values()
     assert {row.code for row in rows if row.secondary} == {43, 45}
     assert {48, 64, 79, 95, 119, 140} <= {row.code for row in rows if row.fatal}
     assert {13, 31, 43, 45, 63, 92, 94}.isdisjoint({row.code for row in rows if row.fatal})
@@ -53,18 +53,18 @@ def test_a_code_outside_the_catalogue_says_so() -> None:
 
 
 def test_every_row_and_bucket_speaks() -> None:
-    for row in error_codes.catalogue().values():
+    for row in error_codes.xid_catalogue().values():
         assert row.means
         assert row.action.does
 
 
 def test_sticky_cuda_errors() -> None:
-    sticky = {row.code for row in error_codes.codes().values() if row.sticky}
+    sticky = {row.code for row in error_codes.cuda_codes().values() if row.sticky}
     assert sticky == {214, 700, 702, 710, 714, 715, 716, 717, 718, 719}
 
 
 def test_cuda_codes_are_found_by_either_name_and_by_text() -> None:
-    for row in error_codes.codes().values():
+    for row in error_codes.cuda_codes().values():
         assert error_codes.by_name(row.name) is row
         assert not row.driver_name or error_codes.by_name(row.driver_name) is row
         assert error_codes.by_text(f"x: {row.text.upper()} (y)") is row

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.evidence.model import AT_LEAST
 from tests.cli.running import checks, diagnosed, named
 from tests.collectors.nsight.made_exports import GRAPHS, MS, PID, SMALL, Export, parsed
@@ -161,7 +161,7 @@ def test_a_folder_holds_exports_and_tables(samples: Path) -> None:
 
     from latdoctor.collectors.nsight.collector import COLLECTOR
 
-    found = COLLECTOR.collect(Request(nsight=(samples / "nsys" / "nsys-ai", samples / "absent")), Clock())
+    found = COLLECTOR.collect(CollectRequest(nsight=(samples / "nsys" / "nsys-ai", samples / "absent")), Clock())
     assert [one.group for one in found.artifacts] == ["healthy_1pct", "healthy_judged_1pct", "mock"]
     assert ["does not exist" in gap.reason for gap in found.gaps] == [True]
 

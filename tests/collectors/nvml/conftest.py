@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor.collectors.base import Sight
+from latdoctor.collectors.base import SourceAvailability
 from latdoctor.collectors.nvml import collector as nvml
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Reading
@@ -31,7 +31,7 @@ class Seen:
     evidence: Evidence
     artifacts: tuple[Artifact, ...]
     collected_gaps: tuple[Gap, ...]
-    sights: tuple[Sight, ...]
+    sights: tuple[SourceAvailability, ...]
 
     def reading(self, signal: str, subject: str = "gpu/0") -> Reading | None:
         found = [r for r in self.evidence.readings if (r.signal, r.subject) == (signal, subject)]
@@ -50,7 +50,7 @@ class Seen:
 class _Answer(msgspec.Struct):
     artifacts: list[str]
     gaps: list[Gap]
-    sights: list[Sight]
+    sights: list[SourceAvailability]
 
 
 Look = Callable[..., Seen]

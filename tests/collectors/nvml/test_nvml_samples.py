@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.nvml import collector as nvml
 from latdoctor.collectors.nvml.evidence import GPU_SIGNALS
 from latdoctor.collectors.nvml.samples import LOST, Device, Link, Process, Record, Refused, Sample
@@ -116,5 +116,5 @@ def test_records_that_contradict_themselves_are_refused(record: Record, how: str
 
 
 def test_asked():
-    assert nvml.COLLECTOR.asked(Request(nvml=True))
-    assert not nvml.COLLECTOR.asked(Request(host=True))
+    assert nvml.COLLECTOR.asked(CollectRequest(nvml=True))
+    assert not nvml.COLLECTOR.asked(CollectRequest(host=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.prometheus.collector import COLLECTOR
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.evidence.model import Evidence
@@ -118,7 +118,7 @@ def test_a_server_that_forgets_the_newline_is_doubted_only_where_http_does_not_t
         handler.wfile.write(body)
 
     with served(answer) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,)), FakeClock())
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,)), FakeClock())
     seen = COLLECTOR.parse(collected.artifacts)
     assert [one.value for one in seen.readings if one.signal == "queue.depth"] == [12.0]
     assert (HALF in notes(seen)["queue.depth"]) is doubted

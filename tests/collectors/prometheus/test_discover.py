@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors.prometheus.discovery import search
+from latdoctor.collectors.prometheus.discovery import discover_pages
 from tests.collectors.prometheus.serving import page, served
 
 ANY = str(IPv4Address(0))
@@ -46,7 +46,7 @@ def test_known_and_unknown_pages_are_told_apart(tmp_path: Path) -> None:
         served(page(lambda: b"<html></html>")) as html,
     ):
         rows = [("127.0.0.1", port(unknown), "0A"), (ANY, port(known), "0A"), ("127.0.0.1", port(html), "0A")]
-        discovery = search(table(tmp_path, rows), timeout=5.0)
+        discovery = discover_pages(table(tmp_path, rows), timeout=5.0)
     assert [(one.url, one.dialects, one.title) for one in discovery.found] == [
         (f"{known}/metrics", ("vllm",), "vLLM"),
         (f"{unknown}/metrics", (), "unknown"),
@@ -67,27 +67,27 @@ def test_known_and_unknown_pages_are_told_apart(tmp_path: Path) -> None:
 )
 def test_what_is_not_asked(tmp_path: Path, row: tuple[str, int, str]) -> None:
     table(tmp_path, [])
-    assert search(table(tmp_path, [row], "tcp6" if ":" in row[0] else "tcp"), timeout=0.2).asked == 0
+    assert discover_pages(table(tmp_path, [row], "tcp6" if ":" in row[0] else "tcp"), timeout=0.2).asked == 0
 
 
 @pytest.mark.parametrize("host", ["::", "::ffff:127.0.0.1"])
 def test_sockets_of_both_families_are_asked(tmp_path: Path, host: str) -> None:
     table(tmp_path, [])
     with served(page(lambda: b"my_family 1\n")) as url:
-        discovery = search(table(tmp_path, [(host, port(url), "0A")], "tcp6"), timeout=5.0)
+        discovery = discover_pages(table(tmp_path, [(host, port(url), "0A")], "tcp6"), timeout=5.0)
     assert [one.url for one in discovery.found] == [f"{url}/metrics"]
 
 
 def test_the_number_of_ports_is_bounded_and_likely_ones_come_first(tmp_path: Path) -> None:
     with served(page(lambda: b"my_family 1\n")) as url:
         rows = [("127.0.0.1", 60000 + n, "0A") for n in range(3)] + [("127.0.0.1", port(url), "0A")]
-        discovery = search(table(tmp_path, rows), timeout=0.5, most=2)
+        discovery = discover_pages(table(tmp_path, rows), timeout=0.5, most=2)
     assert discovery.asked == 2
     assert "4 ports listen; only 2 were asked" in discovery.gaps[0].reason
 
 
 def test_a_machine_without_the_table_is_a_gap(tmp_path: Path) -> None:
-    discovery = search(tmp_path)
+    discovery = discover_pages(tmp_path)
     assert discovery.asked == 0
     assert "cannot be read" in discovery.gaps[0].reason
     assert discovery.gaps[0].next_step
@@ -95,4 +95,4 @@ def test_a_machine_without_the_table_is_a_gap(tmp_path: Path) -> None:
 
 def test_a_table_of_nonsense_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "tcp").write_text(HEAD + "  0: zz:zz 0 0A\n 1: 00 0 0A\n x\n 2: 0100:1F90 0 0A\n", encoding="ascii")
-    assert search(tmp_path).asked == 0
+    assert discover_pages(tmp_path).asked == 0

@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from latdoctor.collectors.base import Collected, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.prometheus import scrape
 from latdoctor.collectors.prometheus import scrape as watch
 from latdoctor.collectors.prometheus.collector import COLLECTOR
@@ -28,7 +28,7 @@ def triton(requests: int, microseconds: int, pending: int) -> bytes:
     ).encode()
 
 
-def parsed(collected: Collected) -> Evidence:
+def parsed(collected: CollectResult) -> Evidence:
     groups = dict.fromkeys(artifact.group for artifact in collected.artifacts)
     return Evidence.merge(
         COLLECTOR.parse([one for one in collected.artifacts if one.group == group]) for group in groups
@@ -53,7 +53,7 @@ def test_a_window_gives_rates_means_and_pages_between() -> None:
         return triton(100 + 20 * passed, 1_000_000 + 800_000 * passed, passed)
 
     with served(page(now)) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,), window=10.0), clock)
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,), window=10.0), clock)
         seen = parsed(collected)
     assert clock.slept == [1.0] * 10
     assert len(collected.artifacts) == 11
@@ -72,7 +72,7 @@ def test_a_window_gives_rates_means_and_pages_between() -> None:
 def test_the_same_artifacts_in_any_order_give_the_same_evidence() -> None:
     clock = FakeClock()
     with served(page(lambda: triton(int(clock.time), 1000 * int(clock.time), 1))) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,), window=3.0), clock)
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,), window=3.0), clock)
     assert COLLECTOR.parse(collected.artifacts) == COLLECTOR.parse(tuple(reversed(collected.artifacts)))
 
 
@@ -80,7 +80,7 @@ def test_the_same_artifacts_in_any_order_give_the_same_evidence() -> None:
 def test_the_number_of_pages_is_bounded(window: float, pages: int) -> None:
     clock = FakeClock()
     with served(page(lambda: triton(1, 1, 0))) as url:
-        collected = COLLECTOR.collect(Request(servers=(url, url), window=window), clock)
+        collected = COLLECTOR.collect(CollectRequest(servers=(url, url), window=window), clock)
     assert len(collected.artifacts) == pages
     assert clock.time == 1000.0 + window
 
@@ -88,7 +88,7 @@ def test_the_number_of_pages_is_bounded(window: float, pages: int) -> None:
 def test_of_large_pages_only_the_first_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MAX_PAGE_BETWEEN", 50)
     with served(page(lambda: triton(1, 1, 0))) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,), window=10.0), FakeClock())
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,), window=10.0), FakeClock())
     assert [artifact.taken_at for artifact in collected.artifacts] == [1000.0, 1010.0]
 
 
@@ -96,7 +96,7 @@ def test_a_refused_server_is_a_gap_at_once_and_the_others_go_on() -> None:
     clock = FakeClock()
     gone = refused()
     with served(page(lambda: triton(1, 1, 0))) as url:
-        collected = COLLECTOR.collect(Request(servers=(gone, url), window=2.0), clock)
+        collected = COLLECTOR.collect(CollectRequest(servers=(gone, url), window=2.0), clock)
     assert {artifact.source for artifact in collected.artifacts} == {f"{url}/metrics"}
     (gap,) = collected.gaps
     assert gap.source == COLLECTOR.name
@@ -108,7 +108,7 @@ def test_a_refused_server_is_a_gap_at_once_and_the_others_go_on() -> None:
 
 def test_nobody_waits_where_no_server_answers() -> None:
     clock = FakeClock()
-    collected = COLLECTOR.collect(Request(servers=(refused(),), window=60.0), clock)
+    collected = COLLECTOR.collect(CollectRequest(servers=(refused(),), window=60.0), clock)
     assert clock.slept == []
     assert len(collected.gaps) == 1
 
@@ -125,7 +125,7 @@ def test_another_status_is_a_gap_and_no_redirect_is_followed(code: int, said: st
         handler.end_headers()
 
     with served(answer) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,)), FakeClock())
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,)), FakeClock())
     (gap,) = collected.gaps
     assert said in gap.reason
     assert "secret" not in gap.reason
@@ -149,7 +149,7 @@ def test_a_hanging_server_is_given_up_after_the_timeout(trickle: bool) -> None:
 
     try:
         with served(answer) as url:
-            collected = COLLECTOR.collect(Request(servers=(url,), timeout=0.2), FakeClock())
+            collected = COLLECTOR.collect(CollectRequest(servers=(url,), timeout=0.2), FakeClock())
             done.set()
     finally:
         done.set()
@@ -171,7 +171,7 @@ def test_too_large_a_page_is_cut_off_while_it_streams() -> None:
             return
 
     with served(answer) as url:
-        (got,) = scrape.fetch([scrape.target(url)], 5.0, limit=100_000)
+        (got,) = scrape.fetch([scrape.parse_target(url)], 5.0, limit=100_000)
     assert got.body is None
     assert "sent more than 100000 bytes" in got.why
     assert next(sent) < 10_000
@@ -185,7 +185,7 @@ def test_a_page_that_breaks_off_is_a_gap() -> None:
         handler.wfile.write(b"a 1\n")
 
     with served(answer) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,)), FakeClock())
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,)), FakeClock())
     assert "broke off" in collected.gaps[0].reason
 
 
@@ -199,7 +199,7 @@ def test_a_server_that_dies_in_the_window_leaves_its_first_page() -> None:
             page(lambda: triton(10, 50_000, 3))(handler)
 
     with served(answer) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,), window=5.0), clock)
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,), window=5.0), clock)
     seen = parsed(collected)
     assert len(collected.artifacts) == 1
     (gap,) = collected.gaps
@@ -226,8 +226,8 @@ def test_a_server_that_stops_is_told_apart_from_one_that_was_away(down: tuple[fl
             page(lambda: triton(100 + 20 * int(passed), 1, 0))(handler)
 
     with served(answer) as dying, served(page(lambda: triton(1, 1, 0))) as steady:
-        collected = COLLECTOR.collect(Request(servers=(steady, dying), window=10.0), clock)
-    seen = parsed(Collected(tuple(one for one in collected.artifacts if one.source == f"{dying}/metrics")))
+        collected = COLLECTOR.collect(CollectRequest(servers=(steady, dying), window=10.0), clock)
+    seen = parsed(CollectResult(tuple(one for one in collected.artifacts if one.source == f"{dying}/metrics")))
     (gap,) = collected.gaps
     assert ("stopped answering" in gap.reason) is stopped
     assert ("last answer came 6 s into the look" in gap.reason) is stopped
@@ -241,7 +241,7 @@ def test_a_server_that_stops_is_told_apart_from_one_that_was_away(down: tuple[fl
 @pytest.mark.parametrize("excuse", [b"", b"<html><title>Sign in</title></html>"])
 def test_a_last_page_that_is_none_is_a_server_that_stopped(excuse: bytes) -> None:
     pages = [_saved_at(number, triton(100 + 20 * number, 1, 0)) for number in range(4)]
-    seen = parsed(Collected((*pages, _saved_at(4, excuse))))
+    seen = parsed(CollectResult((*pages, _saved_at(4, excuse))))
     assert value(seen, "server.answering") == 0.0
     (rate,) = (one for one in seen.readings if one.signal == "completion.rate")
     assert (rate.value, rate.window.end) == (20.0, 1003.0)
@@ -251,7 +251,7 @@ def test_a_last_page_that_is_none_is_a_server_that_stopped(excuse: bytes) -> Non
 def test_of_a_last_page_that_breaks_off_nothing_is_taken_for_gone() -> None:
     pages = [_saved_at(number, triton(100 + 20 * number, 1, 0)) for number in range(4)]
     half = triton(180, 1, 0)[:-40]
-    seen = parsed(Collected((*pages, _saved_at(4, half))))
+    seen = parsed(CollectResult((*pages, _saved_at(4, half))))
     assert value(seen, "server.answering") == 1.0
     assert value(seen, "completion.rate") == 20.0
     assert not any("gone" in gap.reason for gap in seen.gaps)
@@ -270,7 +270,7 @@ def test_a_server_that_stopped_is_told_before_one_that_never_came() -> None:
         page(lambda: triton(1, 1, 0))(handler) if clock.time == 1000 else handler.send_error(503)
 
     with served(answer) as dying:
-        collected = COLLECTOR.collect(Request(servers=(refused(), dying), window=2.0), clock)
+        collected = COLLECTOR.collect(CollectRequest(servers=(refused(), dying), window=2.0), clock)
     assert ["stopped answering" in gap.reason for gap in collected.gaps] == [True, False]
 
 
@@ -284,14 +284,14 @@ def test_a_server_that_comes_up_late_gives_its_last_page() -> None:
             page(lambda: triton(10, 50_000, 3))(handler)
 
     with served(answer) as late, served(page(lambda: triton(1, 1, 0))) as steady:
-        collected = COLLECTOR.collect(Request(servers=(late, steady), window=5.0), clock)
+        collected = COLLECTOR.collect(CollectRequest(servers=(late, steady), window=5.0), clock)
     assert [a.taken_at for a in collected.artifacts if a.source == f"{late}/metrics"] == [1005.0]
 
 
 def test_a_restart_in_the_window_is_a_gap_and_no_negative_rate() -> None:
     clock = FakeClock()
     with served(page(lambda: triton(500 if clock.time < 1005 else 3, 1, 0))) as url:
-        seen = parsed(COLLECTOR.collect(Request(servers=(url,), window=10.0), clock))
+        seen = parsed(COLLECTOR.collect(CollectRequest(servers=(url,), window=10.0), clock))
     assert value(seen, "completion.rate") is None
     assert "started anew" in seen.gaps_by_signal["completion.rate"][0].reason
 
@@ -300,13 +300,13 @@ def test_proxies_of_the_environment_are_not_asked_for_this_machine(monkeypatch: 
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, refused())
     with served(page(lambda: triton(1, 1, 0))) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,), window=0.0), FakeClock())
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,), window=0.0), FakeClock())
     assert len(collected.artifacts) == 1
 
 
 def test_html_is_refused_when_it_is_read() -> None:
     with served(page(lambda: b"<html>login</html>")) as url:
-        collected = COLLECTOR.collect(Request(servers=(url,), window=0.0), FakeClock())
+        collected = COLLECTOR.collect(CollectRequest(servers=(url,), window=0.0), FakeClock())
     with pytest.raises(Exception, match="HTML") as caught:
         parsed(collected)
     assert caught.type.__name__ == "SourceError"
@@ -322,12 +322,12 @@ def test_html_is_refused_when_it_is_read() -> None:
     ],
 )
 def test_an_address_is_completed(given: str, url: str, name: str) -> None:
-    target = scrape.target(given)
+    target = scrape.parse_target(given)
     assert (target.url, target.name) == (url, name)
 
 
 def test_credentials_and_queries_are_never_shown() -> None:
-    target = scrape.target("http://user:secret@h:8000/metrics?token=secret")
+    target = scrape.parse_target("http://user:secret@h:8000/metrics?token=secret")
     assert "secret" in target.url
     assert "secret" not in target.shown + target.name
 
@@ -336,7 +336,7 @@ def test_credentials_and_queries_are_never_shown() -> None:
     "given", ["ftp://h/metrics", "http://", "http://h:port/", "file:///etc/passwd", "//user:secret@"]
 )
 def test_what_is_no_address_is_a_gap(given: str) -> None:
-    collected = COLLECTOR.collect(Request(servers=(given,)), FakeClock())
+    collected = COLLECTOR.collect(CollectRequest(servers=(given,)), FakeClock())
     assert not collected.artifacts
     assert "is no address" in collected.gaps[0].reason
     assert "secret" not in collected.gaps[0].reason

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors.base import Collected, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.prometheus.collector import COLLECTOR
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence
@@ -23,8 +23,8 @@ nv_inference_first_response_histogram_ms_bucket{model="m",version="1",le="+Inf"}
 LAST = FIRST.replace(" 1000000", " 9000000").replace(" 100\n", " 300\n")
 
 
-def collect(*paths: Path) -> Collected:
-    return COLLECTOR.collect(Request(metrics=paths), FakeClock())
+def collect(*paths: Path) -> CollectResult:
+    return COLLECTOR.collect(CollectRequest(metrics=paths), FakeClock())
 
 
 def read(*paths: Path) -> Evidence:
@@ -152,7 +152,7 @@ def test_a_pipe_whose_end_is_not_seen_gives_no_page(tmp_path: Path) -> None:
     held = os.open(pipe, os.O_RDWR)  # a writer that does not go away
     try:
         os.write(held, FIRST.encode())
-        collected = COLLECTOR.collect(Request(metrics=(pipe,), timeout=0.05), FakeClock())
+        collected = COLLECTOR.collect(CollectRequest(metrics=(pipe,), timeout=0.05), FakeClock())
     finally:
         os.close(held)
     assert not collected.artifacts
@@ -274,7 +274,7 @@ def test_a_bad_line_is_told_of_the_page_it_stands_in(tmp_path: Path) -> None:
     good = "# TYPE nv_inference_request_success counter\n" + 'nv_inference_request_success{model="m",version="1"} 5\n'
     (tmp_path / "a.prom").write_text(good)
     (tmp_path / "b.prom").write_text(good + "nv_inference_count{model=\n")
-    request = Request(metrics=(tmp_path / "a.prom", tmp_path / "b.prom"))
+    request = CollectRequest(metrics=(tmp_path / "a.prom", tmp_path / "b.prom"))
     artifacts = COLLECTOR.collect(request, FakeClock()).artifacts
     told = [gap.reason for gap in COLLECTOR.parse(artifacts).gaps if "could not be read" in gap.reason]
     assert len(told) == 1

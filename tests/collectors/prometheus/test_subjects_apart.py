@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.nvml import collector as nvml
 from latdoctor.collectors.nvml.samples import SCHEMA_VERSION, Device, Record, Refused, Sample
 from latdoctor.collectors.prometheus.collector import COLLECTOR
@@ -32,7 +32,7 @@ class Server:
         ).encode()
 
 
-def merged(request: Request, clock: FakeClock, *others: Evidence) -> Evidence:
+def merged(request: CollectRequest, clock: FakeClock, *others: Evidence) -> Evidence:
     collected = COLLECTOR.collect(request, clock)
     groups = dict.fromkeys(artifact.group for artifact in collected.artifacts)
     pages = [COLLECTOR.parse([one for one in collected.artifacts if one.group == group]) for group in groups]
@@ -57,7 +57,7 @@ def nvml_of_this_machine() -> Evidence:
 def test_two_servers_that_serve_one_model_keep_two_subjects() -> None:
     clock = FakeClock()
     with served(page(Server(clock, 20, 40).page)) as quick, served(page(Server(clock, 5, 500).page)) as slow:
-        seen = merged(Request(servers=(quick, slow), window=10.0), clock)
+        seen = merged(CollectRequest(servers=(quick, slow), window=10.0), clock)
     first, second = quick.removeprefix("http://"), slow.removeprefix("http://")
     assert values(seen, "completion.rate") == {f"model/m@{first}": 20.0, f"model/m@{second}": 5.0}
     assert values(seen, "latency.mean") == {f"model/m@{first}": 0.04, f"model/m@{second}": 0.5}
@@ -72,7 +72,7 @@ def test_two_servers_that_serve_one_model_keep_two_subjects() -> None:
 def test_the_gpu_0_of_an_exporter_is_not_the_gpu_0_of_nvml(tmp_path: Path) -> None:
     path = tmp_path / "far.prom"
     path.write_text('DCGM_FI_DEV_GPU_UTIL{gpu="0"} 50\nDCGM_FI_DEV_POWER_USAGE{gpu="0"} 650\n', encoding="utf-8")
-    seen = merged(Request(metrics=(path,)), FakeClock(), nvml_of_this_machine())
+    seen = merged(CollectRequest(metrics=(path,)), FakeClock(), nvml_of_this_machine())
     assert values(seen, "gpu.utilization") == {"gpu/0@far": 0.5, "gpu/0": 0.25}
     assert values(seen, "gpu.power") == {"gpu/0@far": 650.0, "gpu/0": 300.0}
     assert seen.lineage("gpu/0@far") == ("gpu/0@far", "server/far")

@@ -5,27 +5,27 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.collectors.promql import label_changes
-from latdoctor.collectors.promql.client import Line
-from latdoctor.collectors.promql.query_plan import Asked, Plan, Target
+from latdoctor.collectors.promql.client import QuerySeries
+from latdoctor.collectors.promql.query_plan import PlannedQuery, PrometheusTarget, QueryPlan
 from latdoctor.dialects.loader import shipped
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Event
 
 END = 1_795_000_000.0
-PLAN = Plan(END - 3600, END, 300.0)
+PLAN = QueryPlan(END - 3600, END, 300.0)
 STEP = 5400 / label_changes.STEPS
-A, B = Target("a:8000", "chat"), Target("b:8000", "chat")
+A, B = PrometheusTarget("a:8000", "chat"), PrometheusTarget("b:8000", "chat")
 
 
-def line(value: float = 1.0, since: int = 0, until: int = label_changes.STEPS, **labels: str) -> Line:
+def line(value: float = 1.0, since: int = 0, until: int = label_changes.STEPS, **labels: str) -> QuerySeries:
     """A series from step to step, of target a unless it says another."""
     times = tuple(END - 5400 + index * STEP for index in range(since, until + 1))
     known = {"job": "chat", "instance": "a:8000", "__name__": labels.pop("name", "")}
-    return Line({**known, **labels}, times, (value,) * len(times))
+    return QuerySeries({**known, **labels}, times, (value,) * len(times))
 
 
-def told(role: str, *lines: Line, dialect: str = "", signal: str = "") -> list[Event]:
-    asked = Asked(role, "x", END, dialect=dialect, signal=signal, artifact="promql/1-p/07-change.json")
+def told(role: str, *lines: QuerySeries, dialect: str = "", signal: str = "") -> list[Event]:
+    asked = PlannedQuery(role, "x", END, dialect=dialect, signal=signal, artifact="promql/1-p/07-change.json")
     return list(label_changes.events(PLAN, [(asked, lines)], shipped(), {A: "a:8000", B: "b:8000"}))
 
 
@@ -73,13 +73,13 @@ def test_labels_of_servers(
 
 
 def test_every_mark_is_asked_for_and_tells_a_catalogued_event() -> None:
-    asked = list(label_changes.questions(PLAN, shipped(), ["chat", "b"], ['pod=~"x"']))
+    asked = list(label_changes.change_queries(PLAN, shipped(), ["chat", "b"], ['pod=~"x"']))
     assert {one.role for one in asked} == label_changes.ROLES
     assert all('job=~"b|chat"' in one.expression and 'pod=~"x"' in one.expression for one in asked)
     assert all(one.start == END - 5400 and one.step == STEP for one in asked)
     marks = {(one.dialect, one.signal) for one in asked if one.role == label_changes.LABEL}
     assert {("reference", "model.version"), ("triton", "model.version"), ("vllm", "model")} <= marks
-    assert catalogue().keys() >= label_changes.TOLD
+    assert catalogue().keys() >= label_changes.SIGNALS
 
 
 def test_each_start_of_a_process_is_told_with_its_own_time() -> None:
@@ -119,7 +119,7 @@ def test_configurations_by_hash_by_labels_and_by_reload() -> None:
 
 
 def test_replicas_that_come_and_go() -> None:
-    whole = Line({"job": "chat"}, line().times, (3.0,) * 121 + (2.0,) * 120)
+    whole = QuerySeries({"job": "chat"}, line().times, (3.0,) * 121 + (2.0,) * 120)
     (event,) = told(label_changes.REPLICAS, whole)
     assert (event.signal, event.subject) == ("change.replicas", "service/chat")
     assert event.fields == {"what": "replicas", "from": "3", "to": "2"}
@@ -139,7 +139,7 @@ def test_hostile_texts_are_harmless_and_events_are_bounded() -> None:
 
 @pytest.mark.parametrize("times", [(1e308,), (-1e308,), (END + 1e6,)])
 def test_times_that_nobody_asked_for_are_left_out(times: tuple[float, ...]) -> None:
-    wild = Line({"job": "chat", "instance": "a:8000", "model_version": "v7", "replica": "0"}, times, (1.0,))
+    wild = QuerySeries({"job": "chat", "instance": "a:8000", "model_version": "v7", "replica": "0"}, times, (1.0,))
     steady = line(model_version="v6", replica="0")
     assert not told(label_changes.LABEL, steady, wild, dialect="reference", signal="model.version")
-    assert not told(label_changes.REPLICAS, Line({"job": "chat"}, times, (1.0,)))
+    assert not told(label_changes.REPLICAS, QuerySeries({"job": "chat"}, times, (1.0,)))

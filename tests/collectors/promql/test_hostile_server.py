@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import Collected, PrometheusServer, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult, PrometheusServer
 from latdoctor.collectors.promql import client, query_plan
-from latdoctor.collectors.promql.client import AUTH, AUTH_FILE, CA_FILE, access
+from latdoctor.collectors.promql.client import AUTH, AUTH_FILE, CA_FILE, prometheus_endpoint
 from latdoctor.collectors.promql.collector import COLLECTOR
 from latdoctor.collectors.promql.label_changes import ROLES as CHANGES
-from latdoctor.dialects.promql import matchers
+from latdoctor.dialects.promql import parse_matchers
 from latdoctor.errors import LatdoctorError, SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
 from tests.collectors.prometheus.serving import FakeClock, served
@@ -40,9 +40,9 @@ def saying(status: int, body: bytes, **headers: str) -> Handle:
     return answer
 
 
-def look(url: str, timeout: float = 5.0) -> Collected:
-    server = PrometheusServer(access(url), 1000.0, 4600.0)
-    return COLLECTOR.collect(Request(prometheus=server, timeout=timeout), FakeClock())
+def look(url: str, timeout: float = 5.0) -> CollectResult:
+    server = PrometheusServer(prometheus_endpoint(url), 1000.0, 4600.0)
+    return COLLECTOR.collect(CollectRequest(prometheus=server, timeout=timeout), FakeClock())
 
 
 def vector(*series: dict[str, object]) -> bytes:
@@ -109,8 +109,8 @@ def test_credentials_come_from_a_file_or_the_environment(
         saying(200, vector())(handler)
 
     with served(answer) as url:
-        way_in = access(url, file if way == "file" else None)
-        collected = COLLECTOR.collect(Request(prometheus=PrometheusServer(way_in, 0.0, 3600.0)), FakeClock())
+        way_in = prometheus_endpoint(url, file if way == "file" else None)
+        collected = COLLECTOR.collect(CollectRequest(prometheus=PrometheusServer(way_in, 0.0, 3600.0)), FakeClock())
     assert set(got) == {header}
     secret = header.partition(" ")[2]
     kept = repr(way_in) + repr(collected)
@@ -125,7 +125,7 @@ def test_credentials_that_cannot_be_used_are_refused_unread(text: str, tmp_path:
     file = tmp_path / "credentials"
     file.write_text(f"{text}{CANARY}" if text.startswith("Bearer ") else text)
     with pytest.raises(UsageError) as caught:
-        access("http://x", file)
+        prometheus_endpoint("http://x", file)
     assert CANARY not in str(caught.value)
 
 
@@ -135,7 +135,7 @@ def test_credentials_that_cannot_be_used_are_refused_unread(text: str, tmp_path:
 )
 def test_an_address_with_a_secret_or_none_at_all_is_refused(url: str) -> None:
     with pytest.raises(UsageError) as caught:
-        access(url)
+        prometheus_endpoint(url)
     assert CANARY not in str(caught.value)
 
 
@@ -149,7 +149,7 @@ def test_an_address_with_a_secret_or_none_at_all_is_refused(url: str) -> None:
     ],
 )
 def test_the_root_of_the_server(given_url: str, url: str, name: str) -> None:
-    found = access(given_url)
+    found = prometheus_endpoint(given_url)
     assert (found.url, found.name) == (url, name)
 
 
@@ -201,18 +201,18 @@ def test_warnings_of_the_server_are_gaps() -> None:
 )
 def test_a_selector_holds_matchers_and_nothing_else(text: str) -> None:
     with pytest.raises(ValueError, match=r"selector|quotes|commas"):
-        matchers(text)
+        parse_matchers(text)
 
 
 def test_a_selector_is_written_anew() -> None:
-    assert matchers('{ a = "b" , c=~"d\\"}.*" }') == ('a="b"', 'c=~"d\\"}.*"')
-    assert matchers("") == matchers("{}") == ()
-    assert matchers('a="b"') == ('a="b"',)
+    assert parse_matchers('{ a = "b" , c=~"d\\"}.*" }') == ('a="b"', 'c=~"d\\"}.*"')
+    assert parse_matchers("") == parse_matchers("{}") == ()
+    assert parse_matchers('a="b"') == ('a="b"',)
 
 
 @given(st.binary(max_size=400) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_give_an_answer_or_a_typed_error(raw: bytes) -> None:
-    for read in (client.read, query_plan.read):
+    for read in (client.parse_result, query_plan.parse_plan):
         with suppress(SourceError):
             read(raw, "x")
 
@@ -258,12 +258,12 @@ def test_any_answers_in_a_bundle_give_evidence_or_a_typed_error(said: list[tuple
     known = Artifact("promql/1-x/99.json", "promql", "1-x", "http://x", 4600.0, vector(
         {"metric": {"__name__": "vllm:num_requests_waiting", "instance": "a"}, "value": [4600, "1"]}
     ))  # fmt: skip
-    asked = [query_plan.Asked("found", "x", 4600.0, artifact=known.name)]
+    asked = [query_plan.PlannedQuery("found", "x", 4600.0, artifact=known.name)]
     kept = [known]
     for number, (role, raw) in enumerate(said):
         name = f"promql/1-x/{number:02d}.json"
         asked.append(
-            query_plan.Asked(
+            query_plan.PlannedQuery(
                 role, "x", 4600.0, 1000.0, 60.0, ("x",), "vllm", "model" if role in ROLES else "queue.depth", 1.0, name
             )
         )
@@ -279,5 +279,5 @@ def test_any_answers_in_a_bundle_give_evidence_or_a_typed_error(said: list[tuple
     assert seen == COLLECTOR.parse(list(reversed(kept)))
 
 
-def _as_dict(asked: query_plan.Asked) -> dict[str, object]:
+def _as_dict(asked: query_plan.PlannedQuery) -> dict[str, object]:
     return {name: getattr(asked, name) for name in asked.__struct_fields__}

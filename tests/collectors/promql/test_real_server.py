@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from latdoctor.collectors.base import Collected, PrometheusServer, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult, PrometheusServer
 from latdoctor.collectors.promql import collector
-from latdoctor.collectors.promql.client import access
+from latdoctor.collectors.promql.client import prometheus_endpoint
 from latdoctor.collectors.promql.collector import COLLECTOR
 from latdoctor.detectors import derive
-from latdoctor.dialects.promql import matchers
+from latdoctor.dialects.promql import parse_matchers
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.bundle_files import opened, save
 from latdoctor.evidence.model import Evidence, Gap, Series, Window
@@ -23,9 +23,9 @@ from tests.collectors.promql.history import BAD, END, HOUR, YOUNG
 
 def asked(
     url: str, *, since: float = HOUR, until: float = END, window: float = 300.0, select: str = ""
-) -> tuple[Collected, Evidence]:
-    server = PrometheusServer(access(url), until - since, until, window, matchers(select))
-    collected = COLLECTOR.collect(Request(prometheus=server), FakeClock())
+) -> tuple[CollectResult, Evidence]:
+    server = PrometheusServer(prometheus_endpoint(url), until - since, until, window, parse_matchers(select))
+    collected = COLLECTOR.collect(CollectRequest(prometheus=server), FakeClock())
     return collected, COLLECTOR.parse(collected.artifacts)
 
 
@@ -166,15 +166,15 @@ def test_a_selected_target_that_is_down_is_told_with_its_time(real: str, seen: E
 
 
 def test_a_window_in_which_nothing_was_kept_is_refused(real: str) -> None:
-    server = PrometheusServer(access(real), END - 10 * HOUR, END - 9 * HOUR)
-    collected = COLLECTOR.collect(Request(prometheus=server), FakeClock())
+    server = PrometheusServer(prometheus_endpoint(real), END - 10 * HOUR, END - 9 * HOUR)
+    collected = COLLECTOR.collect(CollectRequest(prometheus=server), FakeClock())
     with pytest.raises(Exception, match="shows no series that a dialect knows"):
         COLLECTOR.parse(collected.artifacts)
 
 
 def test_a_wrong_pattern_is_told_in_the_servers_own_words(real: str) -> None:
-    server = PrometheusServer(access(real), END - HOUR, END, select=matchers('{job=~"("}'))
-    collected = COLLECTOR.collect(Request(prometheus=server), FakeClock())
+    server = PrometheusServer(prometheus_endpoint(real), END - HOUR, END, select=parse_matchers('{job=~"("}'))
+    collected = COLLECTOR.collect(CollectRequest(prometheus=server), FakeClock())
     assert not collected.artifacts
     (gap,) = collected.gaps
     assert "status 400" in gap.reason

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.promql.label_changes import Shown, Turn, levels, turns
+from latdoctor.collectors.promql.label_changes import LabelChange, LabelHistory, label_changes, step_changes
 
 
-def drawn(*lines: str, job: str = "j") -> dict[str, Shown]:
+def drawn(*lines: str, job: str = "j") -> dict[str, LabelHistory]:
     """`aab.B`: a letter is a text, a dot nothing, and a capital letter both itself and the one before it."""
     found = {}
     for number, line in enumerate(lines):
@@ -17,12 +17,12 @@ def drawn(*lines: str, job: str = "j") -> dict[str, Shown]:
         for index, letter in enumerate(line):
             if letter != ".":
                 steps[index] = {letter.lower(), line[index - 1].lower()} if letter.isupper() else {letter}
-        found[f"server/{number}"] = Shown(job, "", steps)
+        found[f"server/{number}"] = LabelHistory(job, "", steps)
     return found
 
 
 def told(*lines: str) -> list[tuple[str, int, str]]:
-    return [(turn.subject, turn.index, f"{turn.before}>{turn.text}") for turn in turns(drawn(*lines))]
+    return [(turn.subject, turn.index, f"{turn.before}>{turn.text}") for turn in label_changes(drawn(*lines))]
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_turns(lines: list[str], expected: list[tuple[str, int, str]]) -> None:
 
 def test_jobs_and_models_are_kept_apart() -> None:
     found = {
-        "server/a": Shown("x", "", {0: {"1"}, 9: {"1"}}),
-        "server/b": Shown("y", "", {5: {"2"}, 9: {"2"}}),
-        "model/m@c": Shown("x", "model/m", {5: {"3"}, 9: {"3"}}),
+        "server/a": LabelHistory("x", "", {0: {"1"}, 9: {"1"}}),
+        "server/b": LabelHistory("y", "", {5: {"2"}, 9: {"2"}}),
+        "model/m@c": LabelHistory("x", "model/m", {5: {"3"}, 9: {"3"}}),
     }
-    assert list(turns(found)) == []
-    found["model/m@d"] = Shown("x", "model/m", {0: {"4"}})
-    assert list(turns(found)) == [Turn("service/x/model/m", 5, "4", "3")]
+    assert list(label_changes(found)) == []
+    found["model/m@d"] = LabelHistory("x", "model/m", {0: {"4"}})
+    assert list(label_changes(found)) == [LabelChange("service/x/model/m", 5, "4", "3")]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_jobs_and_models_are_kept_apart() -> None:
     ],
 )
 def test_levels(drawing: str, expected: list[tuple[int, float, float]]) -> None:
-    assert list(levels({index: float(x) for index, x in enumerate(drawing) if x != "."})) == expected
+    assert list(step_changes({index: float(x) for index, x in enumerate(drawing) if x != "."})) == expected
 
 
 @given(st.lists(st.text("abc.", min_size=1, max_size=20).filter(lambda line: line.strip(".") != ""), max_size=5))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import moments, offsets
+from latdoctor.collectors.base import sampling_moments, sampling_offsets
 
 
 class Clock:
@@ -31,7 +31,7 @@ class Clock:
 
 @given(st.floats(0, 1e6), st.integers(2, 601))
 def test_the_window_is_covered_and_the_number_bounded(window: float, most: int):
-    planned = offsets(window, 0.5, most)
+    planned = sampling_offsets(window, 0.5, most)
     assert planned[0] == 0
     assert planned[-1] == pytest.approx(window)
     assert list(planned) == sorted(planned)
@@ -44,7 +44,7 @@ def test_the_window_is_covered_and_the_number_bounded(window: float, most: int):
 def test_a_slow_source_is_sampled_less_often_and_not_for_longer(window: float, cost: float):
     clock = Clock(cost)
     seen = []
-    for moment in moments(clock, window, 0.5, 601):
+    for moment in sampling_moments(clock, window, 0.5, 601):
         seen.append(moment)
         clock.work()
     assert [moment.time for moment in seen] == sorted(moment.time for moment in seen)
@@ -58,7 +58,7 @@ def test_a_slow_source_is_sampled_less_often_and_not_for_longer(window: float, c
 def test_a_clock_set_back_does_not_turn_the_order():
     clock = Clock()
     times = []
-    for moment in moments(clock, 4.0, 1.0, 10):
+    for moment in sampling_moments(clock, 4.0, 1.0, 10):
         times.append(moment.time)
         if len(times) == 3:
             clock.time -= 500

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.tensorrt.collector import COLLECTOR
 from latdoctor.collectors.tensorrt.engine import is_without_tensor_cores, type_of
 from latdoctor.collectors.tensorrt.file_formats import Layer, Tensor
@@ -35,7 +35,7 @@ class Clock:
 
 
 def seen_of(samples: Path, kind: str) -> dict[str, float]:
-    found = COLLECTOR.collect(Request(tensorrt=(sample(samples, kind),)), Clock())
+    found = COLLECTOR.collect(CollectRequest(tensorrt=(sample(samples, kind),)), Clock())
     return dict(values(COLLECTOR.parse(found.artifacts)))
 
 
@@ -91,7 +91,7 @@ def test_sound_engines_give_no_finding(samples: Path, kind: str) -> None:
 
 def test_engines_of_one_name_are_told_apart_by_their_folders(samples: Path) -> None:
     given = (sample(samples, "fp16"), sample(samples, "fp32"))
-    found = COLLECTOR.collect(Request(tensorrt=given), Clock())
+    found = COLLECTOR.collect(CollectRequest(tensorrt=given), Clock())
     assert {one.group for one in found.artifacts} == {"fp16-resnet.onnx.engine", "fp32-resnet.onnx.engine"}
     assert len(found.artifacts) == 5 + 6, "the neighbours of each are taken along"
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.torch_memory import snapshot as snapshots
 from latdoctor.collectors.torch_memory.collector import COLLECTOR
 from latdoctor.errors import SourceError
@@ -153,7 +153,7 @@ def test_fragmentation_is_named_from_both_files_together(tmp_path: Path) -> None
 def test_files_of_one_process_are_read_together(tmp_path: Path) -> None:
     for name in ("server.snapshot.pickle", "server.stats-1.json", "server_memory_stats_2.json", "other.pickle"):
         (tmp_path / name).write_bytes(stats())
-    found = COLLECTOR.collect(Request(torch_memory=(tmp_path, tmp_path / "none")), Clock())
+    found = COLLECTOR.collect(CollectRequest(torch_memory=(tmp_path, tmp_path / "none")), Clock())
     assert sorted(one.group for one in found.artifacts) == ["other", "server", "server", "server"]
     assert len({one.name for one in found.artifacts}) == 4
     assert len(found.gaps) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors.base import Request, heard_by
+from latdoctor.collectors.base import CollectRequest, progress_listener
 from latdoctor.collectors.torch_trace import parallel
 from latdoctor.collectors.torch_trace import reader as reading
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
@@ -166,8 +166,8 @@ def test_a_folder_of_ranks_gives_a_subject_for_each(tmp_path: Path, processors: 
         put(tmp_path / f"rank-{rank}.json", document(launched(20 + rank)))
     put(tmp_path / "rank-5.json", b'{"traceEvents": [')
     told: list[str] = []
-    found = COLLECTOR.collect(Request(traces=(tmp_path,)), Clock())
-    with heard_by(told.append):
+    found = COLLECTOR.collect(CollectRequest(traces=(tmp_path,)), Clock())
+    with progress_listener(told.append):
         seen = COLLECTOR.parse(found.artifacts)
     kernels = {one.subject: one.value for one in seen.readings if one.signal == "trace.kernels"}
     assert kernels == {f"trace/rank-{rank}": 20 + rank for rank in range(5)}
@@ -180,7 +180,7 @@ def test_a_folder_of_ranks_gives_a_subject_for_each(tmp_path: Path, processors: 
 def test_a_folder_is_read_without_further_processes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in range(3):
         put(tmp_path / f"rank-{rank}.json", document(launched(20 + rank)))
-    found = COLLECTOR.collect(Request(traces=(tmp_path,)), Clock()).artifacts
+    found = COLLECTOR.collect(CollectRequest(traces=(tmp_path,)), Clock()).artifacts
     several = COLLECTOR.parse(found)
     monkeypatch.setattr(reading, "processors", lambda: 1)
     assert COLLECTOR.parse(found) == several

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.collectors import input_files
-from latdoctor.collectors.base import Collected, Request
+from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.torch_trace import reader
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
 from latdoctor.errors import SourceError
@@ -23,8 +23,8 @@ class Clock:
         raise AssertionError("nothing to wait for")
 
 
-def collect(*paths: Path) -> Collected:
-    return COLLECTOR.collect(Request(traces=paths), Clock())
+def collect(*paths: Path) -> CollectResult:
+    return COLLECTOR.collect(CollectRequest(traces=paths), Clock())
 
 
 def put(path: Path, content: bytes = b"[]") -> Path:
@@ -94,6 +94,6 @@ def test_too_many_events_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_it_is_asked_only_where_traces_are_given() -> None:
-    assert COLLECTOR.asked(Request(traces=(Path("x"),)))
-    assert not COLLECTOR.asked(Request())
+    assert COLLECTOR.asked(CollectRequest(traces=(Path("x"),)))
+    assert not COLLECTOR.asked(CollectRequest())
     assert COLLECTOR.preflight()[0].status == "if given"

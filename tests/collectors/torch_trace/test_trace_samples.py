@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.torch_trace import disk_spill, event_names, parallel
 from latdoctor.collectors.torch_trace import reader as reading
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
@@ -149,7 +149,7 @@ def test_every_sample_reads(samples: Path) -> None:
         sleep = staticmethod(time.sleep)
 
     folders = tuple(sorted((samples / "kineto").iterdir()))
-    found = COLLECTOR.collect(Request(traces=folders), Clock())
+    found = COLLECTOR.collect(CollectRequest(traces=folders), Clock())
     assert not found.gaps
     assert len(found.artifacts) == len(list((samples / "kineto").rglob("*.json*"))) >= 10
     for one in found.artifacts:

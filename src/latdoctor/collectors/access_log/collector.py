@@ -20,10 +20,16 @@ from dataclasses import dataclass
 
 from latdoctor.collectors import time_range
 from latdoctor.collectors.access_log import fields, formats
-from latdoctor.collectors.access_log.formats import Format
-from latdoctor.collectors.access_log.replica_stats import SIGNALS, Told
-from latdoctor.collectors.access_log.requests import UNZONED, Gathering, Requests, chosen, stretches
-from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight
+from latdoctor.collectors.access_log.formats import AccessLogFormat
+from latdoctor.collectors.access_log.replica_stats import SIGNALS, ReplicaStats
+from latdoctor.collectors.access_log.requests import (
+    UNZONED,
+    RequestColumns,
+    RequestGatherer,
+    choose_segments,
+    time_segments,
+)
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
@@ -41,7 +47,7 @@ _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LogContent:
     """What a log is: an access log, one that holds other lines of interest too, one that fits the given pattern."""
 
     access_log: bool
@@ -49,18 +55,18 @@ class Kind:
     fits: bool = False
 
 
-def recognise(content: bytes, own: str = "") -> Kind:
+def recognise(content: bytes, own: str = "") -> LogContent:
     """What `content` is. `own`: a pattern of one's own; empty where none was given."""
     lines = _tried(content)
     form = _form(lines, own)
     if form is None:
-        return Kind(access_log=False, other=True)
+        return LogContent(access_log=False, other=True)
     share = sum(form.read(line) is not None for line in lines) / len(lines)
     other = share < _PURE or _TELLING.search(content) is not None
-    return Kind(access_log=True, other=other, fits=form.title == _MINE)
+    return LogContent(access_log=True, other=other, fits=form.title == _MINE)
 
 
-def misfit(own: str, kinds: Sequence[Kind]) -> tuple[Gap, ...]:
+def pattern_gaps(own: str, kinds: Sequence[LogContent]) -> tuple[Gap, ...]:
     """What must be said where a pattern was given that fits none of the logs, which are of `kinds`."""
     if not own or not kinds or any(kind.fits for kind in kinds):
         return ()
@@ -72,17 +78,17 @@ def misfit(own: str, kinds: Sequence[Kind]) -> tuple[Gap, ...]:
     return (Gap(NAME, reason, () if known else SIGNALS, next_step=step),)
 
 
-def artifacts_of(
-    group: str, source: str, now: float, content: bytes, own: str, asked: time_range.Past | None = None
+def log_artifacts(
+    group: str, source: str, now: float, content: bytes, own: str, asked: time_range.TimeRange | None = None
 ) -> Sequence[Artifact]:
     """An access log as it is kept: with the pattern and the time that a replay reads it by."""
-    kept = time_range.kept_beside(Artifact(f"{NAME}/{group}", NAME, group, source, now, content), asked)
+    kept = time_range.with_time_range(Artifact(f"{NAME}/{group}", NAME, group, source, now, content), asked)
     return (*kept, Artifact(f"{NAME}/{group}{PATTERN}", NAME, group, source, now, own.encode())) if own else kept
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The evidence of one log. Raises SourceError where it holds no request."""
-    asked = time_range.asked_of(artifacts)
+    asked = time_range.read_time_range(artifacts)
     patterns = [one for one in artifacts if one.name.endswith(PATTERN)]
     own = patterns[0].read(fields.MAX_LENGTH * 4).decode("utf-8", "replace") if patterns else ""
     logs = (one for one in artifacts if not one.name.endswith((PATTERN, time_range.SUFFIX)))
@@ -95,16 +101,16 @@ def _tried(content: bytes) -> list[str]:
     for start in dict.fromkeys((0, len(content) // 2, max(0, len(content) - _PIECE))):
         piece = content[start : start + _PIECE].split(b"\n")
         whole = piece[1 if start else 0 : -1 if start + _PIECE < len(content) else None]
-        found.extend(text for raw in whole[:_TRIED] if (text := formats.text_of(raw)) is not None)
+        found.extend(text for raw in whole[:_TRIED] if (text := formats.line_text(raw)) is not None)
     return found
 
 
-def _form(lines: Sequence[str], own: str) -> Format | None:
+def _form(lines: Sequence[str], own: str) -> AccessLogFormat | None:
     if own:
-        mine = Format(_MINE, _own(own).read, "look at --log-pattern")
+        mine = AccessLogFormat(_MINE, _own(own).read, "look at --log-pattern")
         if any(mine.read(line) for line in lines):
             return mine
-    found = formats.recognised(lines)
+    found = formats.recognise_format(lines)
     return found[0] if found else None
 
 
@@ -116,16 +122,16 @@ def _own(text: str) -> fields.Pattern:
         raise SourceError(f"its pattern makes no sense: {error.what}", next_step=error.next_step) from error
 
 
-def _parse_one(artifact: Artifact, own: str, asked: time_range.Past | None) -> Evidence:
+def _parse_one(artifact: Artifact, own: str, asked: time_range.TimeRange | None) -> Evidence:
     content = artifact.read()
     lines = _tried(content)
     form = _form(lines, own)
     if form is None:
         raise SourceError("holds no request that can be read", where=artifact.source, next_step=_HOW)
     pure = sum(form.read(line) is not None for line in lines) >= _PURE * len(lines)
-    gathering = Gathering(asked)
+    gathering = RequestGatherer(asked)
     for number, raw in enumerate(io.BytesIO(content), 1):
-        text = formats.text_of(raw)
+        text = formats.line_text(raw)
         entry = form.read(text) if text is not None else None
         if entry is not None:
             gathering.take(entry, raw, number)
@@ -144,14 +150,14 @@ _HOW = "give the log as its server writes it, or say how it is written: --log-pa
 _REACH = "give a log that covers the judged time (--since, --until, --window)"
 
 
-def _of_replica(gathering: Gathering, replica: str, artifact: Artifact, form: Format) -> Evidence:
+def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, form: AccessLogFormat) -> Evidence:
     requests = gathering.by_replica[replica]
     name = clean(artifact.group, 100)
     server = f"server/{name}"
     subject = f"replica/{replica}@{name}" if replica else server
-    read, why = chosen(stretches(requests))
+    read, why = choose_segments(time_segments(requests))
     origin = Origin(artifact.name, _place(requests))
-    told = Told(requests, read, subject, origin, _notes(gathering, form), gathering.past)
+    told = ReplicaStats(requests, read, subject, origin, _notes(gathering, form), gathering.past)
     gaps = []
     if gathering.past and not told.recent:
         reason = f"{artifact.source}: no request of {subject} ended in the judged time"
@@ -172,7 +178,9 @@ def _subjects(server: str, subject: str) -> tuple[Subject, ...]:
     return (Subject(server), *([Subject(subject, parent=server)] if subject != server else []))
 
 
-def _without_latency(gathering: Gathering, artifact: Artifact, form: Format, subject: str, total: int) -> Gap:
+def _without_latency(
+    gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, subject: str, total: int
+) -> Gap:
     step = form.hint
     if gathering.untold:
         why = "a number stands there that may be the time a request took, but not its unit"
@@ -183,11 +191,11 @@ def _without_latency(gathering: Gathering, artifact: Artifact, form: Format, sub
     return Gap(NAME, f"{artifact.source}: {form.title}: {why}", _LATENCY, subject, step, Origin(artifact.name))
 
 
-def _place(requests: Requests) -> str:
+def _place(requests: RequestColumns) -> str:
     return f"lines {requests.number[0]} to {requests.number[-1]}" if len(requests) else ""
 
 
-def _notes(gathering: Gathering, form: Format) -> str:
+def _notes(gathering: RequestGatherer, form: AccessLogFormat) -> str:
     """What a reader must know of every number."""
     total = gathering.kept + gathering.probes
     left = {
@@ -201,7 +209,7 @@ def _notes(gathering: Gathering, form: Format) -> str:
     return "; ".join(part for part in (form.title, said, zone) if part)
 
 
-def _gaps(gathering: Gathering, artifact: Artifact, form: Format, *, pure: bool) -> Iterator[Gap]:
+def _gaps(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, *, pure: bool) -> Iterator[Gap]:
     source, origin = artifact.source, Origin(artifact.name)
     if gathering.untimed:
         reason = f"{gathering.untimed} requests tell no time, so nobody knows whether they belong to the time asked for"
@@ -225,13 +233,17 @@ def _gaps(gathering: Gathering, artifact: Artifact, form: Format, *, pure: bool)
         yield Gap(NAME, f"{source}: {reason}", (), None, form.hint, origin)
 
 
-def _collect(request: Request, clock: Clock) -> Collected:
+def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Nothing: the files of `--log` are read once, by the collector of logs, because a pipe can be read only once."""
-    return Collected()
+    return CollectResult()
 
 
-def _preflight() -> Sequence[Sight]:
-    return (Sight("access log", "if given", "latency, arrivals and errors for each second", "--log access.log"),)
+def _preflight() -> Sequence[SourceAvailability]:
+    return (
+        SourceAvailability(
+            "access log", "if given", "latency, arrivals and errors for each second", "--log access.log"
+        ),
+    )
 
 
 COLLECTOR = Collector(

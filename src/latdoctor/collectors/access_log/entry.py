@@ -26,7 +26,7 @@ _CLIENT_LEFT = 499  # nginx's own
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class Timestamp:
     """A time as a line tells it. `fine`: to less than a second; `zoned`: with its zone, else UTC was assumed."""
 
     time: float  # unix seconds UTC
@@ -35,7 +35,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Duration:
+class RequestDuration:
     """How long a request took, seconds, and how finely that is told (1e-3: to the millisecond)."""
 
     seconds: float
@@ -43,12 +43,12 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AccessLogEntry:
     """A request. `came` and `went` are its entry and exit; None for what the line does not tell."""
 
-    came: Stamp | None = None
-    went: Stamp | None = None
-    took: Duration | None = None
+    came: Timestamp | None = None
+    went: Timestamp | None = None
+    took: RequestDuration | None = None
     status: int | None = None
     path: str = ""
     request_id: str = ""
@@ -91,7 +91,7 @@ _UNITS = {
 _LONGEST = 30 * 86400.0  # seconds; no request takes longer, so that such a number is none
 
 
-def stamp(text: str) -> Stamp | None:
+def parse_timestamp(text: str) -> Timestamp | None:
     """The time that `text` as a whole is, or None."""
     found = _CLF.fullmatch(text)
     if found:
@@ -100,24 +100,24 @@ def stamp(text: str) -> Stamp | None:
     found = _ISO.fullmatch(text)
     if found:
         return _stamp(found.group(1, 2, 3), *found.groups()[3:])
-    return unix(float(text), fine="." in text) if _NUMBER.fullmatch(text) else None
+    return unix_timestamp(float(text), fine="." in text) if _NUMBER.fullmatch(text) else None
 
 
-def unix(number: float, *, fine: bool) -> Stamp | None:
+def unix_timestamp(number: float, *, fine: bool) -> Timestamp | None:
     """Unix time in whatever unit: 10¹¹ seconds are the year 5138, as milliseconds 1973."""
     for limit, factor in ((1e11, 1.0), (1e14, 1e-3), (1e17, 1e-6), (1e20, 1e-9)):
         if 0 < number < limit:
-            return Stamp(number * factor, fine or factor < 1, True)
+            return Timestamp(number * factor, fine or factor < 1, True)
     return None
 
 
 def _stamp(
     date: tuple[str, ...], hour: str, minute: str, second: str, fraction: str | None, zone: str | None
-) -> Stamp | None:
+) -> Timestamp | None:
     whole = _whole(date, hour, minute, second, zone or "")
     if whole is None:
         return None
-    return Stamp(whole + float(f"0.{fraction}") if fraction else whole, bool(fraction), zone is not None)
+    return Timestamp(whole + float(f"0.{fraction}") if fraction else whole, bool(fraction), zone is not None)
 
 
 @lru_cache(maxsize=4096)
@@ -135,7 +135,7 @@ def _whole(date: tuple[str, ...], hour: str, minute: str, second: str, zone: str
     return told + offset if zone[0] == "-" else told - offset
 
 
-def duration(text: str, unit: float | None = None) -> Duration | None:
+def parse_duration(text: str, unit: float | None = None) -> RequestDuration | None:
     """`text` as a duration; `unit` (seconds) is that of a number which names none. None where it is no duration."""
     total, step, position = 0.0, math.inf, 0
     text = text.strip().replace("\u03bc", "µ")  # the Greek letter that Go writes, for the sign
@@ -147,23 +147,23 @@ def duration(text: str, unit: float | None = None) -> Duration | None:
         total += float(found[1]) * factor
         step = min(step, factor * 10.0 ** -_decimals(found[1]))
         position = found.end()
-    return Duration(total, step) if position and 0 <= total <= _LONGEST else None
+    return RequestDuration(total, step) if position and 0 <= total <= _LONGEST else None
 
 
 def _decimals(number: str) -> int:
     return 0 if "e" in number.lower() else len(number.partition(".")[2])
 
 
-def took(number: float, unit: float) -> Duration | None:
+def numeric_duration(number: float, unit: float) -> RequestDuration | None:
     """A number of JSON as a duration. How finely it is told cannot be seen of a whole float, so its unit tells."""
     seconds = number * unit
     if not (math.isfinite(seconds) and 0 <= seconds <= _LONGEST):
         return None
-    return Duration(seconds, unit if number == int(number) else unit * 1e-3)
+    return RequestDuration(seconds, unit if number == int(number) else unit * 1e-3)
 
 
-def between(came: Stamp | None, went: Stamp | None) -> Duration | None:
+def duration_between(came: Timestamp | None, went: Timestamp | None) -> RequestDuration | None:
     """The duration that entry and exit tell; None where the clock was set back in between."""
     if came is None or went is None or not 0 <= went.time - came.time <= _LONGEST:
         return None
-    return Duration(went.time - came.time, 1e-6 if came.fine and went.fine else 1.0)
+    return RequestDuration(went.time - came.time, 1e-6 if came.fine and went.fine else 1.0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from latdoctor.collectors.access_log import entry as times
-from latdoctor.collectors.access_log.entry import Duration, Entry, Stamp
+from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
 from latdoctor.errors import UNDECODABLE, UsageError
 
 Fields = Mapping[str, object]
@@ -60,7 +60,7 @@ _STAGES, _MOST_STAGES = "stages.", 12
 _UPSTREAM: Mapping[str, str] = {"upstream_response_time": "upstream", "upstream_connect_time": "upstream connect"}
 
 
-def of_json(line: str) -> Entry | None:
+def of_json(line: str) -> AccessLogEntry | None:
     """The request that a line of JSON tells, or None."""
     try:
         record = msgspec.json.decode(line, type=dict[str, object])
@@ -69,7 +69,7 @@ def of_json(line: str) -> Entry | None:
     return of_fields({name.lower(): value for name, value in _flat(record, "", _NESTED)}, record)
 
 
-def of_pairs(line: str) -> Entry | None:
+def of_pairs(line: str) -> AccessLogEntry | None:
     """The request that a line of `key=value` pairs tells, or None."""
     found = {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
     return of_fields(found, found) if found else None
@@ -83,7 +83,7 @@ def _flat(record: Fields, before: str, depth: int) -> Iterator[tuple[str, object
             yield f"{before}{name}", value
 
 
-def of_fields(fields: Fields, record: Fields) -> Entry | None:
+def of_fields(fields: Fields, record: Fields) -> AccessLogEntry | None:
     """A request has a status or a path or a method, and something that tells of its time; else it is None."""
     status = next(
         (code for name, value in fields.items() if name in _STATUS and (code := _code(value)) is not None), None
@@ -99,9 +99,9 @@ def of_fields(fields: Fields, record: Fields) -> Entry | None:
         return None
     if went is None:
         # The end is the sum of both; the time of the line itself may be the beginning's.
-        went = Stamp(came.time + took.seconds, came.fine, came.zoned) if came and took else _time(fields, _LOGGED)
+        went = Timestamp(came.time + took.seconds, came.fine, came.zoned) if came and took else _time(fields, _LOGGED)
     names = _text(fields, _ID), _text(fields, _REPLICA)
-    return Entry(came, went, took, status, path, *names, stages=_stages(fields), unit_untold=untold)
+    return AccessLogEntry(came, went, took, status, path, *names, stages=_stages(fields), unit_untold=untold)
 
 
 def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
@@ -112,12 +112,14 @@ def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
     return tuple((name, took.seconds) for name, took in found if took is not None)[:_MOST_STAGES]
 
 
-def _took(fields: Fields, record: Fields, came: Stamp | None, went: Stamp | None) -> tuple[Duration | None, bool]:
+def _took(
+    fields: Fields, record: Fields, came: Timestamp | None, went: Timestamp | None
+) -> tuple[RequestDuration | None, bool]:
     """How long it took, and whether a number stands there of which nobody knows the unit."""
     for name, value in fields.items():
         if name in _UNITS and (found := _duration(value, _UNITS[name])) is not None:
             return found, False
-    measured = times.between(came, went)
+    measured = times.duration_between(came, went)
     untold = False
     for name, value in fields.items():
         if name in _UNITLESS:
@@ -138,22 +140,22 @@ def _unit_of(record: Fields) -> float | None:
     return 1e-3 if "response_flags" in record or "upstream_host" in record else None  # Envoy, Istio
 
 
-def _duration(value: object, unit: float | None) -> Duration | None:
+def _duration(value: object, unit: float | None) -> RequestDuration | None:
     if isinstance(value, str):
-        return times.duration(value, unit)
+        return times.parse_duration(value, unit)
     if unit is None or isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return times.took(float(value), unit)
+    return times.numeric_duration(float(value), unit)
 
 
-def _time(fields: Fields, names: frozenset[str]) -> Stamp | None:
+def _time(fields: Fields, names: frozenset[str]) -> Timestamp | None:
     for name, value in fields.items():
         if name not in names:
             continue
-        if isinstance(value, str) and (found := times.stamp(value)) is not None:
+        if isinstance(value, str) and (found := times.parse_timestamp(value)) is not None:
             return found
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return times.unix(float(value), fine=isinstance(value, float))
+            return times.unix_timestamp(float(value), fine=isinstance(value, float))
     return None
 
 
@@ -189,7 +191,7 @@ class Pattern:
     head: str
     places: tuple[tuple[str, str], ...]
 
-    def read(self, line: str) -> Entry | None:
+    def read(self, line: str) -> AccessLogEntry | None:
         """`line` taken apart, or None where it is not written so."""
         if not line.startswith(self.head):
             return None
@@ -227,21 +229,21 @@ def compiled(text: str) -> Pattern:
     return Pattern(text[: found[0].start()], tuple(places))
 
 
-def _entry(parts: dict[str, str]) -> Entry | None:
-    came, went = (times.stamp(parts[role]) if role in parts else None for role in ("came", "went"))
+def _entry(parts: dict[str, str]) -> AccessLogEntry | None:
+    came, went = (times.parse_timestamp(parts[role]) if role in parts else None for role in ("came", "went"))
     told = [_PLACEHOLDER_UNITS[role] for role in parts if role in _PLACEHOLDER_UNITS]
-    took: Duration | None = None
+    took: RequestDuration | None = None
     for role, unit in _PLACEHOLDER_UNITS.items():
         if role in parts and took is None:
-            took = times.duration(parts[role], unit)
+            took = times.parse_duration(parts[role], unit)
     status = parts.get("status", "")
     code = int(status) if status.isascii() and status.isdecimal() and len(status) <= 3 else None
     if (told and took is None) or ("status" in parts and code is None):
         return None
     if not told:
-        took = times.between(came, went)
+        took = times.duration_between(came, went)
     if any(role in parts and one is None for role, one in (("came", came), ("went", went))):
         return None
     request = parts.get("request", "").split(" ")
     path = parts.get("path") or (request[1] if len(request) > 1 else "")
-    return Entry(came, went, took, code, path, parts.get("id", ""), parts.get("replica", ""))
+    return AccessLogEntry(came, went, took, code, path, parts.get("id", ""), parts.get("replica", ""))

@@ -19,7 +19,7 @@ import msgspec
 
 from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log import fields
-from latdoctor.collectors.access_log.entry import Duration, Entry, Stamp
+from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
 from latdoctor.errors import UNDECODABLE
 
 MAX_LINE = 64 << 10  # bytes; of a longer line nothing is read
@@ -52,15 +52,15 @@ _SYSLOG = re.compile(r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,2
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class AccessLogFormat:
     """`hint`: what to change where its lines tell no duration."""
 
     title: str
-    read: Callable[[str], Entry | None]
+    read: Callable[[str], AccessLogEntry | None]
     hint: str = "let the server log how long each request took, or give --log-pattern"
 
 
-def text_of(raw: bytes) -> str | None:
+def line_text(raw: bytes) -> str | None:
     """The line of the server itself; None for one that is too long or holds nothing."""
     if len(raw) > MAX_LINE:
         return None
@@ -83,85 +83,85 @@ class _Wrapped(msgspec.Struct):
     log: str
 
 
-def _combined(line: str) -> Entry | None:
+def _combined(line: str) -> AccessLogEntry | None:
     found = _COMBINED.match(line)
-    went = times.stamp(found[1]) if found else None
+    went = times.parse_timestamp(found[1]) if found else None
     if found is None or went is None:
         return None
     took, untold = _of_tail(found[5])
     words = found[2].split(" ")
     status = int(found[3]) if found[3] != "-" else None
-    return Entry(None, went, took, status, words[1] if len(words) > 1 else "", unit_untold=untold)
+    return AccessLogEntry(None, went, took, status, words[1] if len(words) > 1 else "", unit_untold=untold)
 
 
-def _of_tail(tail: str) -> tuple[Duration | None, bool]:
+def _of_tail(tail: str) -> tuple[RequestDuration | None, bool]:
     """The duration behind the combined form, and whether only a number without a unit stands there."""
     named = _NAMED.search(tail)
     if named:
-        return times.duration(named[1], 1.0 if "." in named[1] else None), "." not in named[1]
+        return times.parse_duration(named[1], 1.0 if "." in named[1] else None), "." not in named[1]
     tokens = _NOT_A_NUMBER.sub(" ", tail).split()
     for form, unit in ((_WITH_UNIT, None), (_FRACTION, 1.0)):
         for token in tokens:
             if found := form.fullmatch(token):
-                return times.duration(found[1], unit), False
+                return times.parse_duration(found[1], unit), False
     for token in tokens:
         both = _BOTH.fullmatch(token)
         if both and int(both[2]) // 1_000_000 == int(both[1]):
-            return times.duration(both[2], 1e-6), False
+            return times.parse_duration(both[2], 1e-6), False
     return None, any(_WHOLE.fullmatch(token) for token in tokens)
 
 
-def _envoy(line: str) -> Entry | None:
+def _envoy(line: str) -> AccessLogEntry | None:
     found = _ENVOY.match(line)
-    came = times.stamp(found[1]) if found else None
-    took = times.duration(found[4], 1e-3) if found else None
+    came = times.parse_timestamp(found[1]) if found else None
+    took = times.parse_duration(found[4], 1e-3) if found else None
     if found is None or came is None or took is None:
         return None
     words = found[2].split(" ")
-    went = Stamp(came.time + took.seconds, came.fine, came.zoned)
-    return Entry(came, went, took, int(found[3]), words[1] if len(words) > 1 else "")
+    went = Timestamp(came.time + took.seconds, came.fine, came.zoned)
+    return AccessLogEntry(came, went, took, int(found[3]), words[1] if len(words) > 1 else "")
 
 
-def _haproxy(line: str) -> Entry | None:
+def _haproxy(line: str) -> AccessLogEntry | None:
     found = _HAPROXY.search(line[:2000])
-    came = times.stamp(found[1]) if found else None
-    took = times.duration(found[2], 1e-3) if found else None
+    came = times.parse_timestamp(found[1]) if found else None
+    took = times.parse_duration(found[2], 1e-3) if found else None
     if found is None or came is None or took is None:
         return None
     request = _HAPROXY_REQUEST.search(line[-MAX_LINE // 4 :])
     words = request[1].split(" ") if request else []
-    went = Stamp(came.time + took.seconds, came.fine, came.zoned)
-    return Entry(came, went, took, max(0, int(found[3])), words[1] if len(words) > 1 else "")
+    went = Timestamp(came.time + took.seconds, came.fine, came.zoned)
+    return AccessLogEntry(came, went, took, max(0, int(found[3])), words[1] if len(words) > 1 else "")
 
 
-def _uvicorn(line: str) -> Entry | None:
+def _uvicorn(line: str) -> AccessLogEntry | None:
     found = _UVICORN.search(line)
     if found is None:
         return None
     time = _LEADING_TIME.match(line)
-    return Entry(None, times.stamp(time[1]) if time else None, None, int(found[2]), found[1])
+    return AccessLogEntry(None, times.parse_timestamp(time[1]) if time else None, None, int(found[2]), found[1])
 
 
-def _json(line: str) -> Entry | None:
+def _json(line: str) -> AccessLogEntry | None:
     return fields.of_json(line) if line.startswith("{") else None
 
 
-def _pairs(line: str) -> Entry | None:
+def _pairs(line: str) -> AccessLogEntry | None:
     return fields.of_pairs(line) if "status" in line and "=" in line else None
 
 
-FORMATS: tuple[Format, ...] = (
-    Format("JSON lines", _json, "write the duration with its unit in its name, such as duration_ms"),
-    Format("the combined form", _combined, "let it log the time too (nginx: $request_time), or tell the unit: "
+FORMATS: tuple[AccessLogFormat, ...] = (
+    AccessLogFormat("JSON lines", _json, "write the duration with its unit in its name, such as duration_ms"),
+    AccessLogFormat("the combined form", _combined, "let it log the time too (nginx: $request_time), or tell the unit: "
            "--log-pattern '{*} [{time}] \"{request}\" {status} {*} \"{*}\" \"{*}\" {us}'"),
-    Format("Envoy's form", _envoy),
-    Format("HAProxy's form", _haproxy),
-    Format("uvicorn's form", _uvicorn, "uvicorn tells none: take the log of the proxy before it"),
-    Format("key=value lines", _pairs, "write the duration with its unit, such as duration=12ms"),
+    AccessLogFormat("Envoy's form", _envoy),
+    AccessLogFormat("HAProxy's form", _haproxy),
+    AccessLogFormat("uvicorn's form", _uvicorn, "uvicorn tells none: take the log of the proxy before it"),
+    AccessLogFormat("key=value lines", _pairs, "write the duration with its unit, such as duration=12ms"),
 )  # fmt: skip
 
 
-def recognised(lines: Sequence[str]) -> tuple[Format, int] | None:
+def recognise_format(lines: Sequence[str]) -> tuple[AccessLogFormat, int] | None:
     """The form of most of `lines`, and how many of them have it; None where it is no access log.
 
     Three in five lines must have it, or ten: a server may write its access log among the rest of what it says.

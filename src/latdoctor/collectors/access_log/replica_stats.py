@@ -18,8 +18,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from latdoctor.collectors.access_log.requests import Requests, Stretch
-from latdoctor.collectors.time_range import Past
+from latdoctor.collectors.access_log.requests import RequestColumns, TimeSegment
+from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Origin, Reading, Series, Window
 
 MAX_STEPS = 7200
@@ -35,17 +35,17 @@ _BINS_PER_DECADE = 50  # a bucket is 4.7 % wide
 _WHOLE_SECONDS = 0.5  # a step of durations wider than this cannot tell a quantile, only bound it
 
 
-class Told:
+class ReplicaStats:
     """One replica's requests within the stretches that are read."""
 
     def __init__(
         self,
-        requests: Requests,
-        read: Sequence[Stretch],
+        requests: RequestColumns,
+        read: Sequence[TimeSegment],
         subject: str,
         origin: Origin,
         notes: str,
-        past: Past | None = None,
+        past: TimeRange | None = None,
     ) -> None:
         self.subject, self.origin, self.notes, self._past = subject, origin, notes, past
         self.requests = requests
@@ -105,7 +105,7 @@ class Told:
         yield self._reading("latency.mean", math.fsum(self.latencies) / count, told, bound)
         for suffix, q, least in QUANTILES:
             if count >= least:
-                yield self._reading(f"latency{suffix}", ranked(self.latencies, q), told, bound)
+                yield self._reading(f"latency{suffix}", nearest_rank(self.latencies, q), told, bound)
 
     def _distribution(self, coarse: float) -> tuple[Distribution, ...]:
         if not self.latencies or coarse > _WHOLE_SECONDS:
@@ -162,7 +162,7 @@ class Told:
             if took:
                 times.append(end)
                 for suffix, q, _ in QUANTILES:
-                    values[suffix].append(ranked(took, q))
+                    values[suffix].append(nearest_rank(took, q))
         if len(times) > 1:
             for suffix, found in values.items():
                 yield self._series(f"latency{suffix}", times, found)
@@ -191,7 +191,7 @@ class Told:
     def _arrivals(self, window: Window) -> list[float]:
         """Entries from the window's beginning to one P99 before its end, ascending."""
         start, end = window.start or 0.0, window.end or 0.0
-        late = ranked(self.latencies, 0.99) if self.latencies else 0.0
+        late = nearest_rank(self.latencies, 0.99) if self.latencies else 0.0
         last = end - late if end - late > start else end
         came = (self.requests.went[i] - max(0.0, self.requests.took[i]) for i in self.timed)
         return sorted(moment for moment in came if start <= moment <= last)
@@ -222,7 +222,7 @@ def is_failure(status: int) -> bool:
     return status in (0, 429) or status >= 500
 
 
-def ranked(ordered: Sequence[float], q: float) -> float:
+def nearest_rank(ordered: Sequence[float], q: float) -> float:
     """The smallest of `ordered` that a share `q` of it does not exceed."""
     return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
 

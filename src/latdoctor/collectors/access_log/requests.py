@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from latdoctor.collectors.access_log.entry import Entry
-from latdoctor.collectors.time_range import Past
+from latdoctor.collectors.access_log.entry import AccessLogEntry
+from latdoctor.collectors.time_range import TimeRange
 from latdoctor.sanitize import clean
 
 BACK = 5.0  # seconds by which a line may be earlier than the lines before it, beside the time that its request took
@@ -29,7 +29,7 @@ UNZONED = "the zone is not told, read as UTC"
 
 
 @dataclass(slots=True)
-class Requests:
+class RequestColumns:
     """The requests of one replica, in the order of the log. Times unix seconds UTC, durations seconds.
 
     `went` is -1 where a line tells no time; `took` is -1 where it tells no duration; `status` is -1 likewise.
@@ -42,7 +42,7 @@ class Requests:
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
     stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 where a line does not tell
 
-    def add(self, entry: Entry, number: int) -> None:
+    def add(self, entry: AccessLogEntry, number: int) -> None:
         self.went.append(entry.went.time if entry.went else _UNTIMED)
         self.took.append(entry.took.seconds if entry.took else _UNTIMED)
         self.status.append(-1 if entry.status is None else entry.status)
@@ -64,7 +64,7 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimeSegment:
     """Lines first..last (indexes) whose times follow each other, and from when to when they tell."""
 
     first: int
@@ -77,15 +77,15 @@ class Stretch:
         return self.last - self.first + 1
 
 
-class Gathering:
+class RequestGatherer:
     """Takes the entries of one log, or of the time `past` that was asked for. Mutable, and used by `parse` alone."""
 
-    def __init__(self, past: Past | None = None) -> None:
+    def __init__(self, past: TimeRange | None = None) -> None:
         self.past = past
         self.first: float | None = None  # the times of which the log speaks, probes and what is left out too
         self.last: float | None = None
         self.untimed = 0  # requests of which nobody knows whether they belong to the time that was asked for
-        self.by_replica: dict[str, Requests] = {}
+        self.by_replica: dict[str, RequestColumns] = {}
         self.probes = self.duplicates = self.failed = self.left = self.untold = self.other = self.beyond = 0
         self.coarse = 0.0  # the widest step in which durations are told, seconds
         self.unzoned = False
@@ -106,7 +106,7 @@ class Gathering:
         """What must be said where the log begins only within the judged time."""
         return self.past.late(self.first) if self.past else ""
 
-    def _is_asked_for(self, entry: Entry) -> bool:
+    def _is_asked_for(self, entry: AccessLogEntry) -> bool:
         if entry.went is not None:
             self.unzoned |= not entry.went.zoned
             self.first = entry.went.time if self.first is None else min(self.first, entry.went.time)
@@ -115,7 +115,7 @@ class Gathering:
             self.untimed += 1
         return self.past is None or (entry.went is not None and self.past.holds(entry.went.time))
 
-    def take(self, entry: Entry, raw: bytes, number: int) -> None:
+    def take(self, entry: AccessLogEntry, raw: bytes, number: int) -> None:
         if not self._is_asked_for(entry):
             return
         if entry.is_probe:
@@ -133,9 +133,9 @@ class Gathering:
         self.untold += entry.unit_untold
         if entry.took is not None and entry.counts_as_latency:
             self.coarse = max(self.coarse, entry.took.step)
-        self.by_replica.setdefault(replica, Requests()).add(entry, number)
+        self.by_replica.setdefault(replica, RequestColumns()).add(entry, number)
 
-    def _is_duplicate(self, entry: Entry, raw: bytes) -> bool:
+    def _is_duplicate(self, entry: AccessLogEntry, raw: bytes) -> bool:
         """The same line again, which cannot be two requests: it names its request, or its time to the millisecond."""
         if not (entry.request_id or (entry.went is not None and entry.went.fine)):
             return False
@@ -146,9 +146,9 @@ class Gathering:
         return False
 
 
-def stretches(requests: Requests) -> tuple[Stretch, ...]:
+def time_segments(requests: RequestColumns) -> tuple[TimeSegment, ...]:
     """The stretches of a log in the order of its lines; lines without a time belong to the stretch around them."""
-    found: list[Stretch] = []
+    found: list[TimeSegment] = []
     first, start, end = 0, 0.0, 0.0
     begun = False
     for index, went in enumerate(requests.went):
@@ -156,14 +156,14 @@ def stretches(requests: Requests) -> tuple[Stretch, ...]:
             continue
         slack = BACK + max(0.0, requests.took[index])  # one that notes its entry is written at its exit
         if begun and (went < end - slack or went > end + HOLE):
-            found.append(Stretch(first, index - 1, start, end))
+            found.append(TimeSegment(first, index - 1, start, end))
             first, begun = index, False
         start, end = (min(start, went), max(end, went)) if begun else (went, went)
         begun = True
-    return (*found, Stretch(first, len(requests) - 1, start, end)) if begun else tuple(found)
+    return (*found, TimeSegment(first, len(requests) - 1, start, end)) if begun else tuple(found)
 
 
-def chosen(found: Sequence[Stretch]) -> tuple[tuple[Stretch, ...], str]:
+def choose_segments(found: Sequence[TimeSegment]) -> tuple[tuple[TimeSegment, ...], str]:
     """The stretches to read, in the order of time, and what must be said of the others (empty where there are none)."""
     if len(found) < 2:
         return tuple(found), ""
@@ -186,9 +186,9 @@ def chosen(found: Sequence[Stretch]) -> tuple[tuple[Stretch, ...], str]:
     return read, f"{why}: only {size} of {total} requests are read, those that belong together"
 
 
-def _joined(ordered: Iterable[Stretch]) -> Iterator[list[Stretch]]:
+def _joined(ordered: Iterable[TimeSegment]) -> Iterator[list[TimeSegment]]:
     """Stretches with less than a hole between them belong together."""
-    group: list[Stretch] = []
+    group: list[TimeSegment] = []
     end = 0.0
     for one in ordered:
         if group and one.start > end + HOLE:
@@ -200,5 +200,5 @@ def _joined(ordered: Iterable[Stretch]) -> Iterator[list[Stretch]]:
         yield group
 
 
-def _overlap(group: Sequence[Stretch]) -> bool:
+def _overlap(group: Sequence[TimeSegment]) -> bool:
     return any(later.start < before.end - BACK for before, later in pairwise(group))

@@ -15,8 +15,8 @@ import msgspec
 
 from latdoctor.collectors import pipes
 from latdoctor.collectors.access_log import entry as times
-from latdoctor.collectors.access_log.entry import Stamp
-from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight
+from latdoctor.collectors.access_log.entry import Timestamp
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
 from latdoctor.collectors.changes import process
 from latdoctor.errors import UNDECODABLE, SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -66,7 +66,7 @@ def parse_change_log(artifact: Artifact) -> Evidence:
     return Evidence(events=tuple(found), looked=tuple((signal, SUBJECT) for signal in signals), gaps=gaps)
 
 
-Note = tuple[Stamp, str, Mapping[str, object]]
+Note = tuple[Timestamp, str, Mapping[str, object]]
 
 
 def _notes(content: bytes) -> Iterator[tuple[str, Note | None]]:
@@ -104,7 +104,7 @@ def _of_line(line: str) -> Note | None:
             return None
     words = line.split(" ", 3)
     for count in (3, 2, 1):  # a time may be of several words: 2026-01-31 02:49:00 +0000
-        if len(words) > count - 1 and (found := times.stamp(" ".join(words[:count]).strip("[]"))) is not None:
+        if len(words) > count - 1 and (found := times.parse_timestamp(" ".join(words[:count]).strip("[]"))) is not None:
             return found, " ".join(words[count:]).strip(" -:|\t"), {}
     return None
 
@@ -112,11 +112,11 @@ def _of_line(line: str) -> Note | None:
 def _of_object(record: Mapping[str, object]) -> Note | None:
     for name in _TIMES:
         told = record.get(name)
-        found: Stamp | None = None
+        found: Timestamp | None = None
         if isinstance(told, str):
-            found = times.stamp(told)
+            found = times.parse_timestamp(told)
         elif isinstance(told, int | float) and not isinstance(told, bool):
-            found = times.unix(float(told), fine=True)
+            found = times.unix_timestamp(float(told), fine=True)
         if found is not None:
             text = next((str(record[key]) for key in _TEXTS if isinstance(record.get(key), str)), "")
             return found, text, record
@@ -141,12 +141,12 @@ _PROCESS = "process"  # begins the group of a process's state
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def collect(request: Request, clock: Clock, root: Path = Path("/")) -> Collected:
+def collect(request: CollectRequest, clock: Clock, root: Path = Path("/")) -> CollectResult:
     """Reads the files of `request.changes` and the state of `request.pid`."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
     if request.pid is not None:
-        state = to_json(process.take(request.pid, root))
+        state = to_json(process.read_process_state(request.pid, root))
         name = f"{_PROCESS}-{request.pid}"
         artifacts.append(Artifact(f"{NAME}/{name}.json", NAME, name, f"process {request.pid}", clock.now(), state))
     for number, path in enumerate(request.changes, 1):
@@ -160,7 +160,7 @@ def collect(request: Request, clock: Clock, root: Path = Path("/")) -> Collected
             continue
         own = f"notes-{number}-{_UNSAFE.sub('_', name)[:80].strip('._') or 'file'}"
         artifacts.append(Artifact(f"{NAME}/{own}", NAME, own, source, clock.now(), content))
-    return Collected(tuple(artifacts), tuple(gaps))
+    return CollectResult(tuple(artifacts), tuple(gaps))
 
 
 def _read(path: Path, timeout: float, *, is_stream: bool) -> bytes:
@@ -180,9 +180,9 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     )
 
 
-def preflight() -> Sequence[Sight]:
+def preflight() -> Sequence[SourceAvailability]:
     return (
-        Sight(
+        SourceAvailability(
             "changes",
             "if given",
             "what was deployed or changed when, to be held against the time since which it is slow",

@@ -30,7 +30,7 @@ _TOGETHER = 120.0  # seconds within which packages are taken for one installatio
 _SHOWN = 3
 
 
-class File(Struct, frozen=True):
+class ConfigFile(Struct, frozen=True):
     """A configuration file. `digest` is the beginning of its SHA-256; empty where it was not read."""
 
     path: str
@@ -38,7 +38,7 @@ class File(Struct, frozen=True):
     digest: str
 
 
-class Package(Struct, frozen=True):
+class InstalledPackage(Struct, frozen=True):
     name: str
     version: str
     installed: float  # unix seconds UTC
@@ -49,12 +49,12 @@ class ProcessState(Struct, frozen=True):
 
     pid: int
     started: float | None
-    files: tuple[File, ...] = ()
-    packages: tuple[Package, ...] = ()
+    files: tuple[ConfigFile, ...] = ()
+    packages: tuple[InstalledPackage, ...] = ()
     unread: tuple[str, ...] = ()
 
 
-def take(pid: int, root: Path = Path("/")) -> ProcessState:
+def read_process_state(pid: int, root: Path = Path("/")) -> ProcessState:
     """Never raises: what could not be read is told."""
     unread: list[str] = []
     folder = root / "proc" / str(pid)
@@ -89,7 +89,7 @@ def _started(folder: Path, root: Path) -> float:
     return int(boot[1]) + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _files(folder: Path, root: Path) -> Iterator[File]:
+def _files(folder: Path, root: Path) -> Iterator[ConfigFile]:
     """The configuration files that the command line names. Raises OSError."""
     with (folder / "cmdline").open("rb") as file:
         words = file.read(1 << 20).decode("utf-8", "replace").split("\0")
@@ -99,7 +99,7 @@ def _files(folder: Path, root: Path) -> Iterator[File]:
         place = root / name.lstrip("/") if name.startswith("/") else folder / "cwd" / name
         try:
             if place.is_file():
-                yield File(name, place.stat().st_mtime, _digest(place))
+                yield ConfigFile(name, place.stat().st_mtime, _digest(place))
         except OSError:  # it went away, or it is not ours to read: of it nothing is claimed
             continue
 
@@ -111,7 +111,7 @@ def _digest(place: Path) -> str:
         return hashlib.sha256(file.read(_MAX_FILE)).hexdigest()[:16]
 
 
-def _packages(folder: Path, root: Path) -> Iterator[Package]:
+def _packages(folder: Path, root: Path) -> Iterator[InstalledPackage]:
     """The packages beside the libraries that are mapped into the process. Raises OSError."""
     with (folder / "maps").open(errors="replace") as file:
         folders = dict.fromkeys(found[1] for line in file if (found := _PACKAGES.search(line)))
@@ -125,7 +125,7 @@ def _packages(folder: Path, root: Path) -> Iterator[Package]:
             found = _DISTRIBUTION.fullmatch(entry.name)
             if found and left:
                 left -= 1
-                yield Package(found["name"], found["version"], entry.stat().st_mtime)
+                yield InstalledPackage(found["name"], found["version"], entry.stat().st_mtime)
 
 
 def parse(artifact: Artifact) -> Evidence:
@@ -150,9 +150,9 @@ def parse(artifact: Artifact) -> Evidence:
     return Evidence(events=tuple(events), looked=tuple((signal, subject) for signal in looked), gaps=gaps)
 
 
-def _installations(packages: Iterable[Package], subject: str, artifact: str) -> Iterator[Event]:
+def _installations(packages: Iterable[InstalledPackage], subject: str, artifact: str) -> Iterator[Event]:
     """Packages that came within two minutes of each other are one event."""
-    group: list[Package] = []
+    group: list[InstalledPackage] = []
     for one in (*sorted(packages, key=lambda package: package.installed), None):
         if group and (one is None or one.installed > group[-1].installed + _TOGETHER):
             names = [clean(f"{package.name} {package.version}", 80) for package in group]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from latdoctor.collectors.host.cgroups import Folders, folders_of
+from latdoctor.collectors.host.cgroups import CgroupFolders, cgroup_folders
 from latdoctor.collectors.host.machine import STAT, VMSTAT, processors
-from latdoctor.collectors.host.window import Fact, Section, Span, number, numbers, single
+from latdoctor.collectors.host.window import HostValue, SampleWindow, SignalGroup, number, numbers, single
 from latdoctor.errors import SourceError
 
 _UNLIMITED = 1 << 62  # version 1 writes "no limit" as the largest multiple of the page size in 63 bits
@@ -22,10 +22,10 @@ _NAMED = "name the server's process (--pid N)"
 _NOT_THE_SERVERS = "the cgroup that latdoctor runs in need not be the server's"
 
 
-def _folders(span: Span, controller: str) -> Folders:
+def _folders(span: SampleWindow, controller: str) -> CgroupFolders:
     """Raises SourceError where they cannot be told, or are those of the login session that latdoctor runs in."""
     who = "self" if span.last.pid is None else str(span.last.pid)
-    found = next(folders for folders in folders_of(span.last.files, who) if folders.controller == controller)
+    found = next(folders for folders in cgroup_folders(span.last.files, who) if folders.controller == controller)
     if who == "self" and len(found.levels) > 1:
         raise SourceError(_NOT_THE_SERVERS, next_step=_NAMED)
     if not any(f"{level}/{name}" in span.last.files for level in found.levels for name in found.names):
@@ -34,7 +34,7 @@ def _folders(span: Span, controller: str) -> Folders:
     return found
 
 
-def _limit(span: Span, path: str) -> int | None:
+def _limit(span: SampleWindow, path: str) -> int | None:
     """The number in a file that the topmost level does not have; None for no limit. Raises SourceError."""
     if span.last.unread.get(path) == "no such file":
         return None
@@ -42,14 +42,14 @@ def _limit(span: Span, path: str) -> int | None:
     return None if value is None or value >= _UNLIMITED else value
 
 
-def quota_of(span: Span) -> float | None:
+def quota_of(span: SampleWindow) -> float | None:
     """The lowest CPU quota of any level, in processors; None where none is set. Raises SourceError."""
     folders = _folders(span, "cpu")
     quotas = [quota for level in folders.levels if (quota := _quota(span, folders.version, level)) is not None]
     return min(quotas, default=None)
 
 
-def _quota(span: Span, version: int, level: str) -> float | None:
+def _quota(span: SampleWindow, version: int, level: str) -> float | None:
     if version == 1:
         quota, period = (_limit(span, f"{level}/cpu.cfs_{name}_us") for name in ("quota", "period"))
     else:
@@ -67,23 +67,23 @@ def _quota(span: Span, version: int, level: str) -> float | None:
     return quota / period
 
 
-def _watched_quota(span: Span) -> float | None:
+def _watched_quota(span: SampleWindow) -> float | None:
     quota = quota_of(span)
     if quota is None and span.last.pid is None:
         raise SourceError(_NOT_THE_SERVERS, next_step=_NAMED)
     return quota
 
 
-def _cpu_quota(span: Span) -> Sequence[Fact]:
+def _cpu_quota(span: SampleWindow) -> Sequence[HostValue]:
     quota = _watched_quota(span)
     place = _folders(span, "cpu").levels[0]
     if quota is None:
         count = len(processors(span.text(STAT)))
-        return [Fact("cgroup.cpu.quota", float(count), place, "no quota is set: every processor may be used")]
-    return [Fact("cgroup.cpu.quota", quota, place)]
+        return [HostValue("cgroup.cpu.quota", float(count), place, "no quota is set: every processor may be used")]
+    return [HostValue("cgroup.cpu.quota", quota, place)]
 
 
-def _throttled(span: Span) -> Sequence[Fact]:
+def _throttled(span: SampleWindow) -> Sequence[HostValue]:
     """Of the level that was throttled most."""
     seconds, folders = span.seconds, _folders(span, "cpu")
     _watched_quota(span)
@@ -100,12 +100,12 @@ def _throttled(span: Span) -> Sequence[Fact]:
             ratio, time, place = hit / passed, spent * factor / seconds, path
     note = "" if periods else "no scheduling period passed under a quota"
     return [
-        Fact("cgroup.cpu.throttled_ratio", ratio, place, note),
-        Fact("cgroup.cpu.throttled_time", time, place, note),
+        HostValue("cgroup.cpu.throttled_ratio", ratio, place, note),
+        HostValue("cgroup.cpu.throttled_time", time, place, note),
     ]
 
 
-def _memory_limits(span: Span, folders: Folders) -> dict[str, int]:
+def _memory_limits(span: SampleWindow, folders: CgroupFolders) -> dict[str, int]:
     """The levels with a memory limit, in bytes."""
     name = "memory.max" if folders.version == 2 else "memory.limit_in_bytes"
     limits = {level: limit for level in folders.levels if (limit := _limit(span, f"{level}/{name}")) is not None}
@@ -116,7 +116,7 @@ def _memory_limits(span: Span, folders: Folders) -> dict[str, int]:
     return limits
 
 
-def _memory(span: Span) -> Sequence[Fact]:
+def _memory(span: SampleWindow) -> Sequence[HostValue]:
     """The fullest level of those with a limit."""
     folders = _folders(span, "memory")
     usage, cache = (
@@ -128,24 +128,24 @@ def _memory(span: Span) -> Sequence[Fact]:
     for level, limit in _memory_limits(span, folders).items():
         used, path = single(span.text(f"{level}/{usage}"), f"{level}/{usage}") or 0, f"{level}/memory.stat"
         unused = number(numbers(span.text(path), path), cache, path, 0)
-        facts.append(Fact("cgroup.memory.used_ratio", max(0, used - unused) / limit, f"{level}/{usage}"))
-    unlimited = Fact("cgroup.memory.used_ratio", 0.0, folders.levels[0], "no memory limit is set")
+        facts.append(HostValue("cgroup.memory.used_ratio", max(0, used - unused) / limit, f"{level}/{usage}"))
+    unlimited = HostValue("cgroup.memory.used_ratio", 0.0, folders.levels[0], "no memory limit is set")
     return [max(facts, key=lambda fact: fact.value, default=unlimited)]
 
 
-def _kills(span: Span) -> Sequence[Fact]:
+def _kills(span: SampleWindow) -> Sequence[HostValue]:
     """Of the innermost level. The topmost one counts none: there it is those of the whole machine."""
     folders = _folders(span, "memory")
     _memory_limits(span, folders)
     path = f"{folders.levels[0]}/{'memory.events' if folders.version == 2 else 'memory.oom_control'}"
     if len(folders.levels) == 1 and span.last.unread.get(path) == "no such file":
         path = VMSTAT
-    return [Fact("cgroup.memory.oom_kills", float(span.growth(path, "oom_kill")), path)]
+    return [HostValue("cgroup.memory.oom_kills", float(span.growth(path, "oom_kill")), path)]
 
 
-SECTIONS: tuple[Section, ...] = (
-    Section(("cgroup.cpu.quota",), _cpu_quota),
-    Section(("cgroup.cpu.throttled_ratio", "cgroup.cpu.throttled_time"), _throttled),
-    Section(("cgroup.memory.used_ratio",), _memory),
-    Section(("cgroup.memory.oom_kills",), _kills),
+SECTIONS: tuple[SignalGroup, ...] = (
+    SignalGroup(("cgroup.cpu.quota",), _cpu_quota),
+    SignalGroup(("cgroup.cpu.throttled_ratio", "cgroup.cpu.throttled_time"), _throttled),
+    SignalGroup(("cgroup.memory.used_ratio",), _memory),
+    SignalGroup(("cgroup.memory.oom_kills",), _kills),
 )

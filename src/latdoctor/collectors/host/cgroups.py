@@ -24,7 +24,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")  # mountinfo writes a blank as \040
 
 
 @dataclass(frozen=True, slots=True)
-class Folders:
+class CgroupFolders:
     """The folders of one controller for a process, the innermost first, up to the mount."""
 
     controller: str  # "cpu" or "memory"
@@ -44,7 +44,7 @@ class _Mount:
     controllers: frozenset[str]
 
 
-def folders_of(files: Mapping[str, str], who: str) -> tuple[Folders, ...]:
+def cgroup_folders(files: Mapping[str, str], who: str) -> tuple[CgroupFolders, ...]:
     """Where the cgroups of process `who` (a number or `self`) stand, from its `cgroup` file and the mounts.
 
     Raises SourceError where they cannot be told.
@@ -66,7 +66,7 @@ def _mount(line: str) -> _Mount | None:
     return _Mount(2 if kind[0] == "cgroup2" else 1, root, point, frozenset(kind[2].split(",")))
 
 
-def _hierarchy_folders(controller: str, text: str, mounts: Sequence[_Mount]) -> Folders:
+def _hierarchy_folders(controller: str, text: str, mounts: Sequence[_Mount]) -> CgroupFolders:
     """Version 1 where the controller is mounted so, else version 2 (a machine may have both)."""
     unified: str | None = None
     for line in text.splitlines():
@@ -75,12 +75,12 @@ def _hierarchy_folders(controller: str, text: str, mounts: Sequence[_Mount]) -> 
         if controller in names.split(","):
             for mount in mounts:
                 if mount.version == 1 and controller in mount.controllers:
-                    return Folders(controller, 1, _levels(mount, path))
+                    return CgroupFolders(controller, 1, _levels(mount, path))
         elif number == "0" and not names:
             unified = path
     for mount in mounts:
         if mount.version == 2 and unified is not None:
-            return Folders(controller, 2, _levels(mount, unified))
+            return CgroupFolders(controller, 2, _levels(mount, unified))
     raise SourceError(f"the cgroup of the {controller} controller is not mounted here")
 
 

@@ -10,13 +10,20 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight, moments
+from latdoctor.collectors.base import (
+    Clock,
+    Collector,
+    CollectRequest,
+    CollectResult,
+    SourceAvailability,
+    sampling_moments,
+)
 from latdoctor.collectors.host import cgroup_limits
 from latdoctor.collectors.host import machine as host_node
 from latdoctor.collectors.host import process as host_process
-from latdoctor.collectors.host.cgroups import folders_of
-from latdoctor.collectors.host.samples import read_samples, take
-from latdoctor.collectors.host.window import Section, Span
+from latdoctor.collectors.host.cgroups import cgroup_folders
+from latdoctor.collectors.host.samples import read_samples, take_sample
+from latdoctor.collectors.host.window import SampleWindow, SignalGroup
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window, to_json
@@ -32,7 +39,7 @@ SIGNALS = tuple(
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What the samples of one look say. Raises SourceError where they are damaged."""
-    span = Span(read_samples(artifacts))
+    span = SampleWindow(read_samples(artifacts))
     artifact = max(artifact.name for artifact in artifacts)
     parts = [_read(span, host_node.SECTIONS, NODE, artifact)]
     if span.last.pid is None:
@@ -44,7 +51,7 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     return Evidence.merge([Evidence(subjects=(Subject(NODE),)), *parts])
 
 
-def _read(span: Span, sections: Sequence[Section], subject: str, artifact: str) -> Evidence:
+def _read(span: SampleWindow, sections: Sequence[SignalGroup], subject: str, artifact: str) -> Evidence:
     window = Window(span.first.time, span.last.time)
     readings: list[Reading] = []
     hidden: dict[tuple[str, str], list[str]] = {}
@@ -75,51 +82,55 @@ MAX_SAMPLES = 41
 _ROOT = Path("/")
 
 
-def collect(request: Request, clock: Clock, root: Path = _ROOT) -> Collected:
+def collect(request: CollectRequest, clock: Clock, root: Path = _ROOT) -> CollectResult:
     """Samples the machine over `request.window`. A file that cannot be read is kept as the reason why."""
     most = 2 if request.pid is None else MAX_SAMPLES
     artifacts: list[Artifact] = []
-    for moment in moments(clock, request.window, INTERVAL, most):
-        sample = take(root, request.pid, moment.time, whole=moment.at_end)
+    for moment in sampling_moments(clock, request.window, INTERVAL, most):
+        sample = take_sample(root, request.pid, moment.time, whole=moment.at_end)
         name = f"{NAME}/{len(artifacts):03d}.json"
         artifacts.append(Artifact(name, NAME, NAME, "/proc of this machine", moment.time, to_json(sample)))
-    return Collected(tuple(artifacts))
+    return CollectResult(tuple(artifacts))
 
 
-def preflight(root: Path = _ROOT) -> Sequence[Sight]:
+def preflight(root: Path = _ROOT) -> Sequence[SourceAvailability]:
     """What of the machine can be seen here: /proc, pressure, cgroup and quota; a process is seen once it is named."""
-    span = Span((take(root, None, 0.0, whole=True),))
+    span = SampleWindow((take_sample(root, None, 0.0, whole=True),))
     missing = [
         reason for path, reason in span.last.unread.items() if path.startswith(("/proc/s", "/proc/v", "/proc/m"))
     ]
     return (
-        Sight("/proc", "no" if missing else "yes", missing[0] if missing else "processors, memory, load"),
+        SourceAvailability("/proc", "no" if missing else "yes", missing[0] if missing else "processors, memory, load"),
         _pressure(span),
         _cgroup(span),
-        Sight("a process", "if given", "threads, switches, faults, CPU quota of its cgroup", "name it with --pid N"),
+        SourceAvailability(
+            "a process", "if given", "threads, switches, faults, CPU quota of its cgroup", "name it with --pid N"
+        ),
     )
 
 
-def _pressure(span: Span) -> Sight:
+def _pressure(span: SampleWindow) -> SourceAvailability:
     what = "pressure (PSI)"
     unread = {path: why for path, why in span.last.unread.items() if path.startswith("/proc/pressure/")}
     if not unread:
-        return Sight(what, "yes", "processor, memory and disk")
+        return SourceAvailability(what, "yes", "processor, memory and disk")
     status = "partly" if any(path.startswith("/proc/pressure/") for path in span.last.files) else "no"
     detail = "; ".join(f"{path}: {why}" for path, why in unread.items())
-    return Sight(what, status, detail, "boot with psi=1 on a kernel that has it (4.20 and newer)")
+    return SourceAvailability(what, status, detail, "boot with psi=1 on a kernel that has it (4.20 and newer)")
 
 
-def _cgroup(span: Span) -> Sight:
+def _cgroup(span: SampleWindow) -> SourceAvailability:
     try:
-        cpu, memory = folders_of(span.last.files, "self")
+        cpu, memory = cgroup_folders(span.last.files, "self")
         quota = cgroup_limits.quota_of(span)
     except SourceError as error:
-        return Sight("cgroup", "partly", error.what, error.next_step)
+        return SourceAvailability("cgroup", "partly", error.what, error.next_step)
     versions = f"CPU by version {cpu.version}, memory by version {memory.version}"
     if quota is None:
-        return Sight("cgroup", "partly", f"{versions}; no CPU quota here", "name the server's process with --pid N")
-    return Sight("cgroup", "yes", f"{versions}; CPU quota of {quota:g} processors")
+        return SourceAvailability(
+            "cgroup", "partly", f"{versions}; no CPU quota here", "name the server's process with --pid N"
+        )
+    return SourceAvailability("cgroup", "yes", f"{versions}; CPU quota of {quota:g} processors")
 
 
 COLLECTOR = Collector(

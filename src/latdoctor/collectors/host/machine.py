@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from latdoctor.collectors.host.window import Fact, Section, Span, grown, number, numbers
+from latdoctor.collectors.host.window import HostValue, SampleWindow, SignalGroup, counter_growth, number, numbers
 from latdoctor.errors import SourceError
 
 STAT, VMSTAT, MEMINFO, LOADAVG = "/proc/stat", "/proc/vmstat", "/proc/meminfo", "/proc/loadavg"
@@ -33,17 +33,17 @@ def _cpu_ticks(text: str, name: str) -> dict[str, int]:
     return dict(zip(_FIELDS, map(int, values), strict=True))
 
 
-def _cpu_growth(span: Span, name: str = ALL) -> dict[str, int]:
+def _cpu_growth(span: SampleWindow, name: str = ALL) -> dict[str, int]:
     """Ticks per field over the window. Of all fields only iowait may go backwards: the kernel says so itself."""
     first, last = (_cpu_ticks(text, name) for text in span.both(STAT))
-    grew = {name: grown(first[name], last[name], f"{STAT}: {name}") for name in _FIELDS if name != "iowait"}
+    grew = {name: counter_growth(first[name], last[name], f"{STAT}: {name}") for name in _FIELDS if name != "iowait"}
     grew["iowait"] = max(0, last["iowait"] - first["iowait"])
     if name == ALL and not sum(grew.values()):
         raise SourceError(f"{STAT}: no processor time passed", next_step="give a window (--window 10s)")
     return grew
 
 
-def worked(span: Span, cpu: int) -> tuple[int, int]:
+def worked(span: SampleWindow, cpu: int) -> tuple[int, int]:
     """Ticks that processor `cpu` worked over the window, and ticks that passed. Raises SourceError."""
     return _worked(_cpu_growth(span, f"cpu{cpu}"))
 
@@ -53,27 +53,27 @@ def _worked(grew: Mapping[str, int]) -> tuple[int, int]:
     return total - grew["idle"] - grew["iowait"] - grew["steal"], total
 
 
-def _cpu(span: Span) -> Sequence[Fact]:
+def _cpu(span: SampleWindow) -> Sequence[HostValue]:
     grew = _cpu_growth(span)
     busy, total = _worked(grew)
     return [
-        Fact("host.cpu.busy_ratio", busy / total, STAT),
-        Fact("host.cpu.steal_ratio", grew["steal"] / total, STAT),
-        Fact("host.cpu.system_ratio", (grew["system"] + grew["irq"] + grew["softirq"]) / total, STAT),
+        HostValue("host.cpu.busy_ratio", busy / total, STAT),
+        HostValue("host.cpu.steal_ratio", grew["steal"] / total, STAT),
+        HostValue("host.cpu.system_ratio", (grew["system"] + grew["irq"] + grew["softirq"]) / total, STAT),
     ]
 
 
-def _iowait(span: Span) -> Sequence[Fact]:
+def _iowait(span: SampleWindow) -> Sequence[HostValue]:
     first, last = (_cpu_ticks(text, ALL)["iowait"] for text in span.both(STAT))
-    ticks = grown(first, last, f"{STAT}: iowait")
-    return [Fact("host.cpu.iowait_ratio", ticks / sum(_cpu_growth(span).values()), STAT)]
+    ticks = counter_growth(first, last, f"{STAT}: iowait")
+    return [HostValue("host.cpu.iowait_ratio", ticks / sum(_cpu_growth(span).values()), STAT)]
 
 
-def _cpus(span: Span) -> Sequence[Fact]:
-    return [Fact("host.cpus", float(len(processors(span.text(STAT)))), STAT)]
+def _cpus(span: SampleWindow) -> Sequence[HostValue]:
+    return [HostValue("host.cpus", float(len(processors(span.text(STAT)))), STAT)]
 
 
-def _load(span: Span) -> Sequence[Fact]:
+def _load(span: SampleWindow) -> Sequence[HostValue]:
     words = span.text(LOADAVG).split()
     try:
         load = float(words[0])
@@ -81,45 +81,46 @@ def _load(span: Span) -> Sequence[Fact]:
         raise SourceError(f"{LOADAVG}: no load average in it") from None
     if not 0 <= load < 1e6:
         raise SourceError(f"{LOADAVG}: no load average in it")
-    return [Fact("host.load_per_cpu", load / len(processors(span.text(STAT))), LOADAVG)]
+    return [HostValue("host.load_per_cpu", load / len(processors(span.text(STAT))), LOADAVG)]
 
 
-def _rate(signal: str, path: str, key: str) -> Section:
-    return Section((signal,), lambda span: [Fact(signal, span.rate(path, key), path)])
+def _rate(signal: str, path: str, key: str) -> SignalGroup:
+    return SignalGroup((signal,), lambda span: [HostValue(signal, span.rate(path, key), path)])
 
 
-def _memory(span: Span) -> Sequence[Fact]:
+def _memory(span: SampleWindow) -> Sequence[HostValue]:
     values = numbers(span.text(MEMINFO), MEMINFO)
     total = number(values, "MemTotal", MEMINFO)
     if not total:
         raise SourceError(f"{MEMINFO}: MemTotal is 0")
-    return [Fact("host.memory.available_ratio", number(values, "MemAvailable", MEMINFO) / total, MEMINFO)]
+    return [HostValue("host.memory.available_ratio", number(values, "MemAvailable", MEMINFO) / total, MEMINFO)]
 
 
-def _pressure(resource: str, *kinds: str) -> Section:
+def _pressure(resource: str, *kinds: str) -> SignalGroup:
     path = f"/proc/pressure/{resource}"
     signals = {kind: f"host.psi.{resource}_{kind}" for kind in kinds}
 
-    def read(span: Span) -> Sequence[Fact]:
+    def read(span: SampleWindow) -> Sequence[HostValue]:
         seconds = span.seconds
         # Microseconds; the kernel may add a little that began before the window.
         return [
-            Fact(signal, span.growth(path, f"{kind}.total") / 1e6 / seconds, path) for kind, signal in signals.items()
+            HostValue(signal, span.growth(path, f"{kind}.total") / 1e6 / seconds, path)
+            for kind, signal in signals.items()
         ]
 
-    return Section(tuple(signals.values()), read)
+    return SignalGroup(tuple(signals.values()), read)
 
 
-SECTIONS: tuple[Section, ...] = (
-    Section(("host.cpus",), _cpus),
-    Section(("host.load_per_cpu",), _load),
-    Section(("host.cpu.busy_ratio", "host.cpu.steal_ratio", "host.cpu.system_ratio"), _cpu),
-    Section(("host.cpu.iowait_ratio",), _iowait),
+SECTIONS: tuple[SignalGroup, ...] = (
+    SignalGroup(("host.cpus",), _cpus),
+    SignalGroup(("host.load_per_cpu",), _load),
+    SignalGroup(("host.cpu.busy_ratio", "host.cpu.steal_ratio", "host.cpu.system_ratio"), _cpu),
+    SignalGroup(("host.cpu.iowait_ratio",), _iowait),
     _rate("host.context_switch_rate", STAT, "ctxt"),
     _pressure("cpu", "some"),
     _pressure("memory", "some", "full"),
     _pressure("io", "some", "full"),
-    Section(("host.memory.available_ratio",), _memory),
+    SignalGroup(("host.memory.available_ratio",), _memory),
     _rate("host.swap.in_rate", VMSTAT, "pswpin"),
     _rate("host.major_fault_rate", VMSTAT, "pgmajfault"),
 )

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from latdoctor.collectors.host.cgroup_limits import quota_of
 from latdoctor.collectors.host.machine import STAT, processors, worked
 from latdoctor.collectors.host.samples import HostSample
-from latdoctor.collectors.host.window import Fact, Section, Span, grown, number, numbers, text_of, unseen
+from latdoctor.collectors.host.window import (
+    HostValue,
+    SampleWindow,
+    SignalGroup,
+    counter_growth,
+    number,
+    numbers,
+    text_of,
+    unread_error,
+)
 from latdoctor.collectors.procfs import ProcessStat, parse_stat
 from latdoctor.errors import SourceError
 
@@ -28,7 +37,7 @@ def _stat(sample: HostSample, path: str) -> ProcessStat:
         raise SourceError(f"{path}: {error}") from None
 
 
-def _ends(span: Span) -> tuple[ProcessStat, ProcessStat, str]:
+def _ends(span: SampleWindow) -> tuple[ProcessStat, ProcessStat, str]:
     """The process first and last. Raises SourceError where it is not the same one."""
     path = f"/proc/{span.last.pid}/stat"
     first, last = _stat(span.first, path), _stat(span.last, path)
@@ -37,48 +46,48 @@ def _ends(span: Span) -> tuple[ProcessStat, ProcessStat, str]:
     return first, last, path
 
 
-def _used(span: Span) -> tuple[int, str]:
+def _used(span: SampleWindow) -> tuple[int, str]:
     """Ticks of processor time that the process got over the window, and which file tells it. Raises SourceError."""
     first, last, path = _ends(span)
     was, now = first.user_ticks + first.system_ticks, last.user_ticks + last.system_ticks
-    return grown(was, now, f"{path}: processor time"), path
+    return counter_growth(was, now, f"{path}: processor time"), path
 
 
-def _time(span: Span) -> Sequence[Fact]:
+def _time(span: SampleWindow) -> Sequence[HostValue]:
     seconds = span.seconds
     used, path = _used(span)
-    return [Fact("process.cpu_ratio", used / span.last.ticks_per_second / seconds, path)]
+    return [HostValue("process.cpu_ratio", used / span.last.ticks_per_second / seconds, path)]
 
 
-def _system(span: Span) -> Sequence[Fact]:
+def _system(span: SampleWindow) -> Sequence[HostValue]:
     first, last, path = _ends(span)
-    user = grown(first.user_ticks, last.user_ticks, f"{path}: user time")
-    system = grown(first.system_ticks, last.system_ticks, f"{path}: system time")
+    user = counter_growth(first.user_ticks, last.user_ticks, f"{path}: user time")
+    system = counter_growth(first.system_ticks, last.system_ticks, f"{path}: system time")
     if not user + system:
         raise SourceError(f"process {span.last.pid} used no processor time in the window")
-    return [Fact("process.system_ratio", system / (user + system), path)]
+    return [HostValue("process.system_ratio", system / (user + system), path)]
 
 
-def _faults(span: Span) -> Sequence[Fact]:
+def _faults(span: SampleWindow) -> Sequence[HostValue]:
     seconds = span.seconds
     first, last, path = _ends(span)
-    minor = grown(first.minor_faults, last.minor_faults, f"{path}: minor faults")
-    major = grown(first.major_faults, last.major_faults, f"{path}: major faults")
+    minor = counter_growth(first.minor_faults, last.minor_faults, f"{path}: minor faults")
+    major = counter_growth(first.major_faults, last.major_faults, f"{path}: major faults")
     return [
-        Fact("process.minor_fault_rate", minor / seconds, path),
-        Fact("process.major_fault_rate", major / seconds, path),
+        HostValue("process.minor_fault_rate", minor / seconds, path),
+        HostValue("process.major_fault_rate", major / seconds, path),
     ]
 
 
-def _size(span: Span) -> Sequence[Fact]:
+def _size(span: SampleWindow) -> Sequence[HostValue]:
     _, last, path = _ends(span)
     return [
-        Fact("process.rss", float(max(0, last.rss) * span.last.page_size), path),
-        Fact("process.threads", float(last.threads), path),
+        HostValue("process.rss", float(max(0, last.rss) * span.last.page_size), path),
+        HostValue("process.threads", float(last.threads), path),
     ]
 
 
-def _uptime(span: Span) -> Sequence[Fact]:
+def _uptime(span: SampleWindow) -> Sequence[HostValue]:
     _, last, path = _ends(span)
     try:
         since_boot = float(span.text("/proc/uptime").split()[0])
@@ -87,22 +96,24 @@ def _uptime(span: Span) -> Sequence[Fact]:
     age = since_boot - last.start_ticks / span.last.ticks_per_second
     if not 0 <= age < 1e10:
         raise SourceError("/proc/uptime is that of a container, and the process's start that of the machine")
-    return [Fact("process.uptime", age, path)]
+    return [HostValue("process.uptime", age, path)]
 
 
-def _runnable(span: Span) -> Sequence[Fact]:
+def _runnable(span: SampleWindow) -> Sequence[HostValue]:
     """The mean over the samples, and over the processors that the process may use."""
     path = f"/proc/{span.last.pid}/task"
     if span.last.tasks_left_out:
         raise SourceError(f"{path}: more threads than are looked at ({span.last.tasks_left_out} too many)")
     counts = [count for sample in span.samples if (count := _running(sample, path)) is not None]
     if not counts or not span.last.tasks:
-        raise unseen(span.last, path)
+        raise unread_error(span.last, path)
     mean = sum(counts) / len(counts)
     note = f"mean of {len(counts)} samples"
-    facts = [Fact("process.runnable_threads", mean, path, note)]
+    facts = [HostValue("process.runnable_threads", mean, path, note)]
     usable = _usable(span)
-    facts.append(Fact("process.threads_per_cpu", mean / usable, path, f"{note}; {usable:g} processors may be used"))
+    facts.append(
+        HostValue("process.threads_per_cpu", mean / usable, path, f"{note}; {usable:g} processors may be used")
+    )
     return facts
 
 
@@ -116,7 +127,7 @@ def _running(sample: HostSample, path: str) -> int | None:
     return states.count("R") if states else None
 
 
-def _usable(span: Span) -> float:
+def _usable(span: SampleWindow) -> float:
     """Processors that the process may use: those of its affinity mask, cut by its quota. Raises SourceError."""
     allowed = min(sum(max(0, high - low + 1) for low, high in _mask(span)), 1 << 20) or len(processors(span.text(STAT)))
     try:
@@ -126,7 +137,7 @@ def _usable(span: Span) -> float:
     return float(allowed) if quota is None else min(float(allowed), quota)
 
 
-def _mask(span: Span) -> tuple[tuple[int, int], ...]:
+def _mask(span: SampleWindow) -> tuple[tuple[int, int], ...]:
     """The ranges of processors that `Cpus_allowed_list: 0-3,8` names; empty where that cannot be told."""
     text = span.last.files.get(f"/proc/{span.last.pid}/status", "")
     line = next((line for line in text.splitlines() if line.startswith("Cpus_allowed_list:")), ":")
@@ -140,7 +151,7 @@ def _mask(span: Span) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _others(span: Span) -> Sequence[Fact]:
+def _others(span: SampleWindow) -> Sequence[HostValue]:
     """What others used of the processors on which the process may run: their work less the process's own."""
     own, _ = _used(span)
     there, mask = processors(span.text(STAT)), _mask(span)
@@ -151,10 +162,10 @@ def _others(span: Span) -> Sequence[Fact]:
         raise SourceError(f"{STAT}: no time passed on the processors that process {span.last.pid} may use")
     ratio = max(0.0, (sum(work for work, _ in each) - own) / passed)
     note = f"of the {len(allowed)} processors that it may use"
-    return [Fact("process.others_cpu_ratio", ratio, STAT, note)]
+    return [HostValue("process.others_cpu_ratio", ratio, STAT, note)]
 
 
-def _switches(span: Span) -> Sequence[Fact]:
+def _switches(span: SampleWindow) -> Sequence[HostValue]:
     seconds = span.seconds
     _ends(span)
     folder = f"/proc/{span.last.pid}/task"
@@ -163,12 +174,14 @@ def _switches(span: Span) -> Sequence[Fact]:
     ended = len(set(span.first.tasks) - set(span.last.tasks))
     note = f"{ended} threads ended in the window and are not counted" if ended else ""
     return [
-        Fact(signal, sum(_switched(span, f"{folder}/{task}", key) for task in span.last.tasks) / seconds, folder, note)
+        HostValue(
+            signal, sum(_switched(span, f"{folder}/{task}", key) for task in span.last.tasks) / seconds, folder, note
+        )
         for signal, key in _KINDS.items()
     ]
 
 
-def _switched(span: Span, folder: str, key: str) -> int:
+def _switched(span: SampleWindow, folder: str, key: str) -> int:
     status, stat = f"{folder}/status", f"{folder}/stat"
     if status not in span.last.files or stat not in span.last.files:
         return 0  # the thread ended while it was read
@@ -179,16 +192,16 @@ def _switched(span: Span, folder: str, key: str) -> int:
         and _stat(span.first, stat).start_ticks == _stat(span.last, stat).start_ticks
     )
     first = number(numbers(text_of(span.first, status), status), key, status) if same else 0
-    return grown(first, last, f"{status}: {key}")
+    return counter_growth(first, last, f"{status}: {key}")
 
 
-SECTIONS: tuple[Section, ...] = (
-    Section(("process.cpu_ratio",), _time),
-    Section(("process.system_ratio",), _system),
-    Section(("process.minor_fault_rate", "process.major_fault_rate"), _faults),
-    Section(("process.rss", "process.threads"), _size),
-    Section(("process.uptime",), _uptime),
-    Section(("process.runnable_threads", "process.threads_per_cpu"), _runnable),
-    Section(("process.others_cpu_ratio",), _others),
-    Section(tuple(_KINDS), _switches),
+SECTIONS: tuple[SignalGroup, ...] = (
+    SignalGroup(("process.cpu_ratio",), _time),
+    SignalGroup(("process.system_ratio",), _system),
+    SignalGroup(("process.minor_fault_rate", "process.major_fault_rate"), _faults),
+    SignalGroup(("process.rss", "process.threads"), _size),
+    SignalGroup(("process.uptime",), _uptime),
+    SignalGroup(("process.runnable_threads", "process.threads_per_cpu"), _runnable),
+    SignalGroup(("process.others_cpu_ratio",), _others),
+    SignalGroup(tuple(_KINDS), _switches),
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.collectors.host.cgroups import folders_of
+from latdoctor.collectors.host.cgroups import cgroup_folders
 from latdoctor.errors import UNDECODABLE, SourceError
 from latdoctor.evidence.bundle import Artifact
 
@@ -53,7 +53,7 @@ class HostSample(Struct, frozen=True):
 
 
 @dataclass
-class _Reader:
+class _TextReader:
     """Collects texts below `root`, which is / but in tests."""
 
     root: Path
@@ -90,9 +90,9 @@ def why_unread(error: OSError) -> str:
     return known.get(error.errno or 0, f"error {error.errno}")
 
 
-def take(root: Path, pid: int | None, time: float, *, whole: bool) -> HostSample:
+def take_sample(root: Path, pid: int | None, time: float, *, whole: bool) -> HostSample:
     """The texts of this moment: all of them (`whole`), or only the states of the threads of `pid`. Never raises."""
-    reader = _Reader(root)
+    reader = _TextReader(root)
     tasks, left_out = _tasks(reader, pid) if pid is not None else ((), 0)
     for task in tasks:
         reader.read(f"/proc/{pid}/task/{task}/stat")
@@ -115,7 +115,7 @@ def take(root: Path, pid: int | None, time: float, *, whole: bool) -> HostSample
     )
 
 
-def _tasks(reader: _Reader, pid: int) -> tuple[tuple[int, ...], int]:
+def _tasks(reader: _TextReader, pid: int) -> tuple[tuple[int, ...], int]:
     folder = f"/proc/{pid}/task"
     try:
         found = sorted(int(entry.name) for entry in reader.at(folder).iterdir() if entry.name.isdecimal())
@@ -125,7 +125,7 @@ def _tasks(reader: _Reader, pid: int) -> tuple[tuple[int, ...], int]:
     return tuple(found[:MAX_TASKS]), max(0, len(found) - MAX_TASKS)
 
 
-def _read_process(reader: _Reader, who: str) -> None:
+def _read_process(reader: _TextReader, who: str) -> None:
     """The process itself, and the files of its cgroups."""
     if who != "self":
         reader.read(f"/proc/{who}/stat")
@@ -144,9 +144,9 @@ def _keep_cgroup_mounts(files: dict[str, str]) -> None:
         files["/proc/self/mountinfo"] = "".join(f"{line}\n" for line in mounts.splitlines() if " - cgroup" in line)
 
 
-def _cgroup_files(reader: _Reader, who: str) -> Iterator[str]:
+def _cgroup_files(reader: _TextReader, who: str) -> Iterator[str]:
     try:
-        folders = folders_of(reader.files, who)
+        folders = cgroup_folders(reader.files, who)
     except SourceError:
         return  # parsing meets the same texts and says why
     for found in folders:

@@ -14,7 +14,7 @@ from latdoctor.sanitize import clean
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class HostValue:
     """One value in base units and the file that tells it."""
 
     signal: str
@@ -24,15 +24,15 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class SignalGroup:
     """Signals that are told together, so that they are missing together."""
 
     signals: tuple[str, ...]
-    read: Callable[[Span], Sequence[Fact]]
+    read: Callable[[SampleWindow], Sequence[HostValue]]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SampleWindow:
     """The samples of one look, at least one, in the order of time."""
 
     samples: tuple[HostSample, ...]
@@ -67,7 +67,7 @@ class Span:
         With `absent` given, a counter that the file does not name counts as that.
         """
         before, after = (number(numbers(text, path), key, path, absent) for text in self.both(path))
-        return grown(before, after, f"{path}: {key}")
+        return counter_growth(before, after, f"{path}: {key}")
 
     def rate(self, path: str, key: str) -> float:
         """Growth per second."""
@@ -77,11 +77,11 @@ class Span:
 
 def text_of(sample: HostSample, path: str) -> str:
     if path not in sample.files:
-        raise unseen(sample, path)
+        raise unread_error(sample, path)
     return sample.files[path]
 
 
-def unseen(sample: HostSample, path: str) -> SourceError:
+def unread_error(sample: HostSample, path: str) -> SourceError:
     """Why `path` is not among the texts, and what would help."""
     why = clean(sample.unread.get(path, "was not read"), 200)
     return SourceError(f"{path}: {why}", next_step=_advice(path, sample.pid))
@@ -95,7 +95,7 @@ def _advice(path: str, pid: int | None) -> str:
     return ""
 
 
-def grown(before: float, after: float, what: str) -> int:
+def counter_growth(before: float, after: float, what: str) -> int:
     """Raises SourceError for a counter that is smaller than it was."""
     if after < before:
         raise SourceError(f"{what} went backwards in the window (restart, or a counter that was reset)")

@@ -27,12 +27,12 @@ from typing import IO
 
 from latdoctor.collectors import pipes, time_range
 from latdoctor.collectors.access_log import collector as access_log
-from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
 from latdoctor.collectors.logs import formats, line_prefix
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.collectors.logs.line_prefix import MAX_LINE
 from latdoctor.collectors.logs.patterns import FACT_HINTS
-from latdoctor.collectors.logs.time_coverage import Spoken
+from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
@@ -62,11 +62,11 @@ class _Raw:
     missing: str = ""
 
 
-def collect(request: Request, clock: Clock) -> Collected:
+def collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Reads the files of `request.logs`; one that cannot be read is a gap. `-` is standard input."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
-    kinds: list[access_log.Kind] = []
+    kinds: list[access_log.LogContent] = []
     for path in request.logs:
         name = pipes.shown_name(path) if pipes.is_stream(path) else path.name
         source = clean(name if pipes.is_stream(path) else str(path))
@@ -86,23 +86,23 @@ def collect(request: Request, clock: Clock) -> Collected:
         group = _unique_name(name, {artifact.group for artifact in artifacts})
         if kind.other:
             log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content)
-            artifacts += time_range.kept_beside(log, request.past)
+            artifacts += time_range.with_time_range(log, request.past)
         if kind.access_log:
-            artifacts += access_log.artifacts_of(
+            artifacts += access_log.log_artifacts(
                 group, source, clock.now(), raw.content, request.log_pattern, request.past
             )
-    return Collected(tuple(artifacts), (*gaps, *access_log.misfit(request.log_pattern, kinds)))
+    return CollectResult(tuple(artifacts), (*gaps, *access_log.pattern_gaps(request.log_pattern, kinds)))
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The events of one log. Raises SourceError where it holds no text."""
-    asked = time_range.asked_of(artifacts)
+    asked = time_range.read_time_range(artifacts)
     return Evidence.merge(_parse_one(one, asked) for one in artifacts if not one.name.endswith(time_range.SUFFIX))
 
 
-def preflight() -> Sequence[Sight]:
+def preflight() -> Sequence[SourceAvailability]:
     return (
-        Sight(
+        SourceAvailability(
             "driver and application logs",
             "if given",
             "kernel log (Xids, lost GPUs, out-of-memory kills) and the server's own log (CUDA errors)",
@@ -210,10 +210,10 @@ def _gap(source: str, reason: str, next_step: str) -> Gap:
     return Gap(NAME, f"{source}: {reason}", log_events.SIGNALS, next_step=next_step)
 
 
-def _parse_one(artifact: Artifact, asked: time_range.Past | None) -> Evidence:
+def _parse_one(artifact: Artifact, asked: time_range.TimeRange | None) -> Evidence:
     content = formats.decoded(artifact.read(limit=2 * MAX_READ))
     form = formats.form_of(content, artifact.source)
-    scan = log_events.Scan(artifact, Spoken(asked, artifact.taken_at) if asked else None)
+    scan = log_events.LogScanner(artifact, LogTimeCoverage(asked, artifact.taken_at) if asked else None)
     unread = _scan_records(scan, content, artifact) if form == formats.RECORDS else _scan_lines(scan, content, artifact)
     if not (scan.kernel_lines or scan.application_lines):
         raise SourceError("holds no log line", where=artifact.source, next_step="give a log that is not empty")
@@ -224,13 +224,13 @@ def _parse_one(artifact: Artifact, asked: time_range.Past | None) -> Evidence:
     return Evidence.merge([found, Evidence(gaps=(_gap(artifact.source, reason, "journalctl --all -o json"),))])
 
 
-def _scan_lines(scan: log_events.Scan, content: bytes, artifact: Artifact) -> int:
+def _scan_lines(scan: log_events.LogScanner, content: bytes, artifact: Artifact) -> int:
     for number, raw in enumerate(io.BytesIO(content), 1):
         start = raw[:MAX_LINE]
         worth = FACT_HINTS.search(start) is not None
         if worth or scan.wants_writers:
             text, line = formats.line_of(raw[:MAX_RECORD], artifact.taken_at) if worth else _plain(start, artifact)
-            scan.take(log_events.Place(number, text, line), worth)
+            scan.take(log_events.LineLocation(number, text, line), worth)
         if scan.spoken:
             scan.spoken.passes(start, number)
     if scan.spoken:
@@ -238,13 +238,13 @@ def _scan_lines(scan: log_events.Scan, content: bytes, artifact: Artifact) -> in
     return 0
 
 
-def _plain(raw: bytes, artifact: Artifact) -> tuple[str, line_prefix.Line]:
+def _plain(raw: bytes, artifact: Artifact) -> tuple[str, line_prefix.LogLine]:
     """A line of which only the writer and the time are asked."""
-    text = line_prefix.cleaned(raw)
+    text = line_prefix.clean_line(raw)
     return text, line_prefix.parse(text, artifact.taken_at)
 
 
-def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> int:
+def _scan_records(scan: log_events.LogScanner, content: bytes, artifact: Artifact) -> int:
     """How many records could not be read."""
     unread = 0
     for number, raw in enumerate(io.BytesIO(content), 1):
@@ -255,7 +255,7 @@ def _scan_records(scan: log_events.Scan, content: bytes, artifact: Artifact) -> 
                 raise ValueError("too long a record")
             for text, line in formats.lines_of(raw, artifact.taken_at):
                 worth = FACT_HINTS.search(line.message.encode("utf-8", "replace")) is not None
-                scan.take(log_events.Place(number, text, line), worth)
+                scan.take(log_events.LineLocation(number, text, line), worth)
         except ValueError:
             unread += 1
     return unread

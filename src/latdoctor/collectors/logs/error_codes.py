@@ -33,7 +33,7 @@ class CudaCode:
 
 
 @cache
-def codes() -> Mapping[int, CudaCode]:
+def cuda_codes() -> Mapping[int, CudaCode]:
     """Every catalogued code. Raises DefinitionError with all problems of the table."""
     problems: list[Problem] = []
     root = load(_CUDA_FILE)
@@ -67,12 +67,12 @@ def by_text(text: str) -> CudaCode | None:
 
 @cache
 def _names() -> Mapping[str, CudaCode]:
-    return {name: row for row in codes().values() for name in (row.name, row.driver_name) if name}
+    return {name: row for row in cuda_codes().values() for name in (row.name, row.driver_name) if name}
 
 
 @cache
 def _by_lower_text() -> Mapping[str, CudaCode]:
-    return {row.text.lower(): row for row in codes().values()}
+    return {row.text.lower(): row for row in cuda_codes().values()}
 
 
 @cache
@@ -88,7 +88,7 @@ _XID_FILE = Path(__file__).parent / "xid.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class ResolutionBucket:
     """One of NVIDIA's resolution buckets: its name, the advice in plain words, and what must be restarted for it."""
 
     name: str
@@ -102,8 +102,8 @@ class XidCode:
 
     code: int
     means: str
-    action: Bucket
-    follow_up: Bucket
+    action: ResolutionBucket
+    follow_up: ResolutionBucket
     secondary: bool  # the consequence of another fault, never the root where another Xid is near
 
     @property
@@ -112,15 +112,15 @@ class XidCode:
         return self.action.needs in ("gpu", "node")
 
 
-_NO_BUCKET = Bucket("", NO_ACTION, "none")
+_NO_BUCKET = ResolutionBucket("", NO_ACTION, "none")
 
 
 @cache
-def catalogue() -> Mapping[int, XidCode]:
+def xid_catalogue() -> Mapping[int, XidCode]:
     """Every known code. Raises DefinitionError with all problems of the table."""
     problems: list[Problem] = []
     root = Fields(load(_XID_FILE), problems, "the Xid table")
-    buckets = {"": _NO_BUCKET, **{name: bucket(name, node, problems) for name, node in root.items("buckets")}}
+    buckets = {"": _NO_BUCKET, **{name: parse_bucket(name, node, problems) for name, node in root.items("buckets")}}
     found: dict[int, XidCode] = {}
     support = buckets.get("CONTACT_SUPPORT", _NO_BUCKET)
     for text in root.texts("unused"):
@@ -138,18 +138,20 @@ def catalogue() -> Mapping[int, XidCode]:
 def lookup_xid(code: int) -> XidCode:
     """The row of `code`; for a code that NVIDIA's catalogue does not hold, a row that says so."""
     unknown = XidCode(code, "a code that NVIDIA's catalogue does not hold", _NO_BUCKET, _NO_BUCKET, False)
-    return catalogue().get(code, unknown)
+    return xid_catalogue().get(code, unknown)
 
 
-def bucket(name: str, node: Node, problems: list[Problem]) -> Bucket:
+def parse_bucket(name: str, node: Node, problems: list[Problem]) -> ResolutionBucket:
     """A row of `buckets` in a table; what is wrong with it goes to `problems`."""
     fields = Fields(node, problems, f"bucket {name}")
-    made = Bucket(name, fields.text("does", required=True), fields.choice("needs", NEEDS, "none", required=True))
+    made = ResolutionBucket(
+        name, fields.text("does", required=True), fields.choice("needs", NEEDS, "none", required=True)
+    )
     fields.finish()
     return made
 
 
-def _code(code: int, fields: Fields, buckets: Mapping[str, Bucket]) -> XidCode:
+def _code(code: int, fields: Fields, buckets: Mapping[str, ResolutionBucket]) -> XidCode:
     names = tuple(buckets)
     row = XidCode(
         code=code,
@@ -167,7 +169,7 @@ _DCGM_FILE = Path(__file__).parent / "dcgm_errors.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class DcgmAction:
     """What is done at once, what must be restarted for it, and what follows."""
 
     name: str
@@ -182,15 +184,15 @@ class DcgmError:
 
     name: str
     means: str
-    action: Action
+    action: DcgmAction
     secondary: bool  # a consequence of another error, or a remark about the test
 
 
-_NO_ACTION = Action("", "NVIDIA names no action", "none", "")
+_NO_ACTION = DcgmAction("", "NVIDIA names no action", "none", "")
 
 
 @cache
-def errors() -> Mapping[str, DcgmError]:
+def dcgm_errors() -> Mapping[str, DcgmError]:
     """Every known error by its name without the prefix. Raises DefinitionError with all problems of the table."""
     problems: list[Problem] = []
     root = Fields(load(_DCGM_FILE), problems, "the table of DCGM errors")
@@ -205,12 +207,12 @@ def errors() -> Mapping[str, DcgmError]:
 def lookup_dcgm_error(name: str) -> DcgmError:
     """The row of `name`, with or without its prefix; for one that is not known, a row that says so."""
     bare = name.removeprefix(PREFIX)
-    return errors().get(bare, DcgmError(bare, "an error that this version does not know", _NO_ACTION, False))
+    return dcgm_errors().get(bare, DcgmError(bare, "an error that this version does not know", _NO_ACTION, False))
 
 
-def _action(name: str, node: Node, problems: list[Problem]) -> Action:
+def _action(name: str, node: Node, problems: list[Problem]) -> DcgmAction:
     fields = Fields(node, problems, f"action {name}")
-    made = Action(
+    made = DcgmAction(
         name,
         fields.text("does", required=True),
         fields.choice("needs", NEEDS, "none", required=True),
@@ -220,7 +222,7 @@ def _action(name: str, node: Node, problems: list[Problem]) -> Action:
     return made
 
 
-def _error(name: str, fields: Fields, actions: Mapping[str, Action]) -> DcgmError:
+def _error(name: str, fields: Fields, actions: Mapping[str, DcgmAction]) -> DcgmError:
     names = tuple(actions)
     action = fields.scalar("action", lambda text: one_of(text, names), "", required=True)
     made = DcgmError(
@@ -240,14 +242,14 @@ _NEEDS = ("none", "decide", "application", "gpu", "node")
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class RegisterMask:
     """Bits of a register: those of `care` must be as in `bits`."""
 
     care: int
     bits: int
 
     @classmethod
-    def of(cls, text: str) -> Mask:
+    def of(cls, text: str) -> RegisterMask:
         """Raises ValueError for anything but 32 signs of `01-`."""
         if not _MASK.fullmatch(text):
             raise ValueError(f"{text!r} is no mask of 32 bits")
@@ -258,14 +260,14 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NvlinkError:
     """One decision: for these values of the first register, and this second one (None: any)."""
 
     units: tuple[str, ...]
-    info: tuple[Mask, ...]
+    info: tuple[RegisterMask, ...]
     status: int | None
-    action: Bucket
-    follow_up: Bucket
+    action: ResolutionBucket
+    follow_up: ResolutionBucket
     severity: str
 
     def fits(self, info: int, status: int) -> bool:
@@ -278,13 +280,13 @@ class Row:
 
 
 @cache
-def table() -> Mapping[int, tuple[Row, ...]]:
+def nvlink_table() -> Mapping[int, tuple[NvlinkError, ...]]:
     """The rows by Xid. Raises DefinitionError with all problems of the table."""
     problems: list[Problem] = []
     root = Fields(load(_NVLINK_FILE), problems, "the table of NVLink 5")
-    known = {row.name: row for one in catalogue().values() for row in (one.action, one.follow_up) if row.name}
-    known |= {name: bucket(name, node, problems) for name, node in root.items("buckets")}
-    found: dict[int, tuple[Row, ...]] = {}
+    known = {row.name: row for one in xid_catalogue().values() for row in (one.action, one.follow_up) if row.name}
+    known |= {name: parse_bucket(name, node, problems) for name, node in root.items("buckets")}
+    found: dict[int, tuple[NvlinkError, ...]] = {}
     for code, groups in root.items("codes"):
         listed = groups.value if isinstance(groups.value, tuple) else ()
         found[int(code)] = tuple(row for group in listed for row in _rows(group, known, problems))
@@ -294,12 +296,12 @@ def table() -> Mapping[int, tuple[Row, ...]]:
     return found
 
 
-def _rows(node: Node, known: Mapping[str, Bucket], problems: list[Problem]) -> Iterator[Row]:
+def _rows(node: Node, known: Mapping[str, ResolutionBucket], problems: list[Problem]) -> Iterator[NvlinkError]:
     fields = Fields(node, problems, "a unit")
     units, masks = fields.texts("units"), []
     for text in fields.texts("info"):
         try:
-            masks.append(Mask.of(text))
+            masks.append(RegisterMask.of(text))
         except ValueError as error:
             fields.problem(fields.where, str(error))
     errors = fields.node("errors", required=True)
@@ -309,26 +311,26 @@ def _rows(node: Node, known: Mapping[str, Bucket], problems: list[Problem]) -> I
 
 
 def _decisions(
-    fields: Fields, units: tuple[str, ...], masks: tuple[Mask, ...], known: Mapping[str, Bucket]
-) -> Iterator[Row]:
+    fields: Fields, units: tuple[str, ...], masks: tuple[RegisterMask, ...], known: Mapping[str, ResolutionBucket]
+) -> Iterator[NvlinkError]:
     names = tuple(known)
     action = known[fields.choice("action", names, "IGNORE", required=True)]
     follow_up = known[fields.choice("follow_up", names, "IGNORE", required=True)]
     severity = fields.choice("severity", SEVERITIES, SEVERITIES[0], required=True)
     for status in fields.texts("status"):
-        yield Row(units, masks, None if status == _ANY else int(status, 16), action, follow_up, severity)
+        yield NvlinkError(units, masks, None if status == _ANY else int(status, 16), action, follow_up, severity)
     fields.finish()
 
 
-def decode(code: int, detail: str) -> Row | None:
+def decode_nvlink(code: int, detail: str) -> NvlinkError | None:
     """What the registers in a line say: the row of its status, else the worst of those whose bits are set.
 
     None where the line holds no registers, or such as the table does not know.
     """
-    registers = _REGISTERS.search(detail) if code in table() else None
+    registers = _REGISTERS.search(detail) if code in nvlink_table() else None
     if registers is None:
         return None
     info, status = int(registers[1], 16), int(registers[2], 16)
-    rows = table()[code]
+    rows = nvlink_table()[code]
     fitting = [row for row in rows if row.fits(info, status)] or [row for row in rows if row.is_among(info, status)]
     return max(fitting, key=lambda row: (_NEEDS.index(row.action.needs), SEVERITIES.index(row.severity)), default=None)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from latdoctor.collectors.logs import line_prefix
-from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, Line
+from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
 from latdoctor.errors import UNDECODABLE, SourceError
 
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d{1,4}: SXid \(")
@@ -34,7 +34,7 @@ _MOST_BEFORE = 400  # characters before the driver's words
 _WITH_KERNEL, _WITH_OWN_STAMP, _WITH_TIME = 3, 2, 1
 
 
-def carried(text: str, line: Line, taken_at: float) -> Line:
+def carried(text: str, line: LogLine, taken_at: float) -> LogLine:
     """`line`, which is `text` taken apart; where that carries a line of the driver, the driver's."""
     if line.writer == KERNEL:
         return line
@@ -144,7 +144,7 @@ def is_metrics(lines: list[bytes]) -> bool:
     return bool(ramp) and len(declared) + len(samples) >= _ENOUGH * len(lines)
 
 
-def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, Line]]:
+def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, LogLine]]:
     """The lines of one JSON record: each with its text as it was written. A line that is no JSON is a plain line.
 
     Raises ValueError where a record cannot be read or holds no text.
@@ -161,11 +161,11 @@ def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, Line]]:
     if inner is not None and (told := _message_of(inner)) is not None:
         fields, message = {**{name: fields[name] for name in _TIMES if name in fields}, **inner}, told
     for raw in message.splitlines() or [b""]:
-        text = line_prefix.cleaned(raw)
+        text = line_prefix.clean_line(raw)
         yield text, _journal(fields, text) if "MESSAGE" in fields else _structured(fields, text, taken_at)
 
 
-def line_of(raw: bytes, taken_at: float) -> tuple[str, Line]:
+def line_of(raw: bytes, taken_at: float) -> tuple[str, LogLine]:
     """A line that is no record: its cleaned text, and that taken apart. It may carry a line of the driver, or the
     record of a journal that does.
     """
@@ -173,9 +173,9 @@ def line_of(raw: bytes, taken_at: float) -> tuple[str, Line]:
     fields = _object(raw[begin:]) if 0 < begin <= _LONGEST_PREFIX and b'"MESSAGE"' in raw else None
     message = _message_of(fields)
     if fields is not None and message is not None and b"\n" not in message:
-        text = line_prefix.cleaned(message)
+        text = line_prefix.clean_line(message)
         return text, _journal(fields, text)
-    text = line_prefix.cleaned(raw[: line_prefix.MAX_LINE])
+    text = line_prefix.clean_line(raw[: line_prefix.MAX_LINE])
     return text, carried(text, line_prefix.parse(text, taken_at), taken_at)
 
 
@@ -199,13 +199,13 @@ def _message_of(fields: dict[str, object] | None) -> bytes | None:
     return None
 
 
-def _journal(fields: dict[str, object], text: str) -> Line:
+def _journal(fields: dict[str, object], text: str) -> LogLine:
     kernel = fields.get("_TRANSPORT") == "kernel" or _is_kernels(fields)
     uptime = _microseconds(fields, "_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP") if kernel else None
     time = _microseconds(fields, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
-    pid = "" if kernel else line_prefix.cleaned(str(fields.get("_PID") or "").encode())
-    process = "" if kernel else line_prefix.cleaned(str(fields.get("SYSLOG_IDENTIFIER") or "").encode())
-    return Line(text, KERNEL if kernel else APPLICATION, time, time is not None, uptime, pid, process)
+    pid = "" if kernel else line_prefix.clean_line(str(fields.get("_PID") or "").encode())
+    process = "" if kernel else line_prefix.clean_line(str(fields.get("SYSLOG_IDENTIFIER") or "").encode())
+    return LogLine(text, KERNEL if kernel else APPLICATION, time, time is not None, uptime, pid, process)
 
 
 def _is_kernels(fields: dict[str, object]) -> bool:
@@ -221,11 +221,11 @@ def _microseconds(fields: dict[str, object], *names: str) -> float | None:
     return None
 
 
-def _structured(fields: dict[str, object], text: str, taken_at: float) -> Line:
+def _structured(fields: dict[str, object], text: str, taken_at: float) -> LogLine:
     """A line inside a record; where it carries no time of its own, the record's counts."""
     line = carried(text, line_prefix.parse(text, taken_at), taken_at)
     if line.writer == BARE and not text.lstrip().startswith("NVRM:"):
         line = replace(line, writer=APPLICATION)
     told = next((value for name in _TIMES if isinstance(value := fields.get(name), str)), "")
-    outer = line_prefix.parse(f"{line_prefix.cleaned(told.encode('utf-8', 'replace'))} x", taken_at)
+    outer = line_prefix.parse(f"{line_prefix.clean_line(told.encode('utf-8', 'replace'))} x", taken_at)
     return line if line.time is not None else replace(line, time=outer.time, zoned=outer.zoned)

@@ -42,7 +42,7 @@ _APACHE_LEVEL = re.compile(r"\[(?:\w+:)?(?:emerg|alert|crit|error|warn|notice|in
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """A log line taken apart. `time` is unix seconds UTC; `uptime` seconds since the machine started."""
 
     message: str
@@ -54,20 +54,20 @@ class Line:
     process: str = ""
 
 
-def cleaned(raw: bytes) -> str:
+def clean_line(raw: bytes) -> str:
     """A line as clean text. Most lines are plain ASCII and need nothing done to them."""
     found = raw.decode("utf-8", "replace").rstrip("\r\n")
     return found if found.isascii() and found.isprintable() else clean(found, MAX_LINE)
 
 
-def parse(text: str, taken_at: float) -> Line:
+def parse(text: str, taken_at: float) -> LogLine:
     """`text`, one cleaned line, taken apart. `taken_at` (unix seconds) supplies the year that syslog's form lacks."""
     text = _PRIORITY.sub("", text, count=1) if text.startswith("<") else text
     if found := _KMSG.match(text):
-        return Line(found[2], KERNEL, uptime=int(found[1]) / 1e6)
+        return LogLine(found[2], KERNEL, uptime=int(found[1]) / 1e6)
     if found := _DECODED.match(text):
         inner = parse(found[1], taken_at)
-        return Line(inner.message, KERNEL, inner.time, inner.zoned, inner.uptime)
+        return LogLine(inner.message, KERNEL, inner.time, inner.zoned, inner.uptime)
     if text.startswith("["):
         return _bracketed(text)
     if found := _SHORT.match(text):
@@ -77,50 +77,50 @@ def parse(text: str, taken_at: float) -> Line:
     return _iso(text)
 
 
-def _bracketed(text: str) -> Line:
+def _bracketed(text: str) -> LogLine:
     if found := _UPTIME.match(text):
         # journalctl -o short-monotonic puts host and writer behind the same bracket.
         behind = _HOST_AND_TAG.match(found[2])
         uptime = float(found[1])
         if behind and behind[2]:
-            return Line(behind[3], APPLICATION, uptime=uptime, pid=behind[2], process=behind[1])
-        return Line(behind[3] if behind and behind[1] == "kernel" else found[2], KERNEL, uptime=uptime)
+            return LogLine(behind[3], APPLICATION, uptime=uptime, pid=behind[2], process=behind[1])
+        return LogLine(behind[3] if behind and behind[1] == "kernel" else found[2], KERNEL, uptime=uptime)
     if found := _CTIME.match(text):
         month, day, hour, minute, second, year, rest = found.groups()
         time = _unix(int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second))
-        return Line(rest, APPLICATION if _APACHE_LEVEL.match(rest) else KERNEL, time)
+        return LogLine(rest, APPLICATION if _APACHE_LEVEL.match(rest) else KERNEL, time)
     if found := _SHORTENED.match(text):
-        return Line(found[2], KERNEL, uptime=float(found[1]))
+        return LogLine(found[2], KERNEL, uptime=float(found[1]))
     if found := _RELATIVE.match(text):
-        return Line(found[2], KERNEL)
+        return LogLine(found[2], KERNEL)
     return _iso(text)
 
 
-def _iso(text: str) -> Line:
+def _iso(text: str) -> LogLine:
     found = _ISO.match(text)
     if not found:
-        return Line(text)
+        return LogLine(text)
     year, month, day, hour, minute, second, mark, fraction, zone, rest = found.groups()
     time = _unix(int(year), int(month), int(day), int(hour), int(minute), int(second))
     if time is not None:
         time += float(f"0.{fraction or 0}") - _offset(zone)
     if mark == "," and zone and fraction and len(fraction) == 6:  # dmesg --time-format iso: nobody else writes this
-        return Line(rest, KERNEL, time, zoned=True)
+        return LogLine(rest, KERNEL, time, zoned=True)
     return _tagged(rest, time, zoned=zone is not None)
 
 
-def _tagged(rest: str, time: float | None, *, zoned: bool) -> Line:
+def _tagged(rest: str, time: float | None, *, zoned: bool) -> LogLine:
     """What follows a syslog or journald time: `host writer[pid]: message`."""
     found = _HOST_AND_TAG.match(rest)
     if not found:
-        return Line(rest, APPLICATION, time, zoned)
+        return LogLine(rest, APPLICATION, time, zoned)
     process, pid, message = found[1], found[2] or "", found[3]
     if process != "kernel":
-        return Line(message, APPLICATION, time, zoned, pid=pid, process=process)
+        return LogLine(message, APPLICATION, time, zoned, pid=pid, process=process)
     inner = _UPTIME.match(message)  # rsyslog often keeps the kernel's own stamp
     if inner:
-        return Line(inner[2], KERNEL, time, zoned, uptime=float(inner[1]))
-    return Line(message, KERNEL, time, zoned)
+        return LogLine(inner[2], KERNEL, time, zoned, uptime=float(inner[1]))
+    return LogLine(message, KERNEL, time, zoned)
 
 
 def _unix(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:

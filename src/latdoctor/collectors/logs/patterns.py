@@ -11,13 +11,13 @@ import re
 from dataclasses import dataclass
 
 from latdoctor.collectors.logs import error_codes
-from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, Line
+from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, LogLine
 from latdoctor.collectors.tensorrt.build_log import OUTSIDE
 from latdoctor.evidence.subjects import normalise_pci
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LoggedChange:
     """Something changed. `signal` is that of the event, `what` the words for it."""
 
     signal: str
@@ -68,14 +68,14 @@ _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
 )
 
 
-def mark_of(message: str) -> Mark | None:
+def change_in(message: str) -> LoggedChange | None:
     """The change that `message` tells, or None."""
     for signal, what, form in _FORMS:
         found = form.search(message)
         if found:
             named = found.groupdict()
             thing = " ".join(part for part in (what, (named.get("what") or "").strip()) if part)
-            return Mark(signal, thing, named.get("to") or "")
+            return LoggedChange(signal, thing, named.get("to") or "")
     return None
 
 
@@ -133,7 +133,7 @@ class DriverMismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class DcgmFound:
+class DcgmErrorReported:
     """DCGM names one of its errors; `name` is without its prefix."""
 
     name: str
@@ -155,7 +155,7 @@ class ProcessStarted:
     """A server process began: what an earlier process left behind no longer counts."""
 
 
-Fact = (
+LogFact = (
     Xid
     | SXid
     | GpuLost
@@ -164,8 +164,8 @@ Fact = (
     | DriverMismatch
     | OomKill
     | ProcessStarted
-    | Mark
-    | DcgmFound
+    | LoggedChange
+    | DcgmErrorReported
     | ShapeRefused
 )
 
@@ -213,7 +213,7 @@ _HINT = re.compile(r"Search for [`'\"]?cudaError")
 _NO_ERRORS = frozenset({"cudaErrorNotReady", "CUDA_ERROR_NOT_READY"})  # the answer "not yet" to a query
 
 
-def facts(line: Line) -> tuple[Fact, ...]:
+def parse_facts(line: LogLine) -> tuple[LogFact, ...]:
     """What `line` says; empty for most lines. Never raises."""
     if line.writer == KERNEL:
         return _kernel_facts(line.message)
@@ -222,7 +222,7 @@ def facts(line: Line) -> tuple[Fact, ...]:
     return _application_facts(line)
 
 
-def _kernel_facts(message: str) -> tuple[Fact, ...]:
+def _kernel_facts(message: str) -> tuple[LogFact, ...]:
     if found := _XID.match(message):
         code, rest = int(found[2]), found[3]
         pid, name = _XID_PID.search(rest), _XID_NAME.search(rest)
@@ -247,15 +247,15 @@ def _known(found: re.Match[str] | None) -> str:
     return "" if found is None or "unknown" in found[1] else found[1].strip()
 
 
-def _application_facts(line: Line) -> tuple[Fact, ...]:
+def _application_facts(line: LogLine) -> tuple[LogFact, ...]:
     message = line.message
-    mark = mark_of(message)
+    mark = change_in(message)
     if _STARTED.search(message):
         return (ProcessStarted(), mark) if mark else (ProcessStarted(),)
     if _APPLICATION_MISMATCH.search(message):
         return (DriverMismatch(),)
     if named := _DCGM.search(message):
-        return (DcgmFound(named[1]),)
+        return (DcgmErrorReported(named[1]),)
     if OUTSIDE.search(message):
         return (ShapeRefused(),)
     error = _cuda_error(message)
@@ -280,13 +280,13 @@ def _cuda_error(message: str) -> tuple[int | None, str, bool, bool] | None:
             return None if named[1] in _NO_ERRORS else (None, named[1], False, False)
         return row.code, row.name, row.sticky, row.driver
     if _OUT_OF_MEMORY.search(message):
-        return 2, error_codes.codes()[2].name, False, False
+        return 2, error_codes.cuda_codes()[2].name, False, False
     trigger = _CUDA.search(message)
     if not trigger:
         return None
     rest = message[trigger.end() :][:300]
     number = _CUDA_NUMBER.match(rest)
-    row = error_codes.by_text(rest) or (error_codes.codes().get(int(number[1])) if number else None)
+    row = error_codes.by_text(rest) or (error_codes.cuda_codes().get(int(number[1])) if number else None)
     if row is not None:
         return row.code, row.name, row.sticky, row.driver
     library = _LIBRARY_NAME.search(rest)

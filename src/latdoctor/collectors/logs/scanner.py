@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 
 from latdoctor.collectors.logs import error_codes
 from latdoctor.collectors.logs import patterns as log_lines
-from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, Line
+from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
 from latdoctor.collectors.logs.patterns import (
     CudaError,
-    DcgmFound,
+    DcgmErrorReported,
     DriverMismatch,
-    Fact,
     GpuLost,
     GpuNamed,
-    Mark,
+    LogFact,
+    LoggedChange,
     OomKill,
     ProcessStarted,
     ShapeRefused,
     SXid,
     Xid,
 )
-from latdoctor.collectors.logs.time_coverage import Spoken
+from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
 from latdoctor.evidence.redaction.redactor import without_secrets
@@ -51,21 +51,21 @@ _LOG_LIKE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LineLocation:
     """A line in its log: its number from 1, its cleaned text, and that taken apart."""
 
     number: int
     text: str
-    line: Line
+    line: LogLine
 
 
-class Scan:
+class LogScanner:
     """Takes the lines of one log in their order. Mutable, and used by `logs.parse` alone.
 
     `spoken` is given where a part of the log's time was asked for.
     """
 
-    def __init__(self, artifact: Artifact, spoken: Spoken | None = None) -> None:
+    def __init__(self, artifact: Artifact, spoken: LogTimeCoverage | None = None) -> None:
         self._artifact = artifact
         self.spoken = spoken
         self._unplaced: Counter[str] = Counter()  # by signal: events of which nobody knows whether they belong there
@@ -88,7 +88,7 @@ class Scan:
         """It is not yet known that the log holds lines of kernel, of more than the GPU driver, and of applications."""
         return not (self._beyond_driver and self._log_like)
 
-    def take(self, at: Place, worth: bool) -> None:
+    def take(self, at: LineLocation, worth: bool) -> None:
         """A line of the log; `worth` is whether its words are worth a look."""
         self._note_writer(at.line)
         if self.spoken and worth:
@@ -96,10 +96,10 @@ class Scan:
         elif self.spoken:
             self.spoken.tells(at.line)
         if worth:
-            for fact in log_lines.facts(at.line):
+            for fact in log_lines.parse_facts(at.line):
                 self._take_fact(at, fact)
 
-    def _note_writer(self, line: Line) -> None:
+    def _note_writer(self, line: LogLine) -> None:
         message = line.message.strip()
         if not message or message.startswith("-- "):  # journalctl's own remarks
             return
@@ -112,7 +112,7 @@ class Scan:
             self._log_like = self._log_like or line.writer == APPLICATION or _LOG_LIKE.search(message) is not None
             self._last_writer = APPLICATION
 
-    def _take_fact(self, at: Place, fact: Fact) -> None:  # noqa: C901 — one short case for each kind of fact
+    def _take_fact(self, at: LineLocation, fact: LogFact) -> None:  # noqa: C901 — one short case for each kind of fact
         match fact:
             case Xid():
                 self._add(XID, at, _xid_fields(fact), gpu=fact.pci)
@@ -132,11 +132,11 @@ class Scan:
                 self._add(DRIVER_MISMATCH, at, _told({"client": fact.client, "module": fact.module}))
             case OomKill():
                 self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
-            case DcgmFound():
+            case DcgmErrorReported():
                 self._add(DCGM_ERROR, at, _dcgm_fields(fact))
             case ShapeRefused():
                 self._add(ENGINE_SHAPE, at, {})
-            case Mark():
+            case LoggedChange():
                 self._add(fact.signal, at, _told({"what": fact.what, "to": fact.to}))
             case ProcessStarted():
                 self._dead.discard(at.line.pid)
@@ -163,7 +163,7 @@ class Scan:
             return True
         return self.spoken.leaves_out(time, earlier_too=signal in CHANGES)
 
-    def _add(self, signal: str, at: Place, fields: dict[str, Value], gpu: str = "") -> None:
+    def _add(self, signal: str, at: LineLocation, fields: dict[str, Value], gpu: str = "") -> None:
         if self._left_out(signal, at.line.time):
             return
         subject = f"gpu/{gpu}" if gpu else self._node
@@ -266,7 +266,7 @@ def _told(texts: dict[str, str]) -> dict[str, Value]:
     return {key: text for key, text in texts.items() if text}
 
 
-def _dcgm_fields(fact: DcgmFound) -> dict[str, Value]:
+def _dcgm_fields(fact: DcgmErrorReported) -> dict[str, Value]:
     row = error_codes.lookup_dcgm_error(fact.name)
     return {
         "name": row.name,
@@ -291,7 +291,7 @@ def _xid_fields(fact: Xid) -> dict[str, Value]:
         "secondary": float(row.secondary),
         "fatal": float(row.fatal),
     }
-    decoded = error_codes.decode(fact.code, fact.detail)
+    decoded = error_codes.decode_nvlink(fact.code, fact.detail)
     if decoded is not None:
         fields |= {
             "unit": " or ".join(decoded.units),

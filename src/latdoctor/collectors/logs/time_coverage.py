@@ -11,17 +11,17 @@ from collections import deque
 from dataclasses import replace
 
 from latdoctor.collectors.logs import line_prefix
-from latdoctor.collectors.logs.line_prefix import MAX_LINE, Line
-from latdoctor.collectors.time_range import Past
+from latdoctor.collectors.logs.line_prefix import MAX_LINE, LogLine
+from latdoctor.collectors.time_range import TimeRange
 
 NEAR = 64  # lines: how far a traceback's lines stand behind its time, and how many are read at both ends
 STEP = 50
 
 
-class Spoken:
+class LogTimeCoverage:
     """Takes the lines of one log in their order. Mutable, and used by `logs.parse` alone. Times unix seconds UTC."""
 
-    def __init__(self, past: Past, taken_at: float) -> None:
+    def __init__(self, past: TimeRange, taken_at: float) -> None:
         self.past = past
         self.first: float | None = None
         self.last: float | None = None
@@ -29,7 +29,7 @@ class Spoken:
         self._taken_at = taken_at
         self._behind: deque[bytes] = deque(maxlen=NEAR)  # not taken apart yet
         self._passed = 0
-        self._nearest: tuple[Line, int] | None = None  # the last line known to tell a time, and its number
+        self._nearest: tuple[LogLine, int] | None = None  # the last line known to tell a time, and its number
 
     def passes(self, raw: bytes, number: int) -> None:
         """A line goes by; `number` counts from 1."""
@@ -43,19 +43,19 @@ class Spoken:
         for raw in self._behind:
             self._parsed(raw)
 
-    def _parsed(self, raw: bytes) -> Line:
-        line = line_prefix.parse(line_prefix.cleaned(raw[:MAX_LINE]), self._taken_at)
+    def _parsed(self, raw: bytes) -> LogLine:
+        line = line_prefix.parse(line_prefix.clean_line(raw[:MAX_LINE]), self._taken_at)
         self.tells(line)
         return line
 
-    def tells(self, line: Line) -> None:
+    def tells(self, line: LogLine) -> None:
         """Notes the time of a line that was taken apart."""
         if line.time is not None:
             self.first = line.time if self.first is None else min(self.first, line.time)
             self.last = line.time if self.last is None else max(self.last, line.time)
             self.zoned = self.zoned and line.zoned
 
-    def placed(self, line: Line) -> Line:
+    def placed(self, line: LogLine) -> LogLine:
         """`line` with the time of the nearest line before it, where it tells none itself."""
         self.tells(line)
         if line.time is not None or line.uptime is not None:

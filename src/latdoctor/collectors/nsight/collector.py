@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latdoctor.collectors.base import Sight
-from latdoctor.collectors.input_files import Finder, Named, file_collector, safe_name, unique
+from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.input_files import FileFinder, NamedFile, file_collector, safe_name, unique_name
 from latdoctor.collectors.nsight import evidence as nsight_evidence
 from latdoctor.collectors.nsight import nvprof, nvtx, report_tables, sqlite_rows
 from latdoctor.collectors.nsight.evidence import Capture
@@ -29,13 +29,13 @@ _REPORT = b"NVIDIA Nsight Systems"
 _LAZY = {"copies": sqlite_rows.COPY, "ranges": nvtx.NVTX}
 
 
-def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
+def _named(finder: FileFinder, given: Sequence[Path]) -> Iterator[NamedFile]:
     """Each export, and each file of tables, is a group of its own."""
     taken: set[str] = set()
     for file in finder.files(given):
-        group = unique(safe_name(file.path.name.partition(".")[0], "export"), taken)
+        group = unique_name(safe_name(file.path.name.partition(".")[0], "export"), taken)
         taken.add(group)
-        yield Named(file.path, group, f"{group}.{'sqlite' if file.head == sqlite_rows.MAGIC else 'csv'}")
+        yield NamedFile(file.path, group, f"{group}.{'sqlite' if file.head == sqlite_rows.MAGIC else 'csv'}")
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -135,7 +135,7 @@ def _damage(damage: Damage, subject: str, artifact: Artifact) -> Sequence[Gap]:
 
 
 COLLECTOR = file_collector(
-    lambda: Finder(
+    lambda: FileFinder(
         NAME,
         nsight_evidence.SIGNALS,
         (".sqlite", ".csv", ".nvvp", ".nvprof"),
@@ -145,7 +145,7 @@ COLLECTOR = file_collector(
     given=lambda request: request.nsight,
     named=_named,
     parse=parse,
-    sight=Sight(
+    sight=SourceAvailability(
         "Nsight Systems exports",
         "if given",
         "GPU busy, launches, allocations, waits, copies and return codes of CUDA calls",

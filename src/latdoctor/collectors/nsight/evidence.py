@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from latdoctor.collectors.logs.error_codes import codes
+from latdoctor.collectors.logs.error_codes import cuda_codes
 from latdoctor.collectors.nsight.sqlite_rows import BUFFER_FULL, FUNCTIONS, JIT, MODULES, Failure
 from latdoctor.collectors.torch_trace import event_names
 from latdoctor.collectors.torch_trace import evidence as trace_evidence
@@ -151,7 +151,7 @@ def _errors(capture: Capture, subject: str, artifact: str) -> Iterator[Event]:
             continue
         secondary = one.process in dead
         seen[one.call, one.code, secondary] += 1
-        known = codes().get(one.code)
+        known = cuda_codes().get(one.code)
         sticky = known is not None and known.sticky
         if sticky:
             dead.add(one.process)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight, moments
+from latdoctor.collectors.base import (
+    Clock,
+    Collector,
+    CollectRequest,
+    CollectResult,
+    SourceAvailability,
+    sampling_moments,
+)
 from latdoctor.collectors.nvml import evidence as nvml_parse
 from latdoctor.collectors.nvml.device_reader import (
     Gpu,
@@ -20,7 +27,7 @@ from latdoctor.collectors.nvml.device_reader import (
     word_of,
 )
 from latdoctor.collectors.nvml.samples import MAX_GPUS, SCHEMA_VERSION, Record, Refused, Sample
-from latdoctor.collectors.procfs import parent_of
+from latdoctor.collectors.procfs import parent_pid
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap, to_json
 
@@ -38,21 +45,21 @@ _ADVICE = {
 }
 
 
-def collect(request: Request, clock: Clock) -> Collected:
+def collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Samples every GPU over `request.window`. Without library, driver or permission that is one gap."""
     import pynvml  # type: ignore[import-untyped]  # it ships no types
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return Collected(gaps=(_gap(word_of(error)),))
+        return CollectResult(gaps=(_gap(word_of(error)),))
     try:
         record = _watch(pynvml, request, clock)
     except pynvml.NVMLError as error:
-        return Collected(gaps=(_gap(word_of(error)),))
+        return CollectResult(gaps=(_gap(word_of(error)),))
     finally:
         _leave(pynvml)
-    return Collected((Artifact(f"{NAME}.json", NAME, NAME, "NVML of this machine", clock.now(), to_json(record)),))
+    return CollectResult((Artifact(f"{NAME}.json", NAME, NAME, "NVML of this machine", clock.now(), to_json(record)),))
 
 
 def _leave(nvml: ModuleType) -> None:
@@ -71,13 +78,13 @@ def _gap(word: str) -> Gap:
     )
 
 
-def _watch(nvml: ModuleType, request: Request, clock: Clock) -> Record:
+def _watch(nvml: ModuleType, request: CollectRequest, clock: Clock) -> Record:
     """Raises NVMLError where not even the GPUs can be counted."""
     gpus = [Gpu(nvml, index) for index in range(min(nvml.nvmlDeviceGetCount(), MAX_GPUS))]
     devices = tuple(read_device(gpu) for gpu in gpus)
     samples: list[Sample] = []
     if gpus:
-        for moment in moments(clock, request.window, INTERVAL, MAX_SAMPLES):
+        for moment in sampling_moments(clock, request.window, INTERVAL, MAX_SAMPLES):
             samples.extend(read_sample(gpu, moment.time, links=moment.at_end) for gpu in gpus)
     return Record(
         schema_version=SCHEMA_VERSION,
@@ -102,14 +109,14 @@ def _descends(candidate: int, ancestor: int) -> bool:
     for _ in range(64):
         if candidate == ancestor:
             return True
-        parent = parent_of(candidate)
+        parent = parent_pid(candidate)
         if parent is None:
             return False
         candidate = parent
     return False
 
 
-def preflight() -> Sequence[Sight]:
+def preflight() -> Sequence[SourceAvailability]:
     """What NVML shows here: library and driver, then each GPU with what it does not tell."""
     import pynvml
 
@@ -117,11 +124,11 @@ def preflight() -> Sequence[Sight]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         word = word_of(error)
-        return (Sight(TITLE, "no", word, _ADVICE.get(word, _NO_DRIVER)),)
+        return (SourceAvailability(TITLE, "no", word, _ADVICE.get(word, _NO_DRIVER)),)
     try:
-        record = _watch(pynvml, Request(nvml=True, window=0.0), _Still())
+        record = _watch(pynvml, CollectRequest(nvml=True, window=0.0), _Still())
     except pynvml.NVMLError as error:
-        return (Sight(TITLE, "no", word_of(error), _NO_DRIVER),)
+        return (SourceAvailability(TITLE, "no", word_of(error), _NO_DRIVER),)
     finally:
         _leave(pynvml)
     return nvml_parse.sights(record, TITLE)

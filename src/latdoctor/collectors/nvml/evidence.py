@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from latdoctor.collectors.base import Sight
+from latdoctor.collectors.base import SourceAvailability
 from latdoctor.collectors.nvml.readings import OUT_OF_RANGE, OWN_WORDS, QUANTITIES, Told, told_of
 from latdoctor.collectors.nvml.samples import (
     LOST,
@@ -167,12 +167,12 @@ def _window(samples: Sequence[Sample]) -> Window:
     return Window(samples[0].time, samples[-1].time) if samples else Window()
 
 
-def sights(record: Record, title: str) -> tuple[Sight, ...]:
+def sights(record: Record, title: str) -> tuple[SourceAvailability, ...]:
     """What one sample of every GPU shows, for `preflight`."""
     driver = "of unknown version" if isinstance(record.driver, Refused) else clean(record.driver)
     count = len(record.devices)
     status = "yes" if count else "partly"
-    rows = [Sight(title, status, f"driver {driver}, {count} GPU{'s' if count != 1 else ''}")]
+    rows = [SourceAvailability(title, status, f"driver {driver}, {count} GPU{'s' if count != 1 else ''}")]
     for device in record.devices:
         seen = _gpu(record, device, [s for s in record.samples if s.index == device.index], "")
         # Rates need a window; that they are missing here says nothing.
@@ -181,6 +181,8 @@ def sights(record: Record, title: str) -> tuple[Sight, ...]:
         status = "no" if not seen.readings else "partly" if hidden else "yes"
         detail = "; ".join([name, *(f"{gap.reason}: {', '.join(gap.signals)}" for gap in hidden)])
         rows.append(
-            Sight(f"gpu/{device.index}", status, detail.removeprefix("; "), hidden[0].next_step if hidden else "")
+            SourceAvailability(
+                f"gpu/{device.index}", status, detail.removeprefix("; "), hidden[0].next_step if hidden else ""
+            )
         )
     return tuple(rows)

@@ -8,15 +8,21 @@ from pathlib import Path
 from msgspec import structs
 
 from latdoctor.collectors import pipes
-from latdoctor.collectors.base import Clock, Collected, Collector, Request, Sight
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
 from latdoctor.collectors.prometheus import exposition
-from latdoctor.collectors.prometheus.discovery import search
-from latdoctor.collectors.prometheus.scrape import file_name, is_before_the_stop, target, times_told, watch
-from latdoctor.dialects.changes import told_by
+from latdoctor.collectors.prometheus.discovery import discover_pages
+from latdoctor.collectors.prometheus.scrape import (
+    artifact_file_name,
+    is_last_before_outage,
+    page_times,
+    parse_target,
+    scrape_over_window,
+)
+from latdoctor.dialects.changes import change_signals
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import Page, Scrape
-from latdoctor.dialects.model import Dialect, notes
-from latdoctor.dialects.to_evidence import read_pages, recognised
+from latdoctor.dialects.metrics_page import MetricsPage, ScrapedPage
+from latdoctor.dialects.model import Dialect, join_notes
+from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import catalogue
@@ -35,25 +41,25 @@ _AGAIN = "fetch the page again"
 
 _READ = frozenset(signal for dialect in shipped() for signal in dialect.signals)
 ANSWERING = "server.answering"
-_PROVIDES = _READ | told_by(_READ) | {ANSWERING}
+_PROVIDES = _READ | change_signals(_READ) | {ANSWERING}
 # What a server that cannot be reached hides. Hardware has other sources, so its signals are not the server's to hide.
 _HIDDEN = tuple(sorted(signal for signal in _READ if not signal.startswith(("gpu.", "host."))))
 # An installed latdoctor has no sources, so it names the page that everybody can read.
 _ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
 
 
-def _asked(request: Request) -> bool:
+def _asked(request: CollectRequest) -> bool:
     return bool(request.servers or request.metrics)
 
 
-def _collect(request: Request, clock: Clock) -> Collected:
+def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Reads the saved pages, then scrapes the servers at the start and the end of the window and in between."""
     saved = _saved(request.metrics, request.timeout, clock)
-    live = watch(request, clock, NAME, _HIDDEN)
-    return Collected((*saved.artifacts, *live.artifacts), (*saved.gaps, *live.gaps))
+    live = scrape_over_window(request, clock, NAME, _HIDDEN)
+    return CollectResult((*saved.artifacts, *live.artifacts), (*saved.gaps, *live.gaps))
 
 
-def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> Collected:
+def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> CollectResult:
     """Saved pages of one kind of server are taken for one server's, first to last in the order given."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
@@ -68,10 +74,10 @@ def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> Collected:
         except SourceError as error:
             gaps.append(_gap(f"{shown}: {error.what}", _HIDDEN, error.next_step))
             continue
-        own = f"saved-{number}-{file_name(Path(shown).stem)}"
+        own = f"saved-{number}-{artifact_file_name(Path(shown).stem)}"
         group = groups.setdefault(_kind(raw, shown) or (own,), own)
         artifacts.append(Artifact(f"{NAME}/{own}.prom", NAME, group, shown, clock.now(), raw))
-    return Collected(tuple(artifacts), tuple(gaps))
+    return CollectResult(tuple(artifacts), tuple(gaps))
 
 
 def _read(path: Path, shown: str, timeout: float) -> bytes:
@@ -100,12 +106,12 @@ def _kind(raw: bytes, shown: str) -> tuple[str, ...]:
         page = exposition.parse(raw, shown)
     except SourceError:
         return ()
-    return tuple(dialect.id for dialect in recognised(shipped(), [page]))
+    return tuple(dialect.id for dialect in recognise_dialects(shipped(), [page]))
 
 
 def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The evidence of one server's pages. Raises SourceError where none of them is a metrics page."""
-    pages: list[tuple[Artifact, Page]] = []
+    pages: list[tuple[Artifact, MetricsPage]] = []
     gaps: list[Gap] = []
     failures: list[SourceError] = []
     taken = sorted(artifacts, key=lambda one: (one.taken_at, one.name))
@@ -118,9 +124,9 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     if not pages:
         raise failures[0] if failures else SourceError("no page was brought", where=NAME)
     live = _is_live(taken[0])
-    stopped = live and (is_before_the_stop(pages[-1][0]) or pages[-1][0] is not taken[-1])
+    stopped = live and (is_last_before_outage(pages[-1][0]) or pages[-1][0] is not taken[-1])
     server = f"server/{_server_name(artifacts[0])}"
-    spoken = recognised(shipped(), [page for _, page in pages])
+    spoken = recognise_dialects(shipped(), [page for _, page in pages])
     unended = {page.unended.name for _, page in pages if page.unended and not page.cut}
     doubtful = _touched(unended - {""}, spoken)
     for artifact, page in pages:
@@ -140,16 +146,16 @@ def _answering(server: str, taken: Sequence[Artifact], *, stopped: bool) -> tupl
     return (Reading(ANSWERING, server, float(not stopped), origin, Window(taken[0].taken_at, taken[-1].taken_at)),)
 
 
-def _whole(pages: Sequence[tuple[Artifact, Page]]) -> Sequence[tuple[Artifact, Page]]:
+def _whole(pages: Sequence[tuple[Artifact, MetricsPage]]) -> Sequence[tuple[Artifact, MetricsPage]]:
     """`pages` without a last one that breaks off: what it lacks would be taken for gone."""
     return pages[:-1] if len(pages) > 1 and pages[-1][1].cut else pages
 
 
-def _scrapes(pages: Sequence[tuple[Artifact, Page]]) -> list[Scrape]:
+def _scrapes(pages: Sequence[tuple[Artifact, MetricsPage]]) -> list[ScrapedPage]:
     if _is_live(pages[0][0]):
-        return [Scrape(page, artifact.name, page.timestamp or artifact.taken_at) for artifact, page in pages]
-    told = times_told([page for _, page in pages])
-    return [Scrape(page, artifact.name, at) for (artifact, page), at in zip(pages, told, strict=True)]
+        return [ScrapedPage(page, artifact.name, page.timestamp or artifact.taken_at) for artifact, page in pages]
+    told = page_times([page for _, page in pages])
+    return [ScrapedPage(page, artifact.name, at) for (artifact, page), at in zip(pages, told, strict=True)]
 
 
 def _noted(evidence: Evidence, always: str, doubtful: Set[str]) -> Evidence:
@@ -158,7 +164,7 @@ def _noted(evidence: Evidence, always: str, doubtful: Set[str]) -> Evidence:
         return evidence
 
     def note(signal: str, said: str) -> str:
-        return notes(said, always, _HALF if signal in doubtful else "")
+        return join_notes(said, always, _HALF if signal in doubtful else "")
 
     return structs.replace(
         evidence,
@@ -178,13 +184,13 @@ def _is_live(artifact: Artifact) -> bool:
 def _server_name(artifact: Artifact) -> str:
     if _is_live(artifact):
         try:
-            return target(artifact.source).name
+            return parse_target(artifact.source).name
         except ValueError as error:
             raise SourceError("its address makes no sense", where=artifact.source) from error
     return clean(Path(artifact.source).stem, 200) or "saved"
 
 
-def _bad_lines(artifact: Artifact, page: Page, spoken: Sequence[Dialect]) -> Iterator[Gap]:
+def _bad_lines(artifact: Artifact, page: MetricsPage, spoken: Sequence[Dialect]) -> Iterator[Gap]:
     bad = page.bad_lines
     if not bad:
         return
@@ -196,7 +202,7 @@ def _bad_lines(artifact: Artifact, page: Page, spoken: Sequence[Dialect]) -> Ite
     yield _gap(reason, signals, _AGAIN, Origin(artifact.name, f"line {bad[0].line}"))
 
 
-def _unended(pages: Sequence[tuple[Artifact, Page]], doubtful: Set[str]) -> Iterator[Gap]:
+def _unended(pages: Sequence[tuple[Artifact, MetricsPage]], doubtful: Set[str]) -> Iterator[Gap]:
     """One gap for all pages without a last newline: an editor may have taken it away, or the page was cut."""
     found = [(artifact, page.unended) for artifact, page in pages if page.unended and not page.cut]
     if found and doubtful:
@@ -220,7 +226,7 @@ def _touched(names: set[str], spoken: Iterable[Dialect]) -> set[str]:
     }
 
 
-def _not_shown(spoken: Sequence[Dialect], artifact: Artifact, page: Page) -> Iterator[Gap]:
+def _not_shown(spoken: Sequence[Dialect], artifact: Artifact, page: MetricsPage) -> Iterator[Gap]:
     """What this page cannot show, however often it is given: else a user who gave it would be told to give it.
 
     It speaks of no subject: the page of another server may show it.
@@ -245,11 +251,11 @@ def _with_derived(signals: Iterable[str]) -> frozenset[str]:
     return frozenset(wanted | {name for name in catalogue() if name.startswith(spread)})
 
 
-def _preflight() -> Sequence[Sight]:
+def _preflight() -> Sequence[SourceAvailability]:
     """What metrics pages this machine shows."""
-    discovery = search()
+    discovery = discover_pages()
     sights = [
-        Sight(
+        SourceAvailability(
             f"metrics page {page.url}",
             "yes" if page.dialects else "partly",
             page.title,
@@ -259,7 +265,9 @@ def _preflight() -> Sequence[Sight]:
     ]
     if not any(page.dialects for page in discovery.found):
         detail = f"none of {discovery.asked} local ports shows a page that is known"
-        sights.append(Sight("metrics pages of a server", "if given", detail, "--server URL, or --metrics FILE"))
+        sights.append(
+            SourceAvailability("metrics pages of a server", "if given", detail, "--server URL, or --metrics FILE")
+        )
     return sights
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from latdoctor.collectors.prometheus import exposition, scrape
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.to_evidence import recognised
+from latdoctor.dialects.to_evidence import recognise_dialects
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Gap
 from latdoctor.sanitize import clean
@@ -27,7 +27,7 @@ _NOT_ASKED_EITHER = frozenset({6379, 9042, 9092, 11211, 27017})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DiscoveredPage:
     """A metrics page. `dialects` are the ids of those it speaks; none where it is unknown."""
 
     url: str
@@ -37,26 +37,26 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
+class DiscoveryResult:
     """The pages found, those of known dialects first, and what kept us from looking further."""
 
-    found: tuple[Found, ...]
+    found: tuple[DiscoveredPage, ...]
     asked: int
     gaps: tuple[Gap, ...] = ()
 
 
-def discover() -> tuple[Found, ...]:
+def discover() -> tuple[DiscoveredPage, ...]:
     """The metrics pages on this machine's ports, those of known dialects first."""
-    return search().found
+    return discover_pages().found
 
 
-def search(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, most: int = MAX_PORTS) -> Discovery:
+def discover_pages(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, most: int = MAX_PORTS) -> DiscoveryResult:
     """Asks every listening loopback port for a metrics page: at most `most` ports, `timeout` seconds each."""
     places, gaps = _listening(proc)
     if len(places) > most:
         reason = f"{len(places)} ports listen; only {most} were asked"
         gaps.append(Gap("local ports", reason, (), None, "name the server yourself (--server URL)"))
-    targets = [scrape.target(f"http://{place}/metrics") for place in places[:most]]
+    targets = [scrape.parse_target(f"http://{place}/metrics") for place in places[:most]]
     answers = scrape.fetch(targets, timeout, MAX_BYTES) if targets else ()
     found = [
         page
@@ -64,18 +64,18 @@ def search(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, most: int =
         if answer.body is not None and (page := _page(target.shown, answer.body))
     ]
     found.sort(key=lambda page: (not page.dialects, page.url))
-    return Discovery(tuple(found), len(targets), tuple(gaps))
+    return DiscoveryResult(tuple(found), len(targets), tuple(gaps))
 
 
-def _page(url: str, body: bytes) -> Found | None:
+def _page(url: str, body: bytes) -> DiscoveredPage | None:
     try:
         page = exposition.parse(body, url)
     except SourceError:
         return None  # something else answers there, which is no failure
-    spoken = recognised(shipped(), [page])
+    spoken = recognise_dialects(shipped(), [page])
     title = ", ".join(dialect.title for dialect in spoken) or "unknown"
     families = tuple(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
-    return Found(url, title, tuple(dialect.id for dialect in spoken), families)
+    return DiscoveredPage(url, title, tuple(dialect.id for dialect in spoken), families)
 
 
 def _listening(proc: Path) -> tuple[list[str], list[Gap]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from latdoctor.dialects.metrics_page import BadLine, Page, Sample
+from latdoctor.dialects.metrics_page import BadLine, MetricSample, MetricsPage
 from latdoctor.errors import SourceError
 
 MAX_BYTES = 64 << 20
@@ -18,7 +18,7 @@ _NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)")
 _MARKUP = re.compile(rb"\s*(?:<[!?a-zA-Z]|\[|\{\s*(?:\}|\"[^\"]*\"\s*:))")
 
 
-def parse(raw: bytes, where: str) -> Page:
+def parse(raw: bytes, where: str) -> MetricsPage:
     """The page in `raw`; lines that cannot be read are left out and told in `bad_lines`.
 
     Raises SourceError for what is no metrics page (HTML, JSON, binary, empty), naming `where`, and for a page of more
@@ -49,7 +49,7 @@ def parse(raw: bytes, where: str) -> Page:
         bad = (*bad, unended)
     if not samples and (bad or not kinds):
         raise SourceError("is no metrics page", where=where, next_step="give the address that Prometheus scrapes")
-    return Page(samples, kinds, bad, unended)
+    return MetricsPage(samples, kinds, bad, unended)
 
 
 def _unended(lines: list[str]) -> BadLine | None:
@@ -71,21 +71,21 @@ def _refuse(raw: bytes, where: str) -> None:
         )
 
 
-def _samples(text: str) -> dict[str, tuple[Sample, ...]]:
+def _samples(text: str) -> dict[str, tuple[MetricSample, ...]]:
     """Raises ValueError, IndexError or OverflowError (from the parser) where a line is wrong."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    found: dict[str, list[Sample]] = {}
+    found: dict[str, list[MetricSample]] = {}
     for family in text_string_to_metric_families(text):
         for name, labels, value, timestamp, *_ in family.samples:
             kept = tuple(sorted(labels.items()))
             whole = isinstance(value, int)
             at = None if timestamp is None else float(timestamp)
-            found.setdefault(name, []).append(Sample(kept, float(value), whole, at))
+            found.setdefault(name, []).append(MetricSample(kept, float(value), whole, at))
     return {name: tuple(samples) for name, samples in found.items()}
 
 
-def _line_by_line(lines: list[str]) -> tuple[dict[str, tuple[Sample, ...]], tuple[BadLine, ...]]:
+def _line_by_line(lines: list[str]) -> tuple[dict[str, tuple[MetricSample, ...]], tuple[BadLine, ...]]:
     """The same where some line is wrong: each is tried alone, and the good ones are read together."""
     bad: list[BadLine] = []
     good: list[str] = []

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from latdoctor.collectors.base import Clock, Collected, Request
+from latdoctor.collectors.base import Clock, CollectRequest, CollectResult
 from latdoctor.collectors.prometheus.exposition import MAX_BYTES
-from latdoctor.dialects.metrics_page import Page
+from latdoctor.dialects.metrics_page import MetricsPage
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
 from latdoctor.http.address import is_loopback
@@ -27,7 +27,7 @@ _HEADERS = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "identity",
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScrapeTarget:
     """A metrics page's address; `shown` is the same without credentials and query, `name` is `host:port`."""
 
     url: str
@@ -37,7 +37,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScrapeResult:
     """What came back: `body`, or why there is none and what to do about it. `done` is by the monotonic clock."""
 
     body: bytes | None
@@ -46,14 +46,14 @@ class Answer:
     done: float = 0.0
 
 
-def shown_url(url: str) -> str:
+def redact_url(url: str) -> str:
     """`url` as it may be shown: without user name, password, query and fragment, which may be secrets. Never raises."""
     rest = re.split(r"[?#]", url, maxsplit=1)[0]
     scheme, slashes, place = rest.rpartition("://")
     return clean(f"{scheme}{slashes}{place.rpartition('@')[2]}", 300)  # a password may hold a slash
 
 
-def target(given: str) -> Target:
+def parse_target(given: str) -> ScrapeTarget:
     """`localhost:8000`, a base URL or a metrics URL → the page's address. Raises ValueError for what is none."""
     parts = urlsplit(given if "://" in given else f"http://{given}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -62,7 +62,7 @@ def target(given: str) -> Target:
     path = "/metrics" if parts.path in ("", "/") else parts.path
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = host if port is None else f"{host}:{port}"
-    return Target(
+    return ScrapeTarget(
         url=urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")),
         shown=clean(urlunsplit((parts.scheme, place, path, "", "")), 300),
         name=clean(place if path == "/metrics" else place + path, 200),
@@ -70,14 +70,16 @@ def target(given: str) -> Target:
     )
 
 
-def fetch(targets: Sequence[Target], timeout: float, limit: int = MAX_BYTES, at_once: int = 16) -> tuple[Answer, ...]:
+def fetch(
+    targets: Sequence[ScrapeTarget], timeout: float, limit: int = MAX_BYTES, at_once: int = 16
+) -> tuple[ScrapeResult, ...]:
     """One answer for each target, in their order. Each is given `timeout` seconds in all and `limit` bytes."""
     import asyncio
 
     return asyncio.run(_fetch(targets, timeout, limit, at_once))
 
 
-async def _fetch(targets: Sequence[Target], timeout: float, limit: int, at_once: int) -> tuple[Answer, ...]:
+async def _fetch(targets: Sequence[ScrapeTarget], timeout: float, limit: int, at_once: int) -> tuple[ScrapeResult, ...]:
     import asyncio
 
     import httpx
@@ -87,7 +89,7 @@ async def _fetch(targets: Sequence[Target], timeout: float, limit: int, at_once:
     direct = httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=False)
     outward = httpx.AsyncClient(timeout=timeout, follow_redirects=False)
 
-    async def one(target: Target) -> Answer:
+    async def one(target: ScrapeTarget) -> ScrapeResult:
         async with gate:
             answer = await _fetch_one(direct if target.loopback else outward, target, timeout, limit)
             return replace(answer, done=time.monotonic())
@@ -96,7 +98,7 @@ async def _fetch(targets: Sequence[Target], timeout: float, limit: int, at_once:
         return tuple(await asyncio.gather(*(one(target) for target in targets)))
 
 
-async def _fetch_one(client: httpx.AsyncClient, target: Target, timeout: float, limit: int) -> Answer:
+async def _fetch_one(client: httpx.AsyncClient, target: ScrapeTarget, timeout: float, limit: int) -> ScrapeResult:
     import asyncio
 
     import httpx
@@ -106,35 +108,35 @@ async def _fetch_one(client: httpx.AsyncClient, target: Target, timeout: float, 
         async with asyncio.timeout(timeout), client.stream("GET", target.url, headers=_HEADERS) as response:
             return await _read(response, limit)
     except (TimeoutError, httpx.TimeoutException):
-        return Answer(None, f"did not answer within {timeout:g} s", _SLOW)
+        return ScrapeResult(None, f"did not answer within {timeout:g} s", _SLOW)
     except httpx.ConnectError as error:
-        return Answer(None, f"cannot be reached ({_said(error, target)})", _DOWN)
+        return ScrapeResult(None, f"cannot be reached ({_said(error, target)})", _DOWN)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        return Answer(
+        return ScrapeResult(
             None,
             f"broke off ({_said(error, target)})",
             "look whether it speaks HTTP, and whether it has just restarted",
         )
 
 
-async def _read(response: httpx.Response, limit: int) -> Answer:
+async def _read(response: httpx.Response, limit: int) -> ScrapeResult:
     status = response.status_code
     if status != 200:
         place = response.headers.get("location", "")
-        moved = f", to {shown_url(place)}" if 300 <= status < 400 and place else ""
-        return Answer(None, f"answered with status {status}{moved}", _STATUS)
+        moved = f", to {redact_url(place)}" if 300 <= status < 400 and place else ""
+        return ScrapeResult(None, f"answered with status {status}{moved}", _STATUS)
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.aiter_bytes():
         size += len(chunk)
         if size > limit:
-            return Answer(None, f"sent more than {_size(limit)}", "have the exporter show fewer series")
+            return ScrapeResult(None, f"sent more than {_size(limit)}", "have the exporter show fewer series")
         chunks.append(chunk)
     body = b"".join(chunks)
     # Some exporters forget the last newline. Where the transport proves that nothing is missing, it is put there, so
     # that the page is not taken for one that was cut.
     whole = "content-length" in response.headers or "transfer-encoding" in response.headers
-    return Answer(body + b"\n" if whole and body and not body.endswith(b"\n") else body)
+    return ScrapeResult(body + b"\n" if whole and body and not body.endswith(b"\n") else body)
 
 
 _SLOW = "the server may be overloaded or hang: look at its processes and logs"
@@ -146,7 +148,7 @@ def _size(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
 
 
-def _said(error: Exception, target: Target) -> str:
+def _said(error: Exception, target: ScrapeTarget) -> str:
     return clean(str(error).replace(target.url, target.shown), 200) or type(error).__name__
 
 
@@ -158,7 +160,7 @@ CLOCKS = (
 )
 
 
-def times_told(pages: Sequence[Page]) -> list[float | None]:
+def page_times(pages: Sequence[MetricsPage]) -> list[float | None]:
     """The unix time of each page: of its samples, else by a clock that every page shows, else None.
 
     The times of the files are not asked: a copy has others, and a rate by them would be wrong.
@@ -172,7 +174,7 @@ def times_told(pages: Sequence[Page]) -> list[float | None]:
     return own
 
 
-def _sum(page: Page, names: Sequence[str]) -> float | None:
+def _sum(page: MetricsPage, names: Sequence[str]) -> float | None:
     """None where one of the gauges is absent, not finite, or shown more than once (for several processes)."""
     shown = [page.samples.get(name, ()) for name in names]
     total = sum(samples[0].value for samples in shown) if all(len(samples) == 1 for samples in shown) else math.nan
@@ -187,23 +189,23 @@ _GONE = "look whether its process still runs, and at its log (--log FILE)"
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedServer:
     """One server during the window: what came of it so far."""
 
     number: int
-    target: Target
+    target: ScrapeTarget
     pages: list[Artifact] = field(default_factory=list)
-    failures: list[Answer] = field(default_factory=list)
+    failures: list[ScrapeResult] = field(default_factory=list)
     small: bool = True
     stopped: bool = False  # its last answer was none
 
-    def add(self, answer: Answer, at: float, collector: str) -> None:
+    def add(self, answer: ScrapeResult, at: float, collector: str) -> None:
         self.stopped = answer.body is None
         if answer.body is None:
             self.failures.append(answer)
             return
         self.small = self.small and len(answer.body) <= MAX_PAGE_BETWEEN
-        group = f"{self.number}-{file_name(self.target.name)}"
+        group = f"{self.number}-{artifact_file_name(self.target.name)}"
         name = f"{collector}/{group}-{len(self.pages):02d}.prom"
         self.pages.append(Artifact(name, collector, group, self.target.shown, at, answer.body))
 
@@ -214,7 +216,7 @@ class _Watched:
         return [*self.pages[:-1], replace(last, name=last.name.removesuffix(".prom") + _STOPPED)]
 
 
-def watch(request: Request, clock: Clock, collector: str, hidden: tuple[str, ...]) -> Collected:
+def scrape_over_window(request: CollectRequest, clock: Clock, collector: str, hidden: tuple[str, ...]) -> CollectResult:
     """The pages of `request.servers` as artifacts of `collector`, one group for each server.
 
     A server that gives no page at all is a gap that hides the signals `hidden`. One that fails at the start is asked
@@ -238,33 +240,33 @@ def watch(request: Request, clock: Clock, collector: str, hidden: tuple[str, ...
     # A server that stopped answering while it was watched may be the incident itself: it is told first.
     for one in sorted(watched, key=lambda one: not (one.stopped and one.pages)):
         gaps.extend(_failures(one, collector, hidden, start))
-    return Collected(tuple(page for one in watched for page in one.kept()), tuple(gaps))
+    return CollectResult(tuple(page for one in watched for page in one.kept()), tuple(gaps))
 
 
-def is_before_the_stop(artifact: Artifact) -> bool:
+def is_last_before_outage(artifact: Artifact) -> bool:
     """Is this the last page of a server that stopped answering while it was watched?"""
     return artifact.name.endswith(_STOPPED)
 
 
-def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) -> tuple[list[_Watched], list[Gap]]:
-    watched: list[_Watched] = []
+def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) -> tuple[list[_WatchedServer], list[Gap]]:
+    watched: list[_WatchedServer] = []
     gaps: list[Gap] = []
     for given in dict.fromkeys(servers):
         try:
-            found = target(given)
+            found = parse_target(given)
         except ValueError:  # its text may hold a password
-            reason = f"{shown_url(given)} is no address of a server"
+            reason = f"{redact_url(given)} is no address of a server"
             gaps.append(Gap(collector, reason, hidden, None, "give http://HOST:PORT"))
             continue
         if len(watched) == MAX_SERVERS:
             reason = f"{found.shown} is left out: at most {MAX_SERVERS} servers are watched at once"
             gaps.append(Gap(collector, reason, hidden, f"server/{found.name}", "give fewer --server"))
         elif all(one.target.url != found.url for one in watched):
-            watched.append(_Watched(len(watched) + 1, found))
+            watched.append(_WatchedServer(len(watched) + 1, found))
     return watched, gaps
 
 
-def _scrape(asked: Sequence[_Watched], timeout: float, clock: Clock, collector: str) -> None:
+def _scrape(asked: Sequence[_WatchedServer], timeout: float, clock: Clock, collector: str) -> None:
     if not asked:
         return
     before, began = clock.now(), time.monotonic()
@@ -276,7 +278,7 @@ def _scrape(asked: Sequence[_Watched], timeout: float, clock: Clock, collector: 
         one.add(answer, at, collector)
 
 
-def _failures(one: _Watched, collector: str, hidden: tuple[str, ...], start: float) -> Iterable[Gap]:
+def _failures(one: _WatchedServer, collector: str, hidden: tuple[str, ...], start: float) -> Iterable[Gap]:
     if not one.failures:
         return
     last = one.failures[-1]
@@ -293,6 +295,6 @@ def _failures(one: _Watched, collector: str, hidden: tuple[str, ...], start: flo
     yield Gap(collector, reason, (), None, last.next_step)
 
 
-def file_name(text: str) -> str:
+def artifact_file_name(text: str) -> str:
     """`text` as part of an artifact's name."""
     return re.sub(r"[^A-Za-z0-9_.-]+|\.{2,}", "_", text)[:80]

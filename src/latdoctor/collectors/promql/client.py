@@ -16,8 +16,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
-from latdoctor.collectors.base import Access
-from latdoctor.collectors.prometheus.scrape import shown_url
+from latdoctor.collectors.base import ApiEndpoint
+from latdoctor.collectors.prometheus.scrape import redact_url
 from latdoctor.errors import UNDECODABLE, SourceError, UsageError
 from latdoctor.http.address import is_loopback
 from latdoctor.sanitize import clean
@@ -31,10 +31,10 @@ _MAX_FILE = 64 << 10
 _FORM = "`Bearer TOKEN` or `Basic USER:PASSWORD`"
 
 
-def access(given: str, auth_file: Path | None = None, ca_file: Path | None = None) -> Access:
+def prometheus_endpoint(given: str, auth_file: Path | None = None, ca_file: Path | None = None) -> ApiEndpoint:
     """The server at `given`, with what the environment holds where no file is named. Raises UsageError."""
     url, name, host = _address(given)
-    return Access(
+    return ApiEndpoint(
         url=url,
         name=name,
         loopback=is_loopback(host),
@@ -113,7 +113,7 @@ _NARROW = "narrow it: --select '{job=\"…\"}'"
 _NOT_IT = "give the address of a Prometheus server, such as http://HOST:9090"
 
 
-class Line(Struct, frozen=True):
+class QuerySeries(Struct, frozen=True):
     """One series of an answer: its labels, and its values at ascending times (unix seconds).
 
     `whole` tells of the last value that it was written without a fraction.
@@ -125,10 +125,10 @@ class Line(Struct, frozen=True):
     whole: bool = False
 
 
-class Answer(Struct, frozen=True):
+class QueryResult(Struct, frozen=True):
     """What the server said, and what it warned of (a store that did not answer, so that a part is missing)."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[QuerySeries, ...]
     warnings: tuple[str, ...] = ()
 
 
@@ -143,19 +143,19 @@ class _Data(Struct, frozen=True):
     result: list[_Series] = []
 
 
-class _Answer(Struct, frozen=True):
+class _ApiResponse(Struct, frozen=True):
     status: str
     data: _Data | None = None
     error: str = ""
     warnings: list[str] = []
 
 
-def read(raw: bytes, where: str) -> Answer:
+def parse_result(raw: bytes, where: str) -> QueryResult:
     """The series of an answer. Raises SourceError for what is none, and for an answer that tells an error."""
     if len(raw) > MAX_BYTES:
         raise SourceError(f"an answer of more than {MAX_BYTES >> 20} MiB", where=where, next_step=_NARROW)
     try:
-        said = msgspec.json.decode(raw, type=_Answer)
+        said = msgspec.json.decode(raw, type=_ApiResponse)
     except UNDECODABLE as error:
         raise SourceError("no answer of a Prometheus server", where=where, next_step=_NOT_IT) from error
     if said.status != "success" or said.data is None:
@@ -167,22 +167,22 @@ def read(raw: bytes, where: str) -> Answer:
         lines = tuple(_line(one) for one in said.data.result)
     except ValueError as error:
         raise SourceError("an answer with a value that is no number", where=where, next_step=_NOT_IT) from error
-    return Answer(lines, tuple(clean(one, 200) for one in said.warnings[:5]))
+    return QueryResult(lines, tuple(clean(one, 200) for one in said.warnings[:5]))
 
 
-def _line(one: _Series) -> Line:
+def _line(one: _Series) -> QuerySeries:
     """Times that do not rise are put in order, and of two values for one time the later is taken. Raises ValueError."""
     told = one.values or ([one.value] if one.value else [])
     points = {time: text for time, text in told if math.isfinite(time)}
     times = tuple(sorted(points))
     texts = [points[time] for time in times]
-    return Line(one.metric, times, tuple(float(text) for text in texts), bool(texts) and texts[-1].isdecimal())
+    return QuerySeries(one.metric, times, tuple(float(text) for text in texts), bool(texts) and texts[-1].isdecimal())
 
 
-def error_of(raw: bytes) -> str:
+def error_message(raw: bytes) -> str:
     """What a refusing server says in its answer; empty where it says nothing that can be read."""
     try:
-        return clean(msgspec.json.decode(raw, type=_Answer).error, 200)
+        return clean(msgspec.json.decode(raw, type=_ApiResponse).error, 200)
     except UNDECODABLE:
         return ""
 
@@ -197,7 +197,7 @@ _TRUST = f"name the certificate authority's file in {CA_FILE}"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PromqlQuery:
     """One query; `start` and `step` are 0 for what is asked of one moment, `end`. Times in unix seconds."""
 
     expression: str
@@ -218,7 +218,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class QueryReply:
     """The raw answer, or why there is none and what to do about it."""
 
     body: bytes | None
@@ -226,22 +226,24 @@ class Reply:
     next_step: str = ""
 
 
-def ask(access: Access, questions: Sequence[Question], timeout: float, deadline: float) -> tuple[Reply, ...]:
+def run_queries(
+    access: ApiEndpoint, questions: Sequence[PromqlQuery], timeout: float, deadline: float
+) -> tuple[QueryReply, ...]:
     """One reply for each question, in their order: `timeout` seconds for each, `deadline` for all."""
     try:
         trust = _trust(access)
     except (OSError, ssl.SSLError) as error:
-        return (Reply(None, f"{access.ca_file} is no certificate file ({_said(error)})", _TRUST),) * len(questions)
+        return (QueryReply(None, f"{access.ca_file} is no certificate file ({_said(error)})", _TRUST),) * len(questions)
     return asyncio.run(_ask(access, questions, timeout, deadline, trust))
 
 
-def _trust(access: Access) -> ssl.SSLContext | bool:
+def _trust(access: ApiEndpoint) -> ssl.SSLContext | bool:
     return ssl.create_default_context(cafile=access.ca_file) if access.ca_file is not None else True
 
 
 async def _ask(
-    access: Access, questions: Sequence[Question], timeout: float, deadline: float, trust: ssl.SSLContext | bool
-) -> tuple[Reply, ...]:
+    access: ApiEndpoint, questions: Sequence[PromqlQuery], timeout: float, deadline: float, trust: ssl.SSLContext | bool
+) -> tuple[QueryReply, ...]:
     import httpx
 
     headers = {**_HEADERS, **({"Authorization": access.authorization} if access.authorization else {})}
@@ -253,11 +255,11 @@ async def _ask(
         timeout=timeout, follow_redirects=False, trust_env=not access.loopback, verify=trust, headers=headers
     ) as client:
 
-        async def one(question: Question) -> Reply:
+        async def one(question: PromqlQuery) -> QueryReply:
             async with gate:
                 patience = min(timeout, ends - asyncio.get_running_loop().time())
                 if patience <= 0:
-                    return Reply(None, f"was given up after {deadline:g} s in all", _SLOW)
+                    return QueryReply(None, f"was given up after {deadline:g} s in all", _SLOW)
                 reply = await _post(client, access, question, patience, min(MAX_BYTES, left[0]))
                 left[0] -= len(reply.body or b"")
                 return reply
@@ -265,7 +267,9 @@ async def _ask(
         return tuple(await asyncio.gather(*(one(question) for question in questions)))
 
 
-async def _post(client: httpx.AsyncClient, access: Access, question: Question, patience: float, limit: int) -> Reply:
+async def _post(
+    client: httpx.AsyncClient, access: ApiEndpoint, question: PromqlQuery, patience: float, limit: int
+) -> QueryReply:
     import httpx
 
     url = access.url + question.path
@@ -276,34 +280,36 @@ async def _post(client: httpx.AsyncClient, access: Access, question: Question, p
         ):
             return await _read(response, limit)
     except (TimeoutError, httpx.TimeoutException):
-        return Reply(None, f"did not answer within {patience:.3g} s", _SLOW)
+        return QueryReply(None, f"did not answer within {patience:.3g} s", _SLOW)
     except httpx.ConnectError as error:
         said = _said(error)
-        return Reply(None, f"cannot be reached ({said})", _TRUST if "CERTIFICATE" in said.upper() else _DOWN)
+        return QueryReply(None, f"cannot be reached ({said})", _TRUST if "CERTIFICATE" in said.upper() else _DOWN)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        return Reply(None, f"broke off ({_said(error)})", _DOWN)
+        return QueryReply(None, f"broke off ({_said(error)})", _DOWN)
 
 
-async def _read(response: httpx.Response, limit: int) -> Reply:
+async def _read(response: httpx.Response, limit: int) -> QueryReply:
     status = response.status_code
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.aiter_bytes():
         size += len(chunk)
         if size > limit:
-            return Reply(None, f"sent more than {limit >> 20} MiB", _SLOW)
+            return QueryReply(None, f"sent more than {limit >> 20} MiB", _SLOW)
         chunks.append(chunk)
     body = b"".join(chunks)
     if status == 200:
-        return Reply(body)
+        return QueryReply(body)
     if 300 <= status < 400:
-        place = shown_url(response.headers.get("location", ""))
-        return Reply(None, f"sends us elsewhere, to {place}, which is not followed", "give that address if it is right")
+        place = redact_url(response.headers.get("location", ""))
+        return QueryReply(
+            None, f"sends us elsewhere, to {place}, which is not followed", "give that address if it is right"
+        )
     if status in (401, 403):
-        return Reply(None, f"refused us with status {status}", _LOGIN)
+        return QueryReply(None, f"refused us with status {status}", _LOGIN)
     if status in (422, 503, 504):
-        return Reply(None, f"gave up on a question: {error_of(body) or f'status {status}'}", _SLOW)
-    return Reply(None, f"answered with status {status}: {error_of(body) or 'no Prometheus server?'}", _DOWN)
+        return QueryReply(None, f"gave up on a question: {error_message(body) or f'status {status}'}", _SLOW)
+    return QueryReply(None, f"answered with status {status}: {error_message(body) or 'no Prometheus server?'}", _DOWN)
 
 
 def _said(error: Exception) -> str:

@@ -6,12 +6,34 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import structs
 
-from latdoctor.collectors.base import Clock, Collected, Collector, PrometheusServer, Request, Sight
-from latdoctor.collectors.prometheus.scrape import file_name
+from latdoctor.collectors.base import (
+    Clock,
+    Collector,
+    CollectRequest,
+    CollectResult,
+    PrometheusServer,
+    SourceAvailability,
+)
+from latdoctor.collectors.prometheus.scrape import artifact_file_name
 from latdoctor.collectors.promql import client, label_changes, query_plan
-from latdoctor.collectors.promql.client import Answer
-from latdoctor.collectors.promql.evidence import NAME, Answered, evidence_of, of_servers, pace_in, provided
-from latdoctor.collectors.promql.query_plan import MAX_TARGETS, Asked, Plan, ranked, serving, shown_by, spoken_by
+from latdoctor.collectors.promql.client import QueryResult
+from latdoctor.collectors.promql.evidence import (
+    NAME,
+    AnsweredQuery,
+    evidence_of,
+    provided_signals,
+    scrape_interval,
+    server_signals,
+)
+from latdoctor.collectors.promql.query_plan import (
+    MAX_TARGETS,
+    PlannedQuery,
+    QueryPlan,
+    dialects_of,
+    ranked_targets,
+    samples_by_target,
+    serving_targets,
+)
 from latdoctor.dialects import promql
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.model import Dialect
@@ -27,61 +49,61 @@ _READ = (query_plan.FOUND, query_plan.NAMES, query_plan.LAST, query_plan.GROWTH,
 _MAX_PLAN = 4 << 20
 
 
-def _asked(request: Request) -> bool:
+def _asked(request: CollectRequest) -> bool:
     return request.prometheus is not None
 
 
-def _collect(request: Request, clock: Clock) -> Collected:
+def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Asks what is there, then what that shows. A question that fails is a gap; the others go on."""
     del clock  # the times are the server's: from `since` to `until`
     server = request.prometheus
     if server is None:
-        return Collected()
-    look = _Look(server, request.timeout)
-    wanted = query_plan.plan_of(server)
-    first = look.ask(query_plan.first_questions(wanted, shipped()))
-    found = shown_by([answer for _, answer in first])
-    targets = ranked(found)[:MAX_TARGETS]
+        return CollectResult()
+    look = _QuerySession(server, request.timeout)
+    wanted = query_plan.plan_for(server)
+    first = look.ask(query_plan.discovery_queries(wanted, shipped()))
+    found = samples_by_target([answer for _, answer in first])
+    targets = ranked_targets(found)[:MAX_TARGETS]
     if targets:
-        spoken = list(dict.fromkeys(dialect for target in targets for dialect in spoken_by(found[target])))
-        chosen = (*server.select, promql.named(sorted({target.instance for target in targets}), "instance"))
-        second = look.ask(query_plan.second_questions(wanted, spoken, chosen))
-        shown = shown_by([answer for asked, answer in second if asked.role == query_plan.NAMES])
-        wanted = structs.replace(wanted, pace=pace_in(wanted, [Answered(*one) for one in second]))
+        spoken = list(dict.fromkeys(dialect for target in targets for dialect in dialects_of(found[target])))
+        chosen = (*server.select, promql.name_matcher(sorted({target.instance for target in targets}), "instance"))
+        second = look.ask(query_plan.target_queries(wanted, spoken, chosen))
+        shown = samples_by_target([answer for asked, answer in second if asked.role == query_plan.NAMES])
+        wanted = structs.replace(wanted, pace=scrape_interval(wanted, [AnsweredQuery(*one) for one in second]))
         by_dialect = {
             dialect.id: frozenset(
-                name for target in targets if dialect in spoken_by(found[target]) for name in shown.get(target, ())
+                name for target in targets if dialect in dialects_of(found[target]) for name in shown.get(target, ())
             )
             for dialect in spoken
         }
-        more = query_plan.more_questions(wanted, spoken, by_dialect, chosen)
-        jobs = {target.job for target in serving({target: found[target] for target in targets})}
-        look.ask((*more, *label_changes.questions(wanted, spoken, jobs, server.select)))
+        more = query_plan.sample_queries(wanted, spoken, by_dialect, chosen)
+        jobs = {target.job for target in serving_targets({target: found[target] for target in targets})}
+        look.ask((*more, *label_changes.change_queries(wanted, spoken, jobs, server.select)))
     return look.collected(wanted)
 
 
-class _Look:
+class _QuerySession:
     """The questions of one look, their raw answers and what went wrong."""
 
     def __init__(self, server: PrometheusServer, timeout: float) -> None:
         self._server = server
         self._timeout = timeout
-        self._group = f"1-{file_name(server.access.name)}"
-        self._kept: list[tuple[Asked, bytes]] = []
-        self._failed: dict[tuple[str, str], list[Asked]] = {}
+        self._group = f"1-{artifact_file_name(server.access.name)}"
+        self._kept: list[tuple[PlannedQuery, bytes]] = []
+        self._failed: dict[tuple[str, str], list[PlannedQuery]] = {}
 
-    def ask(self, questions: Iterable[Asked]) -> list[tuple[Asked, Answer]]:
+    def ask(self, questions: Iterable[PlannedQuery]) -> list[tuple[PlannedQuery, QueryResult]]:
         """The answers to those questions that were answered."""
         asked = list(questions)
         deadline = _PATIENCE / _ROUNDS * self._timeout
-        replies = client.ask(self._server.access, [one.question for one in asked], self._timeout, deadline)
-        found: list[tuple[Asked, Answer]] = []
+        replies = client.run_queries(self._server.access, [one.question for one in asked], self._timeout, deadline)
+        found: list[tuple[PlannedQuery, QueryResult]] = []
         for one, reply in zip(asked, replies, strict=True):
             if reply.body is None:
                 self._failed.setdefault((reply.why, reply.next_step), []).append(one)
                 continue
             try:
-                answer = client.read(reply.body, self._server.access.name)
+                answer = client.parse_result(reply.body, self._server.access.name)
             except SourceError as error:
                 self._failed.setdefault((f"brought {error.what}", error.next_step), []).append(one)
                 continue
@@ -90,28 +112,28 @@ class _Look:
             found.append((one, answer))
         return found
 
-    def collected(self, wanted: Plan) -> Collected:
+    def collected(self, wanted: QueryPlan) -> CollectResult:
         gaps = tuple(self._gaps())
         if not self._kept:
-            return Collected(gaps=gaps)
+            return CollectResult(gaps=gaps)
         stated = structs.replace(wanted, asked=tuple(asked for asked, _ in self._kept))
         group, source = self._group, self._server.access.url
         artifacts = [
             Artifact(f"{NAME}/{group}/{_PLAN}", NAME, group, source, wanted.start, canonical(stated)),
             *(Artifact(asked.artifact, NAME, group, source, wanted.until, raw) for asked, raw in self._kept),
         ]
-        return Collected(tuple(artifacts), gaps)
+        return CollectResult(tuple(artifacts), gaps)
 
     def _gaps(self) -> Iterator[Gap]:
         """One gap for each reason."""
         shown = self._server.access.url
         for (why, next_step), failed in self._failed.items():
             if not self._kept:
-                yield Gap(NAME, f"{shown} {why}", tuple(sorted(of_servers())), None, next_step)
+                yield Gap(NAME, f"{shown} {why}", tuple(sorted(server_signals())), None, next_step)
                 return  # the same for all, but for those that were not sent any more
             lost = {name for one in failed if one.role in _READ for name in one.names}
             roles = {one.role for one in failed}
-            hidden = {*_hidden_by(lost, shipped()), *(label_changes.TOLD if roles & label_changes.ROLES else ())}
+            hidden = {*_hidden_by(lost, shipped()), *(label_changes.SIGNALS if roles & label_changes.ROLES else ())}
             reason = f"{shown}: {len(failed)} of the questions ({', '.join(sorted(roles))}): {why}"
             yield Gap(NAME, reason, tuple(sorted(hidden)), None, next_step)
 
@@ -120,7 +142,7 @@ def _hidden_by(names: set[str], dialects: Iterable[Dialect]) -> Iterator[str]:
     """The signals for which one of the samples `names` is read."""
     for dialect in dialects:
         for options in dialect.rules:
-            if any(promql.names_of(rule) & names for rule in options):
+            if any(promql.rule_samples(rule) & names for rule in options):
                 yield options[0].signal
 
 
@@ -130,15 +152,15 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     stated = next((one for one in artifacts if one.name.endswith(f"/{_PLAN}")), None)
     if stated is None:
         raise SourceError("the list of its questions is missing", where=artifacts[0].source if artifacts else NAME)
-    wanted = query_plan.read(stated.read(_MAX_PLAN), stated.source)
-    answered: list[Answered] = []
+    wanted = query_plan.parse_plan(stated.read(_MAX_PLAN), stated.source)
+    answered: list[AnsweredQuery] = []
     gaps: list[Gap] = []
     for asked in wanted.asked:
         artifact = held.get(asked.artifact)
         if artifact is None:
             continue
         try:
-            answered.append(Answered(asked, client.read(artifact.read(client.MAX_BYTES), artifact.source)))
+            answered.append(AnsweredQuery(asked, client.parse_result(artifact.read(client.MAX_BYTES), artifact.source)))
         except SourceError as error:
             hidden = tuple(sorted(set(_hidden_by(set(asked.names), shipped()))))
             gaps.append(Gap(NAME, f"{artifact.name}: {error.what}", hidden, None, error.next_step))
@@ -147,9 +169,9 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     return Evidence.merge([evidence, Evidence(gaps=tuple(gaps))])
 
 
-def _preflight() -> Sequence[Sight]:
+def _preflight() -> Sequence[SourceAvailability]:
     return [
-        Sight(
+        SourceAvailability(
             "history in a Prometheus server",
             "if given",
             "rates and quantiles of a time that has passed, and since when they changed",
@@ -161,7 +183,7 @@ def _preflight() -> Sequence[Sight]:
 COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
-    provides=provided() | label_changes.TOLD,
+    provides=provided_signals() | label_changes.SIGNALS,
     asked=_asked,
     collect=_collect,
     parse=_parse,

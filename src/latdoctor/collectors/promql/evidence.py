@@ -10,15 +10,22 @@ from msgspec import structs
 
 from latdoctor.collectors.promql import label_changes
 from latdoctor.collectors.promql import query_plan as plans
-from latdoctor.collectors.promql.client import Answer, Line
-from latdoctor.collectors.promql.query_plan import Asked, Plan, Target, names_of, ranked, shown_by
-from latdoctor.collectors.promql.synthetic_pages import Pages, own_labels
-from latdoctor.collectors.time_range import clock
+from latdoctor.collectors.promql.client import QueryResult, QuerySeries
+from latdoctor.collectors.promql.query_plan import (
+    PlannedQuery,
+    PrometheusTarget,
+    QueryPlan,
+    ranked_targets,
+    samples_by_target,
+    target_names,
+)
+from latdoctor.collectors.promql.synthetic_pages import PageBuilder, own_labels
+from latdoctor.collectors.time_range import format_utc
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import Scrape
-from latdoctor.dialects.model import Dialect, notes
-from latdoctor.dialects.page_series import View
-from latdoctor.dialects.to_evidence import read_pages, recognised
+from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.model import Dialect, join_notes
+from latdoctor.dialects.page_series import DialectView
+from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence, Gap, Origin, Series, Subject
 from latdoctor.sanitize import clean
@@ -30,16 +37,16 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredQuery:
     """A question and what came of it."""
 
-    asked: Asked
-    answer: Answer
+    asked: PlannedQuery
+    answer: QueryResult
 
 
-def evidence_of(plan: Plan, answered: Sequence[Answered], server: str, artifact: str) -> Evidence:
+def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str, artifact: str) -> Evidence:
     """`server` names the Prometheus, `artifact` the plan. Raises SourceError where no dialect knows any series."""
-    found = ranked(shown_by(_of(answered, plans.FOUND)))
+    found = ranked_targets(samples_by_target(_of(answered, plans.FOUND)))
     if not found:
         raise SourceError(
             "shows no series that a dialect knows within the judged window",
@@ -48,13 +55,13 @@ def evidence_of(plan: Plan, answered: Sequence[Answered], server: str, artifact:
         )
     scrapes = _scrapes(plan, answered, artifact)
     read, left = found[: plans.MAX_TARGETS], found[plans.MAX_TARGETS :]
-    names = names_of(found, server)
+    names = target_names(found, server)
     covers = _covers(answered)
     parts: list[Evidence] = []
     for target in read:
         subject = f"server/{names[target]}"
         pages = scrapes.get(target, [])
-        spoken = recognised(shipped(), [scrape.page for scrape in pages])
+        spoken = recognise_dialects(shipped(), [scrape.page for scrape in pages])
         note = _young(plan, covers.get(target, -math.inf))
         for dialect in spoken:
             # What Prometheus kept has the exporter's own clock behind it already.
@@ -67,21 +74,26 @@ def evidence_of(plan: Plan, answered: Sequence[Answered], server: str, artifact:
     return Evidence.merge(parts)
 
 
-def _of(answered: Sequence[Answered], role: str) -> list[Answer]:
+def _of(answered: Sequence[AnsweredQuery], role: str) -> list[QueryResult]:
     return [one.answer for one in answered if one.asked.role == role]
 
 
-def _covers(answered: Sequence[Answered]) -> dict[Target, float]:
+def _covers(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
     """When each target was first scraped within the window, or just before it."""
     lines = (line for one in answered if one.asked.role == plans.COVER for line in one.answer.lines)
-    return {Target.of(line.labels): line.values[-1] for line in lines if line.values and math.isfinite(line.values[-1])}
+    return {
+        PrometheusTarget.of(line.labels): line.values[-1]
+        for line in lines
+        if line.values and math.isfinite(line.values[-1])
+    }
 
 
-def pace_in(plan: Plan, answered: Sequence[Answered]) -> float:
+def scrape_interval(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> float:
     """Seconds between the samples of the target that is scraped least often, as far as `up` tells."""
     covers = _covers(answered)
     paces = [
-        (plan.until - max(plan.start, covers.get(Target.of(line.labels), plan.start))) / max(1, line.values[-1] - 1)
+        (plan.until - max(plan.start, covers.get(PrometheusTarget.of(line.labels), plan.start)))
+        / max(1, line.values[-1] - 1)
         for one in answered
         if one.asked.role == plans.COUNT
         for line in one.answer.lines
@@ -90,14 +102,16 @@ def pace_in(plan: Plan, answered: Sequence[Answered]) -> float:
     return max(paces, default=plans.PACE)
 
 
-def _scrapes(plan: Plan, answered: Sequence[Answered], artifact: str) -> dict[Target, list[Scrape]]:
-    pages = Pages(plan, artifact, _covers(answered))
+def _scrapes(
+    plan: QueryPlan, answered: Sequence[AnsweredQuery], artifact: str
+) -> dict[PrometheusTarget, list[ScrapedPage]]:
+    pages = PageBuilder(plan, artifact, _covers(answered))
     for one in answered:
         pages.take(one.asked.role, one.answer.lines)
     return pages.scrapes()
 
 
-def _young(plan: Plan, first: float) -> str:
+def _young(plan: QueryPlan, first: float) -> str:
     late = first - plan.start
     return f"seen for {plan.until - first:.0f} s only" if late > _NEAR * plan.window else ""
 
@@ -107,21 +121,21 @@ def _noted(evidence: Evidence, note: str) -> Evidence:
         return evidence
     return structs.replace(
         evidence,
-        readings=tuple(structs.replace(one, note=notes(one.note, note)) for one in evidence.readings),
-        distributions=tuple(structs.replace(one, note=notes(one.note, note)) for one in evidence.distributions),
+        readings=tuple(structs.replace(one, note=join_notes(one.note, note)) for one in evidence.readings),
+        distributions=tuple(structs.replace(one, note=join_notes(one.note, note)) for one in evidence.distributions),
     )
 
 
 def _curves(
-    plan: Plan,
-    answered: Sequence[Answered],
+    plan: QueryPlan,
+    answered: Sequence[AnsweredQuery],
     dialect: Dialect,
-    pages: Sequence[Scrape],
-    target: Target,
+    pages: Sequence[ScrapedPage],
+    target: PrometheusTarget,
     subject: str,
 ) -> Evidence:
     """The history of the target's signals, one series for each subject; of two for one subject none is told."""
-    view = View(dialect, tuple(pages), subject)
+    view = DialectView(dialect, tuple(pages), subject)
     born = _ups(answered).get(target, -math.inf)
     # A rate over a time in which the target was not there yet would look like a change.
     whole = born + plan.reach if born > plan.since - plan.curve_step else -math.inf
@@ -129,9 +143,9 @@ def _curves(
     for one in answered:
         if one.asked.role != plans.CURVE or one.asked.dialect != dialect.id:
             continue
-        found: dict[str, list[Line]] = {}
+        found: dict[str, list[QuerySeries]] = {}
         for line in one.answer.lines:
-            whose = view.subject(own_labels(line.labels)) if Target.of(line.labels) == target else None
+            whose = view.subject(own_labels(line.labels)) if PrometheusTarget.of(line.labels) == target else None
             if whose is not None:
                 found.setdefault(whose, []).append(line)
         for whose, lines in found.items():
@@ -141,13 +155,13 @@ def _curves(
     return Evidence(series=tuple(series))
 
 
-def _ups(answered: Sequence[Answered]) -> dict[Target, float]:
+def _ups(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
     """When each target was first seen within the history, or a little before it."""
     lines = (line for one in answered if one.asked.role == plans.UP for line in one.answer.lines)
-    return {Target.of(line.labels): line.times[0] for line in lines if line.times}
+    return {PrometheusTarget.of(line.labels): line.times[0] for line in lines if line.times}
 
 
-def _series(dialect: Dialect, asked: Asked, subject: str, line: Line, first: float) -> Series | None:
+def _series(dialect: Dialect, asked: PlannedQuery, subject: str, line: QuerySeries, first: float) -> Series | None:
     def told(time: float, value: float) -> bool:
         blank = any(blank.low <= value <= blank.high for blank in dialect.blanks)
         return time >= first and math.isfinite(value) and not blank
@@ -162,15 +176,15 @@ def _series(dialect: Dialect, asked: Asked, subject: str, line: Line, first: flo
 
 
 def _gaps(
-    plan: Plan,
-    answered: Sequence[Answered],
-    names: Mapping[Target, str],
-    left: Sequence[Target],
+    plan: QueryPlan,
+    answered: Sequence[AnsweredQuery],
+    names: Mapping[PrometheusTarget, str],
+    left: Sequence[PrometheusTarget],
     server: str,
     artifact: str,
 ) -> Iterator[Gap]:
     origin = Origin(artifact)
-    hidden = tuple(sorted(of_servers()))
+    hidden = tuple(sorted(server_signals()))
     if left:
         reason = f"{server}: {len(left)} more targets were left unread, {names[left[0]]} among them"
         yield Gap(NAME, reason, hidden, None, "narrow it: --select '{job=\"…\"}'")
@@ -180,7 +194,7 @@ def _gaps(
     for target, reason in _down(plan, answered):
         # Of a target that showed nothing we know, only the user's own choice says that it matters.
         if target in names or plan.select:
-            name = names.get(target) or names_of([target], server)[target]
+            name = names.get(target) or target_names([target], server)[target]
             seen = target in names
             subject = None if seen else f"server/{name}"
             yield Gap(NAME, f"{name} {reason}", () if seen else hidden, subject, "look whether its process still runs")
@@ -190,17 +204,17 @@ def _gaps(
         yield Gap(NAME, reason, (), None, "a part of the answer may be missing: look at the stores behind it", origin)
 
 
-def provided() -> frozenset[str]:
+def provided_signals() -> frozenset[str]:
     """What the series of a Prometheus server may give."""
     return frozenset(signal for dialect in shipped() for signal in dialect.signals)
 
 
-def of_servers() -> frozenset[str]:
+def server_signals() -> frozenset[str]:
     """What nobody else shows. Hardware has other sources: a target that is not read does not hide it."""
-    return frozenset(signal for signal in provided() if not signal.startswith(("gpu.", "host.")))
+    return frozenset(signal for signal in provided_signals() if not signal.startswith(("gpu.", "host.")))
 
 
-def _down(plan: Plan, answered: Sequence[Answered]) -> Iterator[tuple[Target, str]]:
+def _down(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> Iterator[tuple[PrometheusTarget, str]]:
     """The targets that Prometheus could not scrape at the end, and since when."""
     for one in answered:
         if one.asked.role != plans.UP:
@@ -210,7 +224,7 @@ def _down(plan: Plan, answered: Sequence[Answered]) -> Iterator[tuple[Target, st
                 continue
             ups = [time for time, value in zip(line.times, line.values, strict=True) if value == 1]
             if line.values[-1] == 0 and line.times[-1] >= plan.until - 2 * plan.curve_step:
-                since = f"since {clock(ups[-1])} or a little later" if ups else "all the time"
-                yield Target.of(line.labels), f"could not be scraped {since}"
+                since = f"since {format_utc(ups[-1])} or a little later" if ups else "all the time"
+                yield PrometheusTarget.of(line.labels), f"could not be scraped {since}"
             elif line.times[-1] < plan.until - 2 * plan.curve_step and ups:
-                yield Target.of(line.labels), f"is no longer a target since {clock(line.times[-1])}"
+                yield PrometheusTarget.of(line.labels), f"is no longer a target since {format_utc(line.times[-1])}"

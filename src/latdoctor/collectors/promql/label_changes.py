@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from latdoctor.collectors.promql.client import Line
-from latdoctor.collectors.promql.query_plan import Asked, Plan, Target
+from latdoctor.collectors.promql.client import QuerySeries
+from latdoctor.collectors.promql.query_plan import PlannedQuery, PrometheusTarget, QueryPlan
 from latdoctor.collectors.promql.synthetic_pages import own_labels
 from latdoctor.dialects import promql
-from latdoctor.dialects.changes import MAX_STARTS, STARTED, Mark, is_sane, marks
+from latdoctor.dialects.changes import MAX_STARTS, STARTED, ChangeLabel, change_labels, is_plausible_start
 from latdoctor.dialects.model import Dialect
-from latdoctor.dialects.page_series import View
+from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import Event, Origin, Value
 from latdoctor.sanitize import clean
 
@@ -26,7 +26,7 @@ HOLD = 3  # steps that a number lasts before it is believed
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class LabelHistory:
     """What one subject showed: its texts by step. `key` is the subject without its target (`model/m`)."""
 
     job: str
@@ -35,7 +35,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LabelChange:
     """From step `index` on a subject shows `text`; `before` is the one text before it, empty where several were."""
 
     subject: str
@@ -44,14 +44,14 @@ class Turn:
     text: str
 
 
-def turns(found: Mapping[str, Shown]) -> Iterator[Turn]:
+def label_changes(found: Mapping[str, LabelHistory]) -> Iterator[LabelChange]:
     """Where a subject turns to another text, and where a new target of a job brings one that none of the job showed.
 
     What the first step shows may be old: it is no turn.
     """
     for subject, shown in found.items():
         yield from _within(subject, shown.steps)
-    families: dict[tuple[str, str], list[Shown]] = {}
+    families: dict[tuple[str, str], list[LabelHistory]] = {}
     for shown in found.values():
         families.setdefault((shown.job, shown.key), []).append(shown)
     first = min((index for shown in found.values() for index in shown.steps), default=0)
@@ -59,18 +59,18 @@ def turns(found: Mapping[str, Shown]) -> Iterator[Turn]:
         yield from _brought("/".join(part for part in ("service", job, key) if part), members, first)
 
 
-def _within(subject: str, steps: Mapping[int, set[str]]) -> Iterator[Turn]:
+def _within(subject: str, steps: Mapping[int, set[str]]) -> Iterator[LabelChange]:
     current: set[str] = set()
     last: dict[str, int] = {}
     for index in sorted(steps):
         for text in sorted(steps[index] - current) if current else ():
             if index - last.get(text, index - HOLE - 1) > HOLE:
-                yield Turn(subject, index, next(iter(current)) if len(current) == 1 else "", text)
+                yield LabelChange(subject, index, next(iter(current)) if len(current) == 1 else "", text)
         current = steps[index]
         last.update(dict.fromkeys(current, index))
 
 
-def _brought(subject: str, members: Sequence[Shown], first: int) -> Iterator[Turn]:
+def _brought(subject: str, members: Sequence[LabelHistory], first: int) -> Iterator[LabelChange]:
     """What the targets that came later than the first step showed at once, and no other target before."""
     known: dict[str, int] = {}  # when each text was first shown
     for shown in members:
@@ -84,16 +84,16 @@ def _brought(subject: str, members: Sequence[Shown], first: int) -> Iterator[Tur
             before = _latest(members, born)
             if before and known[text] == born and text not in told:
                 told.add(text)
-                yield Turn(subject, born, next(iter(before)) if len(before) == 1 else "", text)
+                yield LabelChange(subject, born, next(iter(before)) if len(before) == 1 else "", text)
 
 
-def _latest(members: Sequence[Shown], before: int) -> set[str]:
+def _latest(members: Sequence[LabelHistory], before: int) -> set[str]:
     """The texts at the latest step before `before` at which any member showed one."""
     latest = max((index for shown in members for index in shown.steps if index < before), default=None)
     return set() if latest is None else {text for shown in members for text in shown.steps.get(latest, ())}
 
 
-def levels(values: Mapping[int, float]) -> Iterator[tuple[int, float, float]]:
+def step_changes(values: Mapping[int, float]) -> Iterator[tuple[int, float, float]]:
     """(step, before, from then on) for each change of a number that lasts HOLD steps, or two at the end."""
     runs: list[tuple[int, float, int]] = []  # first step, value, how many steps
     for index in sorted(values):
@@ -112,7 +112,7 @@ def levels(values: Mapping[int, float]) -> Iterator[tuple[int, float, float]]:
 
 LABEL, START, BUILD, CONFIG, RELOAD, REPLICAS = "label", "start", "build", "config", "reload", "replicas"
 ROLES = frozenset({LABEL, START, BUILD, CONFIG, RELOAD, REPLICAS})
-TOLD = frozenset({"change.process_start", "change.model", "change.version", "change.config", "change.replicas"})
+SIGNALS = frozenset({"change.process_start", "change.model", "change.version", "change.config", "change.replicas"})
 STEPS = 240  # finer than curves: a minute matters between a change and its effect, and these are few series
 BEFORE = 1800.0  # seconds; as far back as a change is taken for "shortly before"
 _MOST = 50  # events of one question; the newest are kept
@@ -128,31 +128,33 @@ _ENDINGS = tuple(_PATTERNS[RELOAD].removeprefix(".+").replace("(ful)?", part) fo
 _ENDINGS += ("_build_info", "_config_hash", "_config_info", ":config_info", "_info")
 
 
-def questions(plan: Plan, dialects: Sequence[Dialect], jobs: Iterable[str], select: Sequence[str]) -> Iterator[Asked]:
+def change_queries(
+    plan: QueryPlan, dialects: Sequence[Dialect], jobs: Iterable[str], select: Sequence[str]
+) -> Iterator[PlannedQuery]:
     """What is asked of all targets of `jobs`."""
-    extra = (*select, promql.named(sorted(set(jobs)), "job"))
+    extra = (*select, promql.name_matcher(sorted(set(jobs)), "job"))
 
-    def over(role: str, expression: str, dialect: str = "", signal: str = "") -> Asked:
-        return Asked(role, expression, plan.until, _begins(plan), _step(plan), (), dialect, signal)
+    def over(role: str, expression: str, dialect: str = "", signal: str = "") -> PlannedQuery:
+        return PlannedQuery(role, expression, plan.until, _begins(plan), _step(plan), (), dialect, signal)
 
     for dialect in dialects:
-        for mark in marks(dialect):
+        for mark in change_labels(dialect):
             by = ", ".join(dict.fromkeys(("job", "instance", *mark.labels, *_subject_labels(dialect))))
-            named = ",".join((promql.named(sorted(mark.names)), *extra))
+            named = ",".join((promql.name_matcher(sorted(mark.names)), *extra))
             yield over(LABEL, f"group by ({by}) ({{{named}}})", dialect.id, mark.signal)
-    yield over(START, promql.selector(STARTED, extra))
+    yield over(START, promql.format_selector(STARTED, extra))
     matched = {role: ",".join((f'__name__=~"{pattern}"', *extra)) for role, pattern in _PATTERNS.items()}
     yield over(BUILD, f"group by (__name__, job, instance, {', '.join(_VERSIONS)}) ({{{matched[BUILD]}}})")
     yield over(CONFIG, f"{{{matched[CONFIG]}}}")
     yield over(RELOAD, f"{{{matched[RELOAD]}}}")
-    yield over(REPLICAS, f"sum by (job) ({promql.selector('up', extra)})")
+    yield over(REPLICAS, f"sum by (job) ({promql.format_selector('up', extra)})")
 
 
-def _begins(plan: Plan) -> float:
+def _begins(plan: QueryPlan) -> float:
     return plan.since - BEFORE
 
 
-def _step(plan: Plan) -> float:
+def _step(plan: QueryPlan) -> float:
     return (plan.until - _begins(plan)) / STEPS
 
 
@@ -161,10 +163,10 @@ def _subject_labels(dialect: Dialect) -> tuple[str, ...]:
 
 
 def events(
-    plan: Plan,
-    answered: Iterable[tuple[Asked, Sequence[Line]]],
+    plan: QueryPlan,
+    answered: Iterable[tuple[PlannedQuery, Sequence[QuerySeries]]],
     dialects: Sequence[Dialect],
-    names: Mapping[Target, str],
+    names: Mapping[PrometheusTarget, str],
 ) -> tuple[Event, ...]:
     """The changes that the answers tell. `names` are how the targets that are read are called."""
     known = {dialect.id: dialect for dialect in dialects}
@@ -181,21 +183,21 @@ def events(
 class _Reader:
     """One answer's lines → events."""
 
-    plan: Plan
-    names: Mapping[Target, str]
+    plan: QueryPlan
+    names: Mapping[PrometheusTarget, str]
     origin: Origin
 
-    def of_labels(self, dialect: Dialect, signal: str, lines: Sequence[Line]) -> Iterator[Event]:
-        for mark in (one for one in marks(dialect) if one.signal == signal):
+    def of_labels(self, dialect: Dialect, signal: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
+        for mark in (one for one in change_labels(dialect) if one.signal == signal):
             shown = self._marked(dialect, mark, lines)
-            yield from (self._event(mark.change, mark.what, turn) for turn in turns(shown))
+            yield from (self._event(mark.change, mark.what, turn) for turn in label_changes(shown))
 
-    def of_role(self, role: str, lines: Sequence[Line]) -> Iterator[Event]:
+    def of_role(self, role: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
         """The changes told by what any target may show. A role that is not known tells none."""
         if role == REPLICAS:
             yield from self._replicas(lines)
             return
-        families: dict[str, list[Line]] = {}
+        families: dict[str, list[QuerySeries]] = {}
         for line in lines:
             families.setdefault(line.labels.get("__name__", ""), []).append(line)
         for name, own in families.items():
@@ -203,47 +205,53 @@ class _Reader:
                 yield from self._starts(own)
             elif role == BUILD:
                 shown = self._shown(own, lambda line, _: _version(line.labels))
-                yield from (self._event("change.version", f"{_stem(name)} version", turn) for turn in turns(shown))
+                yield from (
+                    self._event("change.version", f"{_stem(name)} version", turn) for turn in label_changes(shown)
+                )
             elif role == CONFIG:
                 yield from self._configurations(name, own)
             elif role == RELOAD:
                 yield from self._reloads(name, own)
 
-    def _marked(self, dialect: Dialect, mark: Mark, lines: Sequence[Line]) -> dict[str, Shown]:
-        views: dict[str, View] = {}
-        found: dict[str, Shown] = {}
+    def _marked(self, dialect: Dialect, mark: ChangeLabel, lines: Sequence[QuerySeries]) -> dict[str, LabelHistory]:
+        views: dict[str, DialectView] = {}
+        found: dict[str, LabelHistory] = {}
         for line in lines:
             server, text = self._server(line), mark.text(line.labels)
             # Without pages, so that a version is never part of the subject that turns to it.
-            view = views.setdefault(server, View(dialect, (), server))
+            view = views.setdefault(server, DialectView(dialect, (), server))
             subject = server if mark.of_server else view.subject(own_labels(line.labels))
             if text and subject is not None:
                 self._note(found, subject, line, _always(text))
         return found
 
-    def _shown(self, lines: Sequence[Line], text: Callable[[Line, float], str]) -> dict[str, Shown]:
+    def _shown(
+        self, lines: Sequence[QuerySeries], text: Callable[[QuerySeries, float], str]
+    ) -> dict[str, LabelHistory]:
         """What `text` makes of each line and value, for each server."""
-        found: dict[str, Shown] = {}
+        found: dict[str, LabelHistory] = {}
         for line in lines:
             self._note(found, self._server(line), line, text)
         return found
 
-    def _note(self, found: dict[str, Shown], subject: str, line: Line, text: Callable[[Line, float], str]) -> None:
+    def _note(
+        self, found: dict[str, LabelHistory], subject: str, line: QuerySeries, text: Callable[[QuerySeries, float], str]
+    ) -> None:
         key = "" if subject.startswith("server/") else subject.partition("@")[0]
         for time, value in self._points(line):
             told = text(line, value)
             if told:
-                shown = found.setdefault(subject, Shown(clean(line.labels.get("job", ""), 100), key))
+                shown = found.setdefault(subject, LabelHistory(clean(line.labels.get("job", ""), 100), key))
                 shown.steps.setdefault(self._index(time), set()).add(told)
 
-    def _points(self, line: Line) -> Iterator[tuple[float, float]]:
+    def _points(self, line: QuerySeries) -> Iterator[tuple[float, float]]:
         """The times and values that were asked for, whatever else was answered."""
         for time, value in zip(line.times, line.values, strict=True):
             if _begins(self.plan) <= time <= self.plan.until + _step(self.plan):
                 yield time, value
 
-    def _server(self, line: Line) -> str:
-        target = Target.of(line.labels)
+    def _server(self, line: QuerySeries) -> str:
+        target = PrometheusTarget.of(line.labels)
         return f"server/{self.names.get(target) or clean(target.instance or target.job, 200)}"
 
     def _index(self, time: float) -> int:
@@ -252,48 +260,48 @@ class _Reader:
     def _time(self, index: int) -> float:
         return _begins(self.plan) + index * _step(self.plan)
 
-    def _event(self, signal: str, what: str, turn: Turn, *, shows: bool = True) -> Event:
+    def _event(self, signal: str, what: str, turn: LabelChange, *, shows: bool = True) -> Event:
         """`shows`: the texts mean something to a person."""
         versions = {"from": turn.before, "to": turn.text} if shows else {}
         told = {"what": clean(what, 300), **versions}
         fields: dict[str, Value] = {name: text for name, text in told.items() if text}
         return Event(signal, turn.subject, self.origin, fields, self._time(turn.index))
 
-    def _starts(self, lines: Sequence[Line]) -> Iterator[Event]:
+    def _starts(self, lines: Sequence[QuerySeries]) -> Iterator[Event]:
         starts: dict[str, set[float]] = {}
         for line in lines:
-            starts.setdefault(self._server(line), set()).update(filter(is_sane, line.values))
+            starts.setdefault(self._server(line), set()).update(filter(is_plausible_start, line.values))
         for subject, found in starts.items():
             for start in sorted(found)[-MAX_STARTS:]:
                 yield Event("change.process_start", subject, self.origin, {}, start)
 
-    def _configurations(self, name: str, lines: Sequence[Line]) -> Iterator[Event]:
+    def _configurations(self, name: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
         """A hash is a value; of an information metric the labels are what is configured."""
         if name.endswith("_hash"):
             shown = self._shown(lines, lambda _, value: f"{value:.17g}" if math.isfinite(value) else "")
-            yield from (self._event("change.config", _stem(name), turn, shows=False) for turn in turns(shown))
+            yield from (self._event("change.config", _stem(name), turn, shows=False) for turn in label_changes(shown))
             return
-        for turn in turns(self._shown(lines, lambda line, _: _labels(line))):
+        for turn in label_changes(self._shown(lines, lambda line, _: _labels(line))):
             what = f"{_stem(name)} {_difference(turn)}"
             yield self._event("change.config", what.strip(), turn, shows=False)
 
-    def _reloads(self, name: str, lines: Sequence[Line]) -> Iterator[Event]:
+    def _reloads(self, name: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
         for line in lines:
             for at in sorted(set(line.values)):
                 if _begins(self.plan) <= at <= self.plan.until:
                     fields: dict[str, Value] = {"what": f"{_stem(name)} reloaded"}
                     yield Event("change.config", self._server(line), self.origin, fields, at)
 
-    def _replicas(self, lines: Sequence[Line]) -> Iterator[Event]:
+    def _replicas(self, lines: Sequence[QuerySeries]) -> Iterator[Event]:
         for line in lines:
             values = {self._index(time): value for time, value in self._points(line) if math.isfinite(value)}
             subject = f"service/{clean(line.labels.get('job', ''), 100)}"
-            for index, before, after in levels(values):
-                turn = Turn(subject, index, f"{before:g}", f"{after:g}")
+            for index, before, after in step_changes(values):
+                turn = LabelChange(subject, index, f"{before:g}", f"{after:g}")
                 yield self._event("change.replicas", "replicas", turn)
 
 
-def _always(text: str) -> Callable[[Line, float], str]:
+def _always(text: str) -> Callable[[QuerySeries, float], str]:
     return lambda *_: text
 
 
@@ -308,12 +316,12 @@ def _version(labels: Mapping[str, str]) -> str:
     return " ".join(dict.fromkeys([told[0], *(one[:12] for one in told[1:])])).strip()
 
 
-def _labels(line: Line) -> str:
+def _labels(line: QuerySeries) -> str:
     """The labels of an information metric, one to a line: `clean` leaves no end of a line in any of them."""
     return "\n".join(f"{clean(name, 60)}={clean(value, 80)}" for name, value in own_labels(line.labels)[:_MAX_LABELS])
 
 
-def _difference(turn: Turn) -> str:
+def _difference(turn: LabelChange) -> str:
     """`block_size 16 → 32`: the labels whose values differ."""
     before, after = (dict(one.split("=", 1) for one in text.split("\n") if one) for text in (turn.before, turn.text))
     differing = [f"{name} {before.get(name, 'none')} → {value}" for name, value in after.items()

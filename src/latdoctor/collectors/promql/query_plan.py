@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.collectors.base import PrometheusServer
-from latdoctor.collectors.promql.client import Answer, Question
+from latdoctor.collectors.promql.client import PromqlQuery, QueryResult
 from latdoctor.dialects import promql
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.model import Dialect
@@ -64,7 +64,7 @@ FOUND, NAMES, COVER, COUNT, UP = "found", "names", "cover", "count", "up"
 LAST, GROWTH, LEVEL, CURVE = "last", "growth", "level", "curve"
 
 
-class Asked(Struct, frozen=True):
+class PlannedQuery(Struct, frozen=True):
     """One question and the artifact that holds its answer; `names` are the samples it asks of."""
 
     role: str
@@ -79,11 +79,11 @@ class Asked(Struct, frozen=True):
     artifact: str = ""  # empty where it was not answered
 
     @property
-    def question(self) -> Question:
-        return Question(self.expression, self.end, self.start, self.step)
+    def question(self) -> PromqlQuery:
+        return PromqlQuery(self.expression, self.end, self.start, self.step)
 
 
-class Plan(Struct, frozen=True):
+class QueryPlan(Struct, frozen=True):
     """`window` seconds before `until` are judged; what lies before them, from `since` on, is the history.
 
     `pace` is how far apart the samples come, seconds, of the target that is scraped least often.
@@ -94,7 +94,7 @@ class Plan(Struct, frozen=True):
     window: float
     select: tuple[str, ...] = ()
     pace: float = PACE
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[PlannedQuery, ...] = ()
 
     @property
     def start(self) -> float:
@@ -114,14 +114,14 @@ class Plan(Struct, frozen=True):
         return max(2 * self.curve_step, FEWEST * self.pace)
 
 
-def plan_of(server: PrometheusServer) -> Plan:
-    return Plan(server.since, server.until, min(server.window, server.until - server.since), server.select)
+def plan_for(server: PrometheusServer) -> QueryPlan:
+    return QueryPlan(server.since, server.until, min(server.window, server.until - server.since), server.select)
 
 
-def read(raw: bytes, where: str) -> Plan:
+def parse_plan(raw: bytes, where: str) -> QueryPlan:
     """Raises SourceError for what is no plan, or one whose times make no sense."""
     try:
-        plan = msgspec.json.decode(raw, type=Plan)
+        plan = msgspec.json.decode(raw, type=QueryPlan)
     except UNDECODABLE as error:
         raise SourceError("the list of its questions cannot be read", where=where) from error
     if not (0 < plan.window <= plan.until - plan.since < float("inf")):
@@ -129,78 +129,78 @@ def read(raw: bytes, where: str) -> Plan:
     return plan
 
 
-def first_questions(plan: Plan, dialects: Sequence[Dialect]) -> Iterator[Asked]:
+def discovery_queries(plan: QueryPlan, dialects: Sequence[Dialect]) -> Iterator[PlannedQuery]:
     """Which targets speak a dialect? Asked by the families that it is recognised by, not by what every target has."""
     families = sorted({name for dialect in dialects for name in dialect.recognise})
     yield from _names(plan, FOUND, [*families, *(f"{name}_bucket" for name in families)], plan.select)
 
 
-def second_questions(plan: Plan, dialects: Sequence[Dialect], chosen: Sequence[str]) -> Iterator[Asked]:
+def target_queries(plan: QueryPlan, dialects: Sequence[Dialect], chosen: Sequence[str]) -> Iterator[PlannedQuery]:
     """Which samples do the targets show, since when; how often are they scraped, and were they up?"""
-    yield from _names(plan, NAMES, sorted(promql.everything(dialects)), chosen)
+    yield from _names(plan, NAMES, sorted(promql.all_sample_names(dialects)), chosen)
     over, fine = promql.duration(plan.window), promql.duration(plan.window / 300)
-    up = promql.selector("up", chosen)
-    yield Asked(COVER, f"min_over_time(timestamp({up})[{over}:{fine}])", plan.until, names=("up",))
-    yield Asked(COUNT, f"count_over_time({up}[{over}])", plan.until, names=("up",))
+    up = promql.format_selector("up", chosen)
+    yield PlannedQuery(COVER, f"min_over_time(timestamp({up})[{over}:{fine}])", plan.until, names=("up",))
+    yield PlannedQuery(COUNT, f"count_over_time({up}[{over}])", plan.until, names=("up",))
     # Of targets that show nothing we know, only the user's own choice says that they matter.
-    up = promql.selector("up", plan.select or chosen)
-    yield Asked(UP, up, plan.until, plan.since - 2 * plan.curve_step, plan.curve_step, ("up",))
+    up = promql.format_selector("up", plan.select or chosen)
+    yield PlannedQuery(UP, up, plan.until, plan.since - 2 * plan.curve_step, plan.curve_step, ("up",))
 
 
-def _names(plan: Plan, role: str, names: Sequence[str], chosen: Sequence[str]) -> Iterator[Asked]:
+def _names(plan: QueryPlan, role: str, names: Sequence[str], chosen: Sequence[str]) -> Iterator[PlannedQuery]:
     for start in range(0, len(names), _NAMES_AT_ONCE):
         part = tuple(names[start : start + _NAMES_AT_ONCE])
-        inside = ",".join((promql.named(part), *chosen))
+        inside = ",".join((promql.name_matcher(part), *chosen))
         over = promql.duration(plan.window)
         counted = f"count by (__name__, job, instance) (last_over_time({{{inside}}}[{over}]))"
-        yield Asked(role, counted, plan.until, names=part)
+        yield PlannedQuery(role, counted, plan.until, names=part)
 
 
-def more_questions(
-    plan: Plan, dialects: Sequence[Dialect], present: Mapping[str, frozenset[str]], select: Sequence[str]
-) -> Iterator[Asked]:
+def sample_queries(
+    plan: QueryPlan, dialects: Sequence[Dialect], present: Mapping[str, frozenset[str]], select: Sequence[str]
+) -> Iterator[PlannedQuery]:
     """What the samples that are `present` (by dialect) show, grew by, and how they went."""
     counters: set[str] = set()
     levels: dict[str, str] = {}
     for dialect in dialects:
-        needed = promql.samples(dialect)
+        needed = promql.sample_names(dialect)
         counters |= needed.counters & present[dialect.id]
         for name, way in needed.levels:
             if name in present[dialect.id]:  # read in two ways by two dialects: as it stands
                 levels[name] = way if levels.get(name, way) == way else promql.RAW
-    for names, expression in promql.lasts(counters, select):
-        yield Asked(LAST, expression, plan.until, names=names)
-    for names, expression in promql.growths(counters, plan.window, select):
-        yield Asked(GROWTH, expression, plan.until, names=names)
+    for names, expression in promql.last_value_queries(counters, select):
+        yield PlannedQuery(LAST, expression, plan.until, names=names)
+    for names, expression in promql.growth_queries(counters, plan.window, select):
+        yield PlannedQuery(GROWTH, expression, plan.until, names=names)
     for name in counters & levels.keys():
         del levels[name]
-    for names, expression in promql.shown(levels.items(), plan.step, select):
-        yield Asked(LEVEL, expression, plan.until, plan.start, plan.step, names)
+    for names, expression in promql.gauge_queries(levels.items(), plan.step, select):
+        yield PlannedQuery(LEVEL, expression, plan.until, plan.start, plan.step, names)
     for dialect in dialects:
-        for curve in promql.curves(dialect, CURVES, present[dialect.id]):
+        for curve in promql.curve_queries(dialect, CURVES, present[dialect.id]):
             expression = curve.expression.replace("$range", promql.duration(plan.reach))
             expression = expression.replace("{$select}", f"{{{','.join(select)}}}" if select else "")
             expression = expression.replace(",$select", "".join(f",{one}" for one in select))
             names = tuple(sorted(curve.names))
-            yield Asked(
+            yield PlannedQuery(
                 CURVE, expression, plan.until, plan.since, plan.curve_step, names, dialect.id, curve.signal,
                 curve.factor,
             )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Target:
+class PrometheusTarget:
     """What Prometheus scrapes: one server or exporter."""
 
     instance: str
     job: str
 
     @staticmethod
-    def of(labels: Mapping[str, str]) -> Target:
-        return Target(labels.get("instance", ""), labels.get("job", ""))
+    def of(labels: Mapping[str, str]) -> PrometheusTarget:
+        return PrometheusTarget(labels.get("instance", ""), labels.get("job", ""))
 
 
-def names_of(targets: Iterable[Target], otherwise: str) -> dict[Target, str]:
+def target_names(targets: Iterable[PrometheusTarget], otherwise: str) -> dict[PrometheusTarget, str]:
     """How each is called: by its instance, and by its job too where two jobs scrape one instance."""
     known = sorted(targets)
     seen = [one.instance for one in known]
@@ -210,17 +210,17 @@ def names_of(targets: Iterable[Target], otherwise: str) -> dict[Target, str]:
     }
 
 
-def shown_by(answers: Sequence[Answer]) -> dict[Target, frozenset[str]]:
+def samples_by_target(answers: Sequence[QueryResult]) -> dict[PrometheusTarget, frozenset[str]]:
     """The sample names of each target."""
-    found: dict[Target, set[str]] = {}
+    found: dict[PrometheusTarget, set[str]] = {}
     for line in (line for answer in answers for line in answer.lines):
         name = line.labels.get("__name__", "")
         if name:
-            found.setdefault(Target.of(line.labels), set()).add(name)
+            found.setdefault(PrometheusTarget.of(line.labels), set()).add(name)
     return {target: frozenset(names) for target, names in found.items()}
 
 
-def spoken_by(names: frozenset[str]) -> tuple[Dialect, ...]:
+def dialects_of(names: frozenset[str]) -> tuple[Dialect, ...]:
     """The dialects whose families are among the sample `names`."""
     return tuple(
         dialect
@@ -229,19 +229,19 @@ def spoken_by(names: frozenset[str]) -> tuple[Dialect, ...]:
     )
 
 
-def ranked(shown: Mapping[Target, frozenset[str]]) -> list[Target]:
+def ranked_targets(shown: Mapping[PrometheusTarget, frozenset[str]]) -> list[PrometheusTarget]:
     """The targets that speak a dialect: servers before GPU exporters, and those before what tells of machines only.
 
     A company has more machines than servers, and only so many targets are read.
     """
-    ranks = {target: _rank(spoken_by(names)) for target, names in shown.items()}
+    ranks = {target: _rank(dialects_of(names)) for target, names in shown.items()}
     return sorted((target for target in shown if ranks[target]), key=lambda target: (ranks[target], target))
 
 
-def serving(shown: Mapping[Target, frozenset[str]]) -> list[Target]:
+def serving_targets(shown: Mapping[PrometheusTarget, frozenset[str]]) -> list[PrometheusTarget]:
     """Those that serve requests; where none does, all that speak a dialect."""
-    found = ranked(shown)
-    return [target for target in found if _rank(spoken_by(shown[target])) == 1] or found
+    found = ranked_targets(shown)
+    return [target for target in found if _rank(dialects_of(shown[target])) == 1] or found
 
 
 def _rank(dialects: Sequence[Dialect]) -> int:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from latdoctor.collectors.promql.client import Line
-from latdoctor.collectors.promql.query_plan import GROWTH, LAST, LEVEL, STEPS, Plan, Target
-from latdoctor.dialects.metrics_page import Page, Sample, Scrape
+from latdoctor.collectors.promql.client import QuerySeries
+from latdoctor.collectors.promql.query_plan import GROWTH, LAST, LEVEL, STEPS, PrometheusTarget, QueryPlan
+from latdoctor.dialects.metrics_page import MetricSample, MetricsPage, ScrapedPage
 from latdoctor.dialects.promql import SAMPLE
 from latdoctor.evidence.model import Labels
 
@@ -20,36 +20,36 @@ _OWN = frozenset({"__name__", "job", "instance", SAMPLE})
 _FIRST, _LAST = 0, STEPS
 
 
-_Key = tuple[Target, str, Labels]
+_Key = tuple[PrometheusTarget, str, Labels]
 
 
 @dataclass
-class _Gathered:
+class _TargetPages:
     """The samples of one target, by page and name."""
 
-    pages: dict[int, dict[str, list[Sample]]] = field(default_factory=dict)
+    pages: dict[int, dict[str, list[MetricSample]]] = field(default_factory=dict)
 
-    def add(self, page: int, name: str, sample: Sample) -> None:
+    def add(self, page: int, name: str, sample: MetricSample) -> None:
         self.pages.setdefault(page, {}).setdefault(name, []).append(sample)
 
 
 @dataclass(frozen=True)
-class Pages:
+class PageBuilder:
     """Gathers answers by target. `covers` tells since when each target was scraped, where it was not all along."""
 
-    plan: Plan
+    plan: QueryPlan
     artifact: str
-    covers: Mapping[Target, float]
-    _targets: dict[Target, _Gathered] = field(default_factory=dict)
+    covers: Mapping[PrometheusTarget, float]
+    _targets: dict[PrometheusTarget, _TargetPages] = field(default_factory=dict)
     _last: dict[_Key, tuple[float, bool]] = field(default_factory=dict)
     _grown: dict[_Key, float] = field(default_factory=dict)
 
-    def take(self, role: str, lines: Sequence[Line]) -> None:
+    def take(self, role: str, lines: Sequence[QuerySeries]) -> None:
         for line in lines:
             name = line.labels.get(SAMPLE, "")
             if not name or not line.times:
                 continue
-            target = Target.of(line.labels)
+            target = PrometheusTarget.of(line.labels)
             labels = own_labels(line.labels)
             if role == LAST:
                 self._last[target, name, labels] = (line.values[-1], line.whole)
@@ -58,27 +58,27 @@ class Pages:
             elif role == LEVEL:
                 self._level(target, name, labels, line)
 
-    def _level(self, target: Target, name: str, labels: Labels, line: Line) -> None:
-        gathered = self._targets.setdefault(target, _Gathered())
+    def _level(self, target: PrometheusTarget, name: str, labels: Labels, line: QuerySeries) -> None:
+        gathered = self._targets.setdefault(target, _TargetPages())
         for time, value in zip(line.times, line.values, strict=True):
             page = round((time - self.plan.start) / self.plan.step)
             if _FIRST <= page <= _LAST:
-                gathered.add(page, name, Sample(labels, value, line.whole and value == line.values[-1]))
+                gathered.add(page, name, MetricSample(labels, value, line.whole and value == line.values[-1]))
 
-    def scrapes(self) -> dict[Target, list[Scrape]]:
+    def scrapes(self) -> dict[PrometheusTarget, list[ScrapedPage]]:
         """The pages of each target in their order; none that has no sample, but for the first and the last."""
         growths = _cumulative(self._grown)
         for (target, name, labels), (last, whole) in self._last.items():
-            gathered = self._targets.setdefault(target, _Gathered())
+            gathered = self._targets.setdefault(target, _TargetPages())
             # Of a single sample within the window no growth is known, and it is no counter that was just born.
             grown = growths.get((target, name, labels), math.nan)
-            gathered.add(_FIRST, name, Sample(labels, last - grown))
-            gathered.add(_LAST, name, Sample(labels, last, whole))
+            gathered.add(_FIRST, name, MetricSample(labels, last - grown))
+            gathered.add(_LAST, name, MetricSample(labels, last, whole))
         for target, name, labels in self._grown.keys() - self._last.keys():
-            self._targets.setdefault(target, _Gathered()).add(_FIRST, name, Sample(labels, 0.0))
+            self._targets.setdefault(target, _TargetPages()).add(_FIRST, name, MetricSample(labels, 0.0))
         return {target: self._in_order(target, gathered) for target, gathered in self._targets.items()}
 
-    def _in_order(self, target: Target, gathered: _Gathered) -> list[Scrape]:
+    def _in_order(self, target: PrometheusTarget, gathered: _TargetPages) -> list[ScrapedPage]:
         """A target younger than the window begins with its first sample; its gauges then stand on its first page."""
         first = max(self.plan.start, self.covers.get(target, -math.inf))
         times = {page: self.plan.start + page * self.plan.step for page in sorted({_LAST, *gathered.pages} - {_FIRST})}
@@ -89,7 +89,7 @@ class Pages:
             del later[nearest]
             opening = {**gathered.pages.get(nearest, {}), **opening}
         pages = [(first, opening), *((at, gathered.pages.get(page, {})) for page, at in later.items())]
-        return [Scrape(_page(samples), self.artifact, at) for at, samples in pages]
+        return [ScrapedPage(_page(samples), self.artifact, at) for at, samples in pages]
 
 
 def own_labels(labels: Mapping[str, str]) -> Labels:
@@ -97,9 +97,9 @@ def own_labels(labels: Mapping[str, str]) -> Labels:
     return tuple(sorted((name, value) for name, value in labels.items() if name not in _OWN))
 
 
-def _page(samples: Mapping[str, Sequence[Sample]]) -> Page:
+def _page(samples: Mapping[str, Sequence[MetricSample]]) -> MetricsPage:
     families = {name.removesuffix("_bucket"): "histogram" for name in samples if name.endswith("_bucket")}
-    return Page({name: tuple(found) for name, found in samples.items()}, families)
+    return MetricsPage({name: tuple(found) for name, found in samples.items()}, families)
 
 
 def _cumulative(grown: Mapping[_Key, float]) -> dict[_Key, float]:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collectors.base import Sight
-from latdoctor.collectors.input_files import MAX_FILES, Finder, Named, file_collector, safe_name, unique
+from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.input_files import MAX_FILES, FileFinder, NamedFile, file_collector, safe_name, unique_name
 from latdoctor.collectors.tensorrt import build_log, file_formats
 from latdoctor.collectors.tensorrt import evidence as engine_evidence
 from latdoctor.collectors.tensorrt.build_log import Log
@@ -31,7 +31,7 @@ _ENDINGS = (
 _HOW = "give a file that trtexec wrote: --exportLayerInfo, --exportProfile, --exportTimes, or its log"
 
 
-def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
+def _named(finder: FileFinder, given: Sequence[Path]) -> Iterator[NamedFile]:
     """The files given and their neighbours of the same engine; the files of one engine are read together."""
     first = [file.path for file in finder.files(given)]
     files = [file.path for file in finder.files(path for one in first for path in (one, *_neighbours(one)))]
@@ -41,13 +41,13 @@ def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
     for folder, stem in engines:
         # Engines of one name in several folders (fp16/model, int8/model) are told apart by their folders.
         shown = f"{folder.name}-{stem}" if stems[stem] > 1 else stem
-        groups[folder, stem] = unique(safe_name(shown, "engine"), groups.values())
+        groups[folder, stem] = unique_name(safe_name(shown, "engine"), groups.values())
     taken: set[str] = set()
     for path in files:
         group = groups[_engine(path)]
-        name = unique(f"{group}.{safe_name(_ending(path).strip('.') or 'file', 'file')}", taken)
+        name = unique_name(f"{group}.{safe_name(_ending(path).strip('.') or 'file', 'file')}", taken)
         taken.add(name)
-        yield Named(path, group, name)
+        yield NamedFile(path, group, name)
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -121,12 +121,12 @@ def _neighbours(path: Path) -> Iterator[Path]:
 
 
 COLLECTOR = file_collector(
-    lambda: Finder(NAME, engine_evidence.SIGNALS, _ENDINGS, _HOW),
+    lambda: FileFinder(NAME, engine_evidence.SIGNALS, _ENDINGS, _HOW),
     title="TensorRT engines",
     given=lambda request: request.tensorrt,
     named=_named,
     parse=parse,
-    sight=Sight(
+    sight=SourceAvailability(
         "TensorRT engines",
         "if given",
         "fusion, number types, tensor cores, conversions and the host's share of an engine",

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collectors.base import Sight
-from latdoctor.collectors.input_files import Finder, Named, file_collector, safe_name, unique
+from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.input_files import FileFinder, NamedFile, file_collector, safe_name, unique_name
 from latdoctor.collectors.torch_memory import evidence as memory_evidence
 from latdoctor.collectors.torch_memory import safe_unpickle
 from latdoctor.collectors.torch_memory.snapshot import MAX_BYTES, Stats, looks_like, snapshot, stats
@@ -26,15 +26,15 @@ _FORMS = re.compile(
 )
 
 
-def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
+def _named(finder: FileFinder, given: Sequence[Path]) -> Iterator[NamedFile]:
     """The files of one process are named alike, and read together."""
     taken: set[str] = set()
     for file in finder.files(given):
         stem, _, ending = file.path.name.rpartition(".")
         group = safe_name(_FORMS.sub("", stem), "process")
-        name = unique(f"{group}.{ending.lower()}", taken)
+        name = unique_name(f"{group}.{ending.lower()}", taken)
         taken.add(name)
-        yield Named(file.path, group, name)
+        yield NamedFile(file.path, group, name)
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -90,7 +90,7 @@ def _without_told(found: Evidence, *, has_snapshot: bool) -> Evidence:
 
 
 COLLECTOR = file_collector(
-    lambda: Finder(
+    lambda: FileFinder(
         NAME,
         memory_evidence.SIGNALS,
         (".json", ".pickle", ".pkl"),
@@ -100,7 +100,7 @@ COLLECTOR = file_collector(
     given=lambda request: request.torch_memory,
     named=_named,
     parse=parse,
-    sight=Sight(
+    sight=SourceAvailability(
         "memory of PyTorch's allocator",
         "if given",
         "fragmentation, retries, failures and segments taken while serving",

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collectors.base import Sight
-from latdoctor.collectors.input_files import Finder, Named, file_collector, safe_name, unique
+from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.input_files import FileFinder, NamedFile, file_collector, safe_name, unique_name
 from latdoctor.collectors.torch_trace import evidence as trace_evidence
 from latdoctor.collectors.torch_trace.json_stream import HOW_TO_RECORD, is_packed
 from latdoctor.collectors.torch_trace.readings import NAME
@@ -23,18 +23,18 @@ from latdoctor.evidence.model import Evidence, Gap, Origin
 _ENDINGS = re.compile(r"(?:[._-]?(?:gz|json|pt|trace))+$")
 
 
-def _named(finder: Finder, given: Sequence[Path]) -> Iterator[Named]:
+def _named(finder: FileFinder, given: Sequence[Path]) -> Iterator[NamedFile]:
     """The traces of a folder are the ranks of one run: one group, read at the same time."""
     taken: set[str] = set()
     groups: dict[Path, str] = {}
     for file in finder.files(given):
         if file.folder is not None and file.folder not in groups:
-            groups[file.folder] = unique(_short(file.folder), taken | {*groups.values()})
+            groups[file.folder] = unique_name(_short(file.folder), taken | {*groups.values()})
         others = {name for folder, name in groups.items() if folder != file.folder}
-        own = unique(_short(file.path), taken | others)
+        own = unique_name(_short(file.path), taken | others)
         taken.add(own)
         group = own if file.folder is None else groups[file.folder]
-        yield Named(file.path, group, f"{own}.json{'.gz' if is_packed(file.head) else ''}")
+        yield NamedFile(file.path, group, f"{own}.json{'.gz' if is_packed(file.head) else ''}")
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -74,12 +74,12 @@ def _short(path: Path) -> str:
 
 
 COLLECTOR = file_collector(
-    lambda: Finder(NAME, trace_evidence.SIGNALS, (".json", ".json.gz"), HOW_TO_RECORD),
+    lambda: FileFinder(NAME, trace_evidence.SIGNALS, (".json", ".json.gz"), HOW_TO_RECORD),
     title="profiler traces",
     given=lambda request: request.traces,
     named=_named,
     parse=parse,
-    sight=Sight(
+    sight=SourceAvailability(
         "profiler traces (Kineto)",
         "if given",
         "GPU busy, launches, allocations, synchronisation and copies of a few seconds of the service",

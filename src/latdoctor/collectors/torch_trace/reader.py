@@ -8,7 +8,7 @@ from time import monotonic
 
 import msgspec
 
-from latdoctor.collectors.base import heard_by, tell
+from latdoctor.collectors.base import progress_listener, report_progress
 from latdoctor.collectors.torch_trace.event_store import Columns
 from latdoctor.collectors.torch_trace.json_stream import HOW_TO_RECORD, KinetoReader
 from latdoctor.collectors.torch_trace.parallel import Child, first_done, processors, second_half
@@ -58,7 +58,7 @@ def read_traces(artifacts: Sequence[Artifact]) -> Iterator[Evidence | SourceErro
                 answer = child.answer()
                 outcome = _tried(artifacts[index]) if answer is None else _OUTCOME.decode(answer)
                 found[index] = _outcome(outcome)
-            tell(f"traces: {len(found)} of {len(artifacts)} read")
+            report_progress(f"traces: {len(found)} of {len(artifacts)} read")
     for index in range(len(artifacts)):
         yield found[index]
 
@@ -71,7 +71,7 @@ def _started(artifact: Artifact, opened: ExitStack) -> Child | None:
 
 
 def _in_child(artifact: Artifact) -> bytes:
-    with heard_by(lambda what: None):  # the parent tells how far all of them have come
+    with progress_listener(lambda what: None):  # the parent tells how far all of them have come
         return msgspec.msgpack.encode(_tried(artifact))
 
 
@@ -133,7 +133,7 @@ def _read(reader: KinetoReader, columns: Columns, where: str) -> None:
         _must_fit(columns, where)
         if monotonic() - told > _TOLD_EVERY:
             told = monotonic()
-            tell(f"{where}: {reader.events} events read")
+            report_progress(f"{where}: {reader.events} events read")
 
 
 def _must_fit(columns: Columns, where: str) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.prometheus import exposition
-from latdoctor.collectors.runner import evidence_of
-from latdoctor.detectors.catalog import given_by
+from latdoctor.collectors.runner import parse_bundle
+from latdoctor.detectors.catalog import derivable_signals
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import Page
+from latdoctor.dialects.metrics_page import MetricsPage
 from latdoctor.dialects.model import Rule
 from latdoctor.evaluation.baselines.methods import Signals
 from latdoctor.evaluation.baselines.metric_to_cause import Prior
@@ -43,14 +43,14 @@ _SUFFERED = {"latency": "latency.mean", "client.latency": "client.latency.mean"}
 _SPREAD, _PARTS = ("histogram", "summary"), ("sum", "count", "bucket")
 
 
-Read = Callable[[Artifact], Page]
+Read = Callable[[Artifact], MetricsPage]
 
 
 def scraped(recorded: RecordedRun) -> Signals:
     """Every series of `recorded` as `METRIC TARGET{LABELS}`, second by second: before the incident, and in it."""
-    pages: dict[tuple[str, float], Page] = {}
+    pages: dict[tuple[str, float], MetricsPage] = {}
 
-    def page(artifact: Artifact) -> Page:  # each lies in two seconds
+    def page(artifact: Artifact) -> MetricsPage:  # each lies in two seconds
         key = artifact.source, artifact.taken_at
         if key not in pages:
             pages[key] = exposition.parse(artifact.read(), artifact.source)
@@ -78,7 +78,7 @@ def by_metric(prior: Prior) -> Prior:
 
 def _told(signals: frozenset[str]) -> frozenset[str]:
     """`signals` with what can be derived from them."""
-    return signals.union(*given_by(signals).values())
+    return signals.union(*derivable_signals(signals).values())
 
 
 @cache
@@ -111,7 +111,7 @@ def _symptoms() -> Mapping[str, str]:
 
 def _columns(look: Bundle, read: Read) -> Iterator[tuple[str, float]]:
     yield from _of_pages(look, read)
-    for (signal, subject), value in values(evidence_of(_OTHERS, look)[0]).items():
+    for (signal, subject), value in values(parse_bundle(_OTHERS, look)[0]).items():
         if not isinstance(value, str):
             yield f"{signal} {subject}", value
 
@@ -129,7 +129,7 @@ def _of_pages(look: Bundle, read: Read) -> Iterator[tuple[str, float]]:
             yield f"{_symptoms().get(metric, metric)} {target}{{{inside}}}", value
 
 
-def _shown(first: Page, last: Page, seconds: float) -> Iterator[tuple[str, Labels, float]]:
+def _shown(first: MetricsPage, last: MetricsPage, seconds: float) -> Iterator[tuple[str, Labels, float]]:
     """Metric, labels and value of each series; of what only counts up nothing where no time lies between the pages."""
     for name, samples in last.samples.items():
         family, _, part = name.rpartition("_")
@@ -143,7 +143,7 @@ def _shown(first: Page, last: Page, seconds: float) -> Iterator[tuple[str, Label
             yield from ((name, sample.labels, sample.value) for sample in samples)
 
 
-def _spread(first: Page, last: Page, family: str, seconds: float) -> Iterator[tuple[str, Labels, float]]:
+def _spread(first: MetricsPage, last: MetricsPage, family: str, seconds: float) -> Iterator[tuple[str, Labels, float]]:
     sums, counts = (_grown(first, last, f"{family}_{part}") for part in ("sum", "count"))
     for labels, count in counts.items():
         if seconds > 0:
@@ -152,7 +152,7 @@ def _spread(first: Page, last: Page, family: str, seconds: float) -> Iterator[tu
             yield family, labels, sums[labels] / count
 
 
-def _grown(first: Page, last: Page, name: str) -> dict[Labels, float]:
+def _grown(first: MetricsPage, last: MetricsPage, name: str) -> dict[Labels, float]:
     """By how much each series of `name` grew; one that began anew between the pages is left out."""
     then = {sample.labels: sample.value for sample in first.samples.get(name, ())}
     now = {sample.labels: sample.value for sample in last.samples.get(name, ())}

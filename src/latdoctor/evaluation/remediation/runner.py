@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evaluation import machine_state
@@ -215,10 +215,10 @@ def _configuration(admin: AdminClient) -> object:
     return json.loads(admin.ask("GET", "/admin/config")[1])
 
 
-def _request(live: _LiveRun) -> Request:
+def _request(live: _LiveRun) -> CollectRequest:
     """The pages of all and the first server's process, as somebody on that machine would look at them."""
     pages = tuple(f"{base.rstrip('/')}/metrics" for base in (*live.deployment.pages, live.clients))
-    return Request(servers=pages, pid=live.deployment.pids[0], host=True)
+    return CollectRequest(servers=pages, pid=live.deployment.pids[0], host=True)
 
 
 def _until(live: _LiveRun, moment: float) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.base import Request
-from latdoctor.collectors.runner import SystemClock, look
+from latdoctor.collectors.base import CollectRequest
+from latdoctor.collectors.runner import SystemClock, collect_bundle
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
@@ -76,9 +76,9 @@ class SimulatedOperator:
     baseline: Baseline | None = None
     entries: list[JournalEntry] = field(default_factory=list)
 
-    def looked(self, request: Request) -> Bundle:
+    def looked(self, request: CollectRequest) -> Bundle:
         """What is seen within OBSERVATION seconds."""
-        return look(
+        return collect_bundle(
             COLLECTORS, replace(request, window=OBSERVATION), self.place.context, SystemClock(), baseline=self.baseline
         )
 
@@ -107,7 +107,7 @@ class SimulatedOperator:
         asked = Asked(remedy.playbook, self._settings(remedy), remedy.because)
         return planned(asked, self.library, access, time.time()), access
 
-    def carried_out(self, plan: Plan, access: Access, request: Request, tell: Callable[[str], None]) -> Result:
+    def carried_out(self, plan: Plan, access: Access, request: CollectRequest, tell: Callable[[str], None]) -> Result:
         def heard(entry: JournalEntry) -> None:
             self.entries.append(entry)
             tell(entry.kind)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor.collectors.base import Request
+from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.nvml import collector as nvml
 
 
@@ -40,7 +40,7 @@ class SteppingClock:
 def main() -> None:
     states, window, pid = sys.argv[1:]
     watched = {"none": None, "parent": os.getppid()}.get(pid, pid)
-    request = Request(nvml=True, window=float(window), pid=None if watched is None else int(watched))
+    request = CollectRequest(nvml=True, window=float(window), pid=None if watched is None else int(watched))
     collected = nvml.COLLECTOR.collect(request, SteppingClock(json.loads(Path(states).read_text())))
     answer = {
         "artifacts": [artifact.read().decode() for artifact in collected.artifacts],
