@@ -62,14 +62,14 @@ def case(bundle: Bundle, evidence: Evidence, coverage: tuple[Coverage, ...]) -> 
         evidence=evidence,
         baseline=bundle.baseline.lookup if bundle.baseline else {},
         coverage=coverage,
-        providers=tuple(Provider(c.name, c.ask, c.cost, _shown(c)) for c in COLLECTORS if c.ask),
+        providers=tuple(Provider(c.name, c.option, c.cost, _shown(c)) for c in COLLECTORS if c.option),
     )
 
 
 def _shown(collector: Collector) -> frozenset[str]:
     """What a look by it tells, with what is derived from its distributions (`latency` gives `latency.p99`)."""
     spread = tuple(f"{name}." for name in collector.provides if catalogue()[name].kind == "distribution")
-    return (collector.provides - collector.by_chance) | {name for name in catalogue() if name.startswith(spread)}
+    return (collector.provides - collector.only_positive) | {name for name in catalogue() if name.startswith(spread)}
 
 
 def observer(wanted: CollectRequest, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:

@@ -51,7 +51,7 @@ FILES = {
         ("--trace", "array.json", "array.json"),
         ("--trace", "empty", "empty"),
         ("--trace", "missing", "missing: does not exist"),
-        ("--trace", "folder", "folder: holds no file of this kind"),
+        ("--trace", "folder", "folder: contains no file of this kind"),
         ("--trace", "binary", "not JSON"),
         ("--metrics", "empty", "is empty"),
         ("--metrics", "missing", "missing: there is no such file"),

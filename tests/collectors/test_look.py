@@ -35,11 +35,11 @@ def _collector(name: str = "fake", **changes: object) -> Collector:
         "name": name,
         "title": f"the {name} source",
         "provides": frozenset({"queue.depth"}),
-        "asked": lambda request: True,
+        "is_requested": lambda request: True,
         "collect": lambda request, clock: CollectResult((_artifact("a", collector=name),)),
         "parse": _parse,
         "preflight": lambda: (),
-        "ask": "--fake",
+        "option": "--fake",
         "cost": "nothing",
     }
     return Collector(**{**fields, **changes})  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_a_collector_not_asked_for_is_left_alone() -> None:
     def never(request: CollectRequest, clock: Clock) -> CollectResult:
         raise AssertionError("must not be called")
 
-    silent = _collector("silent", asked=lambda request: False, collect=never)
+    silent = _collector("silent", is_requested=lambda request: False, collect=never)
     bundle = collect_bundle([silent], REQUEST, Context("t"), FrozenClock())
     _, coverage = parse_bundle([silent], bundle)
     assert bundle.artifacts == ()

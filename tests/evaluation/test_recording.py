@@ -50,11 +50,11 @@ def collector(name: str) -> Collector:
         name=name,
         title=name,
         provides=frozenset(),
-        asked=lambda request: bool(request.servers),
+        is_requested=lambda request: bool(request.servers),
         collect=collect,  # type: ignore[arg-type]
         parse=lambda artifacts: pytest.fail("nothing is parsed while it is recorded"),
         preflight=lambda: (),
-        ask="",
+        option="",
         cost="",
     )
 

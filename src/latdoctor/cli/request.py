@@ -53,7 +53,7 @@ class Looked:
 def named(request: CollectRequest, *, nvml: bool) -> tuple[Source, ...]:
     """The sources that `request` names; `nvml`: the GPU driver was asked for, not only taken along."""
     return (
-        *(Source("prometheus", server(url).shown) for url in request.servers),
+        *(Source("prometheus", server(url).display) for url in request.servers),
         *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
         *([Source("promql", request.prometheus.access.url)] if request.prometheus else []),
         *(Source("torch_trace", clean(str(path))) for path in request.traces),

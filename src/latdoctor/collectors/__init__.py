@@ -1,4 +1,4 @@
-"""One package per source: reading it, and parsing what was read."""
+"""Collectors: one package per source, with its I/O and its parser."""
 
 from latdoctor.collectors.access_log import collector as access_log
 from latdoctor.collectors.base import Collector
@@ -13,7 +13,7 @@ from latdoctor.collectors.tensorrt import collector as tensorrt
 from latdoctor.collectors.torch_memory import collector as torch_memory
 from latdoctor.collectors.torch_trace import collector as torch_trace
 
-# Every source, in the order in which the report lists them. A new collector is a package and a line here.
+# All collectors in the order of the report. A new collector is a package and a line here.
 COLLECTORS: tuple[Collector, ...] = (
     prometheus.COLLECTOR,
     promql.COLLECTOR,

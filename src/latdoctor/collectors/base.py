@@ -1,4 +1,4 @@
-"""What every collector is: a name, what it may show, how it reads (I/O) and how it parses (pure)."""
+"""The interface of a collector: its name, its signals, how it collects (I/O) and how it parses (pure)."""
 
 from __future__ import annotations
 
@@ -13,40 +13,39 @@ from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 
-# Who hears how far a long piece of reading has come: nobody, unless somebody listens.
-_HEARD: ContextVar[Callable[[str], None]] = ContextVar("heard", default=lambda what: None)
+_LISTENER: ContextVar[Callable[[str], None]] = ContextVar("progress listener", default=lambda message: None)
 
 
-def report_progress(what: str) -> None:
-    """Says how far something has come that takes long, for people: `traces: 3 of 8 read`."""
-    _HEARD.get()(what)
+def report_progress(message: str) -> None:
+    """Report the progress of a long read to the user: `traces: 3 of 8 read`."""
+    _LISTENER.get()(message)
 
 
 @contextmanager
-def progress_listener(hear: Callable[[str], None]) -> Iterator[None]:
-    """Whatever is told meanwhile goes to `hear`."""
-    before = _HEARD.set(hear)
+def progress_listener(listener: Callable[[str], None]) -> Iterator[None]:
+    """Send the progress messages of the enclosed block to `listener`."""
+    before = _LISTENER.set(listener)
     try:
         yield
     finally:
-        _HEARD.reset(before)
+        _LISTENER.reset(before)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
-    """A server of an HTTP API: `url` is its root without a slash at the end, `authorization` the header's value."""
+    """An HTTP API: `url` is its root without a trailing slash, `authorization` the value of the header."""
 
     url: str
     name: str  # host:port, with its path
-    loopback: bool = False  # a proxy of the environment is no way to this machine itself
+    loopback: bool = False  # never reached through a proxy of the environment
     authorization: str = field(default="", repr=False)
     ca_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusServer:
-    """A Prometheus server and what of it is asked for: the time from `since` to `until` (unix seconds), the last
-    `window` seconds of which are judged, and the series that `select` matches.
+    """A Prometheus server, the time range to query (unix seconds; the last `window` seconds are judged), and the
+    matchers `select` of its series.
     """
 
     access: ApiEndpoint
@@ -58,28 +57,28 @@ class PrometheusServer:
 
 @dataclass(frozen=True, slots=True)
 class CollectRequest:
-    """What to look at. Times in seconds. `nvml` and `host` look at this machine."""
+    """The sources to read. Times in seconds. `nvml` and `host` read this machine."""
 
     servers: tuple[str, ...] = ()  # base URLs or metrics URLs, scraped over the window
-    metrics: tuple[Path, ...] = ()  # saved pages; two of them are first and last of one server
+    metrics: tuple[Path, ...] = ()  # saved pages; two are the first and the last page of one server
     traces: tuple[Path, ...] = ()
     nsight: tuple[Path, ...] = ()  # Nsight Systems exports, tables of nsys stats and nvprof
-    tensorrt: tuple[Path, ...] = ()  # what trtexec wrote of engines; several are compared
+    tensorrt: tuple[Path, ...] = ()  # outputs of trtexec; several engines are compared
     torch_memory: tuple[Path, ...] = ()  # memory_stats and snapshots of PyTorch's allocator
     logs: tuple[Path, ...] = ()
     prometheus: PrometheusServer | None = None
-    log_pattern: str = ""  # how the lines of an access log among `logs` are written; empty: a common form
-    past: TimeRange | None = None  # the part of the logs' time that is asked for; None: all of it
-    changes: tuple[Path, ...] = ()  # what was changed and when, as people or machines noted it
+    log_pattern: str = ""  # format of the access log lines among `logs`; empty: one of the common formats
+    past: TimeRange | None = None  # the requested time range of the logs; None: all of it
+    changes: tuple[Path, ...] = ()  # change logs: what was changed and when
     pid: int | None = None
     nvml: bool = False
     host: bool = False
     window: float = 10.0
-    timeout: float = 5.0  # for one answer of one source
+    timeout: float = 5.0  # for one response of one source
 
 
 class Clock(Protocol):
-    """Time, so that tests need not wait."""
+    """A clock that tests can replace."""
 
     def now(self) -> float: ...  # unix seconds UTC
     def sleep(self, seconds: float) -> None: ...
@@ -87,7 +86,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CollectResult:
-    """What a collector brought back. A source that failed is a gap; the others go on."""
+    """The artifacts of one collector. A source that failed is a gap."""
 
     artifacts: tuple[Artifact, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -95,7 +94,7 @@ class CollectResult:
 
 @dataclass(frozen=True, slots=True)
 class SourceAvailability:
-    """One line of `preflight`: can this be seen here, and if not, why and what would help."""
+    """One line of `preflight`: whether a source is available here, why not, and what would help."""
 
     what: str
     status: str  # "yes" | "no" | "partly" | "if given"
@@ -105,33 +104,33 @@ class SourceAvailability:
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """`collect` does the reading and never raises for a bad source: that is a gap. `parse` gets the artifacts of
-    one group, does no I/O beyond reading them, and raises SourceError where they make no sense.
+    """`collect` does the I/O and turns a bad source into a gap, never an exception. `parse` takes the artifacts of one
+    group, does no I/O beyond reading them, and raises SourceError if they cannot be parsed.
     """
 
     name: str
     title: str
-    provides: frozenset[str]  # signals it may give
-    asked: Callable[[CollectRequest], bool]  # does this request concern it?
+    provides: frozenset[str]  # signals it may yield
+    is_requested: Callable[[CollectRequest], bool]  # does this request concern it?
     collect: Callable[[CollectRequest, Clock], CollectResult]
     parse: Callable[[Sequence[Artifact]], Evidence]
     preflight: Callable[[], Sequence[SourceAvailability]]
-    ask: str  # the flag that brings it in, for "next look": `--trace FILE`; empty where another source stands for it
+    option: str  # the flag that brings it in, for "next look": `--trace FILE`; empty where another source stands for it
     cost: str  # what a look costs: "reads a file", "watches for the window"
-    # Of `provides`, what it tells where it happened and never that it did not: no reason to look.
-    by_chance: frozenset[str] = frozenset()
+    # Signals of `provides` that it reports when they occur but cannot rule out; never suggested as a next source.
+    only_positive: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingMoment:
-    """One time to sample, unix seconds UTC; `at_end` is true for the first and the last."""
+    """One time to sample, unix seconds UTC; `at_end` is true for the first and the last sample."""
 
     time: float
     at_end: bool
 
 
 def sampling_offsets(window: float, interval: float, most: int) -> tuple[float, ...]:
-    """Seconds from the start: 0, `window`, and about every `interval` between them; `most` of them (2 or more)."""
+    """Return offsets in seconds: 0, `window`, and about every `interval` between; at most `most` (2 or more)."""
     if window <= 0:
         return (0.0,)
     steps = max(1, min(most - 1, round(window / interval)))
@@ -139,9 +138,9 @@ def sampling_offsets(window: float, interval: float, most: int) -> tuple[float, 
 
 
 def sampling_moments(clock: Clock, window: float, interval: float, most: int) -> Iterator[SamplingMoment]:
-    """Waits for each moment in turn. A source that is slow to answer is sampled less often, not for longer.
+    """Sleep until each sampling time in turn. A slow source is sampled less often, not for longer.
 
-    A clock that is set back in the window neither turns the order of the samples nor draws the window out.
+    A clock set back within the window neither reorders the samples nor extends the window.
     """
     planned = sampling_offsets(window, interval, most)
     start = now = clock.now()

@@ -1,6 +1,4 @@
-"""Files and folders that the user named: which of them can be read, what their artifacts are called, and the
-collectors that do nothing but find such files.
-"""
+"""Input files named by the user: find readable ones, name their artifacts, recognise the kind of a misplaced file."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.sanitize import clean
 
 MAX_FILES = 64  # of a folder
-_HEAD = 16  # bytes by which a kind of file is told
+_HEAD = 16  # bytes that identify the kind of a file
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
 _LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file that can be read, its first bytes, and the folder that the user named in its place, if one was."""
+    """A readable file, its first bytes, and the folder through which the user named it, if any."""
 
     path: Path
     head: bytes
@@ -34,9 +32,9 @@ class InputFile:
 
 @dataclass(slots=True)
 class FileFinder:
-    """Looks which of the named files can be read; those that cannot become gaps that hide `signals`.
+    """Find the readable files among the named paths; each unreadable one becomes a gap that hides `signals`.
 
-    `endings` are those of the files of a folder that are meant, `nothing` what to do where it holds none.
+    `endings` select the files of a folder; `nothing` is the next step when a folder contains no such file.
     """
 
     source: str
@@ -45,42 +43,41 @@ class FileFinder:
     nothing: str
     gaps: list[Gap] = field(default_factory=list)
 
-    def files(self, given: Iterable[Path]) -> tuple[InputFile, ...]:
-        """The files, each once, in the order given; those of a folder by name."""
+    def files(self, paths: Iterable[Path]) -> tuple[InputFile, ...]:
+        """Return each file once, in the order of `paths`; files of a folder are sorted by name."""
         found: dict[Path, InputFile] = {}
-        for one in given:
-            for path, folder in self._files(one):
-                if path not in found and (head := self._opened(path)) is not None:
+        for named in paths:
+            for path, folder in self._files(named):
+                if path not in found and (head := self._read_head(path)) is not None:
                     found[path] = InputFile(path, head, folder)
         return tuple(found.values())
 
-    def _files(self, given: Path) -> Iterator[tuple[Path, Path | None]]:
+    def _files(self, path: Path) -> Iterator[tuple[Path, Path | None]]:
         try:
-            if given.is_dir():
-                for path in self._inside(given):
-                    yield path, given
-            elif given.is_file():
-                yield given, None
+            if path.is_dir():
+                yield from ((file, path) for file in self._inside(path))
+            elif path.is_file():
+                yield path, None
             else:
-                self._gap(given, "is not a regular file" if given.exists() else "does not exist", "check the path")
-        except OSError as error:  # its folder may not be entered
-            self._gap(given, f"cannot be read: {error.strerror}", "check path and rights")
+                self._gap(path, "is not a regular file" if path.exists() else "does not exist", "check the path")
+        except OSError as error:  # no permission to enter its folder
+            self._gap(path, f"cannot be read: {error.strerror}", "check path and permissions")
 
     def _inside(self, folder: Path) -> Sequence[Path]:
         found = sorted(path for path in folder.iterdir() if path.name.endswith(self.endings) and path.is_file())
         if not found:
-            self._gap(folder, "holds no file of this kind", self.nothing)
+            self._gap(folder, "contains no file of this kind", self.nothing)
         if len(found) > MAX_FILES:
-            reason = f"holds {len(found)} files; only the first {MAX_FILES} are read"
-            self.gaps.append(Gap(self.source, f"{clean(str(folder))}: {reason}", next_step="give the ones that matter"))
+            reason = f"{clean(str(folder))}: contains {len(found)} files; only the first {MAX_FILES} are read"
+            self.gaps.append(Gap(self.source, reason, next_step="name the files that matter one by one"))
         return found[:MAX_FILES]
 
-    def _opened(self, path: Path) -> bytes | None:
+    def _read_head(self, path: Path) -> bytes | None:
         try:
             with path.open("rb") as file:
                 return file.read(_HEAD)
         except OSError as error:
-            self._gap(path, f"cannot be read: {error.strerror}", "check path and rights")
+            self._gap(path, f"cannot be read: {error.strerror}", "check path and permissions")
             return None
 
     def _gap(self, path: Path, reason: str, next_step: str) -> None:
@@ -100,11 +97,11 @@ def file_collector(
     finder: Callable[[], FileFinder],
     *,
     title: str,
-    given: Callable[[CollectRequest], tuple[Path, ...]],
+    paths: Callable[[CollectRequest], tuple[Path, ...]],
     named: Callable[[FileFinder, tuple[Path, ...]], Iterable[NamedFile]],
     parse: Callable[[Sequence[Artifact]], Evidence],
-    sight: SourceAvailability,
-    ask: str,
+    availability: SourceAvailability,
+    option: str,
 ) -> Collector:
     """A collector of files that the user names: `given` are those of a request, `named` finds and names them.
 
@@ -116,7 +113,7 @@ def file_collector(
         own = finder()
         artifacts = tuple(
             Artifact(f"{name}/{one.name}", name, one.group, clean(str(one.path)), clock.now(), one.path)
-            for one in named(own, given(request))
+            for one in named(own, paths(request))
         )
         return CollectResult(artifacts, tuple(own.gaps))
 
@@ -124,23 +121,23 @@ def file_collector(
         name=name,
         title=title,
         provides=frozenset(signals),
-        asked=lambda request: bool(given(request)),
+        is_requested=lambda request: bool(paths(request)),
         collect=collect,
         parse=parse,
-        preflight=lambda: (sight,),
-        ask=ask,
+        preflight=lambda: (availability,),
+        option=option,
         cost="reads a file",
     )
 
 
 def safe_name(name: str, otherwise: str) -> str:
-    """`name` as a part of an artifact's name; `otherwise` where nothing of it is left."""
-    kept = _UNSAFE.sub("-", name.replace("..", "."))[:_LONGEST_NAME].strip("._+-")
-    return re.sub(r"\.{2,}", ".", kept) or otherwise
+    """Return `name` reduced to the characters allowed in an artifact name; `otherwise` if none remain."""
+    safe = _UNSAFE.sub("-", name.replace("..", "."))[:_LONGEST_NAME].strip("._+-")
+    return re.sub(r"\.{2,}", ".", safe) or otherwise
 
 
 def unique_name(name: str, taken: Iterable[str]) -> str:
-    """`name`, or `name-2` and so on where it is taken."""
+    """Return `name`, or `name-2`, `name-3`, … if it is taken."""
     known = set(taken)
     found, number = name, 2
     while found in known:
@@ -148,9 +145,9 @@ def unique_name(name: str, taken: Iterable[str]) -> str:
     return found
 
 
-_SNIFFED_BYTES = 128 << 10  # bytes by which a kind is told
+_SNIFFED_BYTES = 128 << 10  # bytes read to recognise a kind
 _TRIED = 60  # lines
-_MOST = 0.6  # share of the lines that must look like those of a log
+_MOST = 0.6  # share of lines that must have a timestamp for a log
 _GZIP = b"\x1f\x8b"
 
 _TRACE = re.compile(rb'"traceEvents"\s*:|\A\s*\[\s*\{[^{}]{0,400}"ph"\s*:\s*"')
@@ -164,7 +161,7 @@ _TABLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """`readers` are the collectors that such a file is for; `advice` says how it is given."""
+    """A recognisable kind of file; `readers` are the collectors that accept it, `advice` says how to pass it."""
 
     what: str
     readers: tuple[str, ...]
@@ -176,8 +173,8 @@ def _log(head: bytes) -> bool:
     if recognise(head).access_log:
         return True
     lines = [line_prefix.parse(line_prefix.clean_line(raw), 0.0) for raw in head.splitlines()[:_TRIED] if raw.strip()]
-    told = sum(line.time is not None or line.uptime is not None for line in lines)
-    return bool(lines) and told >= _MOST * len(lines)
+    timestamped = sum(line.time is not None or line.uptime is not None for line in lines)
+    return bool(lines) and timestamped >= _MOST * len(lines)
 
 
 def _metrics(head: bytes) -> bool:
@@ -203,7 +200,7 @@ FILE_KINDS = (
 
 
 def wrong_option_hint(artifact: Artifact, reader: str) -> str:
-    """Which option `artifact` is for, where it is not for `reader`, a collector that made nothing of it; else empty."""
+    """Return which option `artifact` belongs to if not to `reader`, the collector that failed to parse it; else ""."""
     head = _head(artifact.content)
     kind = next((one for one in FILE_KINDS if one.fits(head)), None) if head else None
     if kind is None or reader in kind.readers:
@@ -212,7 +209,7 @@ def wrong_option_hint(artifact: Artifact, reader: str) -> str:
 
 
 def _head(content: bytes | Path) -> bytes:
-    """The beginning of a file, unpacked; empty where it cannot be read, which its reader has told already."""
+    """Return the beginning of a file, unpacked; empty if unreadable (its collector has reported that already)."""
     try:
         raw = content[:_SNIFFED_BYTES] if isinstance(content, bytes) else _beginning(content)
         return zlib.decompressobj(wbits=31).decompress(raw, _SNIFFED_BYTES) if raw.startswith(_GZIP) else raw

@@ -1,4 +1,4 @@
-"""Pipes and standard input: read to their end, within bounds of time and size."""
+"""Pipes and standard input, read to their end within limits of time and size."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 
 from latdoctor.errors import SourceError
 
-STDIN = Path("-")  # what is given for standard input
+STDIN = Path("-")  # stands for standard input on the command line
 _CHUNK = 1 << 16
-# A writer that never ends (journalctl -f) is read for this many answer times; `look` gives a collector up after more.
+# A writer that never ends (journalctl -f) is read for this many timeouts; the runner abandons a collector after more.
 _PATIENCE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class StreamContent:
-    """The last bytes of a stream, how many there were in all, and why its end was not seen (empty where it was)."""
+    """The last bytes of a stream, its total size, and why its end was not reached (empty if it was)."""
 
     content: bytes
     size: int
@@ -30,7 +30,7 @@ class StreamContent:
 
 
 def is_stream(path: Path) -> bool:
-    """Is `path` standard input or a pipe (`mkfifo`, or `<(command)` of a shell)?"""
+    """Whether `path` is standard input or a pipe (`mkfifo`, or `<(command)` of a shell)."""
     try:
         return path == STDIN or stat.S_ISFIFO(path.stat().st_mode)
     except OSError:
@@ -38,14 +38,14 @@ def is_stream(path: Path) -> bool:
 
 
 def shown_name(path: Path) -> str:
-    """What a stream is called where a file has its name."""
+    """Display name of a stream."""
     return "stdin" if path == STDIN else f"pipe-{path.name}"
 
 
 def read_stream(path: Path, timeout: float, keep: int, most: int) -> StreamContent:
-    """The last `keep` bytes of a stream. Raises SourceError for more than `most` bytes, and where nothing comes.
+    """Read the last `keep` bytes of a stream. Raises SourceError for more than `most` bytes or no data at all.
 
-    Ends where the writer does, or after `timeout` seconds in which nothing came, or a few times that in all.
+    Stops at the end of the stream, after `timeout` seconds without data, or after _PATIENCE times that in total.
     """
     with _opened(path) as source:
         return _read(source, timeout, keep, most, shown_name(path))
@@ -56,7 +56,7 @@ def _opened(path: Path) -> Iterator[int]:
     if path == STDIN:
         yield _stdin()
         return
-    # Without O_NONBLOCK it would wait here for a writer that may never come.
+    # Without O_NONBLOCK, opening would block until a writer connects.
     try:
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -68,7 +68,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _stdin() -> int:
-    """Raises SourceError where there is none, or nobody writes to it."""
+    """Return the descriptor of standard input. Raises SourceError if it is closed or a terminal."""
     piped = "pipe something into it: dmesg | latdoctor diagnose --log -"
     try:
         source = sys.stdin.fileno()
@@ -94,25 +94,25 @@ def _read(source: int, timeout: float, keep: int, most: int, where: str) -> Stre
         if chunk is None:
             if not size:
                 raise SourceError(
-                    f"nothing came within {timeout:g} s", where=where, next_step="look at the command that writes it"
+                    f"no data within {timeout:g} s", where=where, next_step="check the command that writes to it"
                 )
-            return StreamContent(bytes(kept[-keep:]), size, f"nothing more came within {timeout:g} s")
+            return StreamContent(bytes(kept[-keep:]), size, f"no more data within {timeout:g} s")
         if not chunk:
             return StreamContent(bytes(kept[-keep:]), size)
         size += len(chunk)
         if size > most:
-            raise SourceError(f"brings more than {most >> 20} MiB", where=where, next_step="give the end of it")
+            raise SourceError(f"is longer than {most >> 20} MiB", where=where, next_step="pass only its end")
         kept += chunk
         if len(kept) > 2 * keep:
             del kept[:-keep]
         if time.monotonic() >= deadline:
-            return StreamContent(bytes(kept[-keep:]), size, f"it went on for more than {_PATIENCE * timeout:g} s")
+            return StreamContent(bytes(kept[-keep:]), size, f"it did not end within {_PATIENCE * timeout:g} s")
 
 
 def _next(source: int, patience: float, *, begun: bool) -> bytes | None:
-    """The next bytes, empty at the end; None where nothing came within `patience` seconds. Raises OSError."""
-    # Of a pipe whose writer had left before it was opened here, select never tells the end, but a read does. Before
-    # the first byte, a read would take a writer that is still to come for one that has left.
+    """Return the next bytes, empty at the end; None if there are none within `patience` seconds. Raises OSError."""
+    # If the writer closed the pipe before it was opened here, select never signals the end, but a read does. Before
+    # the first byte, a read could not distinguish a writer that is still to connect from one that has closed.
     if begun and not os.get_blocking(source):
         with suppress(BlockingIOError):
             return os.read(source, _CHUNK)

@@ -1,4 +1,4 @@
-"""The texts of /proc that several sources read: /proc/PID/stat."""
+"""Parser of /proc/PID/stat, shared by several collectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """The fields of /proc/PID/stat that are used (proc_pid_stat(5)). Times in clock ticks, `rss` in pages."""
+    """Fields of /proc/PID/stat (proc_pid_stat(5)). Times in clock ticks, `rss` in pages."""
 
     state: str
     parent: int
@@ -25,9 +25,9 @@ class ProcessStat:
 
 
 def parse_stat(text: str) -> ProcessStat:
-    """One line of /proc/PID/stat. Raises ValueError where it is not one.
+    """Parse one line of /proc/PID/stat. Raises ValueError.
 
-    The command in parentheses may itself hold spaces and parentheses: what counts is the last one.
+    The command in parentheses may itself contain spaces and parentheses, so the last `)` counts.
     """
     _, found, rest = text.rpartition(")")
     fields = rest.split()
@@ -47,14 +47,14 @@ def parse_stat(text: str) -> ProcessStat:
 
 
 def _whole(text: str) -> int:
-    """Raises ValueError for what the kernel would not write: no number, or one of more than 64 bits."""
+    """Parse an integer of at most 64 bits. Raises ValueError."""
     if not _NUMBER.fullmatch(text):
         raise ValueError("not a line of /proc/PID/stat")
     return int(text)
 
 
 def parent_pid(pid: int, root: Path = Path("/proc")) -> int | None:
-    """The parent of `pid`, or None where there is no such process or it may not be read."""
+    """Return the parent of `pid`; None if there is no such process or it is not readable."""
     try:
         return parse_stat((root / str(pid) / "stat").read_text(errors="replace")).parent
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""One look: every collector that was asked reads at the same time, and what they bring becomes a Bundle.
+"""Run all requested collectors in parallel and assemble their artifacts into a Bundle; parse a Bundle into Evidence.
 
-A collector that fails or hangs becomes a gap; the others go on.
+A collector that fails or hangs becomes a gap; the others continue.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Coverage, Evidence, Gap, Origin, Window
 
-# A live look takes its window; past that and this many answer times a collector is given up.
+# A live collection takes its window; a collector is abandoned after that plus this many response timeouts.
 PATIENCE = 4
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The machine's clock."""
 
     def now(self) -> float:
         return time.time()
@@ -34,13 +34,13 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class _RunningCollector:
-    """One collector at work."""
+    """A collector running on its own thread."""
 
     collector: Collector
     call: Beside[CollectResult]
 
 
-def _begun(collector: Collector, request: CollectRequest, clock: Clock) -> _RunningCollector:
+def _start(collector: Collector, request: CollectRequest, clock: Clock) -> _RunningCollector:
     return _RunningCollector(collector, Beside(lambda: collector.collect(request, clock), f"collect-{collector.name}"))
 
 
@@ -53,9 +53,9 @@ def collect_bundle(
     baseline: Baseline | None = None,
     waiting: Callable[[Sequence[str]], None] = lambda names: None,
 ) -> Bundle:
-    """Reads everything that `request` asks for. `waiting` is told, a few times a second, who is still at work."""
+    """Collect everything in `request`. `waiting` gets the titles of the running collectors a few times a second."""
     started = clock.now()
-    readings = [_begun(collector, request, clock) for collector in collectors if collector.asked(request)]
+    readings = [_start(collector, request, clock) for collector in collectors if collector.is_requested(request)]
     _wait(readings, request.window + PATIENCE * request.timeout, waiting)
     parts = [_outcome(reading, request) for reading in readings]
     artifacts = tuple(artifact for part in parts for artifact in part.artifacts)
@@ -85,19 +85,19 @@ def _outcome(reading: _RunningCollector, request: CollectRequest) -> CollectResu
         source=collector.name,
         reason=f"{collector.title} did not answer within {request.window + PATIENCE * request.timeout:.0f} s",
         signals=tuple(sorted(collector.provides)),
-        next_step="look at that source by itself, or leave it out",
+        next_step="check that source by itself, or leave it out",
     )
     return CollectResult(gaps=(gap,))
 
 
 def _window(artifacts: Iterable[Artifact], started: float) -> Window:
-    """From the first to the last moment at which anything was read."""
+    """The time from the first to the last artifact."""
     times = [artifact.taken_at for artifact in artifacts] or [started]
     return Window(min(times), max(times))
 
 
 def parse_bundle(collectors: Sequence[Collector], bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
-    """What a bundle says, parsed group by group; one that makes no sense is a gap that hides what it would show."""
+    """Parse a bundle group by group; a group that cannot be parsed becomes a gap that hides its collector's signals."""
     parts = [Evidence(gaps=bundle.gaps)]
     coverage = []
     for collector in collectors:

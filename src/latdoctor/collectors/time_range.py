@@ -1,7 +1,7 @@
-"""The part of its time that was asked for of a log (`--since`, `--until`, `--window`).
+"""The requested time range of a log (`--since`, `--until`, `--window`).
 
-It is kept beside the log, so that a replay counts the same lines. A log that does not reach the judged time tells
-nothing of it: that is a gap with the time at which the log ends, and no "none".
+It is stored as an artifact next to the log, so that a replay counts the same lines. A log that does not reach the
+judged window yields a gap with the time at which it ends, never a count of zero.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from latdoctor.errors import UNDECODABLE, SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import to_json
 
-SUFFIX = "+past"  # ends the artifact's name; the names of logs have no such sign in them
+SUFFIX = "+past"  # suffix of the artifact's name; names of logs never contain a plus sign
 _MAX_BYTES = 1 << 16
-NO_TIME_OF_DAY = "its lines tell no time of day, so nobody knows which of them belong to the time that was asked for"
+NO_TIME_OF_DAY = "its lines have no time of day, so they cannot be assigned to the requested time range"
 
 
 class TimeRange(Struct, frozen=True):
-    """What lies from `since` to `until` (unix seconds UTC) is read; the last `window` seconds of it are judged."""
+    """Lines from `since` to `until` (unix seconds UTC) are read; the last `window` seconds are judged."""
 
     since: float
     until: float
@@ -31,53 +31,53 @@ class TimeRange(Struct, frozen=True):
 
     @property
     def judged(self) -> float:
-        """Where the judged time begins."""
+        """Start of the judged window."""
         return self.until - self.window
 
-    def holds(self, time: float) -> bool:
+    def contains(self, time: float) -> bool:
         return self.since <= time <= self.until
 
-    def missed_by(self, first: float | None, last: float | None) -> str:
-        """Why a log whose lines tell of `first` to `last` says nothing of the judged time; empty where it does."""
+    def coverage_gap(self, first: float | None, last: float | None) -> str:
+        """Say why a log from `first` to `last` does not cover the judged window; empty if it does."""
         if first is None or last is None:
             return NO_TIME_OF_DAY
         if last < self.judged:
-            return f"the log ends at {format_utc(last)}, and the judged time begins at {format_utc(self.judged)}"
+            return f"the log ends at {format_utc(last)}, and the judged window begins at {format_utc(self.judged)}"
         if first > self.until:
-            return f"the log begins at {format_utc(first)}, and the judged time ends at {format_utc(self.until)}"
+            return f"the log begins at {format_utc(first)}, and the judged window ends at {format_utc(self.until)}"
         return ""
 
-    def late(self, first: float | None) -> str:
-        """What must be said where the log begins only within the judged time."""
+    def late_start(self, first: float | None) -> str:
+        """Say that a log begins only within the judged window; empty if it begins before."""
         if first is None or first <= self.judged:
             return ""
-        return f"the log begins at {format_utc(first)}, and the judged time at {format_utc(self.judged)}"
+        return f"the log begins at {format_utc(first)}, and the judged window at {format_utc(self.judged)}"
 
 
 def with_time_range(log: Artifact, past: TimeRange | None) -> tuple[Artifact, ...]:
-    """`log`, and the time that was asked for of it where not all was."""
+    """Return `log` followed by the artifact of its time range, if one was requested."""
     if past is None:
         return (log,)
-    beside = Artifact(f"{log.name}{SUFFIX}", log.collector, log.group, log.source, log.taken_at, to_json(past))
-    return log, beside
+    range_artifact = Artifact(f"{log.name}{SUFFIX}", log.collector, log.group, log.source, log.taken_at, to_json(past))
+    return log, range_artifact
 
 
 def read_time_range(artifacts: Sequence[Artifact]) -> TimeRange | None:
-    """The time that was asked for of a group's logs; None for all of it. Raises SourceError where it makes no sense."""
-    stated = next((one for one in artifacts if one.name.endswith(SUFFIX)), None)
-    if stated is None:
+    """Read the stored time range of a group of logs; None if all of it was requested. Raises SourceError."""
+    stored = next((one for one in artifacts if one.name.endswith(SUFFIX)), None)
+    if stored is None:
         return None
     try:
-        past = msgspec.json.decode(stated.read(_MAX_BYTES), type=TimeRange)
+        past = msgspec.json.decode(stored.read(_MAX_BYTES), type=TimeRange)
     except UNDECODABLE as error:
-        raise SourceError("the time that was asked for of it cannot be read", where=stated.source) from error
+        raise SourceError("its stored time range cannot be read", where=stored.source) from error
     if not (math.isfinite(past.since) and math.isfinite(past.until) and 0 < past.window <= past.until - past.since):
-        raise SourceError("the time that was asked for of it makes no sense", where=stated.source)
+        raise SourceError("its stored time range is invalid", where=stored.source)
     return past
 
 
 def format_utc(moment: float) -> str:
-    """`2026-01-31 02:49:10 UTC`; the bare number where no calendar has it."""
+    """Format unix seconds as `2026-01-31 02:49:10 UTC`; as a plain number outside the calendar."""
     try:
         return datetime.datetime.fromtimestamp(moment, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):

@@ -28,8 +28,8 @@ MAX_STEPS = 240  # of a longer series neighbouring steps are taken together: eve
 
 def arrival_changes(evidence: Evidence) -> Evidence:
     """`arrival.jump` and `arrival.drop` for every series of the arrival rate with enough steps and arrivals."""
-    told = {one.subject for one in evidence.readings_by_signal.get(JUMP, ())}
-    found = [_of_one(one) for one in evidence.series if one.signal == SIGNAL and one.subject not in told]
+    reported = {one.subject for one in evidence.readings_by_signal.get(JUMP, ())}
+    found = [_of_one(one) for one in evidence.series if one.signal == SIGNAL and one.subject not in reported]
     return Evidence(readings=tuple(reading for readings in found for reading in readings))
 
 

@@ -57,11 +57,11 @@ class BatchSizeModes:
 
 def batch_bimodality(evidence: Evidence) -> Evidence:
     """The `batch.size.*` readings of DERIVED for every distribution of batch sizes told size by size."""
-    told = {(reading.subject, reading.labels) for reading in evidence.readings if reading.signal in DERIVED}
+    reported = {(reading.subject, reading.labels) for reading in evidence.readings if reading.signal in DERIVED}
     parts = [
         _of_one(one)
         for one in latest_distributions(evidence)
-        if one.signal == SIGNAL and (one.subject, one.labels) not in told
+        if one.signal == SIGNAL and (one.subject, one.labels) not in reported
     ]
     return Evidence.merge(parts)
 
@@ -70,10 +70,12 @@ def _of_one(distribution: Distribution) -> Evidence:
     if not is_valid(distribution):
         return _gap(distribution, "its counts or bounds make no sense", "")
     counts = batch_sizes(distribution)
-    whole, seen = sum(counts.values()), distribution.count
-    if seen < MIN_BATCHES:
-        return _gap(distribution, f"{seen:g} batches seen, {MIN_BATCHES} are needed", "watch for longer: --window 60s")
-    if whole < (1 - LEFT_OUT) * seen:
+    whole, observed = sum(counts.values()), distribution.count
+    if observed < MIN_BATCHES:
+        return _gap(
+            distribution, f"{observed:g} batches seen, {MIN_BATCHES} are needed", "watch for longer: --window 60s"
+        )
+    if whole < (1 - LEFT_OUT) * observed:
         reason = "its buckets hold several batch sizes each, so that peaks cannot be told apart"
         return _gap(distribution, reason, "count batches size by size: one bucket for each")
     dip, p = dip_test(counts)

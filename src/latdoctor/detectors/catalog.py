@@ -27,46 +27,46 @@ from latdoctor.evidence.catalogue import catalogue
 SignalSet = frozenset[str]
 
 
-def _quantiles(given: SignalSet) -> SignalSet:
+def _quantiles(available: SignalSet) -> SignalSet:
     """The quantiles and means of distributions, where the catalogue has them."""
-    spread = [name for name in given if catalogue()[name].kind == "distribution"]
+    spread = [name for name in available if catalogue()[name].kind == "distribution"]
     suffixes = (MEAN, *(suffix for suffix, _, _ in QUANTILES))
     return frozenset(name + suffix for name in spread for suffix in suffixes) & catalogue().keys()
 
 
-def _quotients(given: SignalSet) -> SignalSet:
-    return frozenset(one.signal for one in QUOTIENTS if {one.over, one.under} <= given)
+def _quotients(available: SignalSet) -> SignalSet:
+    return frozenset(one.signal for one in QUOTIENTS if {one.over, one.under} <= available)
 
 
 def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[SignalSet], SignalSet]:
     """`gives`, where all that is `needed` is there."""
-    return lambda given: frozenset(gives) if given.issuperset(needed) else frozenset()
+    return lambda available: frozenset(gives) if available.issuperset(needed) else frozenset()
 
 
-def _clients(given: SignalSet) -> SignalSet:
-    told = [one.signal for one in DIFFERENCES if {one.client, one.server} <= given]
-    return frozenset([*told, DEVIATION, RATIO] if told else [])
+def _clients(available: SignalSet) -> SignalSet:
+    differences = [one.signal for one in DIFFERENCES if {one.client, one.server} <= available]
+    return frozenset([*differences, DEVIATION, RATIO] if differences else [])
 
 
-def _siblings(given: SignalSet) -> SignalSet:
-    ratios = frozenset(signal for signal, of, _ in RATIOS if of in given)
-    return ratios | (frozenset(VERSIONS) if "version.latency.p50" in given else frozenset())
+def _siblings(available: SignalSet) -> SignalSet:
+    ratios = frozenset(signal for signal, of, _ in RATIOS if of in available)
+    return ratios | (frozenset(VERSIONS) if "version.latency.p50" in available else frozenset())
 
 
-def _model_words(given: SignalSet) -> SignalSet:
-    return frozenset(signal for source, signal, _ in WORDS if source in given)
+def _model_words(available: SignalSet) -> SignalSet:
+    return frozenset(signal for source, signal, _ in WORDS if source in available)
 
 
-def _onsets(given: SignalSet) -> SignalSet:
-    return frozenset([ONSET]) if given & frozenset(SLOWING) else frozenset()
+def _onsets(available: SignalSet) -> SignalSet:
+    return frozenset([ONSET]) if available & frozenset(SLOWING) else frozenset()
 
 
-def _starts(given: SignalSet) -> SignalSet:
-    return frozenset([STARTED]) if given & frozenset(UPTIMES) else frozenset()
+def _starts(available: SignalSet) -> SignalSet:
+    return frozenset([STARTED]) if available & frozenset(UPTIMES) else frozenset()
 
 
-def _engines(given: SignalSet) -> SignalSet:
-    return frozenset(ENGINES) if any(name.startswith("engine.") for name in given) else frozenset()
+def _engines(available: SignalSet) -> SignalSet:
+    return frozenset(ENGINES) if any(name.startswith("engine.") for name in available) else frozenset()
 
 
 # By the detector's name, in the order in which they run. A test holds that none is missing and none gives more.

@@ -40,7 +40,7 @@ from latdoctor.units import format_value
 
 CLIENT = "client/"
 SMALL, LARGE = (("size", "small"),), (("size", "large"),)
-HELD = 3.0  # times that a request may meet a loop that is held: coming in, going out, and one to be safe
+LOOP_PASSES = 3.0  # times that a request may meet a loop that is held: coming in, going out, and one to be safe
 LAGS = 8.0  # of a mean lag, where only that is known
 MIN_SEEN = 20  # answers on either side; a mean of fewer is the luck of one
 OVERLAP = 0.5  # of the longer window
@@ -89,10 +89,10 @@ class LoopDelay:
 
 def client_excess_latency(evidence: Evidence) -> Evidence:
     """The signals of DERIVED for every client of which a server's page tells the other side."""
-    told = {(reading.signal, reading.subject) for reading in evidence.readings if reading.signal in DERIVED}
+    reported = {(reading.signal, reading.subject) for reading in evidence.readings if reading.signal in DERIVED}
     found: list[Reading | Gap] = []
     for client in _of(evidence, "client.latency.mean", ()):
-        if any((signal, client.subject) in told for signal in DERIVED):
+        if any((signal, client.subject) in reported for signal in DERIVED):
             continue
         found.extend(_of_client(evidence, client))
     return Evidence(
@@ -103,27 +103,27 @@ def client_excess_latency(evidence: Evidence) -> Evidence:
 
 def _of_client(evidence: Evidence, client: Reading) -> Iterator[Reading | Gap]:
     servers = [one for one in _of(evidence, "latency.mean", ()) if not one.subject.startswith(CLIENT)]
-    beside = [one for one in servers if _same_time(client.window, one.window)]
-    if not beside:
+    concurrent = [one for one in servers if _same_time(client.window, one.window)]
+    if not concurrent:
         yield _alone(client, servers)
         return
-    few = _few(evidence, {client.subject, *(one.subject for one in beside)})
+    few = _few(evidence, {client.subject, *(one.subject for one in concurrent)})
     if few:
         yield _gap(client, DERIVED, few, "watch for longer: --window 60s")
         return
-    subjects = frozenset(one.subject for one in beside)
-    held = _held(evidence, client.subject, subjects)
+    subjects = frozenset(one.subject for one in concurrent)
+    loop_delay = _loop_delay(evidence, client.subject, subjects)
     together = _together(evidence, client.subject, subjects)
     for difference in DIFFERENCES:
-        made = _difference(evidence, difference, client.subject, subjects, together)
-        if isinstance(made, Reading):
-            settled = _bounded(made, held.tail if made.signal == "client.excess.p99" else held.mean)
+        reading = _difference(evidence, difference, client.subject, subjects, together)
+        if isinstance(reading, Reading):
+            settled = _bounded(reading, loop_delay.tail if reading.signal == "client.excess.p99" else loop_delay.mean)
             yield settled
-            if isinstance(settled, Reading) and made.signal == "client.excess.mean":
+            if isinstance(settled, Reading) and reading.signal == "client.excess.mean":
                 yield from _ratio(client, settled)
-        elif made is not None:
-            yield made
-    yield from _deviation(evidence, client.subject, subjects, held)
+        elif reading is not None:
+            yield reading
+    yield from _deviation(evidence, client.subject, subjects, loop_delay)
 
 
 def _alone(client: Reading, servers: list[Reading]) -> Gap:
@@ -154,16 +154,18 @@ def _few(evidence: Evidence, subjects: set[str]) -> str:
     return ""
 
 
-def _held(evidence: Evidence, client: str, servers: frozenset[str]) -> LoopDelay:
+def _loop_delay(evidence: Evidence, client: str, servers: frozenset[str]) -> LoopDelay:
     """How long the loops on both sides may hold up a request, as far as they are told."""
-    own = _held_by(evidence, "client.loop_lag", frozenset({client}))
-    theirs = _held_by(evidence, "loop.lag", servers)
-    return LoopDelay(HELD * (own.mean + theirs.mean), math.hypot(own.deviation, theirs.deviation))
+    own = _measured_loop_delay(evidence, "client.loop_lag", frozenset({client}))
+    server_side = _measured_loop_delay(evidence, "loop.lag", servers)
+    return LoopDelay(LOOP_PASSES * (own.mean + server_side.mean), math.hypot(own.deviation, server_side.deviation))
 
 
-def _held_by(evidence: Evidence, signal: str, subjects: frozenset[str]) -> LoopDelay:
+def _measured_loop_delay(evidence: Evidence, signal: str, subjects: frozenset[str]) -> LoopDelay:
     found = [
-        LoopDelay(LAGS / HELD * _number(one)) for one in _of(evidence, f"{signal}.mean", ()) if one.subject in subjects
+        LoopDelay(LAGS / LOOP_PASSES * _number(one))
+        for one in _of(evidence, f"{signal}.mean", ())
+        if one.subject in subjects
     ]
     lags = [
         one
@@ -171,7 +173,7 @@ def _held_by(evidence: Evidence, signal: str, subjects: frozenset[str]) -> LoopD
         if one.signal == signal and one.subject in subjects and is_valid(one)
     ]
     exact = [_residual(one, seconds) for one in lags if (seconds := one.window.seconds)]
-    return max(exact or found, key=lambda held: held.mean, default=LoopDelay(0.0))
+    return max(exact or found, key=lambda loop_delay: loop_delay.mean, default=LoopDelay(0.0))
 
 
 def _residual(lags: Distribution, seconds: float) -> LoopDelay:
@@ -185,14 +187,16 @@ def _residual(lags: Distribution, seconds: float) -> LoopDelay:
 def _together(evidence: Evidence, client: str, servers: frozenset[str]) -> tuple[Reading, ...]:
     """The servers' own readings taken together, where their answers are as many as the client's; else none."""
     known = {(one.signal, one.subject, one.labels): one for one in latest_distributions(evidence) if is_valid(one)}
-    mine = known.get(("client.latency", client, ()))
-    if mine is None or len(servers) < 2:
+    client_side = known.get(("client.latency", client, ()))
+    if client_side is None or len(servers) < 2:
         return ()
     found: list[Reading] = []
     for signal, labels in (("latency", ()), ("latency_by_size", SMALL), ("latency_by_size", LARGE)):
         parts = [known[signal, name, labels] for name in sorted(servers) if (signal, name, labels) in known]
         answers = sum(one.count for one in parts)
-        if signal == "latency" and (len(parts) < len(servers) or abs(answers - mine.count) > ALIKE * mine.count):
+        if signal == "latency" and (
+            len(parts) < len(servers) or abs(answers - client_side.count) > ALIKE * client_side.count
+        ):
             return ()
         if not answers or any(one.total is None for one in parts):
             continue
@@ -219,30 +223,41 @@ def _merged(parts: list[Distribution]) -> tuple[Bucket, ...]:
 def _difference(
     evidence: Evidence, of: ExcessDefinition, client: str, servers: frozenset[str], together: tuple[Reading, ...]
 ) -> Reading | Gap | None:
-    mine = next((one for one in _of(evidence, of.client, of.labels) if one.subject == client), None)
-    theirs = [one for one in together if (one.signal, one.labels) == (of.server, of.labels)]
-    theirs = theirs or [one for one in _of(evidence, of.server, of.labels) if one.subject in servers]
-    if mine is None or not theirs:
+    client_side = next((one for one in _of(evidence, of.client, of.labels) if one.subject == client), None)
+    server_side = [one for one in together if (one.signal, one.labels) == (of.server, of.labels)]
+    server_side = server_side or [one for one in _of(evidence, of.server, of.labels) if one.subject in servers]
+    if client_side is None or not server_side:
         return None
-    slowest = max(theirs, key=_number)
-    if slowest.bound or mine.bound == AT_MOST:
-        return _gap(mine, (of.signal,), f"{of.signal}: one side is known only by a bound", "")
-    note = f"{of.client} {_seconds(mine)} less {of.server} {_seconds(slowest)}"
-    if len(theirs) > 1:
-        note += f" of the slowest of {len(theirs)} servers, {slowest.subject}"
-    bound = AT_LEAST if mine.bound or len(theirs) > 1 else ""
-    origin = Origin(mine.origin.artifact, f"{of.client} less {of.server} of {slowest.subject}")
-    return Reading(of.signal, client, _number(mine) - _number(slowest), origin, mine.window, (), note, bound)
+    slowest = max(server_side, key=_number)
+    if slowest.bound or client_side.bound == AT_MOST:
+        return _gap(client_side, (of.signal,), f"{of.signal}: one side is known only by a bound", "")
+    note = f"{of.client} {_seconds(client_side)} less {of.server} {_seconds(slowest)}"
+    if len(server_side) > 1:
+        note += f" of the slowest of {len(server_side)} servers, {slowest.subject}"
+    bound = AT_LEAST if client_side.bound or len(server_side) > 1 else ""
+    origin = Origin(client_side.origin.artifact, f"{of.client} less {of.server} of {slowest.subject}")
+    return Reading(
+        of.signal, client, _number(client_side) - _number(slowest), origin, client_side.window, (), note, bound
+    )
 
 
-def _bounded(made: Reading, held: float) -> Reading | Gap:
+def _bounded(reading: Reading, loop_delay: float) -> Reading | Gap:
     """`made`, as "at most" where the loops' own lateness may account for it."""
-    if held <= 0 or held < _number(made):
-        return made
-    late = f"event loops that are held up may account for {format_value(held, 'time')} of it"
-    if made.bound:
-        return _gap(made, (made.signal,), f"{made.signal}: {late}", "")
-    return Reading(made.signal, made.subject, made.value, made.origin, made.window, (), f"{made.note}; {late}", AT_MOST)
+    if loop_delay <= 0 or loop_delay < _number(reading):
+        return reading
+    late = f"event loops that are held up may account for {format_value(loop_delay, 'time')} of it"
+    if reading.bound:
+        return _gap(reading, (reading.signal,), f"{reading.signal}: {late}", "")
+    return Reading(
+        reading.signal,
+        reading.subject,
+        reading.value,
+        reading.origin,
+        reading.window,
+        (),
+        f"{reading.note}; {late}",
+        AT_MOST,
+    )
 
 
 def _ratio(client: Reading, excess: Reading) -> Iterator[Reading]:
@@ -254,7 +269,9 @@ def _ratio(client: Reading, excess: Reading) -> Iterator[Reading]:
         )
 
 
-def _deviation(evidence: Evidence, client: str, servers: frozenset[str], held: LoopDelay) -> Iterator[Reading | Gap]:
+def _deviation(
+    evidence: Evidence, client: str, servers: frozenset[str], loop_delay: LoopDelay
+) -> Iterator[Reading | Gap]:
     """Of small bodies, so that what size costs is not taken for what varies; with one server only."""
     found = {
         one.subject: one
@@ -262,10 +279,10 @@ def _deviation(evidence: Evidence, client: str, servers: frozenset[str], held: L
         if one.labels == SMALL
         and (one.signal, one.subject in servers) in {("latency_by_size", True), ("client.latency_by_size", False)}
     }
-    mine, theirs = found.pop(client, None), [found[name] for name in servers if name in found]
-    if mine is None or len(theirs) != 1:
+    client_side, server_side = found.pop(client, None), [found[name] for name in servers if name in found]
+    if client_side is None or len(server_side) != 1:
         return
-    spread, own = _variance(mine), _variance(theirs[0])
+    spread, own = _variance(client_side), _variance(server_side[0])
     if spread is None or own is None:
         reason = f"{DEVIATION}: fewer than {MIN_SEEN} answers to small bodies, or some beyond every bucket"
         yield Gap("derived", reason, (DEVIATION,), client, "watch for longer: --window 60s")
@@ -273,8 +290,8 @@ def _deviation(evidence: Evidence, client: str, servers: frozenset[str], held: L
     note = f"standard deviations {format_value(math.sqrt(spread), 'time')} at the client and "
     note += f"{format_value(math.sqrt(own), 'time')} at the server, from the middles of buckets"
     value = math.sqrt(max(0.0, spread - own))
-    origin = Origin(mine.origin.artifact, "spread of client.latency_by_size beyond latency_by_size")
-    yield _bounded(Reading(DEVIATION, client, value, origin, mine.window, (), note), held.deviation)
+    origin = Origin(client_side.origin.artifact, "spread of client.latency_by_size beyond latency_by_size")
+    yield _bounded(Reading(DEVIATION, client, value, origin, client_side.window, (), note), loop_delay.deviation)
 
 
 def _variance(one: Distribution) -> float | None:
@@ -304,8 +321,8 @@ def _gap(of: Reading, signals: tuple[str, ...], reason: str, next_step: str) -> 
 
 
 def _seconds(one: Reading) -> str:
-    shown = format_value(_number(one), "time")
-    return f"{one.bound} {shown}" if one.bound else shown
+    text = format_value(_number(one), "time")
+    return f"{one.bound} {text}" if one.bound else text
 
 
 def _number(one: Reading) -> float:

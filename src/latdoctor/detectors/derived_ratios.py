@@ -49,9 +49,9 @@ def quotients(evidence: Evidence) -> Evidence:
 
 
 def _of_one(quotient: Quotient, evidence: Evidence) -> Iterator[Reading | Gap]:
-    told = {(reading.subject, reading.labels) for reading in evidence.readings_by_signal.get(quotient.signal, ())}
+    reported = {(reading.subject, reading.labels) for reading in evidence.readings_by_signal.get(quotient.signal, ())}
     for over in _numerators(quotient, evidence):
-        if (over.subject, over.labels) in told:
+        if (over.subject, over.labels) in reported:
             continue
         under = _denominator(quotient, over, evidence)
         if under is None or isinstance(over.value, str) or isinstance(under.value, str):
@@ -103,20 +103,20 @@ def derived_remainders(evidence: Evidence) -> Evidence:
 
 
 def _first_rates(evidence: Evidence) -> Iterator[Reading]:
-    told = _subjects(evidence, "arrival.first_rate")
+    reported = _subjects(evidence, "arrival.first_rate")
     shares = {one.subject: value for one, value in latest_numbers(evidence, "retry.share")}
     for arrivals, rate in latest_numbers(evidence, "arrival.rate"):
         share = shares.get(arrivals.subject)
-        if share is not None and arrivals.subject not in told:
-            yield _made(arrivals, "arrival.first_rate", rate * max(0.0, 1 - share), "arrival.rate less retries")
+        if share is not None and arrivals.subject not in reported:
+            yield _derive(arrivals, "arrival.first_rate", rate * max(0.0, 1 - share), "arrival.rate less retries")
 
 
 def _padding(evidence: Evidence) -> Iterator[Reading]:
-    told = _subjects(evidence, "batch.padding_ratio")
+    reported = _subjects(evidence, "batch.padding_ratio")
     for factor, value in latest_numbers(evidence, "batch.padding_factor"):
         # Below 1 fewer tokens were computed than asked for: the two counters do not speak of the same batches.
-        if factor.subject not in told and value >= 1:
-            yield _made(factor, "batch.padding_ratio", 1 - 1 / value, "one less 1 / batch.padding_factor")
+        if factor.subject not in reported and value >= 1:
+            yield _derive(factor, "batch.padding_ratio", 1 - 1 / value, "one less 1 / batch.padding_factor")
 
 
 def _subjects(evidence: Evidence, signal: str) -> frozenset[str]:
@@ -135,7 +135,7 @@ def latest_numbers(evidence: Evidence, signal: str) -> Iterator[tuple[Reading, f
     yield from found.values()
 
 
-def _made(source: Reading, signal: str, value: float, place: str) -> Reading:
+def _derive(source: Reading, signal: str, value: float, place: str) -> Reading:
     return Reading(signal, source.subject, value, Origin(source.origin.artifact, place), source.window, (), source.note)
 
 
@@ -151,7 +151,7 @@ def drop_impossible_shares(evidence: Evidence) -> Evidence:
         evidence,
         readings=tuple(one for one in evidence.readings if (one.signal, one.subject) not in wrong),
         series=tuple(one for one in evidence.series if (one.signal, one.subject) not in wrong),
-        gaps=(*evidence.gaps, *(_gap(*of, *said) for of, said in wrong.items())),
+        gaps=(*evidence.gaps, *(_gap(*of, *details) for of, details in wrong.items())),
     )
 
 
@@ -165,8 +165,8 @@ def _impossible(evidence: Evidence) -> Iterator[tuple[str, str, float, Origin]]:
 
 
 def _values(of: Reading | Series) -> Iterator[float]:
-    told = of.values if isinstance(of, Series) else (of.value,)
-    yield from (value for value in told if not isinstance(value, str) and not is_unknown(value))
+    reported = of.values if isinstance(of, Series) else (of.value,)
+    yield from (value for value in reported if not isinstance(value, str) and not is_unknown(value))
 
 
 def _gap(signal: str, subject: str, value: float, origin: Origin) -> Gap:
@@ -180,13 +180,13 @@ STARTED = "change.process_start"
 
 def process_starts(evidence: Evidence) -> Evidence:
     """`change.process_start` of every uptime, where no source told the start itself."""
-    told = {event.subject for event in evidence.events_by_signal.get(STARTED, ())}
+    reported = {event.subject for event in evidence.events_by_signal.get(STARTED, ())}
     found: list[Event] = []
     for signal in UPTIMES:
         for one in evidence.readings_by_signal.get(signal, ()):
-            if one.subject in told or one.window.end is None or isinstance(one.value, str) or is_unknown(one.value):
+            if one.subject in reported or one.window.end is None or isinstance(one.value, str) or is_unknown(one.value):
                 continue
-            told.add(one.subject)
+            reported.add(one.subject)
             origin = Origin(one.origin.artifact, f"{one.origin.place}, from {signal}".lstrip(", "))
             found.append(Event(STARTED, one.subject, origin, {}, one.window.end - one.value))
     return Evidence(events=tuple(found))
@@ -211,10 +211,10 @@ def model_properties(evidence: Evidence) -> Evidence:
     """`model.bits` of `model.dtype` and `model.attention_fused` of `model.attention`, where the word is known."""
     found: list[Reading] = []
     for source, signal, meaning in WORDS:
-        told = {one.subject for one in evidence.readings_by_signal.get(signal, ())}
+        reported = {one.subject for one in evidence.readings_by_signal.get(signal, ())}
         for one in evidence.readings_by_signal.get(source, ()):
             value = meaning.get(str(one.value).lower().removeprefix("torch."))
-            if value is not None and one.subject not in told:
-                told.add(one.subject)
+            if value is not None and one.subject not in reported:
+                reported.add(one.subject)
                 found.append(Reading(signal, one.subject, value, one.origin, one.window, (), f"{source} {one.value}"))
     return Evidence(readings=tuple(found))

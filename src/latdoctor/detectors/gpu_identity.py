@@ -55,12 +55,12 @@ def merge_gpu_subjects(evidence: Evidence) -> Evidence:
 
 def _cards(evidence: Evidence) -> Iterator[GpuRecord]:
     """Every GPU of which NVML or a page tells, as far as it has a name of its own."""
-    told: dict[str, dict[str, str]] = {}
+    reported: dict[str, dict[str, str]] = {}
     for signal in (UUID, PCI, "gpu.name", "gpu.utilization"):
         for one in evidence.readings_by_signal.get(signal, ()):
             if one.subject.startswith(GPU) and not pci_of(one.subject.removeprefix(GPU)):
-                told.setdefault(one.subject, {})[signal] = str(one.value)
-    for subject, texts in sorted(told.items()):
+                reported.setdefault(one.subject, {})[signal] = str(one.value)
+    for subject, texts in sorted(reported.items()):
         yield GpuRecord(subject, uuid_of(texts.get(UUID, "")), pci_of(texts.get(PCI, "")))
 
 
@@ -116,16 +116,16 @@ def _renamed(
     def name(subject: str) -> str:
         return names.get(subject, subject)
 
-    kept = dict.fromkeys(name(one.id) for one in evidence.subjects)
-    told = (structs.replace(gap, subject=name(gap.subject)) if gap.subject else gap for gap in evidence.gaps)
+    remaining = dict.fromkeys(name(one.id) for one in evidence.subjects)
+    reported = (structs.replace(gap, subject=name(gap.subject)) if gap.subject else gap for gap in evidence.gaps)
     return structs.replace(
         evidence,
-        subjects=tuple(Subject(one, parents.get(one)) for one in kept),
+        subjects=tuple(Subject(one, parents.get(one)) for one in remaining),
         readings=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.readings),
         series=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.series),
         distributions=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.distributions),
         events=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.events),
         looked=tuple(dict.fromkeys((signal, name(subject)) for signal, subject in evidence.looked)),
-        gaps=tuple(dict.fromkeys((*told, *gaps))),
+        gaps=tuple(dict.fromkeys((*reported, *gaps))),
         clipped=tuple(dict.fromkeys((signal, name(subject)) for signal, subject in evidence.clipped)),
     )

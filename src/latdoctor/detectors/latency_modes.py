@@ -66,10 +66,10 @@ def _of_one(series: Series) -> Evidence:
     if len(values) < MIN_REQUESTS:
         return too_few_requests(series, "peaks of the latency", len(values), MIN_REQUESTS, DERIVED)
     p, peaks = find_peaks(values)
-    told: tuple[Value, ...] = (p, peaks.text, peaks.low, peaks.high, peaks.high_share)
+    results: tuple[Value, ...] = (p, peaks.text, peaks.low, peaks.high, peaks.high_share)
     how = "dip test and valleys of the logarithms"
     return derived_readings(
-        series, how, ((name, value, ()) for name, value in zip(DERIVED, told, strict=True)), len(values)
+        series, how, ((name, value, ()) for name, value in zip(DERIVED, results, strict=True)), len(values)
     )
 
 

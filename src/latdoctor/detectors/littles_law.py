@@ -48,15 +48,15 @@ def _contradictions(evidence: Evidence) -> Iterator[tuple[str, str]]:
     """Each subject whose figures contradict each other, and what is said of it."""
     waits, *rates = (_values(evidence, signal) for signal in (WAIT, *RATES))
     for subject, depth in _values(evidence, DEPTH).items():
-        told = [rate[subject] for rate in rates if subject in rate]
-        if subject not in waits or not told:
+        known_rates = [rate[subject] for rate in rates if subject in rate]
+        if subject not in waits or not known_rates:
             continue
         wait = waits[subject]
-        low, high = min(told) * wait, max(told) * wait
+        low, high = min(known_rates) * wait, max(known_rates) * wait
         if max(depth, low) >= LEAST and not low / FACTOR <= depth <= high * FACTOR:
-            made = f"{min(told):.4g}/s that wait {format_value(wait, 'time')} each make a queue of {low:.3g}"
-            seen = f"{made}, and its depth is {depth:.3g}"
-            yield subject, f"the queue's figures contradict each other by Little's law: {seen}"
+            expected = f"{min(known_rates):.4g}/s that wait {format_value(wait, 'time')} each make a queue of {low:.3g}"
+            detail = f"{expected}, and its depth is {depth:.3g}"
+            yield subject, f"the queue's figures contradict each other by Little's law: {detail}"
 
 
 def _values(evidence: Evidence, signal: str) -> dict[str, float]:

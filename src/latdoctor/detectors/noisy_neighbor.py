@@ -44,9 +44,9 @@ def _found(evidence: Evidence) -> Iterator[Reading | Gap]:
             reason = f"{silent[0]} does not tell how much of the processors it uses"
             yield Gap("derived", reason, (NEIGHBOURS,), taken.subject, origin=origin)
             continue
-        beside = max(0.0, sum(used.values()) - own[taken.subject]) / processors
-        note = f"{len(used)} servers are no strangers" if beside else ""
-        yield Reading(NEIGHBOURS, taken.subject, max(0.0, ratio - beside), origin, taken.window, note=note)
+        used_by_servers = max(0.0, sum(used.values()) - own[taken.subject]) / processors
+        note = f"{len(used)} servers are no strangers" if used_by_servers else ""
+        yield Reading(NEIGHBOURS, taken.subject, max(0.0, ratio - used_by_servers), origin, taken.window, note=note)
 
 
 def _replicas(subjects: Iterable[str]) -> frozenset[str]:
@@ -55,7 +55,7 @@ def _replicas(subjects: Iterable[str]) -> frozenset[str]:
     for subject in subjects:
         if subject.startswith(REPLICA) and _is_here(subject):
             pages.setdefault(subject.rpartition(OF_SERVER)[2], []).append(subject)
-    return frozenset(told[0] for told in pages.values() if len(told) == 1)
+    return frozenset(names[0] for names in pages.values() if len(names) == 1)
 
 
 def _is_here(subject: str) -> bool:

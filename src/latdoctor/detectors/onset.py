@@ -54,10 +54,10 @@ class HighRun:
 
 def onsets(evidence: Evidence) -> Evidence:
     """`latency.onset` of each subject, by the quantile whose series shows it most sharply."""
-    told = {event.subject for event in evidence.events_by_signal.get(ONSET, ())}
+    reported = {event.subject for event in evidence.events_by_signal.get(ONSET, ())}
     best: dict[str, tuple[HighRun, Series]] = {}
     for one in evidence.series:
-        if one.signal not in SIGNALS or one.subject in told or one.labels:
+        if one.signal not in SIGNALS or one.subject in reported or one.labels:
             continue
         run = highest_run(one.values)
         if run is not None and (one.subject not in best or run.z > best[one.subject][0].z):

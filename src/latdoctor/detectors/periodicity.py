@@ -81,7 +81,7 @@ def _unfit(times: Numbers, values: Numbers) -> str:
     if span < CYCLES * SHORTEST or span > BIN * MAX_BINS:
         return f"they span {span:.3g} s; between {CYCLES * SHORTEST:g} s and {BIN * MAX_BINS:.0f} s can be looked at"
     # Access logs stamp the end, often in whole seconds: a start that is such an end less the latency beats by itself.
-    if any(np.all(np.abs(told - np.round(told)) < _ROUNDING) for told in (times, times + values)):
+    if any(np.all(np.abs(stamps - np.round(stamps)) < _ROUNDING) for stamps in (times, times + values)):
         return "times are told in whole seconds only"
     return ""
 

@@ -80,24 +80,24 @@ def derived_origin(distribution: Distribution, derivation: str) -> Origin:
 
 
 def _of_one(distribution: Distribution, known: set[Key]) -> Iterator[Reading | Gap]:
-    wanted = [
+    missing = [
         suffix
         for suffix in (MEAN, *(suffix for suffix, _, _ in QUANTILES))
         if distribution.signal + suffix in catalogue()
         and (distribution.signal + suffix, distribution.subject, distribution.labels) not in known
     ]
-    if not wanted:
+    if not missing:
         return
     if not is_valid(distribution):
-        yield _gap(distribution, wanted, "its counts or bounds make no sense")
+        yield _gap(distribution, missing, "its counts or bounds make no sense")
         return
     if distribution.count == 0:
-        yield _gap(distribution, wanted, "nothing was observed")
+        yield _gap(distribution, missing, "nothing was observed")
         return
-    if MEAN in wanted:
+    if MEAN in missing:
         yield _mean(distribution)
     for suffix, share, needed in QUANTILES:
-        if suffix not in wanted:
+        if suffix not in missing:
             continue
         if distribution.count < needed:
             yield _gap(distribution, [suffix], f"{distribution.count:g} observed, {needed} are needed")
@@ -125,16 +125,16 @@ def quantile(distribution: Distribution, share: float) -> QuantileEstimate:
 
 
 def _inside(distribution: Distribution, bucket: Bucket, part: float) -> QuantileEstimate:
-    seen = f"of {distribution.count:g} observations"
+    count_text = f"of {distribution.count:g} observations"
     low, high = (_show(distribution, bound) for bound in (bucket.low, bucket.high))
     if bucket.low == bucket.high:
-        return QuantileEstimate(bucket.low, seen)
+        return QuantileEstimate(bucket.low, count_text)
     if bucket.high == math.inf:
-        return QuantileEstimate(bucket.low, f"above the highest bound {low}, {seen}", AT_LEAST)
+        return QuantileEstimate(bucket.low, f"above the highest bound {low}, {count_text}", AT_LEAST)
     if bucket.low == -math.inf:
-        return QuantileEstimate(bucket.high, f"below the lowest bound {high}, {seen}", AT_MOST)
+        return QuantileEstimate(bucket.high, f"below the lowest bound {high}, {count_text}", AT_MOST)
     value = min(bucket.high, bucket.low + (bucket.high - bucket.low) * part)  # rounding must not leave the bucket
-    return QuantileEstimate(value, f"interpolated in the bucket {low}–{high}, {seen}")
+    return QuantileEstimate(value, f"interpolated in the bucket {low}–{high}, {count_text}")
 
 
 def _mean(distribution: Distribution) -> Reading | Gap:

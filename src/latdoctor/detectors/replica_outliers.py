@@ -32,23 +32,23 @@ MIN_ARRIVALS = 1.0  # per second; a median of less says nothing about who takes 
 
 def compare_replicas(evidence: Evidence) -> Evidence:
     """The ratios of RATIOS for every replica or GPU that has siblings, and the `version.*` ratios."""
-    found = [one for signal, of, whose in RATIOS for one in _compared_with_others(evidence, signal, of, whose)]
+    found = [one for signal, of, prefix in RATIOS for one in _compared_with_others(evidence, signal, of, prefix)]
     return Evidence(readings=(*found, *_versions(evidence)))
 
 
-def _compared_with_others(evidence: Evidence, signal: str, of: str, whose: str) -> Iterator[Reading]:
-    told = {one.subject for one in evidence.readings_by_signal.get(signal, ())}
+def _compared_with_others(evidence: Evidence, signal: str, of: str, prefix: str) -> Iterator[Reading]:
+    reported = {one.subject for one in evidence.readings_by_signal.get(signal, ())}
     own = {
         one.subject: one
         for one in evidence.readings_by_signal.get(of, ())
-        if one.subject.startswith(whose) and not one.labels and not is_unknown(one.value)
+        if one.subject.startswith(prefix) and not one.labels and not is_unknown(one.value)
     }
     absent = _absent(evidence)
     groups = _groups(own)
     for subject, one in own.items():
         others = [_number(own[name].value) for name in groups[subject] if name != subject and _name(name) not in absent]
         middle = median(others) if others else 0.0
-        if subject in told or middle <= (MIN_ARRIVALS if of == "arrival.rate" else 0.0):
+        if subject in reported or middle <= (MIN_ARRIVALS if of == "arrival.rate" else 0.0):
             continue
         note = f"against {len(others)} other{'s' if len(others) > 1 else ''}"
         origin = Origin(one.origin.artifact, f"{of} over the median of the siblings'")
@@ -60,8 +60,8 @@ def _groups(subjects: Iterable[str]) -> dict[str, list[str]]:
     pages: dict[str, list[str]] = {}
     for subject in subjects:
         pages.setdefault(subject.partition(OF_SERVER)[2], []).append(subject)
-    alone = [shown[0] for shown in pages.values() if len(shown) == 1]
-    return {subject: shown if len(shown) > 1 else alone for shown in pages.values() for subject in shown}
+    alone = [members[0] for members in pages.values() if len(members) == 1]
+    return {subject: members if len(members) > 1 else alone for members in pages.values() for subject in members}
 
 
 def _name(subject: str) -> str:

@@ -24,8 +24,8 @@ LATENCY = "request.latency"
 
 def pending_latencies(evidence: Evidence, derived: str) -> tuple[Series, ...]:
     """The latencies of single requests of each subject of which `derived` is not told yet."""
-    told = {one.subject for one in evidence.readings_by_signal.get(derived, ())}
-    return tuple(one for one in evidence.series if one.signal == LATENCY and one.subject not in told)
+    rows = {one.subject for one in evidence.readings_by_signal.get(derived, ())}
+    return tuple(one for one in evidence.series if one.signal == LATENCY and one.subject not in rows)
 
 
 def insufficient_data(series: Series, reason: str, signals: tuple[str, ...]) -> Evidence:
@@ -33,17 +33,17 @@ def insufficient_data(series: Series, reason: str, signals: tuple[str, ...]) -> 
     return Evidence(gaps=(Gap("derived", reason, signals, series.subject, "", series.origin),))
 
 
-def too_few_requests(series: Series, what: str, seen: int, needed: int, signals: tuple[str, ...]) -> Evidence:
-    return insufficient_data(series, f"{what}: {seen} requests seen, {needed} are needed", signals)
+def too_few_requests(series: Series, what: str, observed: int, needed: int, signals: tuple[str, ...]) -> Evidence:
+    return insufficient_data(series, f"{what}: {observed} requests seen, {needed} are needed", signals)
 
 
-def derived_readings(series: Series, how: str, told: Iterable[tuple[str, Value, Labels]], seen: int) -> Evidence:
+def derived_readings(series: Series, how: str, rows: Iterable[tuple[str, Value, Labels]], observed: int) -> Evidence:
     """(signal, value, labels) of `seen` requests, made of `series` in the way that `how` names."""
     origin = Origin(series.origin.artifact, f"{series.origin.place}, {how}")
-    window, note = Window(series.times[0], series.times[-1]), f"of {seen} requests"
+    window, note = Window(series.times[0], series.times[-1]), f"of {observed} requests"
     return Evidence(
         readings=tuple(
-            Reading(name, series.subject, value, origin, window, labels, note) for name, value, labels in told
+            Reading(name, series.subject, value, origin, window, labels, note) for name, value, labels in rows
         )
     )
 
@@ -77,8 +77,8 @@ def _of_one(whole: Series, stages: dict[str, Series]) -> Evidence:
     shares = attribute_tail(
         np.array(whole.values), {stage: np.array(series.values) for stage, series in sorted(stages.items())}
     )
-    told = ((DERIVED, share, ((LABEL, stage),)) for stage, share in shares.items())
-    return derived_readings(whole, "the slowest hundredth against the middle fifth", told, len(whole.values))
+    rows = ((DERIVED, share, ((LABEL, stage),)) for stage, share in shares.items())
+    return derived_readings(whole, "the slowest hundredth against the middle fifth", rows, len(whole.values))
 
 
 def attribute_tail(latencies: Numbers, stages: dict[str, Numbers]) -> dict[str, float]:

@@ -22,9 +22,9 @@ def compare_engines(evidence: Evidence) -> Evidence:
     """The comparisons of every engine with the others, and whether it fits the GPUs that were seen."""
     found = _engines(evidence)
     pieces = [*_compared(found), *_foreign(found, evidence)]
-    told = {(reading.signal, reading.subject) for reading in evidence.readings}
+    reported = {(reading.signal, reading.subject) for reading in evidence.readings}
     return Evidence(
-        readings=tuple(p for p in pieces if isinstance(p, Reading) and (p.signal, p.subject) not in told),
+        readings=tuple(p for p in pieces if isinstance(p, Reading) and (p.signal, p.subject) not in reported),
         gaps=tuple(p for p in pieces if isinstance(p, Gap) and p not in evidence.gaps),
     )
 
@@ -69,23 +69,23 @@ def _ratio(
 def _differ(one: EngineReadings, other: EngineReadings) -> str:
     """Why two engines cannot be compared; empty where they can."""
     for signal, what in (("engine.device", "GPUs"), ("engine.input", "shapes of input")):
-        told = [engine[signal].value for engine in (one, other) if signal in engine]
-        if len(told) == 2 and told[0] != told[1]:
-            return f"they are of different {what} ({told[0]}, {told[1]})"
+        reported = [engine[signal].value for engine in (one, other) if signal in engine]
+        if len(reported) == 2 and reported[0] != reported[1]:
+            return f"they are of different {what} ({reported[0]}, {reported[1]})"
     if not any(_number(one, kind) > 0 and _number(other, kind) > 0 for kind in _TIMES):
         return "no time is known of both"
     return ""
 
 
 def _foreign(found: Mapping[str, EngineReadings], evidence: Evidence) -> Iterator[Reading]:
-    seen = sorted({str(reading.value) for reading in evidence.readings_by_signal.get("gpu.name", ())})
-    if not seen:
+    gpu_names = sorted({str(reading.value) for reading in evidence.readings_by_signal.get("gpu.name", ())})
+    if not gpu_names:
         return
     for subject, engine in found.items():
         if "engine.device" in engine:
             own = engine["engine.device"]
-            fits = _plain(str(own.value)) in {_plain(name) for name in seen}
-            place = f"built for {own.value}; seen: {', '.join(seen[:4])}"
+            fits = _plain(str(own.value)) in {_plain(name) for name in gpu_names}
+            place = f"built for {own.value}; seen: {', '.join(gpu_names[:4])}"
             yield Reading(_FOREIGN, subject, float(not fits), Origin(own.origin.artifact, place))
 
 

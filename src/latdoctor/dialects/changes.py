@@ -92,14 +92,14 @@ def changes(view: DialectView) -> Iterator[Event]:
 
 def _of_label(view: DialectView, rule: Rule) -> Iterator[Event]:
     signal, what = _LABELS[rule.signal]
-    shown: dict[str, str] = {}
+    current: dict[str, str] = {}
     for scrape in view.scrapes:
         for subject, texts in _texts(view, rule, scrape.page.samples).items():
             if len(texts) != 1:  # two at once: a page that contradicts itself, or a rollout on its way
                 continue
             now = next(iter(texts))
-            before = shown.get(subject, now)
-            shown[subject] = now
+            before = current.get(subject, now)
+            current[subject] = now
             if now != before:
                 fields = {"what": what, "from": before, "to": now}
                 yield Event(signal, subject, Origin(scrape.artifact, f"label {rule.label}"), dict(fields), scrape.at)
@@ -107,8 +107,8 @@ def _of_label(view: DialectView, rule: Rule) -> Iterator[Event]:
 
 def _texts(view: DialectView, rule: Rule, samples: Mapping[str, tuple[MetricSample, ...]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    wanted = [selector for selector in (view.present(term) for term in rule.terms) if selector]
-    for selector in wanted or list(view.selectors()):
+    selectors = [selector for selector in (view.present(term) for term in rule.terms) if selector]
+    for selector in selectors or list(view.selectors()):
         for sample in samples.get(selector.name, ()):
             if not selector.accepts(sample):
                 continue
@@ -126,20 +126,20 @@ def _of_versions(view: DialectView, rule: Rule) -> Iterator[Event]:
     for number, scrape in enumerate(view.scrapes):
         for sample in (one for name in names for one in scrape.page.samples.get(name, ())):
             version, subject = clean(sample.label(rule.by), 80), view.subject(sample.labels) or view.server
-            seen = known.setdefault(subject, set())
-            if version and version not in seen:
-                seen.add(version)
-                if number and len(seen) > 1:
+            reported = known.setdefault(subject, set())
+            if version and version not in reported:
+                reported.add(version)
+                if number and len(reported) > 1:
                     fields = {"what": "model version", "to": version}
                     place = f"label {rule.by}, first seen"
                     yield Event("change.model", subject, Origin(scrape.artifact, place), dict(fields), scrape.at)
 
 
 def _of_starts(view: DialectView) -> Iterator[Event]:
-    seen: set[float] = set()
+    reported: set[float] = set()
     for scrape in view.scrapes:
         for sample in scrape.page.samples.get(STARTED, ()):
-            if is_plausible_start(sample.value) and sample.value not in seen and len(seen) < MAX_STARTS:
-                seen.add(sample.value)
+            if is_plausible_start(sample.value) and sample.value not in reported and len(reported) < MAX_STARTS:
+                reported.add(sample.value)
                 subject = view.subject(sample.labels) or view.server
                 yield Event("change.process_start", subject, Origin(scrape.artifact, STARTED), {}, sample.value)

@@ -8,7 +8,6 @@ from itertools import pairwise
 from statistics import median
 
 from latdoctor.dialects import counters, gauges
-from latdoctor.dialects import gauges as spoken
 from latdoctor.dialects.model import (
     NOTHING_COUNTED,
     Histogram,
@@ -45,8 +44,8 @@ def evaluate(view: DialectView, rule: Rule) -> RuleResult | MissingSamples:
         "rate": _rate,
         "ratio": _ratio,
         "histogram": _histogram,
-        "summary": spoken.summary,
-        "label": spoken.label,
+        "summary": gauges.summary,
+        "label": gauges.label,
     }
     outcome = readers[rule.kind](view, rule)
     if rule.kind == "label" and not outcome:
@@ -140,23 +139,23 @@ def _slope(view: DialectView, rule: Rule) -> RuleResult:
     selector = view.present(rule.terms[0])
     outcome: dict[str | None, RuleValue | Unusable] = {}
     for subject in view.series(selector) if selector else ():
-        shown = [_at(view, rule.terms[0], subject, page) for page in range(len(view.scrapes))]
-        told = [
+        by_page = [_at(view, rule.terms[0], subject, page) for page in range(len(view.scrapes))]
+        points = [
             (s.at, value)
-            for s, value in zip(view.scrapes, shown, strict=True)
+            for s, value in zip(view.scrapes, by_page, strict=True)
             if s.at is not None and value is not None
         ]
-        if len(told) < 2 or told[-1][0] <= told[0][0]:
+        if len(points) < 2 or points[-1][0] <= points[0][0]:
             outcome[subject] = Unusable(f"{selector} is not on two pages")
         else:
-            outcome[subject] = RuleValue(_rise(told) * rule.factor, view.place(rule.terms), rule.note)
+            outcome[subject] = RuleValue(_rise(points) * rule.factor, view.place(rule.terms), rule.note)
     return outcome
 
 
-def _rise(told: Sequence[tuple[float, float]]) -> float:
+def _rise(points: Sequence[tuple[float, float]]) -> float:
     """Growth per second between the first and the last third of the pages, by medians: one odd page is nothing."""
-    third = max(1, len(told) // 3)
-    early, late = told[:third], told[-third:]
+    third = max(1, len(points) // 3)
+    early, late = points[:third], points[-third:]
     (start, low), (end, high) = ((median(at for at, _ in part), median(v for _, v in part)) for part in (early, late))
     return (high - low) / (end - start)
 

@@ -142,16 +142,16 @@ def _quantile(view: DialectView, rule: Rule, selector: Selector, subject: str) -
     trouble = counters.unsummable(view, rule, selector, series, ("quantile",))
     if trouble:
         return trouble
-    shown: dict[float, float | Unusable] = {}
+    quantiles: dict[float, float | Unusable] = {}
     for one in series:
         sample = one.samples[-1]
         q = _as_float(dict(one.labels).get("quantile", ""))
         if sample is not None and q is not None:
-            shown[q] = view.number(rule, f"{one.name}{{quantile={q:g}}}", sample)
-    value = shown.get(rule.quantile, Unusable(f"{selector} has no quantile {rule.quantile:g} on the last page"))
+            quantiles[q] = view.number(rule, f"{one.name}{{quantile={q:g}}}", sample)
+    value = quantiles.get(rule.quantile, Unusable(f"{selector} has no quantile {rule.quantile:g} on the last page"))
     if isinstance(value, Unusable):
         return value
-    known = {q: v for q, v in shown.items() if isinstance(v, float)}
+    known = {q: v for q, v in quantiles.items() if isinstance(v, float)}
     doubt = _contradiction(view, rule, selector, subject, known)
     if doubt:
         return doubt
@@ -159,7 +159,7 @@ def _quantile(view: DialectView, rule: Rule, selector: Selector, subject: str) -
 
 
 def _contradiction(
-    view: DialectView, rule: Rule, selector: Selector, subject: str, shown: Mapping[float, float]
+    view: DialectView, rule: Rule, selector: Selector, subject: str, quantiles: Mapping[float, float]
 ) -> Unusable | None:
     count = counters.growth(view, rule, selector, view.series(selector, "_count").get(subject, ()))
     total = counters.growth(view, rule, selector, view.series(selector, "_sum").get(subject, ()))
@@ -167,7 +167,7 @@ def _contradiction(
         return count if isinstance(count, Unusable) else total if isinstance(total, Unusable) else None
     if count <= 0:
         return Unusable(f"{selector}_count {NOTHING_COUNTED}", unused=True)
-    ordered = sorted(shown.items())
+    ordered = sorted(quantiles.items())
     if any(later[1] < earlier[1] for earlier, later in pairwise(ordered)):
         return Unusable(f"the quantiles of {selector} do not rise with their rank")
     mean, (top, highest) = total / count, ordered[-1]
@@ -191,21 +191,21 @@ def _as_float(text: str) -> float | None:
 
 def label(view: DialectView, rule: Rule) -> RuleResult:
     """The text of a label on the last page. Two different texts for one subject are none."""
-    seen: dict[str | None, dict[str, str]] = {}
-    wanted = [selector for selector in (view.present(term) for term in rule.terms) if selector]
-    for selector in wanted or view.selectors():
+    found: dict[str | None, dict[str, str]] = {}
+    selectors = [selector for selector in (view.present(term) for term in rule.terms) if selector]
+    for selector in selectors or view.selectors():
         for sample in view.scrapes[-1].page.samples.get(selector.name, ()):
             names = rule.label.split("|") if selector.accepts(sample) else []
             name, text = next(((name, clean(value, 200)) for name in names if (value := sample.label(name))), ("", ""))
             subject = view.subject(sample.labels)
             if text and subject is not None:
-                seen.setdefault(subject, {}).setdefault(text, f"{selector.name}, label {name}")
-    return {subject: _one_text(rule, texts) for subject, texts in seen.items()}
+                found.setdefault(subject, {}).setdefault(text, f"{selector.name}, label {name}")
+    return {subject: _one_text(rule, texts) for subject, texts in found.items()}
 
 
 def _one_text(rule: Rule, texts: Mapping[str, str]) -> RuleValue | Unusable:
     if len(texts) > 1:
-        shown = ", ".join(f"{text!r} ({place})" for text, place in list(texts.items())[:2])
-        return Unusable(f"{len(texts)} values stand on one page: {shown}")
+        quantiles = ", ".join(f"{text!r} ({place})" for text, place in list(texts.items())[:2])
+        return Unusable(f"{len(texts)} values stand on one page: {quantiles}")
     text, place = next(iter(texts.items()))
     return RuleValue(text, place, rule.note)

@@ -196,11 +196,11 @@ class DialectView:
         """Does a caching exporter show the very same page again, so that no time has passed for its counters?"""
         if not self.dialect.cached or self.lone:
             return False
-        shown = [
+        pages = [
             {name: samples for name, samples in scrape.page.samples.items() if not name.startswith(_RUNTIME)}
             for scrape in self.scrapes
         ]
-        return all(page == shown[0] for page in shown[1:])
+        return all(page == pages[0] for page in pages[1:])
 
     def number(self, rule: Rule, name: str, sample: MetricSample) -> float | Unusable:
         """The sample's value, unless it is not one: NaN, infinite, or the exporter's mark for "no value"."""

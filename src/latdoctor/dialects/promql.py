@@ -183,13 +183,13 @@ def curve_queries(dialect: Dialect, signals: Sequence[str], present: frozenset[s
 
     Rules that keep a label apart or tell percent from ratio by how a number is written have none.
     """
-    told: set[str] = set()
+    reported: set[str] = set()
     for rule in (rule for options in dialect.rules for rule in options):
         if rule.signal not in signals or rule.by or rule.percent_or_ratio:
             continue
         for one in _curves_of(dialect, rule, present):
-            if one.names <= present and one.signal not in told:
-                told.add(one.signal)
+            if one.names <= present and one.signal not in reported:
+                reported.add(one.signal)
                 yield one
 
 

@@ -140,7 +140,7 @@ class _EvidenceBuilder:
             self._series.extend(rate_series(self.view, rule, subject, origin, labels))
 
     def evidence(self) -> Evidence:
-        seen = dict.fromkeys(
+        subjects = dict.fromkeys(
             [
                 self.view.server,
                 *(reading.subject for reading in self._readings),
@@ -149,7 +149,7 @@ class _EvidenceBuilder:
             ]
         )
         return Evidence(
-            subjects=tuple(self._subjects(seen)),
+            subjects=tuple(self._subjects(subjects)),
             readings=tuple(self._readings),
             series=tuple(self._series),
             distributions=tuple(self._distributions),
@@ -157,8 +157,8 @@ class _EvidenceBuilder:
             gaps=tuple(self._gaps()),
         )
 
-    def _subjects(self, seen: Iterable[str]) -> Iterable[Subject]:
-        for subject in seen:
+    def _subjects(self, subjects: Iterable[str]) -> Iterable[Subject]:
+        for subject in subjects:
             yield self.view.declared(subject)
 
     def _gaps(self) -> Iterable[Gap]:

@@ -65,7 +65,7 @@ class SourceSampler:
     def snapshot(self, collector: Collector) -> None:
         """Asks `collector` once for what is aimed at."""
         request = self.request
-        if request is None or not collector.asked(request):
+        if request is None or not collector.is_requested(request):
             return
         started = self.clock.now()
         self._keep(collector.collect(request, self.clock), request, started)
@@ -92,7 +92,7 @@ def sampling(collectors: Sequence[Collector] = COLLECTORS, clock: Clock | None =
     watch = SourceSampler(clock or SystemClock())
     ended = threading.Event()
     probe = CollectRequest(servers=("http://127.0.0.1",), host=True)
-    asked = [collector for collector in collectors if collector.asked(probe)]
+    asked = [collector for collector in collectors if collector.is_requested(probe)]
     with ThreadPoolExecutor(max(1, len(asked))) as beside:
         readers: list[Future[None]] = [beside.submit(_read, watch, collector, ended) for collector in asked]
         try:

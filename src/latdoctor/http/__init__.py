@@ -1,4 +1,1 @@
-"""A way to somebody else's server.
-
-`exchange` is one question and its answer, `address` what a name leads to, `secret` a text that is never shown.
-"""
+"""HTTP client: `client` sends one bounded request and keeps secrets out of messages; `address` judges hosts."""

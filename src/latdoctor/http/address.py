@@ -1,7 +1,7 @@
-"""What a host's name leads to, and whether that is a public address.
+"""Hosts and addresses: resolve a name, tell public from private addresses, mask credentials in URLs.
 
-A name may lead to this machine or into its network. So it is looked up once, every address that it has is judged, and
-the exchange goes to the very address that was judged: no second look-up could say something else.
+A name may resolve to this machine or its network. It is resolved once, each of its addresses is checked, and the
+request goes to the checked address, so that a second resolution cannot return a different one.
 """
 
 from __future__ import annotations
@@ -10,28 +10,24 @@ import ipaddress
 import re
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import SplitResult
 
-if TYPE_CHECKING:
-    pass
-
-
 PORTS: Final = {"http": 80, "https": 443}
-_TWISTED = ("%", "//", "/./", "/../", ";")  # ways to write a path that two readers may take for two
+_AMBIGUOUS = ("%", "//", "/./", "/../", ";")  # parts of a path that two servers may interpret differently
 
 ResolveHost = Callable[[str, int], Sequence[str]]  # host, port: its addresses. Raises OSError, UnicodeError.
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def resolve_host(host: str, port: int) -> list[str]:
-    """The addresses of `host` in the order in which the system prefers them. Raises OSError, UnicodeError."""
+    """Return the addresses of `host` in the system's order of preference. Raises OSError, UnicodeError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def parse_address(text: str) -> Address | None:
-    """The address, and of an IPv6 one that stands for an IPv4 one the latter; None for what is none."""
+    """Parse an IP address; an IPv6 address that embeds an IPv4 address yields the latter. None if invalid."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -42,7 +38,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host`, an address or `localhost`, is this machine; a name that only leads to it is not."""
+    """Whether `host` is a loopback address or `localhost`; other names are not resolved."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -58,20 +54,20 @@ def origin(parts: SplitResult) -> tuple[str, str, int]:
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether every reader takes `path` for the same."""
-    return not any(twist in f"{path}/" for twist in _TWISTED)
+    """Whether every server interprets `path` the same way."""
+    return not any(part in f"{path}/" for part in _AMBIGUOUS)
 
 
 def is_under(parts: SplitResult, entry: SplitResult) -> bool:
-    """Whether an address has the origin of `entry`, and a path that is or begins with its path up to a `/`."""
+    """Whether a URL has the origin of `entry` and its path or a path below it."""
     return origin(entry) == origin(parts) and f"{parts.path}/".startswith(f"{entry.path.rstrip('/')}/")
 
 
-# `http:/u:p@host` is what a Path makes of an address that was given in a file's place.
+# pathlib turns a URL passed as a file into `http:/u:p@host`.
 _USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*:/{1,2})[^\s/]*(?:/[^\s@]*)?@")
 _QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*:/{1,2}[^\s?]*\?)[^\s'\"]+")
 
 
 def mask_credentials(text: str) -> str:
-    """`text` with the user parts of its addresses and all that follows their question marks hidden."""
+    """Return `text` with the user info and the query of each URL in it replaced by `…`."""
     return _QUERY.sub(r"\1…", _USER.sub(r"\1…@", text))

@@ -95,7 +95,7 @@ def pages(rules: RuleSet, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 def _ways() -> Iterator[Source]:
     for collector in COLLECTORS:
-        if collector.ask:
+        if collector.option:
             derived = frozenset(one for given in derivable_signals(collector.provides).values() for one in given)
             yield Source(collector, collector.provides | derived)
 
@@ -219,7 +219,7 @@ def _looks(cause: Cause, expected: Sequence[Finding], ways: Sequence[Source]) ->
     """Which looks can judge which findings, each by itself."""
     told = {way.collector.name: [one.id for one in expected if can_judge(one.when, way.signals)] for way in ways}
     rows = [
-        f"| {way.collector.title} | `{way.collector.ask}` | {way.collector.cost} | "
+        f"| {way.collector.title} | `{way.collector.option}` | {way.collector.cost} | "
         f"{', '.join(f'`{name}`' for name in told[way.collector.name])} |"
         for way in ways
         if told[way.collector.name]

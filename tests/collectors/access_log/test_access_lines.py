@@ -30,13 +30,13 @@ def test_line(case: dict[str, Any]) -> None:
     assert form.title == case["form"]
     entry = form.read(text)
     assert entry is not None
-    assert (entry.took.seconds if entry.took else None) == pytest.approx(case.get("seconds"))
-    assert entry.unit_untold is case.get("untold", False)
+    assert (entry.duration.seconds if entry.duration else None) == pytest.approx(case.get("seconds"))
+    assert entry.unit_unknown is case.get("untold", False)
     told = {"status": entry.status, "path": entry.path, "id": entry.request_id, "replica": entry.replica}
     assert {name: told[name] for name in case if name in told} == {name: case[name] for name in case if name in told}
     if "went" in case:
-        assert entry.went is not None
-        assert entry.went.time == pytest.approx(case["went"])
+        assert entry.ended is not None
+        assert entry.ended.time == pytest.approx(case["went"])
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ OWN = [
 @pytest.mark.parametrize(("text", "line", "seconds"), OWN)
 def test_a_pattern_of_ones_own(text: str, line: str, seconds: float | None) -> None:
     entry = fields.compiled(text).read(line)
-    assert (entry.took.seconds if entry and entry.took else None) == pytest.approx(seconds)
+    assert (entry.duration.seconds if entry and entry.duration else None) == pytest.approx(seconds)
     assert (entry is None) is (seconds is None)
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_line_is_a_request_or_none(case: dict[str, Any], at: int, put:
     text = formats.line_text(raw[:at] + put + raw[at + cut :])
     for form in formats.FORMATS:
         entry = form.read(text) if text else None
-        assert entry is None or entry.took is None or 0 <= entry.took.seconds < 1e8
+        assert entry is None or entry.duration is None or 0 <= entry.duration.seconds < 1e8
 
 
 @given(st.text(alphabet='{}$*timesu "[]-', max_size=60), st.text(max_size=80))

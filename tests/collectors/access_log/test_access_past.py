@@ -59,8 +59,8 @@ def test_few_requests_in_the_judged_time_do_not_reach_back() -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (span(1800, 301, "0.100"), "the log ends at 2026-01-31 02:54:58 UTC, and the judged time begins at"),
-        (span(-10, -600, "0.100"), "the log begins at 2026-01-31 03:00:10 UTC, and the judged time ends at"),
+        (span(1800, 301, "0.100"), "the log ends at 2026-01-31 02:54:58 UTC, and the judged window begins at"),
+        (span(-10, -600, "0.100"), "the log begins at 2026-01-31 03:00:10 UTC, and the judged window ends at"),
     ],
 )
 def test_a_log_that_does_not_reach_gives_nothing(rows: list[str], said: str) -> None:
@@ -89,7 +89,7 @@ def test_requests_without_a_time_are_not_counted() -> None:
     found = parsed(*(f"200 {n}" for n in range(300)), own="{status} {ms}")
     assert not found.readings
     (gap,) = found.gaps_by_signal["latency.p99"]
-    assert "tell no time of day" in gap.reason
+    assert "have no time of day" in gap.reason
 
 
 def test_the_part_of_put_together_logs_that_was_asked_for_is_the_one_that_is_read() -> None:

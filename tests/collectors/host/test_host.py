@@ -623,6 +623,6 @@ def test_every_signal_is_catalogued():
 
 
 def test_asked():
-    assert host.COLLECTOR.asked(CollectRequest(host=True))
-    assert host.COLLECTOR.asked(CollectRequest(pid=1))
-    assert not host.COLLECTOR.asked(CollectRequest(nvml=True))
+    assert host.COLLECTOR.is_requested(CollectRequest(host=True))
+    assert host.COLLECTOR.is_requested(CollectRequest(pid=1))
+    assert not host.COLLECTOR.is_requested(CollectRequest(nvml=True))

@@ -74,7 +74,7 @@ def test_a_writer_that_never_ends_is_left_and_nothing_is_cleared(monkeypatch: py
     with piped(USB, ends=False) as source:
         brought = from_stdin(monkeypatch, source, timeout=0.05)
     (one,) = brought.artifacts
-    assert "its end was not seen: nothing more came within 0.05 s" in brought.gaps[0].reason
+    assert "its end was not seen: no more data within 0.05 s" in brought.gaps[0].reason
     assert not logs.COLLECTOR.parse([one]).looked
 
 
@@ -99,7 +99,7 @@ def test_of_a_long_stream_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_too_long_a_stream_is_refused() -> None:
-    with piped(USB * 10_000) as source, pytest.raises(SourceError, match="brings more than 0 MiB"):
+    with piped(USB * 10_000) as source, pytest.raises(SourceError, match="is longer than 0 MiB"):
         pipes._read(source, 5.0, 1 << 10, 1 << 12, "x")
 
 

@@ -298,7 +298,7 @@ def test_what_cannot_be_read_is_a_gap_and_the_others_go_on(tmp_path: Path) -> No
     brought = logs.COLLECTOR.collect(CollectRequest(logs=paths, timeout=0.02), Clock())
     assert [one.name for one in brought.artifacts] == ["logs/a.log"]
     said = [gap.reason.rpartition(": ")[2] for gap in brought.gaps]
-    assert said == ["does not exist", "is a folder", "nothing came within 0.02 s", "is not a regular file"]
+    assert said == ["does not exist", "is a folder", "no data within 0.02 s", "is not a regular file"]
     assert all(gap.signals == log_events.SIGNALS and gap.source == "logs" for gap in brought.gaps)
     assert all(gap.next_step for gap in brought.gaps)
 
@@ -315,7 +315,7 @@ def test_logs_of_one_name_stay_apart(tmp_path: Path) -> None:
 
 
 def test_the_collector_is_asked_for_logs_only() -> None:
-    assert not logs.COLLECTOR.asked(CollectRequest())
-    assert logs.COLLECTOR.asked(CollectRequest(logs=(Path("x"),)))
+    assert not logs.COLLECTOR.is_requested(CollectRequest())
+    assert logs.COLLECTOR.is_requested(CollectRequest(logs=(Path("x"),)))
     assert logs.COLLECTOR.provides <= catalogue().keys()
     assert [sight.status for sight in logs.COLLECTOR.preflight()] == ["if given"]

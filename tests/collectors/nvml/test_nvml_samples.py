@@ -116,5 +116,5 @@ def test_records_that_contradict_themselves_are_refused(record: Record, how: str
 
 
 def test_asked():
-    assert nvml.COLLECTOR.asked(CollectRequest(nvml=True))
-    assert not nvml.COLLECTOR.asked(CollectRequest(host=True))
+    assert nvml.COLLECTOR.is_requested(CollectRequest(nvml=True))
+    assert not nvml.COLLECTOR.is_requested(CollectRequest(host=True))

@@ -52,7 +52,7 @@ def test_known_and_unknown_pages_are_told_apart(tmp_path: Path) -> None:
         (f"{unknown}/metrics", (), "unknown"),
     ]
     assert discovery.found[1].families == ("my_family",)
-    assert discovery.asked == 3
+    assert discovery.ports_probed == 3
     assert not discovery.gaps
 
 
@@ -67,7 +67,7 @@ def test_known_and_unknown_pages_are_told_apart(tmp_path: Path) -> None:
 )
 def test_what_is_not_asked(tmp_path: Path, row: tuple[str, int, str]) -> None:
     table(tmp_path, [])
-    assert discover_pages(table(tmp_path, [row], "tcp6" if ":" in row[0] else "tcp"), timeout=0.2).asked == 0
+    assert discover_pages(table(tmp_path, [row], "tcp6" if ":" in row[0] else "tcp"), timeout=0.2).ports_probed == 0
 
 
 @pytest.mark.parametrize("host", ["::", "::ffff:127.0.0.1"])
@@ -82,17 +82,17 @@ def test_the_number_of_ports_is_bounded_and_likely_ones_come_first(tmp_path: Pat
     with served(page(lambda: b"my_family 1\n")) as url:
         rows = [("127.0.0.1", 60000 + n, "0A") for n in range(3)] + [("127.0.0.1", port(url), "0A")]
         discovery = discover_pages(table(tmp_path, rows), timeout=0.5, most=2)
-    assert discovery.asked == 2
+    assert discovery.ports_probed == 2
     assert "4 ports listen; only 2 were asked" in discovery.gaps[0].reason
 
 
 def test_a_machine_without_the_table_is_a_gap(tmp_path: Path) -> None:
     discovery = discover_pages(tmp_path)
-    assert discovery.asked == 0
+    assert discovery.ports_probed == 0
     assert "cannot be read" in discovery.gaps[0].reason
     assert discovery.gaps[0].next_step
 
 
 def test_a_table_of_nonsense_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "tcp").write_text(HEAD + "  0: zz:zz 0 0A\n 1: 00 0 0A\n x\n 2: 0100:1F90 0 0A\n", encoding="ascii")
-    assert discover_pages(tmp_path).asked == 0
+    assert discover_pages(tmp_path).ports_probed == 0

@@ -329,7 +329,7 @@ def test_an_address_is_completed(given: str, url: str, name: str) -> None:
 def test_credentials_and_queries_are_never_shown() -> None:
     target = scrape.parse_target("http://user:secret@h:8000/metrics?token=secret")
     assert "secret" in target.url
-    assert "secret" not in target.shown + target.name
+    assert "secret" not in target.display + target.name
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_pipe_whose_end_is_not_seen_gives_no_page(tmp_path: Path) -> None:
         os.close(held)
     assert not collected.artifacts
     (gap,) = collected.gaps
-    assert gap.reason == "pipe-fifo: its end was not seen: nothing more came within 0.05 s"
+    assert gap.reason == "pipe-fifo: its end was not seen: no more data within 0.05 s"
     assert "latency.p99" in gap.signals
 
 

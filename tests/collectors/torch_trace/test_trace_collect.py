@@ -73,7 +73,7 @@ def test_what_is_no_trace_is_a_gap(tmp_path: Path) -> None:
     assert [artifact.group for artifact in found.artifacts] == ["good"]
     reasons = [gap.reason for gap in found.gaps]
     assert "does not exist" in reasons[0]
-    assert "holds no file of this kind" in reasons[1]
+    assert "contains no file of this kind" in reasons[1]
     assert all(gap.next_step and set(gap.signals) == COLLECTOR.provides for gap in found.gaps)
 
 
@@ -83,7 +83,7 @@ def test_a_folder_of_very_many_traces_is_capped(tmp_path: Path, monkeypatch: pyt
         put(tmp_path / f"{number}.json")
     found = collect(tmp_path)
     assert len(found.artifacts) == 3
-    assert "holds 5 files; only the first 3" in found.gaps[0].reason
+    assert "contains 5 files; only the first 3" in found.gaps[0].reason
 
 
 def test_too_many_events_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +94,6 @@ def test_too_many_events_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_it_is_asked_only_where_traces_are_given() -> None:
-    assert COLLECTOR.asked(CollectRequest(traces=(Path("x"),)))
-    assert not COLLECTOR.asked(CollectRequest())
+    assert COLLECTOR.is_requested(CollectRequest(traces=(Path("x"),)))
+    assert not COLLECTOR.is_requested(CollectRequest())
     assert COLLECTOR.preflight()[0].status == "if given"

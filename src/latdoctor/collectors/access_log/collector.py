@@ -79,20 +79,20 @@ def pattern_gaps(own: str, kinds: Sequence[LogContent]) -> tuple[Gap, ...]:
 
 
 def log_artifacts(
-    group: str, source: str, now: float, content: bytes, own: str, asked: time_range.TimeRange | None = None
+    group: str, source: str, now: float, content: bytes, own: str, requested: time_range.TimeRange | None = None
 ) -> Sequence[Artifact]:
     """An access log as it is kept: with the pattern and the time that a replay reads it by."""
-    kept = time_range.with_time_range(Artifact(f"{NAME}/{group}", NAME, group, source, now, content), asked)
+    kept = time_range.with_time_range(Artifact(f"{NAME}/{group}", NAME, group, source, now, content), requested)
     return (*kept, Artifact(f"{NAME}/{group}{PATTERN}", NAME, group, source, now, own.encode())) if own else kept
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The evidence of one log. Raises SourceError where it holds no request."""
-    asked = time_range.read_time_range(artifacts)
+    requested = time_range.read_time_range(artifacts)
     patterns = [one for one in artifacts if one.name.endswith(PATTERN)]
     own = patterns[0].read(fields.MAX_LENGTH * 4).decode("utf-8", "replace") if patterns else ""
     logs = (one for one in artifacts if not one.name.endswith((PATTERN, time_range.SUFFIX)))
-    return Evidence.merge(_parse_one(one, own, asked) for one in logs)
+    return Evidence.merge(_parse_one(one, own, requested) for one in logs)
 
 
 def _tried(content: bytes) -> list[str]:
@@ -107,9 +107,9 @@ def _tried(content: bytes) -> list[str]:
 
 def _form(lines: Sequence[str], own: str) -> AccessLogFormat | None:
     if own:
-        mine = AccessLogFormat(_MINE, _own(own).read, "look at --log-pattern")
-        if any(mine.read(line) for line in lines):
-            return mine
+        own_format = AccessLogFormat(_MINE, _own(own).read, "look at --log-pattern")
+        if any(own_format.read(line) for line in lines):
+            return own_format
     found = formats.recognise_format(lines)
     return found[0] if found else None
 
@@ -122,14 +122,14 @@ def _own(text: str) -> fields.Pattern:
         raise SourceError(f"its pattern makes no sense: {error.what}", next_step=error.next_step) from error
 
 
-def _parse_one(artifact: Artifact, own: str, asked: time_range.TimeRange | None) -> Evidence:
+def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | None) -> Evidence:
     content = artifact.read()
     lines = _tried(content)
     form = _form(lines, own)
     if form is None:
         raise SourceError("holds no request that can be read", where=artifact.source, next_step=_HOW)
     pure = sum(form.read(line) is not None for line in lines) >= _PURE * len(lines)
-    gathering = RequestGatherer(asked)
+    gathering = RequestGatherer(requested)
     for number, raw in enumerate(io.BytesIO(content), 1):
         text = formats.line_text(raw)
         entry = form.read(text) if text is not None else None
@@ -157,20 +157,20 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
     subject = f"replica/{replica}@{name}" if replica else server
     read, why = choose_segments(time_segments(requests))
     origin = Origin(artifact.name, _place(requests))
-    told = ReplicaStats(requests, read, subject, origin, _notes(gathering, form), gathering.past)
+    stats = ReplicaStats(requests, read, subject, origin, _notes(gathering, form), gathering.past)
     gaps = []
-    if gathering.past and not told.recent:
+    if gathering.past and not stats.recent:
         reason = f"{artifact.source}: no request of {subject} ended in the judged time"
         gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin))
-        return Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps), series=told.evidence(0.0).series)
+        return Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps), series=stats.evidence(0.0).series)
     if why:
         gaps.append(Gap(NAME, f"{artifact.source}: {why}", (), None, "give the part that covers the incident", origin))
-    if not told.timed:
+    if not stats.timed:
         reason = f"{artifact.source}: {form.title}, and its lines tell no time: rates cannot be told"
         gaps.append(Gap(NAME, reason, _RATES, subject, "let the server log the time of each request", origin))
-    if not told.latencies:
-        gaps.append(_without_latency(gathering, artifact, form, subject, told.total))
-    parts = [Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)), told.evidence(gathering.coarse)]
+    if not stats.latencies:
+        gaps.append(_without_latency(gathering, artifact, form, subject, stats.total))
+    parts = [Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)), stats.evidence(gathering.coarse)]
     return Evidence.merge(parts)
 
 
@@ -182,9 +182,9 @@ def _without_latency(
     gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, subject: str, total: int
 ) -> Gap:
     step = form.hint
-    if gathering.untold:
+    if gathering.unit_unknown:
         why = "a number stands there that may be the time a request took, but not its unit"
-    elif gathering.failed or gathering.left:
+    elif gathering.failed or gathering.cancelled:
         why, step = f"none of its {total} requests was answered", "ask the server itself: --server URL"
     else:
         why = "it tells no duration"
@@ -201,12 +201,12 @@ def _notes(gathering: RequestGatherer, form: AccessLogFormat) -> str:
     left = {
         "probes": gathering.probes,
         "failed (their latency)": gathering.failed,
-        "cancelled (their latency)": gathering.left,
+        "cancelled (their latency)": gathering.cancelled,
     }
     counted = [f"{count} {what}" for what, count in left.items() if count]
-    said = f"left out of {total}: {', '.join(counted)}" if counted else ""
+    excluded_text = f"left out of {total}: {', '.join(counted)}" if counted else ""
     zone = UNZONED if gathering.unzoned else ""
-    return "; ".join(part for part in (form.title, said, zone) if part)
+    return "; ".join(part for part in (form.title, excluded_text, zone) if part)
 
 
 def _gaps(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, *, pure: bool) -> Iterator[Gap]:
@@ -228,8 +228,8 @@ def _gaps(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat,
         yield Gap(
             NAME, f"{source}: {gathering.beyond} requests of yet more replicas were left unread", (), origin=origin
         )
-    if gathering.untold and gathering.untold < gathering.kept:
-        reason = f"{gathering.untold} requests tell a duration without its unit, which is not guessed at"
+    if gathering.unit_unknown and gathering.unit_unknown < gathering.kept:
+        reason = f"{gathering.unit_unknown} requests tell a duration without its unit, which is not guessed at"
         yield Gap(NAME, f"{source}: {reason}", (), None, form.hint, origin)
 
 
@@ -250,10 +250,10 @@ COLLECTOR = Collector(
     name=NAME,
     title="access logs",
     provides=frozenset(SIGNALS),
-    asked=lambda request: False,
+    is_requested=lambda request: False,
     collect=_collect,
     parse=parse,
     preflight=_preflight,
-    ask="--log FILE (an access log)",
+    option="--log FILE (an access log)",
     cost="reads a file",
 )

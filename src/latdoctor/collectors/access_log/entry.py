@@ -46,15 +46,15 @@ class RequestDuration:
 class AccessLogEntry:
     """A request. `came` and `went` are its entry and exit; None for what the line does not tell."""
 
-    came: Timestamp | None = None
-    went: Timestamp | None = None
-    took: RequestDuration | None = None
+    started: Timestamp | None = None
+    ended: Timestamp | None = None
+    duration: RequestDuration | None = None
     status: int | None = None
     path: str = ""
     request_id: str = ""
     replica: str = ""
     stages: tuple[tuple[str, float], ...] = ()  # seconds of its time in each part of the way, where the line tells
-    unit_untold: bool = False  # a number that may be its duration stands there without a unit
+    unit_unknown: bool = False  # a number that may be its duration stands there without a unit
 
     @property
     def is_probe(self) -> bool:
@@ -66,7 +66,7 @@ class AccessLogEntry:
         return self.status is not None and (self.status in (0, _TOO_MANY) or self.status >= 500)
 
     @property
-    def left(self) -> bool:
+    def cancelled(self) -> bool:
         """Its client went away before the answer."""
         return self.status == _CLIENT_LEFT
 
@@ -125,14 +125,14 @@ def _whole(date: tuple[str, ...], hour: str, minute: str, second: str, zone: str
     """Unix seconds without their fraction. Many lines share a second."""
     try:
         year, month, day = (int(part) for part in date)
-        told = datetime(year, month, day, int(hour), int(minute), min(int(second), 59), tzinfo=UTC).timestamp()
+        local = datetime(year, month, day, int(hour), int(minute), min(int(second), 59), tzinfo=UTC).timestamp()
     except ValueError:  # 31 February and the like
         return None
     if zone in ("", "Z", "UTC"):
-        return told
+        return local
     digits = zone[1:].replace(":", "")
     offset = int(digits[:2]) * 3600.0 + int(digits[2:]) * 60.0
-    return told + offset if zone[0] == "-" else told - offset
+    return local + offset if zone[0] == "-" else local - offset
 
 
 def parse_duration(text: str, unit: float | None = None) -> RequestDuration | None:
@@ -162,8 +162,8 @@ def numeric_duration(number: float, unit: float) -> RequestDuration | None:
     return RequestDuration(seconds, unit if number == int(number) else unit * 1e-3)
 
 
-def duration_between(came: Timestamp | None, went: Timestamp | None) -> RequestDuration | None:
+def duration_between(started: Timestamp | None, ended: Timestamp | None) -> RequestDuration | None:
     """The duration that entry and exit tell; None where the clock was set back in between."""
-    if came is None or went is None or not 0 <= went.time - came.time <= _LONGEST:
+    if started is None or ended is None or not 0 <= ended.time - started.time <= _LONGEST:
         return None
-    return RequestDuration(went.time - came.time, 1e-6 if came.fine and went.fine else 1.0)
+    return RequestDuration(ended.time - started.time, 1e-6 if started.fine and ended.fine else 1.0)

@@ -93,15 +93,21 @@ def of_fields(fields: Fields, record: Fields) -> AccessLogEntry | None:
     path = words[1] if len(words) > 1 else _text(fields, _PATH)
     if status is None and not path and not _text(fields, _METHOD):
         return None
-    came, went = _time(fields, _CAME), _time(fields, _WENT)
-    took, untold = _took(fields, record, came, went)
-    if took is None and not untold and (status is None or not (came or went or _time(fields, _LOGGED))):
+    started, ended = _time(fields, _CAME), _time(fields, _WENT)
+    duration, unit_unknown = _request_duration(fields, record, started, ended)
+    if duration is None and not unit_unknown and (status is None or not (started or ended or _time(fields, _LOGGED))):
         return None
-    if went is None:
+    if ended is None:
         # The end is the sum of both; the time of the line itself may be the beginning's.
-        went = Timestamp(came.time + took.seconds, came.fine, came.zoned) if came and took else _time(fields, _LOGGED)
+        ended = (
+            Timestamp(started.time + duration.seconds, started.fine, started.zoned)
+            if started and duration
+            else _time(fields, _LOGGED)
+        )
     names = _text(fields, _ID), _text(fields, _REPLICA)
-    return AccessLogEntry(came, went, took, status, path, *names, stages=_stages(fields), unit_untold=untold)
+    return AccessLogEntry(
+        started, ended, duration, status, path, *names, stages=_stages(fields), unit_unknown=unit_unknown
+    )
 
 
 def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
@@ -109,25 +115,25 @@ def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
     named = ((name.removeprefix(_STAGES), value) for name, value in fields.items() if name.startswith(_STAGES))
     behind = ((_UPSTREAM[name], value) for name, value in fields.items() if name in _UPSTREAM)
     found = ((name, _duration(value, 1.0)) for name, value in (*named, *behind))
-    return tuple((name, took.seconds) for name, took in found if took is not None)[:_MOST_STAGES]
+    return tuple((name, duration.seconds) for name, duration in found if duration is not None)[:_MOST_STAGES]
 
 
-def _took(
-    fields: Fields, record: Fields, came: Timestamp | None, went: Timestamp | None
+def _request_duration(
+    fields: Fields, record: Fields, started: Timestamp | None, ended: Timestamp | None
 ) -> tuple[RequestDuration | None, bool]:
     """How long it took, and whether a number stands there of which nobody knows the unit."""
     for name, value in fields.items():
         if name in _UNITS and (found := _duration(value, _UNITS[name])) is not None:
             return found, False
-    measured = times.duration_between(came, went)
-    untold = False
+    measured = times.duration_between(started, ended)
+    unit_unknown = False
     for name, value in fields.items():
         if name in _UNITLESS:
             found = _duration(value, _unit_of(record))
             if found is not None:
                 return found, False
-            untold = untold or isinstance(value, int | float)
-    return measured, untold and measured is None
+            unit_unknown = unit_unknown or isinstance(value, int | float)
+    return measured, unit_unknown and measured is None
 
 
 def _unit_of(record: Fields) -> float | None:
@@ -173,8 +179,8 @@ MAX_LENGTH = 1000
 
 # What each place means; nginx's own names beside ours.
 _ROLES = {
-    "time": "went", "exit": "went", "time_local": "went", "time_iso8601": "went", "msec": "went",
-    "entry": "came", "start": "came",
+    "time": "ended", "exit": "ended", "time_local": "ended", "time_iso8601": "ended", "msec": "ended",
+    "entry": "started", "start": "started",
     "seconds": "s", "request_time": "s", "duration": "named unit", "ms": "ms", "us": "us", "ns": "ns",
     "status": "status", "request": "request", "path": "path", "request_uri": "path", "uri": "path",
     "id": "id", "request_id": "id", "replica": "replica",
@@ -224,26 +230,26 @@ def compiled(text: str) -> Pattern:
             raise UsageError(f"nothing stands behind {place[0]}", where="--log-pattern", next_step=_NEXT)
         places.append((_ROLES.get(name, ""), after))
     roles = {role for role, _ in places}
-    if not roles & _PLACEHOLDER_UNITS.keys() and not {"came", "went"} <= roles:
+    if not roles & _PLACEHOLDER_UNITS.keys() and not {"started", "ended"} <= roles:
         raise UsageError("it has no place for how long a request took", where="--log-pattern", next_step=_NEXT)
     return Pattern(text[: found[0].start()], tuple(places))
 
 
 def _entry(parts: dict[str, str]) -> AccessLogEntry | None:
-    came, went = (times.parse_timestamp(parts[role]) if role in parts else None for role in ("came", "went"))
-    told = [_PLACEHOLDER_UNITS[role] for role in parts if role in _PLACEHOLDER_UNITS]
-    took: RequestDuration | None = None
+    started, ended = (times.parse_timestamp(parts[role]) if role in parts else None for role in ("started", "ended"))
+    units = [_PLACEHOLDER_UNITS[role] for role in parts if role in _PLACEHOLDER_UNITS]
+    duration: RequestDuration | None = None
     for role, unit in _PLACEHOLDER_UNITS.items():
-        if role in parts and took is None:
-            took = times.parse_duration(parts[role], unit)
+        if role in parts and duration is None:
+            duration = times.parse_duration(parts[role], unit)
     status = parts.get("status", "")
     code = int(status) if status.isascii() and status.isdecimal() and len(status) <= 3 else None
-    if (told and took is None) or ("status" in parts and code is None):
+    if (units and duration is None) or ("status" in parts and code is None):
         return None
-    if not told:
-        took = times.duration_between(came, went)
-    if any(role in parts and one is None for role, one in (("came", came), ("went", went))):
+    if not units:
+        duration = times.duration_between(started, ended)
+    if any(role in parts and one is None for role, one in (("started", started), ("ended", ended))):
         return None
     request = parts.get("request", "").split(" ")
     path = parts.get("path") or (request[1] if len(request) > 1 else "")
-    return AccessLogEntry(came, went, took, code, path, parts.get("id", ""), parts.get("replica", ""))
+    return AccessLogEntry(started, ended, duration, code, path, parts.get("id", ""), parts.get("replica", ""))

@@ -85,13 +85,13 @@ class _Wrapped(msgspec.Struct):
 
 def _combined(line: str) -> AccessLogEntry | None:
     found = _COMBINED.match(line)
-    went = times.parse_timestamp(found[1]) if found else None
-    if found is None or went is None:
+    ended = times.parse_timestamp(found[1]) if found else None
+    if found is None or ended is None:
         return None
-    took, untold = _of_tail(found[5])
+    duration, unit_unknown = _of_tail(found[5])
     words = found[2].split(" ")
     status = int(found[3]) if found[3] != "-" else None
-    return AccessLogEntry(None, went, took, status, words[1] if len(words) > 1 else "", unit_untold=untold)
+    return AccessLogEntry(None, ended, duration, status, words[1] if len(words) > 1 else "", unit_unknown=unit_unknown)
 
 
 def _of_tail(tail: str) -> tuple[RequestDuration | None, bool]:
@@ -113,25 +113,25 @@ def _of_tail(tail: str) -> tuple[RequestDuration | None, bool]:
 
 def _envoy(line: str) -> AccessLogEntry | None:
     found = _ENVOY.match(line)
-    came = times.parse_timestamp(found[1]) if found else None
-    took = times.parse_duration(found[4], 1e-3) if found else None
-    if found is None or came is None or took is None:
+    started = times.parse_timestamp(found[1]) if found else None
+    duration = times.parse_duration(found[4], 1e-3) if found else None
+    if found is None or started is None or duration is None:
         return None
     words = found[2].split(" ")
-    went = Timestamp(came.time + took.seconds, came.fine, came.zoned)
-    return AccessLogEntry(came, went, took, int(found[3]), words[1] if len(words) > 1 else "")
+    ended = Timestamp(started.time + duration.seconds, started.fine, started.zoned)
+    return AccessLogEntry(started, ended, duration, int(found[3]), words[1] if len(words) > 1 else "")
 
 
 def _haproxy(line: str) -> AccessLogEntry | None:
     found = _HAPROXY.search(line[:2000])
-    came = times.parse_timestamp(found[1]) if found else None
-    took = times.parse_duration(found[2], 1e-3) if found else None
-    if found is None or came is None or took is None:
+    started = times.parse_timestamp(found[1]) if found else None
+    duration = times.parse_duration(found[2], 1e-3) if found else None
+    if found is None or started is None or duration is None:
         return None
     request = _HAPROXY_REQUEST.search(line[-MAX_LINE // 4 :])
     words = request[1].split(" ") if request else []
-    went = Timestamp(came.time + took.seconds, came.fine, came.zoned)
-    return AccessLogEntry(came, went, took, max(0, int(found[3])), words[1] if len(words) > 1 else "")
+    ended = Timestamp(started.time + duration.seconds, started.fine, started.zoned)
+    return AccessLogEntry(started, ended, duration, max(0, int(found[3])), words[1] if len(words) > 1 else "")
 
 
 def _uvicorn(line: str) -> AccessLogEntry | None:

@@ -52,29 +52,29 @@ class ReplicaStats:
         spans = [range(one.first, one.last + 1) for one in read] or [range(len(requests))]
         every = [index for span in spans for index in span]
         # The requests whose time is known, in the order in which they went out.
-        self.timed = sorted((i for i in every if requests.went[i] >= 0), key=requests.went.__getitem__)
+        self.timed = sorted((i for i in every if requests.ended[i] >= 0), key=requests.ended.__getitem__)
         self.whole = self._span(self.timed)
         self.step = max(1.0, math.ceil((self.whole.seconds or 0.0) / MAX_STEPS))
         self.recent = self._recent() if self.timed else every
         self.total = len(self.recent)
-        self.latencies = sorted(requests.took[i] for i in self.recent if self._is_latency(i))
+        self.latencies = sorted(requests.duration[i] for i in self.recent if self._is_latency(i))
         self.statuses = [requests.status[i] for i in self.recent if requests.status[i] >= 0]
         self.window = self._span(self.recent) if self.timed else Window()
 
     def _span(self, rows: Sequence[int]) -> Window:
-        return Window(self.requests.went[rows[0]], self.requests.went[rows[-1]]) if rows else Window()
+        return Window(self.requests.ended[rows[0]], self.requests.ended[rows[-1]]) if rows else Window()
 
     def _recent(self) -> Sequence[int]:
         """The judged time; else the last RECENT seconds, and as much more as it takes to have ENOUGH requests."""
-        went = self.requests.went
+        ended = self.requests.ended
         if self._past is not None:
-            return self.timed[bisect_left(self.timed, self._past.judged, key=went.__getitem__) :]
-        first = bisect_left(self.timed, went[self.timed[-1]] - RECENT, key=went.__getitem__)
+            return self.timed[bisect_left(self.timed, self._past.judged, key=ended.__getitem__) :]
+        first = bisect_left(self.timed, ended[self.timed[-1]] - RECENT, key=ended.__getitem__)
         enough = [place for place, index in enumerate(self.timed) if self._is_latency(index)][-ENOUGH:]
         return self.timed[min(first, enough[0] if len(enough) == ENOUGH else 0) :]
 
     def _is_latency(self, index: int) -> bool:
-        return bool(self.requests.answered[index]) and self.requests.took[index] >= 0
+        return bool(self.requests.answered[index]) and self.requests.duration[index] >= 0
 
     def evidence(self, coarse: float) -> Evidence:
         """`coarse`: the step in which durations are told, seconds."""
@@ -101,11 +101,11 @@ class ReplicaStats:
         if not count:
             return
         bound = AT_LEAST if coarse > _WHOLE_SECONDS else ""
-        told = f"of {count} requests" + ("; told in whole seconds, and cut off" if bound else "")
-        yield self._reading("latency.mean", math.fsum(self.latencies) / count, told, bound)
+        points = f"of {count} requests" + ("; told in whole seconds, and cut off" if bound else "")
+        yield self._reading("latency.mean", math.fsum(self.latencies) / count, points, bound)
         for suffix, q, least in QUANTILES:
             if count >= least:
-                yield self._reading(f"latency{suffix}", nearest_rank(self.latencies, q), told, bound)
+                yield self._reading(f"latency{suffix}", nearest_rank(self.latencies, q), points, bound)
 
     def _distribution(self, coarse: float) -> tuple[Distribution, ...]:
         if not self.latencies or coarse > _WHOLE_SECONDS:
@@ -144,7 +144,7 @@ class ReplicaStats:
         rows: list[int] = []
         current = -1
         for index in self.timed:
-            step = int((self.requests.went[index] - start) // self.step)
+            step = int((self.requests.ended[index] - start) // self.step)
             if step != current and rows:
                 yield start + (current + 1) * self.step, rows
                 rows = []
@@ -158,43 +158,43 @@ class ReplicaStats:
         times: list[float] = []
         values: dict[str, list[float]] = {suffix: [] for suffix, _, _ in QUANTILES}
         for end, rows in self._steps():
-            took = sorted(self.requests.took[i] for i in rows if self._is_latency(i))
-            if took:
+            duration = sorted(self.requests.duration[i] for i in rows if self._is_latency(i))
+            if duration:
                 times.append(end)
                 for suffix, q, _ in QUANTILES:
-                    values[suffix].append(nearest_rank(took, q))
+                    values[suffix].append(nearest_rank(duration, q))
         if len(times) > 1:
             for suffix, found in values.items():
                 yield self._series(f"latency{suffix}", times, found)
 
     def _single_requests(self) -> Iterator[Series]:
         """The latency of each of the last requests at the time at which it came, and what each spent in its stages."""
-        went, took = self.requests.went, self.requests.took
-        last = [i for i in self.recent if self._is_latency(i) and went[i] >= 0][-MAX_REQUESTS:]
-        rows = sorted(last, key=lambda index: went[index] - took[index])
+        ended, duration = self.requests.ended, self.requests.duration
+        last = [i for i in self.recent if self._is_latency(i) and ended[i] >= 0][-MAX_REQUESTS:]
+        rows = sorted(last, key=lambda index: ended[index] - duration[index])
         place = Origin(self.origin.artifact, f"{self.origin.place}, request by request".lstrip(", "))
-        times = tuple(went[i] - took[i] for i in rows)
+        times = tuple(ended[i] - duration[i] for i in rows)
         if len(rows) > 1:
-            yield Series("request.latency", self.subject, times, tuple(took[i] for i in rows), place)
+            yield Series("request.latency", self.subject, times, tuple(duration[i] for i in rows), place)
             for name in self.requests.stages:
-                told = (self.requests.stage(name, i) for i in rows)
-                values = tuple(value if value >= 0 else math.nan for value in told)
+                points = (self.requests.stage(name, i) for i in rows)
+                values = tuple(value if value >= 0 else math.nan for value in points)
                 yield Series("request.stage_time", self.subject, times, values, place, (("stage", name),))
 
     def _ratio_series(self) -> Iterator[Series]:
         status = self.requests.status
         rows = [(end, [status[i] for i in step if status[i] >= 0]) for end, step in self._steps()]
-        told = [(end, sum(map(is_failure, found)) / len(found)) for end, found in rows if found]
-        if len(told) > 1:
-            yield self._series("error.ratio", [end for end, _ in told], [ratio for _, ratio in told])
+        points = [(end, sum(map(is_failure, found)) / len(found)) for end, found in rows if found]
+        if len(points) > 1:
+            yield self._series("error.ratio", [end for end, _ in points], [ratio for _, ratio in points])
 
     def _arrivals(self, window: Window) -> list[float]:
         """Entries from the window's beginning to one P99 before its end, ascending."""
         start, end = window.start or 0.0, window.end or 0.0
         late = nearest_rank(self.latencies, 0.99) if self.latencies else 0.0
         last = end - late if end - late > start else end
-        came = (self.requests.went[i] - max(0.0, self.requests.took[i]) for i in self.timed)
-        return sorted(moment for moment in came if start <= moment <= last)
+        started = (self.requests.ended[i] - max(0.0, self.requests.duration[i]) for i in self.timed)
+        return sorted(moment for moment in started if start <= moment <= last)
 
     def _arrival_series(self) -> Iterator[Series]:
         arrivals = self._arrivals(self.whole)
@@ -205,8 +205,8 @@ class ReplicaStats:
         if whole < 2:
             return
         counts = array("l", bytes(array("l").itemsize * whole))
-        for came in arrivals:
-            place = int((came - start) // self.step)
+        for started in arrivals:
+            place = int((started - start) // self.step)
             if place < whole:
                 counts[place] += 1
         times = [start + (place + 1) * self.step for place in range(whole)]

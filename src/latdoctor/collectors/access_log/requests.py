@@ -35,16 +35,16 @@ class RequestColumns:
     `went` is -1 where a line tells no time; `took` is -1 where it tells no duration; `status` is -1 likewise.
     """
 
-    went: array[float] = field(default_factory=lambda: array("d"))
-    took: array[float] = field(default_factory=lambda: array("d"))
+    ended: array[float] = field(default_factory=lambda: array("d"))
+    duration: array[float] = field(default_factory=lambda: array("d"))
     status: array[int] = field(default_factory=lambda: array("h"))
     answered: array[int] = field(default_factory=lambda: array("b"))  # its duration counts as latency
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
     stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 where a line does not tell
 
     def add(self, entry: AccessLogEntry, number: int) -> None:
-        self.went.append(entry.went.time if entry.went else _UNTIMED)
-        self.took.append(entry.took.seconds if entry.took else _UNTIMED)
+        self.ended.append(entry.ended.time if entry.ended else _UNTIMED)
+        self.duration.append(entry.duration.seconds if entry.duration else _UNTIMED)
         self.status.append(-1 if entry.status is None else entry.status)
         self.answered.append(entry.counts_as_latency)
         self.number.append(number)
@@ -60,7 +60,7 @@ class RequestColumns:
         return column[index] if index < len(column) else _UNTIMED
 
     def __len__(self) -> int:
-        return len(self.went)
+        return len(self.ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class RequestGatherer:
         self.last: float | None = None
         self.untimed = 0  # requests of which nobody knows whether they belong to the time that was asked for
         self.by_replica: dict[str, RequestColumns] = {}
-        self.probes = self.duplicates = self.failed = self.left = self.untold = self.other = self.beyond = 0
+        self.probes = self.duplicates = self.failed = self.cancelled = self.unit_unknown = self.other = self.beyond = 0
         self.coarse = 0.0  # the widest step in which durations are told, seconds
         self.unzoned = False
         self._seen: set[int] = set()
@@ -98,22 +98,22 @@ class RequestGatherer:
     @property
     def missed(self) -> str:
         """Why the log says nothing of the judged time; empty where it does, or where all of it was asked for."""
-        why = self.past.missed_by(self.first, self.last) if self.past else ""
+        why = self.past.coverage_gap(self.first, self.last) if self.past else ""
         return f"{why} ({UNZONED})" if why and self.unzoned else why
 
     @property
     def late(self) -> str:
         """What must be said where the log begins only within the judged time."""
-        return self.past.late(self.first) if self.past else ""
+        return self.past.late_start(self.first) if self.past else ""
 
     def _is_asked_for(self, entry: AccessLogEntry) -> bool:
-        if entry.went is not None:
-            self.unzoned |= not entry.went.zoned
-            self.first = entry.went.time if self.first is None else min(self.first, entry.went.time)
-            self.last = entry.went.time if self.last is None else max(self.last, entry.went.time)
+        if entry.ended is not None:
+            self.unzoned |= not entry.ended.zoned
+            self.first = entry.ended.time if self.first is None else min(self.first, entry.ended.time)
+            self.last = entry.ended.time if self.last is None else max(self.last, entry.ended.time)
         elif self.past is not None:
             self.untimed += 1
-        return self.past is None or (entry.went is not None and self.past.holds(entry.went.time))
+        return self.past is None or (entry.ended is not None and self.past.contains(entry.ended.time))
 
     def take(self, entry: AccessLogEntry, raw: bytes, number: int) -> None:
         if not self._is_asked_for(entry):
@@ -129,15 +129,15 @@ class RequestGatherer:
             self.beyond += 1
             return
         self.failed += entry.failed
-        self.left += entry.left
-        self.untold += entry.unit_untold
-        if entry.took is not None and entry.counts_as_latency:
-            self.coarse = max(self.coarse, entry.took.step)
+        self.cancelled += entry.cancelled
+        self.unit_unknown += entry.unit_unknown
+        if entry.duration is not None and entry.counts_as_latency:
+            self.coarse = max(self.coarse, entry.duration.step)
         self.by_replica.setdefault(replica, RequestColumns()).add(entry, number)
 
     def _is_duplicate(self, entry: AccessLogEntry, raw: bytes) -> bool:
         """The same line again, which cannot be two requests: it names its request, or its time to the millisecond."""
-        if not (entry.request_id or (entry.went is not None and entry.went.fine)):
+        if not (entry.request_id or (entry.ended is not None and entry.ended.fine)):
             return False
         mark = hash(raw.strip())
         if mark in self._seen:
@@ -151,14 +151,14 @@ def time_segments(requests: RequestColumns) -> tuple[TimeSegment, ...]:
     found: list[TimeSegment] = []
     first, start, end = 0, 0.0, 0.0
     begun = False
-    for index, went in enumerate(requests.went):
-        if went < 0:
+    for index, ended in enumerate(requests.ended):
+        if ended < 0:
             continue
-        slack = BACK + max(0.0, requests.took[index])  # one that notes its entry is written at its exit
-        if begun and (went < end - slack or went > end + HOLE):
+        slack = BACK + max(0.0, requests.duration[index])  # one that notes its entry is written at its exit
+        if begun and (ended < end - slack or ended > end + HOLE):
             found.append(TimeSegment(first, index - 1, start, end))
             first, begun = index, False
-        start, end = (min(start, went), max(end, went)) if begun else (went, went)
+        start, end = (min(start, ended), max(end, ended)) if begun else (ended, ended)
         begun = True
     return (*found, TimeSegment(first, len(requests) - 1, start, end)) if begun else tuple(found)
 

@@ -195,10 +195,10 @@ COLLECTOR = Collector(
     name=NAME,
     title="changes",
     provides=_PROVIDES,
-    asked=lambda request: bool(request.changes) or request.pid is not None,
+    is_requested=lambda request: bool(request.changes) or request.pid is not None,
     collect=collect,
     parse=parse,
     preflight=preflight,
-    ask="--changes FILE",
+    option="--changes FILE",
     cost="reads a file",
 )

@@ -24,9 +24,9 @@ _NOT_THE_SERVERS = "the cgroup that latdoctor runs in need not be the server's"
 
 def _folders(span: SampleWindow, controller: str) -> CgroupFolders:
     """Raises SourceError where they cannot be told, or are those of the login session that latdoctor runs in."""
-    who = "self" if span.last.pid is None else str(span.last.pid)
-    found = next(folders for folders in cgroup_folders(span.last.files, who) if folders.controller == controller)
-    if who == "self" and len(found.levels) > 1:
+    process = "self" if span.last.pid is None else str(span.last.pid)
+    found = next(folders for folders in cgroup_folders(span.last.files, process) if folders.controller == controller)
+    if process == "self" and len(found.levels) > 1:
         raise SourceError(_NOT_THE_SERVERS, next_step=_NAMED)
     if not any(f"{level}/{name}" in span.last.files for level in found.levels for name in found.names):
         reason = span.last.unread.get(f"{found.levels[0]}/{found.names[0]}", "was not read")

@@ -44,12 +44,12 @@ class _Mount:
     controllers: frozenset[str]
 
 
-def cgroup_folders(files: Mapping[str, str], who: str) -> tuple[CgroupFolders, ...]:
+def cgroup_folders(files: Mapping[str, str], process: str) -> tuple[CgroupFolders, ...]:
     """Where the cgroups of process `who` (a number or `self`) stand, from its `cgroup` file and the mounts.
 
     Raises SourceError where they cannot be told.
     """
-    path = f"/proc/{who}/cgroup"
+    path = f"/proc/{process}/cgroup"
     if path not in files or "/proc/self/mountinfo" not in files:
         raise SourceError(f"{path} or the mounts cannot be read")
     mounts = [mount for line in files["/proc/self/mountinfo"].splitlines() if (mount := _mount(line))]

@@ -137,10 +137,10 @@ COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
     provides=frozenset(SIGNALS),
-    asked=lambda request: request.host or request.pid is not None,
+    is_requested=lambda request: request.host or request.pid is not None,
     collect=collect,
     parse=parse,
     preflight=preflight,
-    ask="--pid N",
+    option="--pid N",
     cost="watches the machine for the window",
 )

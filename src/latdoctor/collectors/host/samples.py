@@ -125,15 +125,15 @@ def _tasks(reader: _TextReader, pid: int) -> tuple[tuple[int, ...], int]:
     return tuple(found[:MAX_TASKS]), max(0, len(found) - MAX_TASKS)
 
 
-def _read_process(reader: _TextReader, who: str) -> None:
+def _read_process(reader: _TextReader, process: str) -> None:
     """The process itself, and the files of its cgroups."""
-    if who != "self":
-        reader.read(f"/proc/{who}/stat")
-        reader.read(f"/proc/{who}/status", keep=("State:", "Threads:", "Cpus_allowed_list:"))
-    reader.read(f"/proc/{who}/cgroup")
+    if process != "self":
+        reader.read(f"/proc/{process}/stat")
+        reader.read(f"/proc/{process}/status", keep=("State:", "Threads:", "Cpus_allowed_list:"))
+    reader.read(f"/proc/{process}/cgroup")
     reader.read("/proc/self/mountinfo")
     _keep_cgroup_mounts(reader.files)
-    for path in _cgroup_files(reader, who):
+    for path in _cgroup_files(reader, process):
         reader.read(path)
 
 
@@ -144,9 +144,9 @@ def _keep_cgroup_mounts(files: dict[str, str]) -> None:
         files["/proc/self/mountinfo"] = "".join(f"{line}\n" for line in mounts.splitlines() if " - cgroup" in line)
 
 
-def _cgroup_files(reader: _TextReader, who: str) -> Iterator[str]:
+def _cgroup_files(reader: _TextReader, process: str) -> Iterator[str]:
     try:
-        folders = cgroup_folders(reader.files, who)
+        folders = cgroup_folders(reader.files, process)
     except SourceError:
         return  # parsing meets the same texts and says why
     for found in folders:

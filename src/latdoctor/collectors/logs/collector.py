@@ -96,8 +96,8 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The events of one log. Raises SourceError where it holds no text."""
-    asked = time_range.read_time_range(artifacts)
-    return Evidence.merge(_parse_one(one, asked) for one in artifacts if not one.name.endswith(time_range.SUFFIX))
+    requested = time_range.read_time_range(artifacts)
+    return Evidence.merge(_parse_one(one, requested) for one in artifacts if not one.name.endswith(time_range.SUFFIX))
 
 
 def preflight() -> Sequence[SourceAvailability]:
@@ -210,10 +210,10 @@ def _gap(source: str, reason: str, next_step: str) -> Gap:
     return Gap(NAME, f"{source}: {reason}", log_events.SIGNALS, next_step=next_step)
 
 
-def _parse_one(artifact: Artifact, asked: time_range.TimeRange | None) -> Evidence:
+def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Evidence:
     content = formats.decoded(artifact.read(limit=2 * MAX_READ))
     form = formats.form_of(content, artifact.source)
-    scan = log_events.LogScanner(artifact, LogTimeCoverage(asked, artifact.taken_at) if asked else None)
+    scan = log_events.LogScanner(artifact, LogTimeCoverage(requested, artifact.taken_at) if requested else None)
     unread = _scan_records(scan, content, artifact) if form == formats.RECORDS else _scan_lines(scan, content, artifact)
     if not (scan.kernel_lines or scan.application_lines):
         raise SourceError("holds no log line", where=artifact.source, next_step="give a log that is not empty")
@@ -228,13 +228,13 @@ def _scan_lines(scan: log_events.LogScanner, content: bytes, artifact: Artifact)
     for number, raw in enumerate(io.BytesIO(content), 1):
         start = raw[:MAX_LINE]
         worth = FACT_HINTS.search(start) is not None
-        if worth or scan.wants_writers:
+        if worth or scan.needs_writers:
             text, line = formats.line_of(raw[:MAX_RECORD], artifact.taken_at) if worth else _plain(start, artifact)
             scan.take(log_events.LineLocation(number, text, line), worth)
-        if scan.spoken:
-            scan.spoken.passes(start, number)
-    if scan.spoken:
-        scan.spoken.ends()
+        if scan.coverage:
+            scan.coverage.add_line(start, number)
+    if scan.coverage:
+        scan.coverage.finish()
     return 0
 
 
@@ -265,11 +265,11 @@ COLLECTOR = Collector(
     name=NAME,
     title="driver and application logs",
     provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, *log_events.BY_CHANCE)),
-    asked=lambda request: bool(request.logs),
+    is_requested=lambda request: bool(request.logs),
     collect=collect,
     parse=parse,
     preflight=preflight,
-    ask="--log FILE",
+    option="--log FILE",
     cost="reads a file",
-    by_chance=frozenset(log_events.BY_CHANCE),
+    only_positive=frozenset(log_events.BY_CHANCE),
 )

@@ -144,11 +144,11 @@ def lookup_xid(code: int) -> XidCode:
 def parse_bucket(name: str, node: Node, problems: list[Problem]) -> ResolutionBucket:
     """A row of `buckets` in a table; what is wrong with it goes to `problems`."""
     fields = Fields(node, problems, f"bucket {name}")
-    made = ResolutionBucket(
+    parsed = ResolutionBucket(
         name, fields.text("does", required=True), fields.choice("needs", NEEDS, "none", required=True)
     )
     fields.finish()
-    return made
+    return parsed
 
 
 def _code(code: int, fields: Fields, buckets: Mapping[str, ResolutionBucket]) -> XidCode:
@@ -212,24 +212,24 @@ def lookup_dcgm_error(name: str) -> DcgmError:
 
 def _action(name: str, node: Node, problems: list[Problem]) -> DcgmAction:
     fields = Fields(node, problems, f"action {name}")
-    made = DcgmAction(
+    parsed = DcgmAction(
         name,
         fields.text("does", required=True),
         fields.choice("needs", NEEDS, "none", required=True),
         fields.text("follow_up", required=True),
     )
     fields.finish()
-    return made
+    return parsed
 
 
 def _error(name: str, fields: Fields, actions: Mapping[str, DcgmAction]) -> DcgmError:
     names = tuple(actions)
     action = fields.scalar("action", lambda text: one_of(text, names), "", required=True)
-    made = DcgmError(
+    parsed = DcgmError(
         name, fields.text("means", required=True), actions.get(action, _NO_ACTION), fields.flag("secondary")
     )
     fields.finish()
-    return made
+    return parsed
 
 
 SEVERITIES = ("non-fatal", "link-fatal", "fatal")

@@ -158,8 +158,8 @@ def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, LogLine]]:
     if fields is None or message is None:
         raise ValueError("a record without a text that can be read")
     inner = _object(message) if message.startswith(b"{") else None  # a journal's record out of a container's log
-    if inner is not None and (told := _message_of(inner)) is not None:
-        fields, message = {**{name: fields[name] for name in _TIMES if name in fields}, **inner}, told
+    if inner is not None and (value := _message_of(inner)) is not None:
+        fields, message = {**{name: fields[name] for name in _TIMES if name in fields}, **inner}, value
     for raw in message.splitlines() or [b""]:
         text = line_prefix.clean_line(raw)
         yield text, _journal(fields, text) if "MESSAGE" in fields else _structured(fields, text, taken_at)
@@ -215,9 +215,9 @@ def _is_kernels(fields: dict[str, object]) -> bool:
 
 def _microseconds(fields: dict[str, object], *names: str) -> float | None:
     for name in names:
-        told = fields.get(name)
-        if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < 20:
-            return int(told) / 1e6
+        value = fields.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+            return int(value) / 1e6
     return None
 
 
@@ -226,6 +226,6 @@ def _structured(fields: dict[str, object], text: str, taken_at: float) -> LogLin
     line = carried(text, line_prefix.parse(text, taken_at), taken_at)
     if line.writer == BARE and not text.lstrip().startswith("NVRM:"):
         line = replace(line, writer=APPLICATION)
-    told = next((value for name in _TIMES if isinstance(value := fields.get(name), str)), "")
-    outer = line_prefix.parse(f"{line_prefix.clean_line(told.encode('utf-8', 'replace'))} x", taken_at)
+    value = next((value for name in _TIMES if isinstance(value := fields.get(name), str)), "")
+    outer = line_prefix.parse(f"{line_prefix.clean_line(value.encode('utf-8', 'replace'))} x", taken_at)
     return line if line.time is not None else replace(line, time=outer.time, zoned=outer.zoned)

@@ -264,8 +264,8 @@ def _application_facts(line: LogLine) -> tuple[LogFact, ...]:
     code, name, sticky, driver = error
     if driver:
         return (DriverMismatch(),)
-    spoken = _SPEAKS_OF_PROCESS.search(message)
-    process = line.pid or (spoken[1] or spoken[2] if spoken else "")
+    process_match = _SPEAKS_OF_PROCESS.search(message)
+    process = line.pid or (process_match[1] or process_match[2] if process_match else "")
     return (CudaError(code, name, sticky, process),)
 
 

@@ -65,9 +65,9 @@ class LogScanner:
     `spoken` is given where a part of the log's time was asked for.
     """
 
-    def __init__(self, artifact: Artifact, spoken: LogTimeCoverage | None = None) -> None:
+    def __init__(self, artifact: Artifact, coverage: LogTimeCoverage | None = None) -> None:
         self._artifact = artifact
-        self.spoken = spoken
+        self.coverage = coverage
         self._unplaced: Counter[str] = Counter()  # by signal: events of which nobody knows whether they belong there
         self._node = f"node/{artifact.group}"
         self._events: list[Event] = []
@@ -84,17 +84,17 @@ class LogScanner:
         self.application_lines = False
 
     @property
-    def wants_writers(self) -> bool:
+    def needs_writers(self) -> bool:
         """It is not yet known that the log holds lines of kernel, of more than the GPU driver, and of applications."""
         return not (self._beyond_driver and self._log_like)
 
     def take(self, at: LineLocation, worth: bool) -> None:
         """A line of the log; `worth` is whether its words are worth a look."""
         self._note_writer(at.line)
-        if self.spoken and worth:
-            at = replace(at, line=self.spoken.placed(at.line))
-        elif self.spoken:
-            self.spoken.tells(at.line)
+        if self.coverage and worth:
+            at = replace(at, line=self.coverage.with_time(at.line))
+        elif self.coverage:
+            self.coverage.note_time(at.line)
         if worth:
             for fact in log_lines.parse_facts(at.line):
                 self._take_fact(at, fact)
@@ -129,7 +129,7 @@ class LogScanner:
                 self._log_like = True
                 self._add(CUDA_ERROR, at, self._cuda_fields(fact))
             case DriverMismatch():
-                self._add(DRIVER_MISMATCH, at, _told({"client": fact.client, "module": fact.module}))
+                self._add(DRIVER_MISMATCH, at, _non_empty({"client": fact.client, "module": fact.module}))
             case OomKill():
                 self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
             case DcgmErrorReported():
@@ -137,7 +137,7 @@ class LogScanner:
             case ShapeRefused():
                 self._add(ENGINE_SHAPE, at, {})
             case LoggedChange():
-                self._add(fact.signal, at, _told({"what": fact.what, "to": fact.to}))
+                self._add(fact.signal, at, _non_empty({"what": fact.what, "to": fact.to}))
             case ProcessStarted():
                 self._dead.discard(at.line.pid)
 
@@ -156,12 +156,12 @@ class LogScanner:
 
     def _left_out(self, signal: str, time: float | None) -> bool:
         """Whether an event lies outside the time that was asked for, or may do so."""
-        if self.spoken is None:
+        if self.coverage is None:
             return False
         if time is None:
             self._unplaced[signal] += 1
             return True
-        return self.spoken.leaves_out(time, earlier_too=signal in CHANGES)
+        return self.coverage.excludes(time, earlier_too=signal in CHANGES)
 
     def _add(self, signal: str, at: LineLocation, fields: dict[str, Value], gpu: str = "") -> None:
         if self._left_out(signal, at.line.time):
@@ -186,16 +186,18 @@ class LogScanner:
                 signal=signal,
                 subject=subject,
                 origin=Origin(self._artifact.name, f"line {at.number}"),
-                fields={key: _shown(value, 200) if isinstance(value, str) else value for key, value in fields.items()},
+                fields={
+                    key: _redacted(value, 200) if isinstance(value, str) else value for key, value in fields.items()
+                },
                 time=at.line.time,
-                text=_shown(at.text, 2000),
+                text=_redacted(at.text, 2000),
             )
         )
 
     def evidence(self, *, complete: bool) -> Evidence:
         """What the whole log gave. An incomplete one cannot say of anything that it did not happen."""
         gpus = tuple(dict.fromkeys(event.subject for event in self._events if event.subject != self._node))
-        searched = self._searched() if complete and not (self.spoken and self.spoken.missed) else ()
+        searched = self._searched() if complete and not (self.coverage and self.coverage.missed) else ()
         of_gpu = [signal for signal in searched if signal in (XID, GPU_LOST)]
         return Evidence(
             subjects=(Subject(self._node), *(Subject(gpu, parent=self._node) for gpu in gpus)),
@@ -224,9 +226,9 @@ class LogScanner:
             for (_, code, gpu), count in commonest[:_KINDS_SHOWN]
             if code != ""
         ]
-        told = f" ({', '.join(shown)}{' and others' if len(commonest) > _KINDS_SHOWN else ''})" if shown else ""
+        details = f" ({', '.join(shown)}{' and others' if len(commonest) > _KINDS_SHOWN else ''})" if shown else ""
         total = sum(totals.values())
-        return f"{total} {signal} lines{told}, of which {self._counts[signal]} were kept: a count is at least that"
+        return f"{total} {signal} lines{details}, of which {self._counts[signal]} were kept: a count is at least that"
 
     def _gaps(self) -> tuple[Gap, ...]:
         source, origin = self._artifact.source, Origin(self._artifact.name)
@@ -234,8 +236,8 @@ class LogScanner:
             Gap("logs", f"{source}: {self._total(signal)}", (signal,) if signal in self._lost else (), origin=origin)
             for signal in dict.fromkeys(signal for signal, _ in self._dropped)
         ]
-        if self.spoken and self.spoken.missed:
-            gaps.append(Gap("logs", f"{source}: {self.spoken.missed}", SIGNALS, None, _REACH, origin))
+        if self.coverage and self.coverage.missed:
+            gaps.append(Gap("logs", f"{source}: {self.coverage.missed}", SIGNALS, None, _REACH, origin))
         for signal, count in self._unplaced.items():
             reason = f"{source}: {count} {signal} lines tell no time of day: not counted"
             gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin))
@@ -257,11 +259,11 @@ class LogScanner:
         return tuple(gaps)
 
 
-def _shown(text: str, limit: int) -> str:
+def _redacted(text: str, limit: int) -> str:
     return clean(without_secrets(text), limit)
 
 
-def _told(texts: dict[str, str]) -> dict[str, Value]:
+def _non_empty(texts: dict[str, str]) -> dict[str, Value]:
     """The texts that are not empty."""
     return {key: text for key, text in texts.items() if text}
 
@@ -302,13 +304,13 @@ def _xid_fields(fact: Xid) -> dict[str, Value]:
             "needs": decoded.action.needs,
             "fatal": float(decoded.action.needs in ("gpu", "node")),
         }
-    spoken = {"pid": fact.pid, "process": fact.process}
-    return fields | {key: text for key, text in spoken.items() if text}
+    coverage = {"pid": fact.pid, "process": fact.process}
+    return fields | {key: text for key, text in coverage.items() if text}
 
 
 def recovery_action(fact: Xid) -> str:
     """What an Xid 154 says must be done: `… changed from 0x0 (None) to 0x2 (Node Reboot Required)`."""
     if fact.code != 154 or " to 0x" not in fact.detail:
         return ""
-    told = fact.detail.rpartition(" to 0x")[2].partition("(")[2].partition(")")[0].strip().lower()
-    return {"": "", "none": "nothing to do"}.get(told, told)
+    details = fact.detail.rpartition(" to 0x")[2].partition("(")[2].partition(")")[0].strip().lower()
+    return {"": "", "none": "nothing to do"}.get(details, details)

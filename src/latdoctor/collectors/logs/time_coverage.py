@@ -31,33 +31,33 @@ class LogTimeCoverage:
         self._passed = 0
         self._nearest: tuple[LogLine, int] | None = None  # the last line known to tell a time, and its number
 
-    def passes(self, raw: bytes, number: int) -> None:
+    def add_line(self, raw: bytes, number: int) -> None:
         """A line goes by; `number` counts from 1."""
         if number <= NEAR or number % STEP == 0:
             self._parsed(raw)
         self._behind.append(raw)
         self._passed = number
 
-    def ends(self) -> None:
+    def finish(self) -> None:
         """No line comes any more."""
         for raw in self._behind:
             self._parsed(raw)
 
     def _parsed(self, raw: bytes) -> LogLine:
         line = line_prefix.parse(line_prefix.clean_line(raw[:MAX_LINE]), self._taken_at)
-        self.tells(line)
+        self.note_time(line)
         return line
 
-    def tells(self, line: LogLine) -> None:
+    def note_time(self, line: LogLine) -> None:
         """Notes the time of a line that was taken apart."""
         if line.time is not None:
             self.first = line.time if self.first is None else min(self.first, line.time)
             self.last = line.time if self.last is None else max(self.last, line.time)
             self.zoned = self.zoned and line.zoned
 
-    def placed(self, line: LogLine) -> LogLine:
+    def with_time(self, line: LogLine) -> LogLine:
         """`line` with the time of the nearest line before it, where it tells none itself."""
-        self.tells(line)
+        self.note_time(line)
         if line.time is not None or line.uptime is not None:
             return line
         self._look_behind()
@@ -78,9 +78,9 @@ class LogTimeCoverage:
     @property
     def missed(self) -> str:
         """Why the log says nothing of the judged time; empty where it does."""
-        why = self.past.missed_by(self.first, self.last) or self.past.late(self.first)
+        why = self.past.coverage_gap(self.first, self.last) or self.past.late_start(self.first)
         return f"{why} (the log tells no zone: read as UTC)" if why and not self.zoned else why
 
-    def leaves_out(self, time: float, *, earlier_too: bool) -> bool:
+    def excludes(self, time: float, *, earlier_too: bool) -> bool:
         """Whether that moment is not asked for; `earlier_too`: what lay before may explain what is judged."""
         return time > self.past.until or (time < self.past.since and not earlier_too)

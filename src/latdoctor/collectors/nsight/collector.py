@@ -142,14 +142,14 @@ COLLECTOR = file_collector(
         "give what `nsys export --type sqlite` or `nsys stats --format csv` wrote",
     ),
     title="Nsight Systems",
-    given=lambda request: request.nsight,
+    paths=lambda request: request.nsight,
     named=_named,
     parse=parse,
-    sight=SourceAvailability(
+    availability=SourceAvailability(
         "Nsight Systems exports",
         "if given",
         "GPU busy, launches, allocations, waits, copies and return codes of CUDA calls",
         "nsys profile --trace=cuda,nvtx,osrt COMMAND; nsys export --type sqlite REPORT.nsys-rep; --nsys FILE",
     ),
-    ask="--nsys FILE",
+    option="--nsys FILE",
 )

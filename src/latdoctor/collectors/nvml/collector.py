@@ -148,10 +148,10 @@ COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
     provides=frozenset(nvml_parse.SIGNALS),
-    asked=lambda request: request.nvml,
+    is_requested=lambda request: request.nvml,
     collect=collect,
     parse=nvml_parse.parse,
     preflight=preflight,
-    ask="--nvml",
+    option="--nvml",
     cost="watches the GPUs for the window",
 )

@@ -48,7 +48,7 @@ _HIDDEN = tuple(sorted(signal for signal in _READ if not signal.startswith(("gpu
 _ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
 
 
-def _asked(request: CollectRequest) -> bool:
+def _is_requested(request: CollectRequest) -> bool:
     return bool(request.servers or request.metrics)
 
 
@@ -93,7 +93,7 @@ def _read(path: Path, shown: str, timeout: float) -> bytes:
         what = "is a folder" if path.is_dir() else "there is no such file"
     except OSError as error:  # its folder may not be entered
         raise SourceError(
-            f"cannot be read: {error.strerror}", where=shown, next_step="check path and rights"
+            f"cannot be read: {error.strerror}", where=shown, next_step="check path and permissions"
         ) from error
     if not is_file:
         raise SourceError(what, where=shown, next_step="look at the path given with --metrics")
@@ -126,18 +126,18 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     live = _is_live(taken[0])
     stopped = live and (is_last_before_outage(pages[-1][0]) or pages[-1][0] is not taken[-1])
     server = f"server/{_server_name(artifacts[0])}"
-    spoken = recognise_dialects(shipped(), [page for _, page in pages])
+    dialects = recognise_dialects(shipped(), [page for _, page in pages])
     unended = {page.unended.name for _, page in pages if page.unended and not page.cut}
-    doubtful = _touched(unended - {""}, spoken)
+    doubtful = _touched(unended - {""}, dialects)
     for artifact, page in pages:
-        gaps.extend(_bad_lines(artifact, page, spoken))
+        gaps.extend(_bad_lines(artifact, page, dialects))
     gaps.extend(_unended(pages, doubtful))
-    gaps.extend(_not_shown(spoken, *pages[-1]))
+    gaps.extend(_not_shown(dialects, *pages[-1]))
     scrapes = _scrapes(_whole(pages))
-    evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in spoken)
+    evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in dialects)
     noted = _noted(evidence, _STOPPED if stopped else "", doubtful)
-    told = _answering(server, taken, stopped=stopped) if live else ()
-    return Evidence.merge([noted, Evidence(subjects=(Subject(server),), readings=told, gaps=tuple(gaps))])
+    times = _answering(server, taken, stopped=stopped) if live else ()
+    return Evidence.merge([noted, Evidence(subjects=(Subject(server),), readings=times, gaps=tuple(gaps))])
 
 
 def _answering(server: str, taken: Sequence[Artifact], *, stopped: bool) -> tuple[Reading, ...]:
@@ -154,8 +154,8 @@ def _whole(pages: Sequence[tuple[Artifact, MetricsPage]]) -> Sequence[tuple[Arti
 def _scrapes(pages: Sequence[tuple[Artifact, MetricsPage]]) -> list[ScrapedPage]:
     if _is_live(pages[0][0]):
         return [ScrapedPage(page, artifact.name, page.timestamp or artifact.taken_at) for artifact, page in pages]
-    told = page_times([page for _, page in pages])
-    return [ScrapedPage(page, artifact.name, at) for (artifact, page), at in zip(pages, told, strict=True)]
+    times = page_times([page for _, page in pages])
+    return [ScrapedPage(page, artifact.name, at) for (artifact, page), at in zip(pages, times, strict=True)]
 
 
 def _noted(evidence: Evidence, always: str, doubtful: Set[str]) -> Evidence:
@@ -163,8 +163,8 @@ def _noted(evidence: Evidence, always: str, doubtful: Set[str]) -> Evidence:
     if not (always or doubtful):
         return evidence
 
-    def note(signal: str, said: str) -> str:
-        return join_notes(said, always, _HALF if signal in doubtful else "")
+    def note(signal: str, note_text: str) -> str:
+        return join_notes(note_text, always, _HALF if signal in doubtful else "")
 
     return structs.replace(
         evidence,
@@ -190,7 +190,7 @@ def _server_name(artifact: Artifact) -> str:
     return clean(Path(artifact.source).stem, 200) or "saved"
 
 
-def _bad_lines(artifact: Artifact, page: MetricsPage, spoken: Sequence[Dialect]) -> Iterator[Gap]:
+def _bad_lines(artifact: Artifact, page: MetricsPage, dialects: Sequence[Dialect]) -> Iterator[Gap]:
     bad = page.bad_lines
     if not bad:
         return
@@ -198,7 +198,7 @@ def _bad_lines(artifact: Artifact, page: MetricsPage, spoken: Sequence[Dialect])
     more = f" and {len(bad) - _LINES_SHOWN} more" if len(bad) > _LINES_SHOWN else ""
     rest = "the page was cut there" if page.cut else "the rest of the page was"
     reason = f"{artifact.source}: line {numbers}{more} could not be read; {rest}"
-    signals = tuple(sorted(_touched({entry.name for entry in bad if entry.name}, spoken)))
+    signals = tuple(sorted(_touched({entry.name for entry in bad if entry.name}, dialects)))
     yield _gap(reason, signals, _AGAIN, Origin(artifact.name, f"line {bad[0].line}"))
 
 
@@ -212,11 +212,11 @@ def _unended(pages: Sequence[tuple[Artifact, MetricsPage]], doubtful: Set[str]) 
         yield _gap(reason, tuple(sorted(doubtful)), _AGAIN, Origin(artifact.name, f"line {last.line}"))
 
 
-def _touched(names: set[str], spoken: Iterable[Dialect]) -> set[str]:
+def _touched(names: set[str], dialects: Iterable[Dialect]) -> set[str]:
     """The signals that a lost line of one of `names` may hide; of a half line, only half a name may be left."""
     return {
         rule.signal
-        for dialect in spoken
+        for dialect in dialects
         for options in dialect.rules
         for rule in options
         for term in (*rule.terms, *rule.over, *rule.less, *rule.held)
@@ -226,29 +226,29 @@ def _touched(names: set[str], spoken: Iterable[Dialect]) -> set[str]:
     }
 
 
-def _not_shown(spoken: Sequence[Dialect], artifact: Artifact, page: MetricsPage) -> Iterator[Gap]:
+def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPage) -> Iterator[Gap]:
     """What this page cannot show, however often it is given: else a user who gave it would be told to give it.
 
     It speaks of no subject: the page of another server may show it.
     """
     origin = Origin(artifact.name)
-    if not spoken:
+    if not dialects:
         families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
         reason = f"{artifact.source}: an exporter that no dialect knows; it begins with {families}"
         yield _gap(reason, tuple(sorted(_with_derived(_HIDDEN))), _ADD_DIALECT, origin)
         return
-    own = _with_derived(signal for dialect in spoken for signal in dialect.signals)
+    own = _with_derived(signal for dialect in dialects for signal in dialect.signals)
     if "latency.mean" in own and "latency.p99" not in own:
-        title = " and ".join(dialect.title for dialect in spoken)
+        title = " and ".join(dialect.title for dialect in dialects)
         hidden = tuple(sorted(_with_derived(["latency"]) - own))
         yield _gap(f"{title} tells the mean of its latency only", hidden, _NO_P99, origin)
 
 
 def _with_derived(signals: Iterable[str]) -> frozenset[str]:
     """`signals` and what is derived from the distributions among them (`latency` gives `latency.p99`)."""
-    wanted = set(signals)
-    spread = tuple(f"{name}." for name in wanted if catalogue()[name].kind == "distribution")
-    return frozenset(wanted | {name for name in catalogue() if name.startswith(spread)})
+    names = set(signals)
+    spread = tuple(f"{name}." for name in names if catalogue()[name].kind == "distribution")
+    return frozenset(names | {name for name in catalogue() if name.startswith(spread)})
 
 
 def _preflight() -> Sequence[SourceAvailability]:
@@ -264,7 +264,7 @@ def _preflight() -> Sequence[SourceAvailability]:
         for page in discovery.found
     ]
     if not any(page.dialects for page in discovery.found):
-        detail = f"none of {discovery.asked} local ports shows a page that is known"
+        detail = f"none of {discovery.ports_probed} local ports shows a page that is known"
         sights.append(
             SourceAvailability("metrics pages of a server", "if given", detail, "--server URL, or --metrics FILE")
         )
@@ -275,10 +275,10 @@ COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
     provides=_PROVIDES,
-    asked=_asked,
+    is_requested=_is_requested,
     collect=_collect,
     parse=_parse,
     preflight=_preflight,
-    ask="--server URL (or --metrics FILE)",
+    option="--server URL (or --metrics FILE)",
     cost="watches for the window",
 )

@@ -41,7 +41,7 @@ class DiscoveryResult:
     """The pages found, those of known dialects first, and what kept us from looking further."""
 
     found: tuple[DiscoveredPage, ...]
-    asked: int
+    ports_probed: int
     gaps: tuple[Gap, ...] = ()
 
 
@@ -61,7 +61,7 @@ def discover_pages(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, mos
     found = [
         page
         for target, answer in zip(targets, answers, strict=True)
-        if answer.body is not None and (page := _page(target.shown, answer.body))
+        if answer.body is not None and (page := _page(target.display, answer.body))
     ]
     found.sort(key=lambda page: (not page.dialects, page.url))
     return DiscoveryResult(tuple(found), len(targets), tuple(gaps))
@@ -72,10 +72,10 @@ def _page(url: str, body: bytes) -> DiscoveredPage | None:
         page = exposition.parse(body, url)
     except SourceError:
         return None  # something else answers there, which is no failure
-    spoken = recognise_dialects(shipped(), [page])
-    title = ", ".join(dialect.title for dialect in spoken) or "unknown"
+    dialects = recognise_dialects(shipped(), [page])
+    title = ", ".join(dialect.title for dialect in dialects) or "unknown"
     families = tuple(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
-    return DiscoveredPage(url, title, tuple(dialect.id for dialect in spoken), families)
+    return DiscoveredPage(url, title, tuple(dialect.id for dialect in dialects), families)
 
 
 def _listening(proc: Path) -> tuple[list[str], list[Gap]]:

@@ -31,7 +31,7 @@ class ScrapeTarget:
     """A metrics page's address; `shown` is the same without credentials and query, `name` is `host:port`."""
 
     url: str
-    shown: str
+    display: str
     name: str
     loopback: bool
 
@@ -53,9 +53,9 @@ def redact_url(url: str) -> str:
     return clean(f"{scheme}{slashes}{place.rpartition('@')[2]}", 300)  # a password may hold a slash
 
 
-def parse_target(given: str) -> ScrapeTarget:
+def parse_target(address: str) -> ScrapeTarget:
     """`localhost:8000`, a base URL or a metrics URL → the page's address. Raises ValueError for what is none."""
-    parts = urlsplit(given if "://" in given else f"http://{given}")
+    parts = urlsplit(address if "://" in address else f"http://{address}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("not an http or https address")  # without the text, which may hold a password
     port = parts.port  # raises ValueError for a port that is none
@@ -64,7 +64,7 @@ def parse_target(given: str) -> ScrapeTarget:
     place = host if port is None else f"{host}:{port}"
     return ScrapeTarget(
         url=urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")),
-        shown=clean(urlunsplit((parts.scheme, place, path, "", "")), 300),
+        display=clean(urlunsplit((parts.scheme, place, path, "", "")), 300),
         name=clean(place if path == "/metrics" else place + path, 200),
         loopback=is_loopback(parts.hostname),
     )
@@ -110,11 +110,11 @@ async def _fetch_one(client: httpx.AsyncClient, target: ScrapeTarget, timeout: f
     except (TimeoutError, httpx.TimeoutException):
         return ScrapeResult(None, f"did not answer within {timeout:g} s", _SLOW)
     except httpx.ConnectError as error:
-        return ScrapeResult(None, f"cannot be reached ({_said(error, target)})", _DOWN)
+        return ScrapeResult(None, f"cannot be reached ({_error_text(error, target)})", _DOWN)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         return ScrapeResult(
             None,
-            f"broke off ({_said(error, target)})",
+            f"broke off ({_error_text(error, target)})",
             "look whether it speaks HTTP, and whether it has just restarted",
         )
 
@@ -148,8 +148,8 @@ def _size(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
 
 
-def _said(error: Exception, target: ScrapeTarget) -> str:
-    return clean(str(error).replace(target.url, target.shown), 200) or type(error).__name__
+def _error_text(error: Exception, target: ScrapeTarget) -> str:
+    return clean(str(error).replace(target.url, target.display), 200) or type(error).__name__
 
 
 # Gauges whose sum is the unix time at which the exporter wrote the page.
@@ -168,16 +168,16 @@ def page_times(pages: Sequence[MetricsPage]) -> list[float | None]:
     own = [page.timestamp for page in pages]
     if None in own:
         for clock in CLOCKS:
-            told = [_sum(page, clock) for page in pages]
-            if None not in told:
-                return told
+            timestamps = [_sum(page, clock) for page in pages]
+            if None not in timestamps:
+                return timestamps
     return own
 
 
 def _sum(page: MetricsPage, names: Sequence[str]) -> float | None:
     """None where one of the gauges is absent, not finite, or shown more than once (for several processes)."""
-    shown = [page.samples.get(name, ()) for name in names]
-    total = sum(samples[0].value for samples in shown) if all(len(samples) == 1 for samples in shown) else math.nan
+    display = [page.samples.get(name, ()) for name in names]
+    total = sum(samples[0].value for samples in display) if all(len(samples) == 1 for samples in display) else math.nan
     return total if math.isfinite(total) else None
 
 
@@ -207,7 +207,7 @@ class _WatchedServer:
         self.small = self.small and len(answer.body) <= MAX_PAGE_BETWEEN
         group = f"{self.number}-{artifact_file_name(self.target.name)}"
         name = f"{collector}/{group}-{len(self.pages):02d}.prom"
-        self.pages.append(Artifact(name, collector, group, self.target.shown, at, answer.body))
+        self.pages.append(Artifact(name, collector, group, self.target.display, at, answer.body))
 
     def kept(self) -> Sequence[Artifact]:
         if not (self.stopped and self.pages):
@@ -231,12 +231,12 @@ def scrape_over_window(request: CollectRequest, clock: Clock, collector: str, hi
         due = start + step * tick
         if not at_edge and clock.now() > due + step:
             continue  # a server that hangs has used up this turn
-        asked = [one for one in watched if at_edge or (one.pages and one.small and not one.failures)]
+        pending = [one for one in watched if at_edge or (one.pages and one.small and not one.failures)]
         if tick and not any(one.pages for one in watched):
             break
         if tick and due > clock.now():
             clock.sleep(due - clock.now())
-        _scrape(asked, request.timeout, clock, collector)
+        _scrape(pending, request.timeout, clock, collector)
     # A server that stopped answering while it was watched may be the incident itself: it is told first.
     for one in sorted(watched, key=lambda one: not (one.stopped and one.pages)):
         gaps.extend(_failures(one, collector, hidden, start))
@@ -251,28 +251,28 @@ def is_last_before_outage(artifact: Artifact) -> bool:
 def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) -> tuple[list[_WatchedServer], list[Gap]]:
     watched: list[_WatchedServer] = []
     gaps: list[Gap] = []
-    for given in dict.fromkeys(servers):
+    for address in dict.fromkeys(servers):
         try:
-            found = parse_target(given)
+            found = parse_target(address)
         except ValueError:  # its text may hold a password
-            reason = f"{redact_url(given)} is no address of a server"
+            reason = f"{redact_url(address)} is no address of a server"
             gaps.append(Gap(collector, reason, hidden, None, "give http://HOST:PORT"))
             continue
         if len(watched) == MAX_SERVERS:
-            reason = f"{found.shown} is left out: at most {MAX_SERVERS} servers are watched at once"
+            reason = f"{found.display} is left out: at most {MAX_SERVERS} servers are watched at once"
             gaps.append(Gap(collector, reason, hidden, f"server/{found.name}", "give fewer --server"))
         elif all(one.target.url != found.url for one in watched):
             watched.append(_WatchedServer(len(watched) + 1, found))
     return watched, gaps
 
 
-def _scrape(asked: Sequence[_WatchedServer], timeout: float, clock: Clock, collector: str) -> None:
-    if not asked:
+def _scrape(due: Sequence[_WatchedServer], timeout: float, clock: Clock, collector: str) -> None:
+    if not due:
         return
     before, began = clock.now(), time.monotonic()
-    answers = fetch([one.target for one in asked], timeout)
+    answers = fetch([one.target for one in due], timeout)
     after = clock.now()
-    for one, answer in zip(asked, answers, strict=True):
+    for one, answer in zip(due, answers, strict=True):
         # When this answer was there, although another server may have kept us waiting for longer.
         at = min(before + (answer.done - began), after)
         one.add(answer, at, collector)
@@ -283,15 +283,15 @@ def _failures(one: _WatchedServer, collector: str, hidden: tuple[str, ...], star
         return
     last = one.failures[-1]
     if not one.pages:
-        yield Gap(collector, f"{one.target.shown} {last.why}", hidden, f"server/{one.target.name}", last.next_step)
+        yield Gap(collector, f"{one.target.display} {last.why}", hidden, f"server/{one.target.name}", last.next_step)
         return
     if one.stopped:
         since = f"its last answer came {one.pages[-1].taken_at - start:.0f} s into the look"
-        reason = f"{one.target.shown} stopped answering while it was watched: {since}, then it {last.why}"
+        reason = f"{one.target.display} stopped answering while it was watched: {since}, then it {last.why}"
         yield Gap(collector, reason, hidden, None, _GONE)
         return
     tried = len(one.pages) + len(one.failures)
-    reason = f"{one.target.shown}: {len(one.failures)} of {tried} scrapes failed: it {last.why}"
+    reason = f"{one.target.display}: {len(one.failures)} of {tried} scrapes failed: it {last.why}"
     yield Gap(collector, reason, (), None, last.next_step)
 
 

@@ -31,9 +31,9 @@ _MAX_FILE = 64 << 10
 _FORM = "`Bearer TOKEN` or `Basic USER:PASSWORD`"
 
 
-def prometheus_endpoint(given: str, auth_file: Path | None = None, ca_file: Path | None = None) -> ApiEndpoint:
+def prometheus_endpoint(address: str, auth_file: Path | None = None, ca_file: Path | None = None) -> ApiEndpoint:
     """The server at `given`, with what the environment holds where no file is named. Raises UsageError."""
-    url, name, host = _address(given)
+    url, name, host = _address(address)
     return ApiEndpoint(
         url=url,
         name=name,
@@ -43,10 +43,10 @@ def prometheus_endpoint(given: str, auth_file: Path | None = None, ca_file: Path
     )
 
 
-def _address(given: str) -> tuple[str, str, str]:
+def _address(address: str) -> tuple[str, str, str]:
     hint = "write it such as --prometheus http://HOST:9090"
     try:
-        parts = urlsplit(given.strip() if "://" in given else f"http://{given.strip()}")
+        parts = urlsplit(address.strip() if "://" in address else f"http://{address.strip()}")
         host, port = parts.hostname or "", parts.port
     except ValueError as error:  # its text may hold a password
         raise UsageError("the address makes no sense", where="--prometheus", next_step=hint) from error
@@ -84,17 +84,17 @@ def authorization(
             raw = file.read(_MAX_FILE + 1)
     except OSError as error:
         raise UsageError(
-            f"the credentials cannot be read: {error.strerror}", where=str(named), next_step="check path and rights"
+            f"the credentials cannot be read: {error.strerror}", where=str(named), next_step="check path and permissions"
         ) from error
     text = raw.decode("utf-8", errors="replace") if len(raw) <= _MAX_FILE else "\0"
-    return _header(text, str(named), given=True, bare=bare)
+    return _header(text, str(named), address=True, bare=bare)
 
 
-def _header(text: str, where: str, *, given: bool = False, bare: bool = False) -> str:
+def _header(text: str, where: str, *, address: bool = False, bare: bool = False) -> str:
     line = text.strip()
     if bare and line and " " not in line:
         line = f"Bearer {line}"
-    if not line and not given:
+    if not line and not address:
         return ""
     scheme, _, secret = line.partition(" ")
     secret = secret.strip()
@@ -155,25 +155,25 @@ def parse_result(raw: bytes, where: str) -> QueryResult:
     if len(raw) > MAX_BYTES:
         raise SourceError(f"an answer of more than {MAX_BYTES >> 20} MiB", where=where, next_step=_NARROW)
     try:
-        said = msgspec.json.decode(raw, type=_ApiResponse)
+        response = msgspec.json.decode(raw, type=_ApiResponse)
     except UNDECODABLE as error:
         raise SourceError("no answer of a Prometheus server", where=where, next_step=_NOT_IT) from error
-    if said.status != "success" or said.data is None:
-        raise SourceError(f"it says: {clean(said.error, 200) or 'no result'}", where=where, next_step=_NARROW)
-    if len(said.data.result) > MAX_SERIES:
-        reason = f"an answer of {len(said.data.result)} series, more than the {MAX_SERIES} that are read at most"
+    if response.status != "success" or response.data is None:
+        raise SourceError(f"it says: {clean(response.error, 200) or 'no result'}", where=where, next_step=_NARROW)
+    if len(response.data.result) > MAX_SERIES:
+        reason = f"an answer of {len(response.data.result)} series, more than the {MAX_SERIES} that are read at most"
         raise SourceError(reason, where=where, next_step=_NARROW)
     try:
-        lines = tuple(_line(one) for one in said.data.result)
+        lines = tuple(_line(one) for one in response.data.result)
     except ValueError as error:
         raise SourceError("an answer with a value that is no number", where=where, next_step=_NOT_IT) from error
-    return QueryResult(lines, tuple(clean(one, 200) for one in said.warnings[:5]))
+    return QueryResult(lines, tuple(clean(one, 200) for one in response.warnings[:5]))
 
 
 def _line(one: _Series) -> QuerySeries:
     """Times that do not rise are put in order, and of two values for one time the later is taken. Raises ValueError."""
-    told = one.values or ([one.value] if one.value else [])
-    points = {time: text for time, text in told if math.isfinite(time)}
+    samples = one.values or ([one.value] if one.value else [])
+    points = {time: text for time, text in samples if math.isfinite(time)}
     times = tuple(sorted(points))
     texts = [points[time] for time in times]
     return QuerySeries(one.metric, times, tuple(float(text) for text in texts), bool(texts) and texts[-1].isdecimal())
@@ -233,7 +233,9 @@ def run_queries(
     try:
         trust = _trust(access)
     except (OSError, ssl.SSLError) as error:
-        return (QueryReply(None, f"{access.ca_file} is no certificate file ({_said(error)})", _TRUST),) * len(questions)
+        return (QueryReply(None, f"{access.ca_file} is no certificate file ({_error_text(error)})", _TRUST),) * len(
+            questions
+        )
     return asyncio.run(_ask(access, questions, timeout, deadline, trust))
 
 
@@ -282,10 +284,10 @@ async def _post(
     except (TimeoutError, httpx.TimeoutException):
         return QueryReply(None, f"did not answer within {patience:.3g} s", _SLOW)
     except httpx.ConnectError as error:
-        said = _said(error)
-        return QueryReply(None, f"cannot be reached ({said})", _TRUST if "CERTIFICATE" in said.upper() else _DOWN)
+        reason = _error_text(error)
+        return QueryReply(None, f"cannot be reached ({reason})", _TRUST if "CERTIFICATE" in reason.upper() else _DOWN)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        return QueryReply(None, f"broke off ({_said(error)})", _DOWN)
+        return QueryReply(None, f"broke off ({_error_text(error)})", _DOWN)
 
 
 async def _read(response: httpx.Response, limit: int) -> QueryReply:
@@ -312,5 +314,5 @@ async def _read(response: httpx.Response, limit: int) -> QueryReply:
     return QueryReply(None, f"answered with status {status}: {error_message(body) or 'no Prometheus server?'}", _DOWN)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return clean(str(error), 200) or type(error).__name__

@@ -49,7 +49,7 @@ _READ = (query_plan.FOUND, query_plan.NAMES, query_plan.LAST, query_plan.GROWTH,
 _MAX_PLAN = 4 << 20
 
 
-def _asked(request: CollectRequest) -> bool:
+def _is_requested(request: CollectRequest) -> bool:
     return request.prometheus is not None
 
 
@@ -59,27 +59,27 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     server = request.prometheus
     if server is None:
         return CollectResult()
-    look = _QuerySession(server, request.timeout)
-    wanted = query_plan.plan_for(server)
-    first = look.ask(query_plan.discovery_queries(wanted, shipped()))
+    session = _QuerySession(server, request.timeout)
+    plan = query_plan.plan_for(server)
+    first = session.run(query_plan.discovery_queries(plan, shipped()))
     found = samples_by_target([answer for _, answer in first])
     targets = ranked_targets(found)[:MAX_TARGETS]
     if targets:
-        spoken = list(dict.fromkeys(dialect for target in targets for dialect in dialects_of(found[target])))
+        dialects = list(dict.fromkeys(dialect for target in targets for dialect in dialects_of(found[target])))
         chosen = (*server.select, promql.name_matcher(sorted({target.instance for target in targets}), "instance"))
-        second = look.ask(query_plan.target_queries(wanted, spoken, chosen))
-        shown = samples_by_target([answer for asked, answer in second if asked.role == query_plan.NAMES])
-        wanted = structs.replace(wanted, pace=scrape_interval(wanted, [AnsweredQuery(*one) for one in second]))
+        second = session.run(query_plan.target_queries(plan, dialects, chosen))
+        samples = samples_by_target([answer for query, answer in second if query.role == query_plan.NAMES])
+        plan = structs.replace(plan, pace=scrape_interval(plan, [AnsweredQuery(*one) for one in second]))
         by_dialect = {
             dialect.id: frozenset(
-                name for target in targets if dialect in dialects_of(found[target]) for name in shown.get(target, ())
+                name for target in targets if dialect in dialects_of(found[target]) for name in samples.get(target, ())
             )
-            for dialect in spoken
+            for dialect in dialects
         }
-        more = query_plan.sample_queries(wanted, spoken, by_dialect, chosen)
+        more = query_plan.sample_queries(plan, dialects, by_dialect, chosen)
         jobs = {target.job for target in serving_targets({target: found[target] for target in targets})}
-        look.ask((*more, *label_changes.change_queries(wanted, spoken, jobs, server.select)))
-    return look.collected(wanted)
+        session.run((*more, *label_changes.change_queries(plan, dialects, jobs, server.select)))
+    return session.collected(plan)
 
 
 class _QuerySession:
@@ -92,13 +92,13 @@ class _QuerySession:
         self._kept: list[tuple[PlannedQuery, bytes]] = []
         self._failed: dict[tuple[str, str], list[PlannedQuery]] = {}
 
-    def ask(self, questions: Iterable[PlannedQuery]) -> list[tuple[PlannedQuery, QueryResult]]:
+    def run(self, questions: Iterable[PlannedQuery]) -> list[tuple[PlannedQuery, QueryResult]]:
         """The answers to those questions that were answered."""
-        asked = list(questions)
+        query = list(questions)
         deadline = _PATIENCE / _ROUNDS * self._timeout
-        replies = client.run_queries(self._server.access, [one.question for one in asked], self._timeout, deadline)
+        replies = client.run_queries(self._server.access, [one.question for one in query], self._timeout, deadline)
         found: list[tuple[PlannedQuery, QueryResult]] = []
-        for one, reply in zip(asked, replies, strict=True):
+        for one, reply in zip(query, replies, strict=True):
             if reply.body is None:
                 self._failed.setdefault((reply.why, reply.next_step), []).append(one)
                 continue
@@ -112,29 +112,29 @@ class _QuerySession:
             found.append((one, answer))
         return found
 
-    def collected(self, wanted: QueryPlan) -> CollectResult:
+    def collected(self, plan: QueryPlan) -> CollectResult:
         gaps = tuple(self._gaps())
         if not self._kept:
             return CollectResult(gaps=gaps)
-        stated = structs.replace(wanted, asked=tuple(asked for asked, _ in self._kept))
+        stored = structs.replace(plan, queries=tuple(query for query, _ in self._kept))
         group, source = self._group, self._server.access.url
         artifacts = [
-            Artifact(f"{NAME}/{group}/{_PLAN}", NAME, group, source, wanted.start, canonical(stated)),
-            *(Artifact(asked.artifact, NAME, group, source, wanted.until, raw) for asked, raw in self._kept),
+            Artifact(f"{NAME}/{group}/{_PLAN}", NAME, group, source, plan.start, canonical(stored)),
+            *(Artifact(query.artifact, NAME, group, source, plan.until, raw) for query, raw in self._kept),
         ]
         return CollectResult(tuple(artifacts), gaps)
 
     def _gaps(self) -> Iterator[Gap]:
         """One gap for each reason."""
-        shown = self._server.access.url
+        samples = self._server.access.url
         for (why, next_step), failed in self._failed.items():
             if not self._kept:
-                yield Gap(NAME, f"{shown} {why}", tuple(sorted(server_signals())), None, next_step)
+                yield Gap(NAME, f"{samples} {why}", tuple(sorted(server_signals())), None, next_step)
                 return  # the same for all, but for those that were not sent any more
             lost = {name for one in failed if one.role in _READ for name in one.names}
             roles = {one.role for one in failed}
             hidden = {*_hidden_by(lost, shipped()), *(label_changes.SIGNALS if roles & label_changes.ROLES else ())}
-            reason = f"{shown}: {len(failed)} of the questions ({', '.join(sorted(roles))}): {why}"
+            reason = f"{samples}: {len(failed)} of the questions ({', '.join(sorted(roles))}): {why}"
             yield Gap(NAME, reason, tuple(sorted(hidden)), None, next_step)
 
 
@@ -148,24 +148,24 @@ def _hidden_by(names: set[str], dialects: Iterable[Dialect]) -> Iterator[str]:
 
 def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     """Raises SourceError where the plan is missing or broken, or no dialect knows any series."""
-    held = {artifact.name: artifact for artifact in artifacts}
-    stated = next((one for one in artifacts if one.name.endswith(f"/{_PLAN}")), None)
-    if stated is None:
+    by_name = {artifact.name: artifact for artifact in artifacts}
+    stored = next((one for one in artifacts if one.name.endswith(f"/{_PLAN}")), None)
+    if stored is None:
         raise SourceError("the list of its questions is missing", where=artifacts[0].source if artifacts else NAME)
-    wanted = query_plan.parse_plan(stated.read(_MAX_PLAN), stated.source)
+    plan = query_plan.parse_plan(stored.read(_MAX_PLAN), stored.source)
     answered: list[AnsweredQuery] = []
     gaps: list[Gap] = []
-    for asked in wanted.asked:
-        artifact = held.get(asked.artifact)
+    for query in plan.queries:
+        artifact = by_name.get(query.artifact)
         if artifact is None:
             continue
         try:
-            answered.append(AnsweredQuery(asked, client.parse_result(artifact.read(client.MAX_BYTES), artifact.source)))
+            answered.append(AnsweredQuery(query, client.parse_result(artifact.read(client.MAX_BYTES), artifact.source)))
         except SourceError as error:
-            hidden = tuple(sorted(set(_hidden_by(set(asked.names), shipped()))))
+            hidden = tuple(sorted(set(_hidden_by(set(query.names), shipped()))))
             gaps.append(Gap(NAME, f"{artifact.name}: {error.what}", hidden, None, error.next_step))
-    server = stated.source.partition("://")[2] or stated.source
-    evidence = evidence_of(wanted, answered, server, stated.name)
+    server = stored.source.partition("://")[2] or stored.source
+    evidence = evidence_of(plan, answered, server, stored.name)
     return Evidence.merge([evidence, Evidence(gaps=tuple(gaps))])
 
 
@@ -184,11 +184,11 @@ COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
     provides=provided_signals() | label_changes.SIGNALS,
-    asked=_asked,
+    is_requested=_is_requested,
     collect=_collect,
     parse=_parse,
     preflight=_preflight,
     # What it shows is what metrics pages show: whoever misses a signal is pointed to those.
-    ask="",
+    option="",
     cost="some queries to that server",
 )

@@ -40,7 +40,7 @@ _SHOWN = 5
 class AnsweredQuery:
     """A question and what came of it."""
 
-    asked: PlannedQuery
+    query: PlannedQuery
     answer: QueryResult
 
 
@@ -61,26 +61,26 @@ def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str,
     for target in read:
         subject = f"server/{names[target]}"
         pages = scrapes.get(target, [])
-        spoken = recognise_dialects(shipped(), [scrape.page for scrape in pages])
+        dialects = recognise_dialects(shipped(), [scrape.page for scrape in pages])
         note = _young(plan, covers.get(target, -math.inf))
-        for dialect in spoken:
+        for dialect in dialects:
             # What Prometheus kept has the exporter's own clock behind it already.
             parts.append(_noted(read_pages(structs.replace(dialect, cached=False), pages, subject, NAME), note))
             parts.append(_curves(plan, answered, dialect, pages, target, subject))
     parts.append(Evidence(subjects=tuple(Subject(f"server/{names[target]}") for target in read)))
-    told = [(one.asked, one.answer.lines) for one in answered if one.asked.role in label_changes.ROLES]
-    parts.append(Evidence(events=label_changes.events(plan, told, shipped(), names)))
+    label_answers = [(one.query, one.answer.lines) for one in answered if one.query.role in label_changes.ROLES]
+    parts.append(Evidence(events=label_changes.events(plan, label_answers, shipped(), names)))
     parts.append(Evidence(gaps=tuple(_gaps(plan, answered, names, left, server, artifact))))
     return Evidence.merge(parts)
 
 
 def _of(answered: Sequence[AnsweredQuery], role: str) -> list[QueryResult]:
-    return [one.answer for one in answered if one.asked.role == role]
+    return [one.answer for one in answered if one.query.role == role]
 
 
 def _covers(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
     """When each target was first scraped within the window, or just before it."""
-    lines = (line for one in answered if one.asked.role == plans.COVER for line in one.answer.lines)
+    lines = (line for one in answered if one.query.role == plans.COVER for line in one.answer.lines)
     return {
         PrometheusTarget.of(line.labels): line.values[-1]
         for line in lines
@@ -95,7 +95,7 @@ def scrape_interval(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> float
         (plan.until - max(plan.start, covers.get(PrometheusTarget.of(line.labels), plan.start)))
         / max(1, line.values[-1] - 1)
         for one in answered
-        if one.asked.role == plans.COUNT
+        if one.query.role == plans.COUNT
         for line in one.answer.lines
         if line.values and 1 <= line.values[-1] < math.inf
     ]
@@ -107,7 +107,7 @@ def _scrapes(
 ) -> dict[PrometheusTarget, list[ScrapedPage]]:
     pages = PageBuilder(plan, artifact, _covers(answered))
     for one in answered:
-        pages.take(one.asked.role, one.answer.lines)
+        pages.take(one.query.role, one.answer.lines)
     return pages.scrapes()
 
 
@@ -141,38 +141,40 @@ def _curves(
     whole = born + plan.reach if born > plan.since - plan.curve_step else -math.inf
     series: list[Series] = []
     for one in answered:
-        if one.asked.role != plans.CURVE or one.asked.dialect != dialect.id:
+        if one.query.role != plans.CURVE or one.query.dialect != dialect.id:
             continue
         found: dict[str, list[QuerySeries]] = {}
         for line in one.answer.lines:
-            whose = view.subject(own_labels(line.labels)) if PrometheusTarget.of(line.labels) == target else None
-            if whose is not None:
-                found.setdefault(whose, []).append(line)
-        for whose, lines in found.items():
-            made = _series(dialect, one.asked, whose, lines[0], whole) if len(lines) == 1 else None
-            if made is not None:
-                series.append(made)
+            owner = view.subject(own_labels(line.labels)) if PrometheusTarget.of(line.labels) == target else None
+            if owner is not None:
+                found.setdefault(owner, []).append(line)
+        for owner, lines in found.items():
+            series_of_owner = _series(dialect, one.query, owner, lines[0], whole) if len(lines) == 1 else None
+            if series_of_owner is not None:
+                series.append(series_of_owner)
     return Evidence(series=tuple(series))
 
 
 def _ups(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
     """When each target was first seen within the history, or a little before it."""
-    lines = (line for one in answered if one.asked.role == plans.UP for line in one.answer.lines)
+    lines = (line for one in answered if one.query.role == plans.UP for line in one.answer.lines)
     return {PrometheusTarget.of(line.labels): line.times[0] for line in lines if line.times}
 
 
-def _series(dialect: Dialect, asked: PlannedQuery, subject: str, line: QuerySeries, first: float) -> Series | None:
-    def told(time: float, value: float) -> bool:
+def _series(dialect: Dialect, query: PlannedQuery, subject: str, line: QuerySeries, first: float) -> Series | None:
+    def label_answers(time: float, value: float) -> bool:
         blank = any(blank.low <= value <= blank.high for blank in dialect.blanks)
         return time >= first and math.isfinite(value) and not blank
 
-    told_points = [(time, value) for time, value in zip(line.times, line.values, strict=True) if told(time, value)]
-    points = [(time, value * asked.factor) for time, value in told_points]
+    told_points = [
+        (time, value) for time, value in zip(line.times, line.values, strict=True) if label_answers(time, value)
+    ]
+    points = [(time, value * query.factor) for time, value in told_points]
     if len(points) < _FEWEST:
         return None
     times, values = zip(*points, strict=True)
-    origin = Origin(asked.artifact, clean(asked.expression, 200))
-    return Series(asked.signal, subject, times, values, origin)
+    origin = Origin(query.artifact, clean(query.expression, 200))
+    return Series(query.signal, subject, times, values, origin)
 
 
 def _gaps(
@@ -195,9 +197,11 @@ def _gaps(
         # Of a target that showed nothing we know, only the user's own choice says that it matters.
         if target in names or plan.select:
             name = names.get(target) or target_names([target], server)[target]
-            seen = target in names
-            subject = None if seen else f"server/{name}"
-            yield Gap(NAME, f"{name} {reason}", () if seen else hidden, subject, "look whether its process still runs")
+            is_read = target in names
+            subject = None if is_read else f"server/{name}"
+            yield Gap(
+                NAME, f"{name} {reason}", () if is_read else hidden, subject, "look whether its process still runs"
+            )
     warned = dict.fromkeys(warning for one in answered for warning in one.answer.warnings)
     if warned:
         reason = f"{server} warns: {'; '.join(list(warned)[:_SHOWN])}"
@@ -217,7 +221,7 @@ def server_signals() -> frozenset[str]:
 def _down(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> Iterator[tuple[PrometheusTarget, str]]:
     """The targets that Prometheus could not scrape at the end, and since when."""
     for one in answered:
-        if one.asked.role != plans.UP:
+        if one.query.role != plans.UP:
             continue
         for line in one.answer.lines:
             if not line.times:

@@ -49,14 +49,14 @@ def label_changes(found: Mapping[str, LabelHistory]) -> Iterator[LabelChange]:
 
     What the first step shows may be old: it is no turn.
     """
-    for subject, shown in found.items():
-        yield from _within(subject, shown.steps)
+    for subject, history in found.items():
+        yield from _within(subject, history.steps)
     families: dict[tuple[str, str], list[LabelHistory]] = {}
-    for shown in found.values():
-        families.setdefault((shown.job, shown.key), []).append(shown)
-    first = min((index for shown in found.values() for index in shown.steps), default=0)
+    for history in found.values():
+        families.setdefault((history.job, history.key), []).append(history)
+    first = min((index for history in found.values() for index in history.steps), default=0)
     for (job, key), members in families.items():
-        yield from _brought("/".join(part for part in ("service", job, key) if part), members, first)
+        yield from _first_shown_by_new_targets("/".join(part for part in ("service", job, key) if part), members, first)
 
 
 def _within(subject: str, steps: Mapping[int, set[str]]) -> Iterator[LabelChange]:
@@ -70,27 +70,27 @@ def _within(subject: str, steps: Mapping[int, set[str]]) -> Iterator[LabelChange
         last.update(dict.fromkeys(current, index))
 
 
-def _brought(subject: str, members: Sequence[LabelHistory], first: int) -> Iterator[LabelChange]:
+def _first_shown_by_new_targets(subject: str, members: Sequence[LabelHistory], first: int) -> Iterator[LabelChange]:
     """What the targets that came later than the first step showed at once, and no other target before."""
     known: dict[str, int] = {}  # when each text was first shown
-    for shown in members:
-        for index, texts in shown.steps.items():
+    for history in members:
+        for index, texts in history.steps.items():
             for text in texts:
                 known[text] = min(known.get(text, index), index)
-    told: set[str] = set()
-    for shown in members:
-        born = min(shown.steps)
-        for text in sorted(shown.steps[born]) if born > first + 1 else ():
+    reported: set[str] = set()
+    for history in members:
+        born = min(history.steps)
+        for text in sorted(history.steps[born]) if born > first + 1 else ():
             before = _latest(members, born)
-            if before and known[text] == born and text not in told:
-                told.add(text)
+            if before and known[text] == born and text not in reported:
+                reported.add(text)
                 yield LabelChange(subject, born, next(iter(before)) if len(before) == 1 else "", text)
 
 
 def _latest(members: Sequence[LabelHistory], before: int) -> set[str]:
     """The texts at the latest step before `before` at which any member showed one."""
-    latest = max((index for shown in members for index in shown.steps if index < before), default=None)
-    return set() if latest is None else {text for shown in members for text in shown.steps.get(latest, ())}
+    latest = max((index for history in members for index in history.steps if index < before), default=None)
+    return set() if latest is None else {text for history in members for text in history.steps.get(latest, ())}
 
 
 def step_changes(values: Mapping[int, float]) -> Iterator[tuple[int, float, float]]:
@@ -171,11 +171,11 @@ def events(
     """The changes that the answers tell. `names` are how the targets that are read are called."""
     known = {dialect.id: dialect for dialect in dialects}
     found: list[Event] = []
-    for asked, lines in answered:
-        reader = _Reader(plan, names, Origin(asked.artifact, clean(asked.expression, 200)))
-        dialect = known.get(asked.dialect) if asked.role == LABEL else None
-        told = reader.of_labels(dialect, asked.signal, lines) if dialect else reader.of_role(asked.role, lines)
-        found.extend(sorted(told, key=lambda event: event.time or 0.0)[-_MOST:])
+    for query, lines in answered:
+        reader = _Reader(plan, names, Origin(query.artifact, clean(query.expression, 200)))
+        dialect = known.get(query.dialect) if query.role == LABEL else None
+        text = reader.of_labels(dialect, query.signal, lines) if dialect else reader.of_role(query.role, lines)
+        found.extend(sorted(text, key=lambda event: event.time or 0.0)[-_MOST:])
     return tuple(found)
 
 
@@ -189,8 +189,8 @@ class _Reader:
 
     def of_labels(self, dialect: Dialect, signal: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
         for mark in (one for one in change_labels(dialect) if one.signal == signal):
-            shown = self._marked(dialect, mark, lines)
-            yield from (self._event(mark.change, mark.what, turn) for turn in label_changes(shown))
+            history = self._marked(dialect, mark, lines)
+            yield from (self._event(mark.change, mark.what, turn) for turn in label_changes(history))
 
     def of_role(self, role: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
         """The changes told by what any target may show. A role that is not known tells none."""
@@ -204,9 +204,9 @@ class _Reader:
             if role == START:
                 yield from self._starts(own)
             elif role == BUILD:
-                shown = self._shown(own, lambda line, _: _version(line.labels))
+                history = self._histories(own, lambda line, _: _version(line.labels))
                 yield from (
-                    self._event("change.version", f"{_stem(name)} version", turn) for turn in label_changes(shown)
+                    self._event("change.version", f"{_stem(name)} version", turn) for turn in label_changes(history)
                 )
             elif role == CONFIG:
                 yield from self._configurations(name, own)
@@ -225,7 +225,7 @@ class _Reader:
                 self._note(found, subject, line, _always(text))
         return found
 
-    def _shown(
+    def _histories(
         self, lines: Sequence[QuerySeries], text: Callable[[QuerySeries, float], str]
     ) -> dict[str, LabelHistory]:
         """What `text` makes of each line and value, for each server."""
@@ -239,10 +239,9 @@ class _Reader:
     ) -> None:
         key = "" if subject.startswith("server/") else subject.partition("@")[0]
         for time, value in self._points(line):
-            told = text(line, value)
-            if told:
-                shown = found.setdefault(subject, LabelHistory(clean(line.labels.get("job", ""), 100), key))
-                shown.steps.setdefault(self._index(time), set()).add(told)
+            if shown := text(line, value):
+                history = found.setdefault(subject, LabelHistory(clean(line.labels.get("job", ""), 100), key))
+                history.steps.setdefault(self._index(time), set()).add(shown)
 
     def _points(self, line: QuerySeries) -> Iterator[tuple[float, float]]:
         """The times and values that were asked for, whatever else was answered."""
@@ -263,8 +262,8 @@ class _Reader:
     def _event(self, signal: str, what: str, turn: LabelChange, *, shows: bool = True) -> Event:
         """`shows`: the texts mean something to a person."""
         versions = {"from": turn.before, "to": turn.text} if shows else {}
-        told = {"what": clean(what, 300), **versions}
-        fields: dict[str, Value] = {name: text for name, text in told.items() if text}
+        text = {"what": clean(what, 300), **versions}
+        fields: dict[str, Value] = {name: text for name, text in text.items() if text}
         return Event(signal, turn.subject, self.origin, fields, self._time(turn.index))
 
     def _starts(self, lines: Sequence[QuerySeries]) -> Iterator[Event]:
@@ -278,10 +277,10 @@ class _Reader:
     def _configurations(self, name: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
         """A hash is a value; of an information metric the labels are what is configured."""
         if name.endswith("_hash"):
-            shown = self._shown(lines, lambda _, value: f"{value:.17g}" if math.isfinite(value) else "")
-            yield from (self._event("change.config", _stem(name), turn, shows=False) for turn in label_changes(shown))
+            history = self._histories(lines, lambda _, value: f"{value:.17g}" if math.isfinite(value) else "")
+            yield from (self._event("change.config", _stem(name), turn, shows=False) for turn in label_changes(history))
             return
-        for turn in label_changes(self._shown(lines, lambda line, _: _labels(line))):
+        for turn in label_changes(self._histories(lines, lambda line, _: _labels(line))):
             what = f"{_stem(name)} {_difference(turn)}"
             yield self._event("change.config", what.strip(), turn, shows=False)
 
@@ -312,8 +311,8 @@ def _stem(name: str) -> str:
 
 
 def _version(labels: Mapping[str, str]) -> str:
-    told = [clean(labels.get(name, ""), 60) for name in _VERSIONS]
-    return " ".join(dict.fromkeys([told[0], *(one[:12] for one in told[1:])])).strip()
+    text = [clean(labels.get(name, ""), 60) for name in _VERSIONS]
+    return " ".join(dict.fromkeys([text[0], *(one[:12] for one in text[1:])])).strip()
 
 
 def _labels(line: QuerySeries) -> str:

@@ -94,7 +94,7 @@ class QueryPlan(Struct, frozen=True):
     window: float
     select: tuple[str, ...] = ()
     pace: float = PACE
-    asked: tuple[PlannedQuery, ...] = ()
+    queries: tuple[PlannedQuery, ...] = ()
 
     @property
     def start(self) -> float:
@@ -203,9 +203,9 @@ class PrometheusTarget:
 def target_names(targets: Iterable[PrometheusTarget], otherwise: str) -> dict[PrometheusTarget, str]:
     """How each is called: by its instance, and by its job too where two jobs scrape one instance."""
     known = sorted(targets)
-    seen = [one.instance for one in known]
+    instances = [one.instance for one in known]
     return {
-        one: clean((one.instance or otherwise) + (f"/{one.job}" if seen.count(one.instance) > 1 else ""), 200)
+        one: clean((one.instance or otherwise) + (f"/{one.job}" if instances.count(one.instance) > 1 else ""), 200)
         for one in known
     }
 
@@ -229,19 +229,19 @@ def dialects_of(names: frozenset[str]) -> tuple[Dialect, ...]:
     )
 
 
-def ranked_targets(shown: Mapping[PrometheusTarget, frozenset[str]]) -> list[PrometheusTarget]:
+def ranked_targets(samples: Mapping[PrometheusTarget, frozenset[str]]) -> list[PrometheusTarget]:
     """The targets that speak a dialect: servers before GPU exporters, and those before what tells of machines only.
 
     A company has more machines than servers, and only so many targets are read.
     """
-    ranks = {target: _rank(dialects_of(names)) for target, names in shown.items()}
-    return sorted((target for target in shown if ranks[target]), key=lambda target: (ranks[target], target))
+    ranks = {target: _rank(dialects_of(names)) for target, names in samples.items()}
+    return sorted((target for target in samples if ranks[target]), key=lambda target: (ranks[target], target))
 
 
-def serving_targets(shown: Mapping[PrometheusTarget, frozenset[str]]) -> list[PrometheusTarget]:
+def serving_targets(samples: Mapping[PrometheusTarget, frozenset[str]]) -> list[PrometheusTarget]:
     """Those that serve requests; where none does, all that speak a dialect."""
-    found = ranked_targets(shown)
-    return [target for target in found if _rank(dialects_of(shown[target])) == 1] or found
+    found = ranked_targets(samples)
+    return [target for target in found if _rank(dialects_of(samples[target])) == 1] or found
 
 
 def _rank(dialects: Sequence[Dialect]) -> int:

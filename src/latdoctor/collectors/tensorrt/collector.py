@@ -123,14 +123,14 @@ def _neighbours(path: Path) -> Iterator[Path]:
 COLLECTOR = file_collector(
     lambda: FileFinder(NAME, engine_evidence.SIGNALS, _ENDINGS, _HOW),
     title="TensorRT engines",
-    given=lambda request: request.tensorrt,
+    paths=lambda request: request.tensorrt,
     named=_named,
     parse=parse,
-    sight=SourceAvailability(
+    availability=SourceAvailability(
         "TensorRT engines",
         "if given",
         "fusion, number types, tensor cores, conversions and the host's share of an engine",
         "trtexec --exportLayerInfo=m.graph.json --exportProfile=m.profile.json; --tensorrt FILE",
     ),
-    ask="--tensorrt FILE",
+    option="--tensorrt FILE",
 )

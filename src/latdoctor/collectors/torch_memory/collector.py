@@ -97,14 +97,14 @@ COLLECTOR = file_collector(
         "give what torch.cuda.memory._dump_snapshot wrote, or torch.cuda.memory_stats() as JSON",
     ),
     title="PyTorch's allocator",
-    given=lambda request: request.torch_memory,
+    paths=lambda request: request.torch_memory,
     named=_named,
     parse=parse,
-    sight=SourceAvailability(
+    availability=SourceAvailability(
         "memory of PyTorch's allocator",
         "if given",
         "fragmentation, retries, failures and segments taken while serving",
         "torch.cuda.memory._dump_snapshot(FILE), torch.cuda.memory_stats() as JSON; --torch-memory FILE",
     ),
-    ask="--torch-memory FILE",
+    option="--torch-memory FILE",
 )

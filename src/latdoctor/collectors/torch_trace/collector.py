@@ -76,14 +76,14 @@ def _short(path: Path) -> str:
 COLLECTOR = file_collector(
     lambda: FileFinder(NAME, trace_evidence.SIGNALS, (".json", ".json.gz"), HOW_TO_RECORD),
     title="profiler traces",
-    given=lambda request: request.traces,
+    paths=lambda request: request.traces,
     named=_named,
     parse=parse,
-    sight=SourceAvailability(
+    availability=SourceAvailability(
         "profiler traces (Kineto)",
         "if given",
         "GPU busy, launches, allocations, synchronisation and copies of a few seconds of the service",
         "export a trace with torch.profiler on the serving thread, then --trace FILE",
     ),
-    ask="--trace FILE",
+    option="--trace FILE",
 )

@@ -72,7 +72,7 @@ class Source:
         except (gzip.BadGzipFile, zlib.error) as error:
             raise self._problem(f"the compressed data is damaged after {self._total} bytes of content") from error
         except OSError as error:
-            raise self._problem(f"cannot be read: {error.strerror}", "check path and rights") from error
+            raise self._problem(f"cannot be read: {error.strerror}", "check path and permissions") from error
         self._total += count
         if self._total > self._limit:
             raise _too_large(self._where, self._limit)
