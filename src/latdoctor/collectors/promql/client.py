@@ -84,7 +84,7 @@ def authorization(
             raw = file.read(_MAX_FILE + 1)
     except OSError as error:
         raise UsageError(
-            f"the credentials cannot be read: {error.strerror}", where=str(named), next_step="check path and permissions"
+            f"credentials cannot be read: {error.strerror}", where=str(named), next_step="check path and permissions"
         ) from error
     text = raw.decode("utf-8", errors="replace") if len(raw) <= _MAX_FILE else "\0"
     return _header(text, str(named), address=True, bare=bare)
