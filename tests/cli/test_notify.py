@@ -89,7 +89,7 @@ def test_all_that_is_due_is_sent_and_then_nothing_more(server: Server) -> None:
     configure(server)
     happened()
     outcome = quiet(run(["notify", "send"]))
-    assert (outcome.code, outcome.out.splitlines()[-1][:7]) == (0, "4 told."), outcome
+    assert (outcome.code, outcome.out.splitlines()[-1][:7]) == (0, "4 sent."), outcome
     assert sorted(line.split(":")[0] for line in outcome.err.splitlines()) == [
         "archive",
         "channel",
@@ -149,7 +149,7 @@ def test_a_refusal_is_told_and_tried_again_only_when_asked() -> None:
         happened(2)
         first = quiet(run(["notify", "send", "--to", "channel"]))
         assert first.code == 1
-        assert "NOT told alert" in first.err
+        assert "NOT sent alert" in first.err
         assert "no_team …" in first.err
         assert "given up" in first.err
         assert quiet(run(["notify", "send", "--to", "channel"])).code == 0
@@ -167,7 +167,7 @@ def test_what_waits_is_told_with_whom_it_waits_for_and_when_it_is_tried_again() 
         assert first.code == 1
         assert re.search(r"^channel: 2 messages wait, next try in 10 min$", first.out, re.MULTILINE), first.out
         assert re.search(r"^on-call: 1 message waits, next try in 10 min$", first.out, re.MULTILINE), first.out
-        assert first.out.splitlines()[-1] == "0 told, 3 tries failed. Next: latdoctor notify send, in 10 min"
+        assert first.out.splitlines()[-1] == "0 sent, 3 tries failed. Next: latdoctor notify send, in 10 min"
         then = quiet(run(["notify", "send"]))
         assert (then.code, len(server.seen)) == (1, 3), "nothing was due"
         assert "channel: 2 messages wait" in then.out
@@ -184,7 +184,7 @@ def test_when_all_was_sent_nothing_waits(server: Server) -> None:
     configure(server)
     happened()
     outcome = run(["notify", "send"])
-    assert outcome.out == "4 told. Next: latdoctor timeline\n"
+    assert outcome.out == "4 sent. Next: latdoctor timeline\n"
 
 
 def test_a_missing_secret_is_told_and_the_others_are_told_of_the_incident(server: Server) -> None:
@@ -325,7 +325,7 @@ def test_one_who_hangs_holds_up_neither_the_command_nor_the_others() -> None:
             poke()
             while len(journal.entries(kinds=(events.NOTIFIED,))) < 3:
                 assert threading.active_count()
-        assert said == ["latdoctor: on-call has not been told all of it. Next: latdoctor notify send"]
+        assert said == ["latdoctor: on-call: messages are pending. Next: latdoctor notify send"]
         hanging.end.set()
         for thread in [one for one in threading.enumerate() if one.name.startswith("notify ")]:
             thread.join(PATIENCE)
@@ -357,7 +357,7 @@ def test_a_configuration_that_is_broken_disturbs_nothing() -> None:
     with notifying(said.append) as poke:
         poke()
     assert len(said) == 1
-    assert "nobody is told" in said[0]
+    assert "no receiver is notified" in said[0]
 
 
 def test_a_receiver_that_is_broken_keeps_no_run_from_being_taken_back() -> None:
@@ -370,7 +370,7 @@ def test_a_receiver_that_is_broken_keeps_no_run_from_being_taken_back() -> None:
             journal.append(one["run"], one["kind"], told)
         (mended,) = run_history.runs(journal.entries())
         outcome = run(["rollback", mended.id])
-        assert "nobody is told of this: latdoctor.yaml:2: " in outcome.err
+        assert "no receiver is notified: latdoctor.yaml:2: " in outcome.err
         assert outcome.code != 2
         assert there.seen  # the way in was found: the target was asked how it stands
 

@@ -116,7 +116,7 @@ def test_what_was_looked_at_last_is_named_by_the_next_command(target: list[str])
         page = f"http://127.0.0.1:{server.port}/metrics"
         looked = run(["diagnose", "--server", page, "--window", "10ms"])
         assert f"marked in {name}" in looked.err
-    assert f"Next: latdoctor diagnose --server {page}\n" in run(["sop", "status"]).out
+    assert f" Next    latdoctor diagnose --server {page}\n" in run(["sop", "status"]).out
 
 
 @pytest.mark.usefixtures("_zone")
@@ -176,7 +176,7 @@ def test_the_confirmation_says_when_it_began(state: Path) -> None:
     assert known(state)[0].opened.clock == "given by hand"
     assert "by the clock of given" not in said("timeline").out
     again = said("sop", "start", "--began", "20min", "--target", "10.0.0.5:8000")
-    assert "; when it began stays as it was told then." in again.out
+    assert "; its start time stays unchanged." in again.out
     assert len(known(state)[0].of(events.OPENED)) == 1
 
 
@@ -192,7 +192,7 @@ def test_a_second_title_is_kept_as_a_note_of_what_is_open(state: Path) -> None:
     assert notes == [events.NoteAdded("payments fail", "bob")]  # once, and never what is its title already
     outcome = said("sop", "start", "--title", "a third", "-o", "json")
     assert json.loads(outcome.out) == {"schema_version": "1", "incident": name, "new": False}
-    assert outcome.err == f"what you called it is kept as a note of {name}\n"
+    assert outcome.err == f"your title is stored as a note of {name}\n"
     other, new = started("--title", "payments fail", "--target", "10.0.0.5:8000")
     assert new
     again = said("sop", "start", "--title", "cards", "--target", "10.0.0.5:8000")
@@ -207,26 +207,26 @@ TYPO = "targets: {bot: {server: [http://10.0.0.5:8000/metrics]}}\nnotify: {a: {k
 def test_who_is_told_being_wrong_keeps_no_incident_from_opening(text: str, state: Path) -> None:
     Path("latdoctor.yaml").write_text(text)
     outcome = said("sop", "start", "--target", "bot")
-    assert "nobody is told of this: " in outcome.err
+    assert "no receiver is notified: " in outcome.err
     assert "latdoctor.yaml:" in outcome.err
-    assert "nobody is told of this: " in said("sop", "start", *fires(1)).err
-    assert [one.opened.source for one in known(state)] == [events.BY_HAND, events.BY_ALERT]
+    assert "no receiver is notified: " in said("sop", "start", *fires(1)).err
+    assert [one.opened.source for one in known(state)] == [events.OpenedBy.HAND, events.OpenedBy.ALERT]
     assert ("http://10.0.0.5:8000/metrics" in known(state)[0].opened.targets) is ("targets" in text)
 
 
 @pytest.mark.parametrize(
     ("starts", "message"),
     [
-        ("9999-12-31T00:00:00Z", "it was told to begin at 9999-12-31 00:00:00 UTC, which is not believed"),
-        ("1900-01-01T00:00:00Z", "it was told to begin at 1900-01-01 00:00:00 UTC, which is not believed"),
-        ("9999-12-31T23:59:59-23:59", "it was told to begin at a time that makes no sense, which is not believed"),
-        ("0001-01-01T00:00:00Z", "nobody told when the trouble began"),
+        ("9999-12-31T00:00:00Z", "the reported start, 9999-12-31 00:00:00 UTC, is not plausible"),
+        ("1900-01-01T00:00:00Z", "the reported start, 1900-01-01 00:00:00 UTC, is not plausible"),
+        ("9999-12-31T23:59:59-23:59", "the reported start, an impossible time, is not plausible"),
+        ("0001-01-01T00:00:00Z", "the start of the trouble was not reported"),
     ],
 )
 def test_a_beginning_of_an_alert_that_cannot_be_is_told(starts: str, message: str) -> None:
     Path("alert.json").write_bytes(notification([alert(1, starts=starts)]))
     started("--alert", "alert.json")
-    assert message in " ".join(said("sop", "status").out.split())
+    assert message in " ".join(said("sop", "status", "-v").out.split())
 
 
 def test_a_beginning_that_cannot_be_hides_none_that_can(state: Path) -> None:

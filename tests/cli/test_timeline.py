@@ -42,7 +42,7 @@ def test_the_timeline_of_the_last_incident_in_each_form_reads_only(state: Path, 
     before = files(state)
     outcome = run(["timeline", "--format", form])
     assert outcome.code == 0
-    assert outcome.err.startswith("how the stages of its SOP stood is not told: ")
+    assert outcome.err.startswith("the stages of its SOP are unknown: ")
     assert ID in outcome.out.replace("\\", "")
     assert files(state) == before
     assert run(["timeline", "--format", form, "--incident", ID]).out == outcome.out
@@ -63,7 +63,7 @@ def test_a_run_has_one_of_its_own(state: Path) -> None:
     [
         (["--incident", "inc-none"], "there is no incident 'inc-none'"),
         (["--run", "none"], "there is no run 'none'"),
-        (["--run", RUN, "--incident", ID], "both given"),
+        (["--run", RUN, "--incident", ID], "are exclusive"),
         (["--run", ID], "there is no run"),
     ],
 )
@@ -115,7 +115,7 @@ def test_an_entry_of_another_version_is_an_error_with_a_next_step(
 
 def second() -> Log:
     log = Log("inc-20261123-0100-aaaa")
-    log.add(86_400, events.OPENED, events.IncidentOpened("again", ("checkout",), events.BY_HAND, "", ""))
+    log.add(86_400, events.OPENED, events.IncidentOpened("again", ("checkout",), events.OpenedBy.HAND, "", ""))
     log.add(86_460, events.DIAGNOSED, diagnosed(cause()))
     return log
 
@@ -167,7 +167,7 @@ def like_the_bundle(tmp_path: Path) -> Log:
     """An incident that has ended, with the cause that the saved bundle shows, and a hostile id of a playbook."""
     found = json.loads(diagnosis(tmp_path).read_text())
     log = Log("inc-20261122-0650-4f2a")
-    log.add(0, events.OPENED, events.IncidentOpened("before", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("before", (), events.OpenedBy.HAND, "", ""))
     named = [cause(one["id"]) for one in found["causes"] if one["named"]]
     log.add(1, events.DIAGNOSED, diagnosed(*named, fired=()))
     log.add(2, events.CLOSED, events.IncidentClosed("resolved"))
@@ -180,7 +180,7 @@ def test_a_new_diagnosis_is_told_what_was_seen_before(tmp_path: Path, monkeypatc
     assert not any("seen before" in one.out + one.err for one in plain.values())
     state = journaled(tmp_path, like_the_bundle(tmp_path))
     before = files(state)
-    line = f"seen before: 2026-11-22 {ID} same cause; no playbook was run"
+    line = f"similar incident: 2026-11-22 {ID} same cause; no playbook was run"
     text = run(["diagnose", str(BUNDLE)])
     assert text.code == plain["text"].code
     assert text.out.startswith(plain["text"].out)
@@ -220,7 +220,7 @@ def test_a_journal_that_cannot_be_read_disturbs_no_diagnosis(
     outcome = run(["diagnose", str(BUNDLE)])
     assert (outcome.code, outcome.out) == (plain.code, plain.out)
     if damage != "not readable":
-        assert "earlier incidents were not looked for" in outcome.err
+        assert "skipped the search for similar incidents" in outcome.err
 
 
 @pytest.mark.parametrize("arguments", [["x.json"], ["--incident", "inc-none"], ["x.json", "--incident", ID]])

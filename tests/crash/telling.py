@@ -22,7 +22,7 @@ def main(state: Path, count: int) -> None:
     journal = Journal.opened(state / JOURNAL)
     found = incidents_in(journal.entries())
     if not found:
-        opened = events.IncidentOpened("slow", ("checkout",), events.BY_HAND, "", "")
+        opened = events.IncidentOpened("slow", ("checkout",), events.OpenedBy.HAND, "", "")
         _say(journal.append(INCIDENT, events.OPENED, opened).digest)
         found = incidents_in(journal.entries())
     (incident,) = found

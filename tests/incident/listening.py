@@ -70,7 +70,7 @@ def _hear(running: Listener) -> None:
         for line in lines:
             with running.heard:
                 running.said.append(line.rstrip("\n"))
-                found = re.search(r"taken in at (http://\S+);", line)
+                found = re.search(r"listening for alerts at (http://\S+);", line)
                 if found:
                     running.url = found[1]
                 running.heard.notify_all()

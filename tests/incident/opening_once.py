@@ -15,7 +15,7 @@ from latdoctor.journal.store import Journal
 try:
     place, key, targets = Path(sys.argv[1]), sys.argv[2], tuple(sys.argv[3:])
     sop = shipped()["slow-inference"]
-    source = events.BY_ALERT if key else events.BY_HAND
+    source = events.OpenedBy.ALERT if key else events.OpenedBy.HAND
     wanted = events.IncidentOpened("P99 is 3 s", targets, source, sop.id, sop.digest, key=key)
     opening = open_incident(Journal.opened(place / "journal.sqlite"), place, wanted, sop)
     os.write(1, f"{opening.id} {opening.new}\n".encode())  # by one call

@@ -141,7 +141,7 @@ def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
     opened = events.IncidentOpened(
         f"P99 over SLO{text}",
         (f"checkout{text}",),
-        events.BY_ALERT,
+        events.OpenedBy.ALERT,
         "promo",
         "a" * 64,
         BEGAN,
@@ -151,10 +151,12 @@ def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
     )
     log.add(12, events.OPENED, opened)
     labels = {"severity": "critical", f"service{text}": f"checkout{text}"}
-    alert = events.Alert("f1", events.FIRING, f"LatencyHigh{text}", labels, {"summary": f"slow{text}"}, BEGAN)
+    alert = events.Alert(
+        "f1", events.AlertStatus.FIRING, f"LatencyHigh{text}", labels, {"summary": f"slow{text}"}, BEGAN
+    )
     log.add(12.5, events.ALERTED, events.AlertsReceived("k", f"on-call{text}", (alert,), 2))
     log.add(20, events.SAMPLED, sampled(3.2, text=text))
-    log.add(29, events.CONFIRMED, events.AlertConfirmed(events.REAL, f"P99 is 3.2 s{text}", "d1a9"))
+    log.add(29, events.CONFIRMED, events.AlertConfirmed(events.Confirmation.CONFIRMED, f"P99 is 3.2 s{text}", "d1a9"))
     log.add(30, events.SAMPLED, sampled(3.1, text=text))
     log.add(70, events.DIAGNOSED, diagnosed(text=text))
     log.add(80, events.NOTED, events.NoteAdded(f"the sale has begun{text}", f"Ada{text}"))
@@ -172,7 +174,7 @@ def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
         events.NOTIFIED,
         events.NotificationSent(f"pagerduty{text}", f"resolve{text}", "k", False, f"it is down{text}"),
     )
-    resolved = events.Alert("f1", events.RESOLVED, f"LatencyHigh{text}", labels, {}, BEGAN, BEGAN + 125)
+    resolved = events.Alert("f1", events.AlertStatus.RESOLVED, f"LatencyHigh{text}", labels, {}, BEGAN, BEGAN + 125)
     log.add(132, events.ALERTED, events.AlertsReceived("k", f"on-call{text}", (resolved,)))
     log.add(140, events.SAMPLED, sampled(0.3, text=text))
     log.add(150, events.CLOSED, events.IncidentClosed("resolved", f"all is well{text}", f"Ada{text}"))
@@ -182,12 +184,12 @@ def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
 def long(count: int) -> Log:
     """An incident of `count` entries: samples, windows of verification, notes, alerts and diagnoses by turns."""
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("a long one", ("checkout",), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("a long one", ("checkout",), events.OpenedBy.HAND, "", ""))
     made = plan()
     log.add(1, events.RUN_JOINED, events.RunJoined(RUN))
     log.add(1, "run.opened", Opened(made, made.digest, 1), RUN)
     window = (Judged("latency.p99 < 0.5 x before", "fails", "latency.p99 is 2 s, wanted < 1.6 s (0.5 x before)"),)
-    alert = events.Alert("f1", events.FIRING, "LatencyHigh", {"severity": "critical"}, {}, BEGAN)
+    alert = events.Alert("f1", events.AlertStatus.FIRING, "LatencyHigh", {"severity": "critical"}, {}, BEGAN)
     while len(log.entries) < count:
         at = 2.0 + len(log.entries)
         match len(log.entries) % 5:

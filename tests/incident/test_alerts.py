@@ -25,7 +25,7 @@ from latdoctor.incident.alertmanager import (
     read_notification,
     split_for_journal,
 )
-from latdoctor.incident.events import FIRING, RESOLVED, AlertsReceived
+from latdoctor.incident.events import AlertsReceived, AlertStatus
 from latdoctor.journal.entry import LARGEST_BODY
 from latdoctor.sanitize import clean
 
@@ -189,7 +189,7 @@ def test_any_document_gives_a_result_or_a_typed_error(document: Any) -> None:
     assert len(read.alerts) == len(document["alerts"])
     texts = [read.key, read.receiver]
     for alert in read.alerts:
-        assert alert.status in (FIRING, RESOLVED)
+        assert alert.status in (AlertStatus.FIRING, AlertStatus.RESOLVED)
         texts += [alert.fingerprint, alert.name, alert.generator]
         texts += [text for pair in (*alert.labels.items(), *alert.annotations.items()) for text in pair]
     assert [text for text in texts if clean(text) != text] == []

@@ -58,7 +58,7 @@ def test_a_history_is_sampled_once_for_each_of_its_windows(history: str, tmp_pat
     since, until = (datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat() for at in (END - HOUR, END))
     given = Given(prometheus=history, select='{job="vllm"}', since=since, until=until, slo="1s")
     desk = Desk(tmp_path, given)
-    assert desk.attendance.turn() == 300, desk.said
+    assert desk.attendance.observe_once() == 300, desk.said
     (sampled,) = (decode_body(entry, events.ServiceSampled) for entry in desk.incident.of(events.SAMPLED))
     assert sampled.seconds == 300
     # Replica b alone, at 4 a second, answers later than the SLO; a has as many and c half of it for two minutes.
@@ -72,7 +72,7 @@ def test_what_was_confirmed_is_not_looked_into_again(tmp_path: Path) -> None:
     with paged(Page(each=(300, 100))) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), slo="500ms", window="1s", nvml=False))
         for _ in range(3):
-            assert desk.attendance.turn() == 1
+            assert desk.attendance.observe_once() == 1
     assert desk.confirmed() == ["confirmed"]
     assert len(desk.incident.of(events.DIAGNOSED)) == 1
     assert len(desk.incident.of(events.SAMPLED)) == 3
@@ -83,11 +83,11 @@ def test_what_was_confirmed_is_not_looked_into_again(tmp_path: Path) -> None:
 def test_what_was_not_known_is_confirmed_once_it_is(tmp_path: Path) -> None:
     with paged(Page(each=(0, 0))) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), slo="500ms", window="1s", nvml=False))
-        desk.attendance.turn()
-        desk.attendance.turn()
+        desk.attendance.observe_once()
+        desk.attendance.observe_once()
         page.each = (300, 100)
-        desk.attendance.turn()
-        desk.attendance.turn()
+        desk.attendance.observe_once()
+        desk.attendance.observe_once()
     assert desk.confirmed() == ["unknown", "confirmed"]
 
 
@@ -95,9 +95,9 @@ def test_a_time_in_which_the_service_could_not_be_read_is_no_sample(tmp_path: Pa
     with paged(Page(each=(300, 100))) as page:
         given = Given(server=(page.url,), slo="500ms", window="1s", nvml=False)
         desk = Desk(tmp_path, given)
-        desk.attendance.turn()
-    desk.attendance.turn()
-    desk.attendance.turn()
+        desk.attendance.observe_once()
+    desk.attendance.observe_once()
+    desk.attendance.observe_once()
     assert len(desk.incident.of(events.SAMPLED)) == 1
     assert [said for said in desk.said if "cannot be read" in said] == desk.said[1:]
     assert len(desk.said) == 2
@@ -107,7 +107,7 @@ def test_nothing_is_looked_at_while_nothing_is_open(tmp_path: Path) -> None:
     with paged(Page()) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))
         desk.journal.append(desk.incident.id, events.CLOSED, events.IncidentClosed("resolved"))
-        assert desk.attendance.turn() == 1
+        assert desk.attendance.observe_once() == 1
         assert page.fast == 0
     assert desk.incident.of(events.SAMPLED) == ()
 
@@ -116,7 +116,7 @@ def test_an_incident_of_another_target_is_let_alone(tmp_path: Path) -> None:
     with paged(Page()) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False), targets=("shop",))
         desk.intake.about = IncidentTemplate(targets=("another",))
-        desk.attendance.turn()
+        desk.attendance.observe_once()
     assert desk.incident.of(events.SAMPLED) == ()
 
 
@@ -125,9 +125,9 @@ def test_a_journal_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
         desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))
         desk.journal.path.chmod(0o400)
         desk.journal.path.rename(desk.journal.path.with_name("away"))
-        assert desk.attendance.turn() == 1
+        assert desk.attendance.observe_once() == 1
         assert len(desk.said) == 1
         desk.journal.path.with_name("away").rename(desk.journal.path)
         desk.journal.path.chmod(0o600)
-        desk.attendance.turn()
+        desk.attendance.observe_once()
     assert len(desk.incident.of(events.SAMPLED)) == 1

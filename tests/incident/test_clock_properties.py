@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import elapsed_by_entry
-from latdoctor.incident.sop.clock import LATE, MET, UNKNOWN_STAGE, UNMET, permitted, stage_states
+from latdoctor.incident.sop.clock import StageStatus, permitted, stage_states
 from latdoctor.incident.sop.model import ACTIONS, RUN_CLOSED, RUN_OPENED
 from latdoctor.incident.state import incidents_in
 from tests.incident.journaled import SOP, alert, cause, entries, incident, moment
@@ -73,18 +73,18 @@ def test_every_stage_stands_in_one_way(rows: list[dict[str, Any]], later: float,
     digests = {entry.digest for entry in found.entries}
     for state in states:
         assert state.done == (state.by in digests)
-        if state.status == MET:
+        if state.status == StageStatus.MET:
             assert state.seconds is not None
             assert 0 <= state.seconds <= state.due
-        elif state.status == LATE:
+        elif state.status == StageStatus.LATE:
             assert state.margin is not None
             assert state.margin < 0
-        elif state.status == UNMET:
+        elif state.status == StageStatus.UNMET:
             assert not state.done
             assert state.margin is not None
             assert state.margin >= 0
         else:
-            assert state.status == UNKNOWN_STAGE
+            assert state.status == StageStatus.UNKNOWN
             assert state.why
         if state.seconds is not None and state.margin is not None:
             assert state.margin == state.due - state.seconds
@@ -110,7 +110,7 @@ def test_time_alone_meets_nothing_and_mends_nothing(rows: list[dict[str, Any]], 
     )
     for before, after in zip(first, second, strict=True):
         assert (after.done, after.by, after.seconds) == (before.done, before.by, before.seconds)
-        if before.done or (before.margin is not None and before.status in (LATE, UNKNOWN_STAGE)):
+        if before.done or (before.margin is not None and before.status in (StageStatus.LATE, StageStatus.UNKNOWN)):
             assert after.status == before.status
 
 

@@ -22,7 +22,7 @@ from latdoctor.incident.sop import loader
 from latdoctor.incident.sop.clock import stage_states
 from latdoctor.incident.sop.model import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, decode_body
-from latdoctor.incident.timeline_model import SAID, Timeline
+from latdoctor.incident.timeline_model import Basis, Timeline
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.report import cloudevents, json_documents, text_utils, timeline
 from latdoctor.report.html.inputs import AFTER
@@ -146,7 +146,7 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
     def typed(command: str, *codes: int) -> str:
         return shell.typed(printed(command, going_on.server), *codes).stdout
 
-    assert send(running.url, told_by_alertmanager(events.FIRING, began)) == 200
+    assert send(running.url, told_by_alertmanager(events.AlertStatus.FIRING, began)) == 200
     assert ALERT in typed("sop status", *STANDING)
     if shell.typed(printed("diagnose", going_on.server), *STANDING).returncode != CRITICAL:
         raise NoRushError("nobody waits too long any more, and nothing was changed")
@@ -159,7 +159,7 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
     typed("diagnose", *STANDING)  # how it is now: for the page
     if tried.returncode != VERIFIED or not _stays_well(running, sop):
         return False
-    assert send(running.url, told_by_alertmanager(events.RESOLVED, began)) == 200
+    assert send(running.url, told_by_alertmanager(events.AlertStatus.RESOLVED, began)) == 200
     assert "is closed: resolved" in typed("sop close", 0)
     typed("sop status", *STANDING)
     assert f"{PLAYBOOK} verified" in typed("incidents list", 0)
@@ -207,7 +207,7 @@ def _must_tell_what_was_done(told: Timeline, walked: Walked) -> None:
     assert [one.seq for one in told.moments] == sorted(one.seq for one in told.moments)
     (alert,) = told.alerts
     assert alert.name == ALERT
-    assert any((one.basis, one.by) == (SAID, "Ada") and NOTE in one.message for one in told.moments)
+    assert any((one.basis, one.by) == (Basis.REPORTED, "Ada") and NOTE in one.message for one in told.moments)
     assert all((walked.shell.folder / "state" / look.bundle).is_file() for look in told.looks)
     (run,) = told.runs
     assert run.playbook == PLAYBOOK
@@ -238,7 +238,10 @@ def _must_have_met_every_stage(told: Timeline, walked: Walked) -> None:
     by = dict(zip(MET_BY, places, strict=True))
     (opened,) = (entry for entry in walked.incident.entries if entry.kind == "run.opened")
     assert by["located"] < opened.seq < by["mitigated"] < by["verified"]
-    assert decode_body(walked.incident.of(events.CONFIRMED)[-1], events.AlertConfirmed).status == events.REAL
+    assert (
+        decode_body(walked.incident.of(events.CONFIRMED)[-1], events.AlertConfirmed).status
+        == events.Confirmation.CONFIRMED
+    )
     assert (told.outcome, told.runs[0].outcome) == ("resolved", "verified")
 
 

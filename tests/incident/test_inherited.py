@@ -16,7 +16,7 @@ from latdoctor.incident.status import IncidentStatus, incident_status, unsettled
 from latdoctor.journal.entry import Moment
 from latdoctor.remediation.run_history import Opened, Touched
 from latdoctor.report import handover, sop
-from latdoctor.report.incidents import print_list, seen_before
+from latdoctor.report.incidents import print_list, similar_incident_line
 from tests.incident.journaled import SOP
 from tests.incident.stories import BOOK, ID, RUN, Log, carried_out, cause, diagnosed, plan
 
@@ -27,7 +27,10 @@ HERE = "localhost:8080"
 
 def opened(log: Log, at: float, name: str, *targets: str, hosts: tuple[str, ...] = ()) -> None:
     log.add(
-        at, events.OPENED, events.IncidentOpened("slow", targets, events.BY_HAND, SOP.id, SOP.digest, hosts=hosts), name
+        at,
+        events.OPENED,
+        events.IncidentOpened("slow", targets, events.OpenedBy.HAND, SOP.id, SOP.digest, hosts=hosts),
+        name,
     )
 
 
@@ -66,7 +69,7 @@ def stands(log: Log, name: str = NEXT) -> IncidentStatus:
 
 def printed(found: IncidentStatus) -> str:
     out = io.StringIO()
-    Console(file=out, width=300, markup=False, highlight=False, emoji=False).print(sop.page(found))
+    Console(file=out, width=300, markup=False, highlight=False, emoji=False).print(sop.details(found))
     return out.getvalue()
 
 
@@ -84,8 +87,8 @@ def test_a_change_that_was_killed_before_is_said_and_recovered_first(joined: boo
     assert f"{FIELD} (run {RUN}, from before this incident, since 2026-11-22 06:49:10 UTC, unfinished)" in told
     assert "nothing, as far as latdoctor" not in told
     status = printed(found)
-    assert f"from before this incident, 2026-11-22 06:49:10 UTC: tried {BOOK} on checkout: unfinished" in status
-    assert "Next: latdoctor recover" in status
+    assert f"from before this incident, 2026-11-22 06:49:10 UTC: ran {BOOK} on checkout: unfinished" in status
+    assert "Next    latdoctor recover" in status
 
 
 def test_a_verified_change_of_an_earlier_incident_is_said_with_its_way_back() -> None:
@@ -95,7 +98,7 @@ def test_a_verified_change_of_an_earlier_incident_is_said_with_its_way_back() ->
     assert f"{FIELD} (run {RUN}, from before this incident, since 2026-11-22 06:49:10 UTC, verified)" in page(found)
     assert f"`latdoctor rollback {RUN}`" in page(found)
     assert found.next.command == f"latdoctor diagnose --server {HERE}"
-    assert f"2 changed, and it stands; to take it back: latdoctor rollback {RUN}" in printed(found)
+    assert f"2 values still changed; undo: latdoctor rollback {RUN}" in printed(found)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_what_was_taken_back_does_not_stand() -> None:
     log.add(111, "undo.made", Touched(0, 0), RUN)
     log.add(112, "run.closed", {"outcome": "rolled-back"}, RUN)
     opened(log, 200, NEXT, HERE)
-    assert "nothing, as far as latdoctor has changed it" in page(stands(log))
+    assert "none by latdoctor" in page(stands(log))
 
 
 def test_of_a_field_that_was_set_again_the_later_run_tells() -> None:
@@ -150,14 +153,13 @@ def test_what_was_begun_meanwhile_is_not_from_before_and_after_the_closing_not_t
 def test_a_run_that_was_killed_before_its_change_is_said_too() -> None:
     log = earlier("opened")
     opened(log, 200, NEXT, HERE)
-    assert f"it is not known whether anything: run {RUN}, from before this incident" in page(stands(log))
+    assert f"changes unknown: run {RUN}, from before this incident" in page(stands(log))
 
 
 def test_it_is_said_what_an_incident_is_closed_over() -> None:
     log = earlier("killed")
     unverified = (
-        f"a change stands that nobody has verified: run {RUN} ({BOOK} on checkout{{}})"
-        " has not come to its end; latdoctor recover"
+        f"an unverified change is in place: run {RUN} ({BOOK} on checkout{{}}) has not ended; latdoctor recover"
     )
     assert unsettled(named(log, ID)) == (unverified.format(""),)
     opened(log, 200, NEXT, HERE)
@@ -165,7 +167,7 @@ def test_it_is_said_what_an_incident_is_closed_over() -> None:
     assert unsettled(after, other_runs(after, log.entries)) == (unverified.format(", not of this incident"),)
     log.add(210, events.DIAGNOSED, diagnosed(cause()), NEXT)
     assert unsettled(named(log, NEXT)) == (
-        "the last look, of 2026-11-22 06:52:30 UTC, was critical: app.batching.long-alone",
+        "the last diagnosis, 2026-11-22 06:52:30 UTC, was critical: app.batching.long-alone",
     )
     log.add(220, events.RUN_JOINED, events.RunJoined("later"), NEXT)
     carried_out(log, 220, run="later")
@@ -184,4 +186,4 @@ def test_alike_says_it_too() -> None:
     log = earlier("killed")
     log.add(101, events.DIAGNOSED, diagnosed(cause()))
     one = past_incident(log.incident)
-    assert seen_before(similar(one.features, [one])).endswith(f"; {BOOK} unfinished")
+    assert similar_incident_line(similar(one.features, [one])).endswith(f"; {BOOK} unfinished")

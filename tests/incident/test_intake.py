@@ -160,7 +160,7 @@ def test_what_was_left_out_may_fire_still(tmp_path: Path) -> None:
 def test_a_false_alarm_is_closed_as_one(tmp_path: Path) -> None:
     made = intake(tmp_path, IncidentTemplate(close_on_resolve=True))
     name = made.take(alerted(alert(1))).incident
-    made.journal.append(name, events.CONFIRMED, events.AlertConfirmed(events.FALSE_ALARM, "healthy"))
+    made.journal.append(name, events.CONFIRMED, events.AlertConfirmed(events.Confirmation.FALSE_ALARM, "healthy"))
     made.take(alerted(alert(1, "resolved")))
     (incident,) = found(made)
     assert incident.closed is not None
@@ -203,7 +203,7 @@ def test_groups_are_apart_unless_they_are_of_one_target(tmp_path: Path) -> None:
 def test_an_alert_joins_what_was_opened_by_hand_for_its_target(tmp_path: Path) -> None:
     made = intake(tmp_path, IncidentTemplate(targets=("http://127.0.0.1:8002",)))
     by_hand = open_incident(
-        made.journal, tmp_path, events.IncidentOpened("slow", ("localhost:8002",), events.BY_HAND, "", "")
+        made.journal, tmp_path, events.IncidentOpened("slow", ("localhost:8002",), events.OpenedBy.HAND, "", "")
     )
     taken = made.take(alerted(alert(1)))
     assert (taken.incident, taken.opened, taken.new) == (by_hand.id, False, 1)

@@ -63,7 +63,7 @@ def test_what_cannot_be_kept_is_told_and_the_rest_is_journaled(place: Path, diag
     (looks / "1.tar.zst").write_text("in the way")
     found = store_evidence(place, "inc-1", BUNDLE, diagnosis)
     assert (found.diagnosed.document, found.diagnosed.bundle) == ("incidents/inc-1/looks/1.json", "")
-    assert found.troubles == ("what was seen could not be kept: already exists",)
+    assert found.troubles == ("the evidence could not be stored: already exists",)
     with pytest.raises(UsageError):
         store_evidence(place, "../inc", BUNDLE, diagnosis)
 

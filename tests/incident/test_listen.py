@@ -131,8 +131,8 @@ def test_a_service_that_is_not_there_is_not_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--listen", "0.0.0.0:9095"], "anybody could send alerts"),
-        (["--listen", "shop:9095"], "anybody could send alerts"),
+        (["--listen", "0.0.0.0:9095"], "any client could send alerts"),
+        (["--listen", "shop:9095"], "any client could send alerts"),
         (["--listen", "9095"], "no place to listen at"),
         (["--listen", "127.0.0.1:99999"], "no place to listen at"),
         (["--auth-file", "no-such-file"], "cannot be read"),

@@ -24,7 +24,7 @@ def by_hand(began: float | None = None) -> Log:
     log.add(
         0,
         events.OPENED,
-        events.IncidentOpened("x", (), events.BY_HAND, "", "", began, "given by hand" if began else ""),
+        events.IncidentOpened("x", (), events.OpenedBy.HAND, "", "", began, "given by hand" if began else ""),
     )
     return log
 
@@ -85,16 +85,16 @@ def unseen_at_the_end() -> Log:
 
 
 UNKNOWN: list[tuple[Callable[[], Log], str, str]] = [
-    (only_opened, "MTTD", "nothing tells when the trouble began"),
-    (only_opened, "MTTA", "nobody has answered it yet"),
-    (only_opened, "MTTM", "no run has proved itself"),
+    (only_opened, "MTTD", "the start of the trouble is unknown"),
+    (only_opened, "MTTA", "the incident has not been acknowledged yet"),
+    (only_opened, "MTTM", "no run is verified and in place"),
     (only_opened, "MTTR", "it is still open"),
     (false_alarm, "MTTR", "it was a false alarm"),
-    (taken_back, "MTTM", "no run has proved itself"),
-    (verified_then_taken_back, "MTTM", "no run has proved itself"),
+    (taken_back, "MTTM", "no run is verified and in place"),
+    (verified_then_taken_back, "MTTM", "no run is verified and in place"),
     (over_at_the_end, "MTTM", "samples do not show"),
     (unseen_at_the_end, "MTTM", "samples do not show"),
-    (lambda: by_hand(BEGAN + 500), "MTTD", "lies after"),
+    (lambda: by_hand(BEGAN + 500), "MTTD", "is after"),
 ]
 
 

@@ -73,7 +73,7 @@ def test_what_an_earlier_look_named_is_said() -> None:
     nothing = {"kind": events.DIAGNOSED, "at": 300}
     for rows, message in (
         ([NAMED, nothing, nothing],
-         "the last look names no cause; that of 2026-09-21 14:15:00 UTC named app.batching.long-alone"),
+         "the last diagnosis names no cause; that of 2026-09-21 14:15:00 UTC named Long requests run alone"),
         ([{**NAMED, "answer": "one-of", "causes": [cause(named=False)]}, nothing], "no cause is named yet"),
     ):  # fmt: skip
         marks = [{"kind": events.MARKED, "at": 310, "stage": stage} for stage in ("confirmed", "diagnosed", "located")]

@@ -36,7 +36,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def once(place: Path, key: str = "", *targets: str) -> Opening:
-    source = events.BY_ALERT if key else events.BY_HAND
+    source = events.OpenedBy.ALERT if key else events.OpenedBy.HAND
     wanted = events.IncidentOpened("P99 is 3 s", targets, source, SOP.id, SOP.digest, key=key)
     return open_incident(Journal.opened(place / "journal.sqlite"), place, wanted, SOP)
 
@@ -151,7 +151,7 @@ def test_a_host_alone_means_its_ports_where_that_is_sure() -> None:
 def test_a_host_alone_doubles_no_incident_of_a_port_of_it(place: Path) -> None:
     def opening(*targets: str) -> Opening:
         hosts = tuple(one for one in targets if ":" not in one)
-        asked = events.IncidentOpened("slow", targets, events.BY_HAND, SOP.id, SOP.digest, hosts=hosts)
+        asked = events.IncidentOpened("slow", targets, events.OpenedBy.HAND, SOP.id, SOP.digest, hosts=hosts)
         return open_incident(Journal.opened(place / "journal.sqlite"), place, asked, SOP)
 
     first = opening("http://checkout:8080/metrics")

@@ -10,11 +10,11 @@ from latdoctor.incident.webhook_server import APART, RefusalLog
 def test_the_first_is_told_at_once_and_the_others_are_counted() -> None:
     refusals = RefusalLog()
     first = refusals.line("10.0.0.7", 1000.0, showed=True)
-    assert first.startswith("refused (401) what 10.0.0.7 sent: it showed another token")
+    assert first.startswith("refused (401) a request from 10.0.0.7: the token is not the one")
     assert "more were refused" not in first
     assert [refusals.line(f"10.0.0.{n}", 1000.0 + n, showed=True) for n in range(50)] == [""] * 50
     again = refusals.line("10.0.0.8", 1000.0 + APART, showed=False)
-    assert "10.0.0.8 sent: it showed no token, and 50 more were refused since this was last told" in again
+    assert "10.0.0.8: it has no token; 50 more were refused since the last report" in again
     assert refusals.line("10.0.0.8", 1001.0 + APART, showed=False) == ""
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from latdoctor.incident import events
 from latdoctor.incident.similar import ALIKE, Features, likeness, past_incident, past_incidents, similar
 from latdoctor.remediation.run_result import Outcome
-from latdoctor.report.incidents import seen_before
+from latdoctor.report.incidents import similar_incident_line
 from tests.incident.stories import BOOK, CAUSE, RUN, Log, carried_out, cause, diagnosed, promo_rush
 
 NAMES = st.frozensets(st.sampled_from("abcdef"), max_size=4)
@@ -60,7 +60,7 @@ def test_the_cause_weighs_most() -> None:
 
 def other(name: str, *causes: events.CauseRecord, fired: tuple[str, ...] = ("x",)) -> Log:
     log = Log(name)
-    log.add(0, events.OPENED, events.IncidentOpened(f"of {name}", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened(f"of {name}", (), events.OpenedBy.HAND, "", ""))
     log.add(1, events.DIAGNOSED, diagnosed(*causes, fired=fired))
     return log
 
@@ -81,7 +81,7 @@ def test_what_was_taken_back_is_told_and_did_not_work() -> None:
     carried_out(log, 2, outcome=Outcome.ROLLED_BACK)
     told = past_incident(log.incident)
     assert (told.worked, told.taken_back) == ((), (BOOK,))
-    assert "taken back" in seen_before(similar(told.features, [told]))
+    assert "rolled back" in similar_incident_line(similar(told.features, [told]))
 
 
 def test_the_likest_comes_first_and_what_is_unlike_not_at_all() -> None:
@@ -96,11 +96,11 @@ def test_the_likest_comes_first_and_what_is_unlike_not_at_all() -> None:
 
 def test_beside_a_diagnosis_it_is_one_line_and_what_helped_comes_first() -> None:
     again, helped = past_incident(other("inc-again", cause()).incident), past_incident(promo_rush().incident)
-    line = seen_before(similar(again.features, [again, helped]))
+    line = similar_incident_line(similar(again.features, [again, helped]))
     assert line == (
-        f"seen before: 2026-11-22 {helped.id} same cause; {BOOK} verified (1 more: latdoctor incidents similar)"
+        f"similar incident: 2026-11-22 {helped.id} same cause; {BOOK} verified (1 more: latdoctor incidents similar)"
     )
-    assert seen_before(()) == ""
+    assert similar_incident_line(()) == ""
 
 
 def test_a_candidate_counts_for_what_it_is_sure_of() -> None:

@@ -57,7 +57,7 @@ def test_whoever_may_do_what_is_riskier_may_do_what_is_less() -> None:
 
 def test_no_kind_can_be_asked_for_what_is_not_known() -> None:
     told = {value for qualifiers in KINDS.values() for values in qualifiers.values() for value in values}
-    assert not told & {events.UNKNOWN, "inconclusive", "incomplete"}
+    assert not told & {events.Confirmation.UNKNOWN, "inconclusive", "incomplete"}
     assert "diagnose" in ACTIONS
 
 
@@ -76,17 +76,17 @@ def test_an_incident_follows_the_sop_that_it_was_opened_with(tmp_path: Path) -> 
     (own / SHIPPED[0].name).write_text(text)
     (mine,) = loader.read_sops([own]).values()
     opened = incident([], {"sop_digest": mine.digest})
-    with pytest.raises(OperationError, match="differs from what it was"):
+    with pytest.raises(OperationError, match="differs from the original"):
         loader.sop_of_incident(tmp_path, opened)
     loader.keep(tmp_path, opened.id, mine)
     kept = loader.sop_of_incident(tmp_path, opened)
     assert (kept.digest, kept.stages[1].due) == (mine.digest, 420.0)
     assert loader.sop_of_incident(tmp_path, incident([])) is SOP
-    with pytest.raises(OperationError, match="is not here"):
+    with pytest.raises(OperationError, match="is missing"):
         loader.sop_of_incident(tmp_path, incident([], {"sop": "another", "sop_digest": "x"}))
     with pytest.raises(UsageError, match="opened without an SOP"):
         loader.sop_of_incident(tmp_path, incident([], {"sop": "", "sop_digest": ""}))
-    with pytest.raises(UsageError, match="is not made of lower-case words"):
+    with pytest.raises(UsageError, match="is not lower-case words"):
         loader.sop_of_incident(tmp_path, incident([], {"sop": "../../x", "sop_digest": ""}))
     with pytest.raises(UsageError, match="is no incident"):
         loader.keep(tmp_path, "../../etc", mine)

@@ -91,6 +91,7 @@ def printed(made: RenderableType, width: int = 80) -> str:
 
 FORMS: Mapping[str, Callable[[IncidentStatus], str]] = {
     "status": lambda found: printed(sop.page(found)),
+    "status -v": lambda found: printed(sop.details(found)),
     "screen": lambda found: printed(sop.screen(found)),
     "line": lambda found: sop.line(found) + "\n",
     "handover": lambda found: handover.as_text(found, handover.handover(found)),
@@ -119,6 +120,18 @@ def test_golden_is_fit_to_read(path: Path) -> None:
     for form in re.split(r"^===== ", text, flags=re.MULTILINE):
         if "Markdown" not in form.partition("\n")[0] and not form.startswith("line"):
             assert [line for line in form.splitlines() if len(line) > 80 and not line.startswith("    ")] == []
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_short_answer_fits_one_screen(name: str) -> None:
+    answers = re.findall(
+        r"^===== (status|screen)\n(.*?)(?=^=====|\Z)", (FOLDER / f"{name}.txt").read_text(), re.M | re.S
+    )
+    assert [form for form, _ in answers] == ["status", "screen"]
+    for _, answer in answers:
+        lines = answer.splitlines()
+        assert len(lines) <= 24
+        assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from latdoctor.incident import events
 from latdoctor.incident.timeline import of_run, timeline
-from latdoctor.incident.timeline_model import FACT, INFERENCE, OWN, SAID, Timeline
+from latdoctor.incident.timeline_model import OWN, Basis, Timeline
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.report import timeline as timeline_markdown
 from latdoctor.report import timeline as timeline_text
@@ -38,16 +38,16 @@ def test_it_starts_where_the_alert_says_by_the_alerts_clock() -> None:
 
 def test_what_the_evidence_shows_stands_where_its_time_falls() -> None:
     since = told(promo_rush()).moments[0]
-    assert (since.part, since.basis, since.clock, since.seconds) == ("since", INFERENCE, "the evidence", -15.0)
+    assert (since.part, since.basis, since.clock, since.seconds) == ("since", Basis.INFERENCE, "the evidence", -15.0)
 
 
 def test_facts_are_apart_from_what_is_inferred_and_from_what_is_said() -> None:
     moments = told(promo_rush()).moments
-    inferred = {(moment.kind, moment.part) for moment in moments if moment.basis == INFERENCE}
+    inferred = {(moment.kind, moment.part) for moment in moments if moment.basis == Basis.INFERENCE}
     assert inferred == {(events.DIAGNOSED, "since"), (events.DIAGNOSED, "cause"), ("run.opened", "because")}
-    said = {moment.kind: moment.by for moment in moments if moment.basis == SAID}
+    said = {moment.kind: moment.by for moment in moments if moment.basis == Basis.REPORTED}
     assert said == {events.NOTED: "Ada", events.MARKED: "Ada"}
-    assert {moment.basis for moment in moments} == {FACT, INFERENCE, SAID}
+    assert {moment.basis for moment in moments} == {Basis.FACT, Basis.INFERENCE, Basis.REPORTED}
 
 
 SAYS = [
@@ -55,19 +55,19 @@ SAYS = [
     (events.ALERTED, "alert: 1 firing: LatencyHigh; 2 more were left out by the sender"),
     (events.ALERTED, "alert over: 1 resolved: LatencyHigh"),
     (events.CONFIRMED, "the alert is real: P99 is 3.2 s"),
-    (events.DIAGNOSED, "looked at checkout: critical: P99 is 3.2 s"),
+    (events.DIAGNOSED, "diagnosed checkout: critical: P99 is 3.2 s"),
     (
         events.DIAGNOSED,
         f"({CAUSE}, 94 %) on replica/0, because batch sizes peak at 1 and 5; against it: no GPU was seen",
     ),
-    (events.PLANNED, f"plan made, nothing changed: Bound batches ({BOOK}) on checkout, risk low"),
+    (events.PLANNED, f"planned, nothing changed: Bound batches ({BOOK}) on checkout, risk low"),
     (events.SAMPLED, "the service is over the SLO: P99 3.2 s, the SLO is 500 ms"),
     (events.SAMPLED, "the service is within the SLO: P99 310 ms"),
     (events.NOTED, "the sale has begun"),
     (events.MARKED, "stage mitigated is met: quiet now"),
-    (events.NOTIFIED, "could NOT tell pagerduty: resolve (it is down)"),
+    (events.NOTIFIED, "could NOT notify pagerduty: resolve (it is down)"),
     (events.CLOSED, "incident closed: resolved: all is well"),
-    ("evidence.kept", "what was seen before the change is kept"),
+    ("evidence.kept", "evidence from before the change is stored"),
     (
         "change.made",
         "changed scheduler: batching.scheduler long-alone → token-budget, batching.max_batch_tokens not set → 1024",
@@ -102,7 +102,7 @@ def test_a_sample_is_a_moment_only_where_the_service_stands_otherwise_than_befor
 
 def test_the_time_between_entries_does_not_follow_a_clock_that_is_set() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.set_by = -3600
     log.add(10, events.NOTED, events.NoteAdded("one"))
     log.set_by = 7200
@@ -114,7 +114,7 @@ def test_the_time_between_entries_does_not_follow_a_clock_that_is_set() -> None:
 
 def test_after_another_start_of_the_machine_the_wall_clock_is_all_there_is() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.boot = "boot-2"
     log.add(60, events.NOTED, events.NoteAdded("back"))
     log.boot, log.set_by = "boot-3", -3600
@@ -148,7 +148,7 @@ def test_what_was_taken_back_does_not_stand() -> None:
 
 def test_a_refused_run_is_told_with_its_reason() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(1, events.RUN_JOINED, events.RunJoined("r2"))
     log.add(2, "run.refused", {"guard": "cooldown", "reason": "too soon"}, "r2")
     page = told(log)
@@ -158,7 +158,7 @@ def test_a_refused_run_is_told_with_its_reason() -> None:
 
 def test_an_entry_of_another_version_hides_no_other() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(1, events.NOTED, {"words": 1})
     log.add(2, events.DIAGNOSED, {"verdict": "?"})
     log.add(3, events.SAMPLED, {"seconds": "ten"})
@@ -166,9 +166,9 @@ def test_an_entry_of_another_version_hides_no_other() -> None:
     log.add(5, events.NOTED, events.NoteAdded("all well"))
     page = told(log)
     assert [moment.message for moment in page.moments[1:]] == [
-        "note.made: this version cannot read what it says",
-        "diagnosis.made: this version cannot read what it says",
-        "service.sampled: this version cannot read what it says",
+        "note.made: an entry of another version, not readable here",
+        "diagnosis.made: an entry of another version, not readable here",
+        "service.sampled: an entry of another version, not readable here",
         "of.tomorrow",
         "all well",
     ]
@@ -177,7 +177,7 @@ def test_an_entry_of_another_version_hides_no_other() -> None:
 
 def test_a_value_that_is_no_number_was_not_seen() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(
         10, events.SAMPLED, msgspec.structs.replace(sampled(None), values={"service": {"latency.p99": float("nan")}})
     )
@@ -189,7 +189,7 @@ def test_a_value_that_is_no_number_was_not_seen() -> None:
 
 def test_a_time_that_makes_no_sense_is_told_when_it_was_heard() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(10, events.DIAGNOSED, msgspec.structs.replace(diagnosed(), since=1e300))
     page = told(log)
     since = next(moment for moment in page.moments if moment.part == "since")
@@ -213,7 +213,7 @@ def test_cut_anywhere_it_tells_all_up_to_there_and_the_same_again() -> None:
 
 def test_each_cause_that_was_named_is_a_moment_of_its_own() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(1, events.DIAGNOSED, diagnosed(cause(), cause("app.load.burst"), cause("infra.gpu.lost", named=False)))
     moments = told(log).moments
     assert [(one.part, one.message.split("(")[1][:14]) for one in moments if one.part.startswith("cause")] == [
@@ -225,21 +225,21 @@ def test_each_cause_that_was_named_is_a_moment_of_its_own() -> None:
 UNNAMED = [
     ("one-of", "one of: app.batching.long-alone (94 %)"),
     ("none", "no cause found"),
-    ("unexplained", "no cause of"),
+    ("unexplained", "no known cause"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "message"), UNNAMED)
 def test_an_answer_that_names_nothing_says_so(answer: str, message: str) -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(1, events.DIAGNOSED, msgspec.structs.replace(diagnosed(cause(named=False)), answer=answer))
     assert told(log).moments[-1].message.startswith(message)
 
 
 def test_a_command_that_acts_by_itself_is_no_responder() -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.BY_ALERT, "", "", by="latdoctor listen"))
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.ALERT, "", "", by="latdoctor listen"))
     log.add(1, events.NOTED, events.NoteAdded("one", "Ada"))
     log.add(2, events.MARKED, events.StageMarked("confirmed", "Grace"))
     log.add(3, events.NOTED, events.NoteAdded("two", "Ada"))
@@ -253,7 +253,7 @@ def test_whose_clock_a_beginning_is_by_makes_a_sentence() -> None:
         ("", "by a clock that was not named"),
     ):
         log = Log()
-        log.add(5, events.OPENED, events.IncidentOpened("slow", (), events.BY_HAND, "", "", BEGAN, clock))
+        log.add(5, events.OPENED, events.IncidentOpened("slow", (), events.OpenedBy.HAND, "", "", BEGAN, clock))
         page = told(log)
         for text in (timeline_text.render_text(page), timeline_markdown.render_markdown(page).replace("\\", "")):
             words = " ".join(text.split())

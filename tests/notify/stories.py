@@ -1,4 +1,4 @@
-"""Incidents as files tell them: `cases/<name>.json` is a list of entries, at so many seconds from a fixed moment."""
+"""Incidents as their files (cases/*.json) list them, each entry after so many seconds, and the receivers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import JournalEntry, Moment, encode_body, next_entry
-from latdoctor.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Receiver
+from latdoctor.notify.receiver import Receiver, ReceiverKind
 
 CASES = Path(__file__).parent / "cases"
 STORIES = tuple(sorted(path.stem for path in CASES.glob("*.json")))
@@ -18,9 +18,9 @@ BEGAN = datetime.datetime(2026, 11, 22, 2, 51, tzinfo=datetime.UTC)
 BOOT = "boot-1"
 
 RECEIVERS = (
-    Receiver("on-call", PAGERDUTY),
-    Receiver("channel", SLACK, url_file=Path("slack.url")),
-    Receiver("archive", WEBHOOK, url="https://hooks.example.org/incidents"),
+    Receiver("on-call", ReceiverKind.PAGERDUTY),
+    Receiver("channel", ReceiverKind.SLACK, url_file=Path("slack.url")),
+    Receiver("archive", ReceiverKind.WEBHOOK, url="https://hooks.example.org/incidents"),
 )
 
 

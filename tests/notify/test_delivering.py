@@ -21,7 +21,7 @@ from latdoctor.journal.locks import LockHeldError
 from latdoctor.journal.store import Journal
 from latdoctor.notify.dispatcher import DeliveryContext, DeliveryResult, DeliverySummary, deliver
 from latdoctor.notify.outbox import DueMessages, due_for_all
-from latdoctor.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Receiver
+from latdoctor.notify.receiver import Receiver, ReceiverKind
 from latdoctor.notify.transport import Keys, attempt
 from tests.http.served import Server, answering, each, hangs, serving
 from tests.notify import stories
@@ -52,7 +52,7 @@ class Desk:
 
     folder: Path
     server: Server
-    kind: str = WEBHOOK
+    kind: str = ReceiverKind.WEBHOOK
     clock: Clock = field(default_factory=Clock)
     heard: list[DeliveryResult] = field(default_factory=list)
 
@@ -63,11 +63,11 @@ class Desk:
         for one in stories.story("promo-rush")[:4]:
             told.append(one["run"], one["kind"], one["body"])
         self.journal = Journal(told.path, True, self.clock.now)
-        url = "" if self.kind == SLACK else self.server.url
+        url = "" if self.kind == ReceiverKind.SLACK else self.server.url
         self.receiver = Receiver("r", self.kind, url=url, allow_private=True, on=("alert", "diagnosis"))
         self.keys = Keys(
-            Secret(self.server.url if self.kind == SLACK else ""),
-            Secret(CANARY if not url or self.kind == PAGERDUTY else ""),
+            Secret(self.server.url if self.kind == ReceiverKind.SLACK else ""),
+            Secret(CANARY if not url or self.kind == ReceiverKind.PAGERDUTY else ""),
         )
 
     def look(self) -> DueMessages:
@@ -141,7 +141,7 @@ def test_a_receiver_that_is_down_is_given_up_after_so_many_tries(tmp_path: Path)
 
 def test_a_channel_is_told_twice_at_most_where_it_may_have_heard(tmp_path: Path) -> None:
     with serving(answering(500)) as server:
-        desk = Desk(tmp_path / "state", server, SLACK)
+        desk = Desk(tmp_path / "state", server, ReceiverKind.SLACK)
         desk.deliver(3000.0)
         assert len(server.seen) == 4, "two things, each twice"
 
@@ -188,7 +188,7 @@ def test_one_at_a_time_tells_a_receiver(tmp_path: Path) -> None:
 
 def test_the_secret_is_nowhere_in_the_journal(tmp_path: Path) -> None:
     with serving(answering(500, f"you sent {CANARY}".encode())) as server:
-        desk = Desk(tmp_path / "state", server, PAGERDUTY)
+        desk = Desk(tmp_path / "state", server, ReceiverKind.PAGERDUTY)
         desk.deliver(5.0)
         assert CANARY.encode() in server.bodies[0]
     for path in (tmp_path / "state").rglob("*"):
@@ -207,14 +207,14 @@ told_once(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
 def told_once(folder: Path, url: str, kind: str) -> None:
     """Tells a webhook or a channel at `url` what is due, in this process."""
     journal = Journal.opened(folder / "journal.sqlite", clock=lambda: stories.at(10))
-    address = Secret(url if kind == SLACK else "")
-    receiver = Receiver("r", kind, url="" if kind == SLACK else url, allow_private=True, on=("alert",))
+    address = Secret(url if kind == ReceiverKind.SLACK else "")
+    receiver = Receiver("r", kind, url="" if kind == ReceiverKind.SLACK else url, allow_private=True, on=("alert",))
     looks = lambda: due_for_all(receiver, incidents_in(journal.entries()), stories.at(10))  # noqa: E731
     office = DeliveryContext(journal, folder, now=lambda: stories.at(10), sleep=lambda _: None)
     deliver(receiver, Keys(address, Secret()), looks, office, 1.0)
 
 
-@pytest.mark.parametrize(("kind", "most"), [(SLACK, 2), (WEBHOOK, 20)])
+@pytest.mark.parametrize(("kind", "most"), [(ReceiverKind.SLACK, 2), (ReceiverKind.WEBHOOK, 20)])
 def test_killed_while_it_is_sent_the_same_is_sent_again_and_then_no_more(tmp_path: Path, kind: str, most: int) -> None:
     """SIGKILL while the receiver has the request and has not answered."""
     inside = threading.Semaphore(0)
@@ -248,7 +248,7 @@ def test_killed_again_and_again_a_channel_hears_it_twice_at_most(
 
     monkeypatch.setattr("latdoctor.notify.dispatcher.attempt", killed)
     with serving(answering(200)) as server:
-        desk = Desk(tmp_path / "state", server, SLACK)
+        desk = Desk(tmp_path / "state", server, ReceiverKind.SLACK)
         for _ in range(10):
             with pytest.raises(KeyboardInterrupt):
                 desk.deliver()

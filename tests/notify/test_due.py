@@ -11,10 +11,9 @@ import pytest
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import Moment
-from latdoctor.notify import receiver as what
 from latdoctor.notify.messages import SopNotices, StageNotice, notices
 from latdoctor.notify.outbox import FORGOTTEN, FRESH, MOST, due_for, due_for_all, due_messages, seconds_since
-from latdoctor.notify.receiver import Message, Receiver
+from latdoctor.notify.receiver import Message, NoticeKind, Receiver
 from tests.notify import stories
 from tests.notify.stories import RECEIVERS, at
 
@@ -65,7 +64,12 @@ def whats(messages: Sequence[Message]) -> list[str]:
 
 def test_what_was_sent_is_not_due_any_more() -> None:
     story = Story(upto=5)
-    assert whats(story.due()) == [what.ALERT, what.CONFIRMED, what.DIAGNOSIS, what.PLAN]
+    assert whats(story.due()) == [
+        NoticeKind.ALERT,
+        NoticeKind.CONFIRMED,
+        NoticeKind.DIAGNOSIS,
+        NoticeKind.PLAN,
+    ]
     for message in story.due():
         story.send(message)
     assert story.due() == []
@@ -85,7 +89,12 @@ def test_what_failed_waits_and_nothing_overtakes_it() -> None:
     story.clock += 29
     assert (story.due(), story.wait()) == ([], 1.0)
     story.clock += 1
-    assert whats(story.due()) == [what.ALERT, what.CONFIRMED, what.DIAGNOSIS, what.PLAN]
+    assert whats(story.due()) == [
+        NoticeKind.ALERT,
+        NoticeKind.CONFIRMED,
+        NoticeKind.DIAGNOSIS,
+        NoticeKind.PLAN,
+    ]
     assert [message.tries for message in story.due()] == [1, 0, 0, 0]
 
 
@@ -102,8 +111,8 @@ def test_what_stands_behind_a_message_that_waits_is_counted_with_it() -> None:
 def test_what_the_receiver_will_not_have_is_left_and_the_rest_goes_on() -> None:
     story = Story(upto=4)
     story.send(story.due()[0], sent=False)
-    assert whats(story.due()) == [what.CONFIRMED, what.DIAGNOSIS]
-    assert whats(story.due(again=True)) == [what.ALERT, what.CONFIRMED, what.DIAGNOSIS]
+    assert whats(story.due()) == [NoticeKind.CONFIRMED, NoticeKind.DIAGNOSIS]
+    assert whats(story.due(again=True)) == [NoticeKind.ALERT, NoticeKind.CONFIRMED, NoticeKind.DIAGNOSIS]
 
 
 @pytest.mark.parametrize(("receiver", "tries"), [(CHANNEL, 2), (ON_CALL, MOST), (ARCHIVE, MOST)], ids=str)
@@ -170,7 +179,7 @@ def test_the_end_of_what_pagerduty_was_told_is_always_sent() -> None:
     story.told += stories.story("promo-rush")[-1:]
     story.told[-1]["at"] = story.clock
     story.clock += FRESH * 5
-    assert whats(story.due(*RECEIVERS)) == [what.CLOSED]
+    assert whats(story.due(*RECEIVERS)) == [NoticeKind.CLOSED]
     never = Story("promo-rush", None)
     never.clock += FRESH * 5
     assert never.due(*RECEIVERS) == []
@@ -185,7 +194,10 @@ def test_an_incident_that_closed_meanwhile_wakes_nobody() -> None:
 
 def test_on_says_what_is_told() -> None:
     story = Story(upto=5)
-    assert whats(story.due(replace(CHANNEL, on=(what.PLAN, what.DIAGNOSIS)))) == [what.DIAGNOSIS, what.PLAN]
+    assert whats(story.due(replace(CHANNEL, on=(NoticeKind.PLAN, NoticeKind.DIAGNOSIS)))) == [
+        NoticeKind.DIAGNOSIS,
+        NoticeKind.PLAN,
+    ]
     assert story.due(replace(CHANNEL, on=())) == []
 
 
@@ -195,36 +207,38 @@ def stage(kind: str, since: float = 10.0, notify: tuple[str, ...] = ()) -> Stage
 
 def test_a_stage_is_told_to_whom_the_procedure_names_and_to_who_asks() -> None:
     story = Story()
-    quiet = (replace(CHANNEL, on=()), replace(ON_CALL, on=()), replace(ARCHIVE, on=(what.LATE,)))
-    news = SopNotices((stage(what.LATE, notify=("channel",)), stage(what.MET)))
+    quiet = (replace(CHANNEL, on=()), replace(ON_CALL, on=()), replace(ARCHIVE, on=(NoticeKind.LATE,)))
+    news = SopNotices((stage(NoticeKind.LATE, notify=("channel",)), stage(NoticeKind.MET)))
     told = due_messages(story.incident, quiet, story.now, news)
     assert [(message.to, message.what, message.key) for message in told] == [
-        ("channel", what.LATE, f"{ID}/late/component-located"),
-        ("archive", what.LATE, f"{ID}/late/component-located"),
+        ("channel", NoticeKind.LATE, f"{ID}/late/component-located"),
+        ("archive", NoticeKind.LATE, f"{ID}/late/component-located"),
     ]
 
 
 def test_a_late_stage_is_told_once_and_while_it_is_news() -> None:
     story = Story()
-    only = replace(CHANNEL, on=(what.LATE,))
-    late = SopNotices((stage(what.LATE),))
+    only = replace(CHANNEL, on=(NoticeKind.LATE,))
+    late = SopNotices((stage(NoticeKind.LATE),))
     (message,) = due_messages(story.incident, [only], story.now, late)
     story.send(message)
     assert due_messages(story.incident, [only], story.now, late) == ()
-    assert due_messages(Story().incident, [only], story.now, SopNotices((stage(what.LATE, since=FRESH + 1),))) == ()
+    assert (
+        due_messages(Story().incident, [only], story.now, SopNotices((stage(NoticeKind.LATE, since=FRESH + 1),))) == ()
+    )
 
 
 def test_whom_the_procedure_names_hears_of_start_and_end() -> None:
     story = Story("promo-rush", None)
     told = due_messages(story.incident, [replace(CHANNEL, on=())], story.now, SopNotices(notify=("channel",)))
-    assert whats(told) == [what.ALERT, what.CLOSED]
+    assert whats(told) == [NoticeKind.ALERT, NoticeKind.CLOSED]
 
 
 def test_all_incidents_stand_in_one_outbox() -> None:
     waiting, other = Story(), Story("by-hand", 1)
     waiting.send(waiting.due()[0], sent=False, again=60.0)
     found = due_for_all(CHANNEL, [waiting.incident, other.incident], at(10))
-    assert (whats(found.messages), found.wait) == ([what.ALERT], pytest.approx(51.1))
+    assert (whats(found.messages), found.wait) == ([NoticeKind.ALERT], pytest.approx(51.1))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_change_is_told_and_nobody_who_is_told_disturbs_it(command: Command) -
     journal = Journal.reading(command.state / JOURNAL)
     begun = [entry for entry in journal.entries() if entry.kind == events.NOTIFYING]
     assert told[:2] == ["trigger", "acknowledge"]
-    assert [one.split()[0] for one in told[2:-1]] == ["changed", "verified", "taken"], told
+    assert [one.split()[0] for one in told[2:-1]] == ["changed", "verified", "rolled"], told
     assert told[-1] == "resolve"
     assert {decode_body(one, events.NotificationStarted).to for one in begun} == {"on-call", "archive"}
     assert CANARY.encode() not in journal.path.read_bytes()

@@ -22,10 +22,9 @@ from hypothesis import strategies as some
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident
 from latdoctor.notify import pagerduty, slack, webhook
-from latdoctor.notify import receiver as what
 from latdoctor.notify.messages import INCOMPLETE, SEVERITIES, Notice, notices, of_alert, of_level, worst
 from latdoctor.notify.outbox import MAKERS
-from latdoctor.notify.receiver import MASK, Message, Receiver
+from latdoctor.notify.receiver import MASK, NOTICE_KINDS, Message, NoticeKind, Receiver, ReceiverKind
 from tests.notify import stories
 from tests.notify.stories import RECEIVERS, STORIES
 
@@ -94,7 +93,7 @@ def test_an_incident_is_triggered_acknowledged_resolved_by_one_key() -> None:
     assert [event["event_action"] for event in alerts] == ["trigger", "trigger", "resolve", "resolve"]
     assert {event["dedup_key"] for event in alerts} == {pagerduty.dedup_key(stories.incident("promo-rush"))}
     changes = [message for message in as_told("promo-rush", ON_CALL) if message.url.endswith(pagerduty.CHANGES)]
-    assert [message.what for message in changes] == [what.CHANGE, what.VERIFY]
+    assert [message.what for message in changes] == [NoticeKind.CHANGE, NoticeKind.VERIFY]
     assert "long-alone → token-budget" in json.loads(changes[0].body)["payload"]["custom_details"]["Changed"]
 
 
@@ -105,25 +104,25 @@ def test_the_key_of_a_group_is_the_one_that_an_alertmanager_itself_sends() -> No
 
 @pytest.mark.parametrize("key", ["", "x" * 5000, "ключ", "\x00"])
 def test_a_key_is_never_longer_than_pagerduty_takes(key: str) -> None:
-    incident = Incident("inc-1", events.IncidentOpened("t", (), events.BY_ALERT, "", "", key=key))
+    incident = Incident("inc-1", events.IncidentOpened("t", (), events.OpenedBy.ALERT, "", "", key=key))
     assert re.fullmatch(r"[0-9a-f]{64}", pagerduty.dedup_key(incident))
 
 
 def test_without_a_group_the_first_alert_tells_it_and_stays_so() -> None:
-    incident = Incident("inc-1", events.IncidentOpened("t", (), events.BY_ALERT, "", ""))
+    incident = Incident("inc-1", events.IncidentOpened("t", (), events.OpenedBy.ALERT, "", ""))
     assert pagerduty.dedup_key(incident) == hashlib.sha256(b"inc-1").hexdigest()
     for fingerprint in ("aaaa", "bbbb"):
-        incident.alerts[fingerprint] = events.Alert(fingerprint, events.FIRING, "n", {}, {})
+        incident.alerts[fingerprint] = events.Alert(fingerprint, events.AlertStatus.FIRING, "n", {}, {})
         assert pagerduty.dedup_key(incident) == hashlib.sha256(b"aaaa").hexdigest()
 
 
 def test_a_change_that_may_still_stand_wakes_somebody_anew() -> None:
     incident = stories.incident("incomplete")
-    (last,) = [json.loads(one.body) for one in made(incident, ON_CALL) if one.what == what.ROLLBACK]
+    (last,) = [json.loads(one.body) for one in made(incident, ON_CALL) if one.what == NoticeKind.ROLLBACK]
     assert last["event_action"] == "trigger"
     assert last["payload"]["severity"] == "critical"
     assert last["dedup_key"] != pagerduty.dedup_key(incident)
-    (back,) = [one for one in made(stories.incident("rolled-back"), ON_CALL) if one.what == what.ROLLBACK]
+    (back,) = [one for one in made(stories.incident("rolled-back"), ON_CALL) if one.what == NoticeKind.ROLLBACK]
     assert back.url.endswith(pagerduty.CHANGES)
 
 
@@ -136,7 +135,7 @@ def test_an_incident_that_is_over_wakes_nobody() -> None:
 
 def test_a_healthy_look_and_a_plan_are_nothing_for_pagerduty() -> None:
     told = [(message.what, json.loads(message.body)["event_action"]) for message in as_told("by-hand", ON_CALL)]
-    assert told == [(what.ALERT, "trigger"), (what.TAKEN, "acknowledge")]
+    assert told == [(NoticeKind.ALERT, "trigger"), (NoticeKind.TAKEN, "acknowledge")]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +170,11 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2
 def check(message: Message) -> None:
     body = json.loads(message.body)
     assert not [text for text in texts(body) if CONTROL.search(text)]
-    {what.PAGERDUTY: check_pagerduty, what.SLACK: check_slack, what.WEBHOOK: check_webhook}[message.kind](body)
+    {
+        ReceiverKind.PAGERDUTY: check_pagerduty,
+        ReceiverKind.SLACK: check_slack,
+        ReceiverKind.WEBHOOK: check_webhook,
+    }[message.kind](body)
 
 
 def check_pagerduty(body: dict[str, Any]) -> None:
@@ -256,14 +259,14 @@ NASTY = some.text(max_size=400) | some.lists(
     title=NASTY,
     says=NASTY,
     details=some.lists(some.tuples(some.sampled_from(["Cause", "Summary", "Not seen"]), NASTY), max_size=80),
-    kind=some.sampled_from(what.WHATS),
-    state=some.sampled_from(["", events.FIRING, events.RESOLVED, INCOMPLETE]),
+    kind=some.sampled_from(NOTICE_KINDS),
+    state=some.sampled_from(["", events.AlertStatus.FIRING, events.AlertStatus.RESOLVED, INCOMPLETE]),
     severity=some.sampled_from(["", *SEVERITIES]),
 )
 def test_whatever_is_told_every_message_keeps_to_its_form(
     title: str, says: str, details: list[tuple[str, str]], kind: str, state: str, severity: str
 ) -> None:
-    incident = Incident("inc-1", events.IncidentOpened(title, (says, title), events.BY_HAND, title, "", key=says))
+    incident = Incident("inc-1", events.IncidentOpened(title, (says, title), events.OpenedBy.HAND, title, "", key=says))
     telling = Notice(kind, "part", stories.at(0).at, says, tuple(details), severity, state)
     for receiver in RECEIVERS:
         message = MAKERS[receiver.kind](incident, telling, receiver)
@@ -310,7 +313,7 @@ def _alerted(alerts: dict[str, events.Alert]) -> list[dict[str, Any]]:
 
 
 def test_only_the_first_sign_of_a_person_is_told() -> None:
-    taken = [one for one in notices(stories.incident("by-hand")) if one.what == what.TAKEN]
+    taken = [one for one in notices(stories.incident("by-hand")) if one.what == NoticeKind.TAKEN]
     assert [one.message for one in taken] == ["ada is at work: customers write that search takes 5 s"]
 
 

@@ -7,15 +7,14 @@ import pytest
 from latdoctor.incident import events
 from latdoctor.incident.sop import loader
 from latdoctor.incident.state import Incident, incidents_in
-from latdoctor.notify import receiver as what
 from latdoctor.notify.messages import NO_NOTICES
 from latdoctor.notify.outbox import due_messages, minutes, sop_notices
-from latdoctor.notify.receiver import SLACK, Receiver
+from latdoctor.notify.receiver import NoticeKind, Receiver, ReceiverKind
 from tests.notify import stories
 from tests.notify.stories import at
 
 SOP = loader.shipped()["slow-inference"]
-NAMED = Receiver("on-call", SLACK, on=())
+NAMED = Receiver("on-call", ReceiverKind.SLACK, on=())
 
 
 def begun(upto: int) -> Incident:
@@ -32,7 +31,7 @@ def stages(incident: Incident, seconds: float) -> dict[str, tuple[str, str, floa
 
 def test_a_stage_is_late_once_its_time_is_over_and_no_moment_before() -> None:
     assert stages(begun(2), 60.0) == {}
-    assert stages(begun(2), 61.0) == {"confirmed": (what.LATE, "due after 1 min, and not met", 1.0)}
+    assert stages(begun(2), 61.0) == {"confirmed": (NoticeKind.LATE, "due after 1 min, and not met", 1.0)}
     (told,) = sop_notices(SOP, begun(2), at(61.0)).stages
     assert told.at == "2026-11-22T02:52:00Z"
 
@@ -40,13 +39,13 @@ def test_a_stage_is_late_once_its_time_is_over_and_no_moment_before() -> None:
 def test_a_stage_that_is_met_says_by_what_and_when() -> None:
     found = stages(begun(4), 100.0)
     assert {name: (kind, since) for name, (kind, _, since) in found.items()} == {
-        "confirmed": (what.MET, 50.0),
-        "diagnosed": (what.MET, 30.0),
-        "located": (what.MET, 30.0),
+        "confirmed": (NoticeKind.MET, 50.0),
+        "diagnosed": (NoticeKind.MET, 30.0),
+        "located": (NoticeKind.MET, 30.0),
     }
     assert "met after 50 s" in found["confirmed"][1]
     late = stages(begun(4), 1801.0)["mitigated"]
-    assert late == (what.LATE, "due after 30 min, and not met (alert.received: status firing)", 1.0)
+    assert late == (NoticeKind.LATE, "due after 30 min, and not met (alert.received: status firing)", 1.0)
 
 
 def test_what_was_met_late_says_so() -> None:
@@ -60,25 +59,25 @@ def test_what_was_met_late_says_so() -> None:
 def test_what_is_not_known_to_be_met_is_told_as_late() -> None:
     story = stories.story("promo-rush")[:3]
     story[0] = {**story[0], "body": {**story[0]["body"], "began": None}}
-    story[2] = {**story[2], "body": {"status": events.UNKNOWN, "says": "no page answers"}}
+    story[2] = {**story[2], "body": {"status": events.Confirmation.UNKNOWN, "says": "no page answers"}}
     (incident,) = incidents_in(stories.entries(story))
     kind, message, _ = stages(incident, 70.0)["confirmed"]
-    assert kind == what.LATE
+    assert kind == NoticeKind.LATE
     assert "not known to be met" in message
 
 
 def test_of_a_closed_incident_nothing_is_late() -> None:
     (incident,) = incidents_in(stories.entries(stories.story("false-alarm")))
-    assert {kind for kind, _, _ in stages(incident, 5000.0).values()} <= {what.MET}
+    assert {kind for kind, _, _ in stages(incident, 5000.0).values()} <= {NoticeKind.MET}
 
 
 def test_whom_the_procedure_names_is_told_and_each_thing_once() -> None:
     incident, now = begun(4), at(1801.0)
     told = due_messages(incident, [NAMED], now, sop_notices(SOP, incident, now))
     assert [(one.what, one.message.partition(":")[0]) for one in told] == [
-        (what.ALERT, "LatencyHigh firing"),
-        (what.MET, "Component located"),
-        (what.LATE, "Mitigated"),
+        (NoticeKind.ALERT, "LatencyHigh firing"),
+        (NoticeKind.MET, "Component located"),
+        (NoticeKind.LATE, "Mitigated"),
     ]
     assert len({one.key for one in told}) == 3
 

@@ -12,7 +12,7 @@ import pytest
 
 from latdoctor.errors import UsageError
 from latdoctor.http.client import Secret
-from latdoctor.notify.receiver import MASK, PAGERDUTY, SLACK, WEBHOOK, Message, Receiver
+from latdoctor.notify.receiver import MASK, Message, Receiver, ReceiverKind
 from latdoctor.notify.transport import Keys, load_keys, signature, signed_request
 
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"  # 32 letters and digits, as a routing key
@@ -51,9 +51,9 @@ def refused(call: Callable[[], object]) -> UsageError:
 
 
 def test_the_routing_key_goes_into_the_event_where_its_place_is(kept: Callable[[str], Path]) -> None:
-    receiver = Receiver("r", PAGERDUTY, key_file=kept(f"{CANARY}\n"))
+    receiver = Receiver("r", ReceiverKind.PAGERDUTY, key_file=kept(f"{CANARY}\n"))
     secrets = load_keys(receiver)
-    request = signed_request(message(PAGERDUTY), receiver, secrets, 0.0)
+    request = signed_request(message(ReceiverKind.PAGERDUTY), receiver, secrets, 0.0)
     assert request.content is not None
     assert msgspec.json.decode(request.content) == {"event_action": "trigger", "routing_key": CANARY}
     assert request.content.count(CANARY.encode()) == 1
@@ -61,8 +61,8 @@ def test_the_routing_key_goes_into_the_event_where_its_place_is(kept: Callable[[
 
 
 def test_the_address_of_a_channel_comes_from_its_file(kept: Callable[[str], Path]) -> None:
-    receiver = Receiver("r", SLACK, url_file=kept(HOOK))
-    request = signed_request(message(SLACK), receiver, load_keys(receiver), 0.0)
+    receiver = Receiver("r", ReceiverKind.SLACK, url_file=kept(HOOK))
+    request = signed_request(message(ReceiverKind.SLACK), receiver, load_keys(receiver), 0.0)
     assert request.url == HOOK
     assert CANARY not in repr(request)
 
@@ -71,18 +71,20 @@ def test_the_environment_serves_where_no_file_is_named(
     monkeypatch: pytest.MonkeyPatch, kept: Callable[[str], Path]
 ) -> None:
     monkeypatch.setenv("LATDOCTOR_NOTIFY_ON_CALL", CANARY)
-    assert load_keys(Receiver("on-call", PAGERDUTY)).key.reveal() == CANARY
+    assert load_keys(Receiver("on-call", ReceiverKind.PAGERDUTY)).key.reveal() == CANARY
     monkeypatch.setenv("LATDOCTOR_NOTIFY_ON_CALL", HOOK)
-    assert load_keys(Receiver("on-call", SLACK)).url.reveal() == HOOK
-    assert load_keys(Receiver("on-call", PAGERDUTY, key_file=kept("k" * 32))).key.reveal() == "k" * 32
+    assert load_keys(Receiver("on-call", ReceiverKind.SLACK)).url.reveal() == HOOK
+    assert load_keys(Receiver("on-call", ReceiverKind.PAGERDUTY, key_file=kept("k" * 32))).key.reveal() == "k" * 32
 
 
 def test_the_signature_is_that_of_the_standard() -> None:
     """The values of its own tests: libraries/python/tests/test_webhooks.py in standard-webhooks/standard-webhooks."""
     told = replace(
-        message(WEBHOOK), body=b'{"test": 2432232314}', headers=(("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),)
+        message(ReceiverKind.WEBHOOK),
+        body=b'{"test": 2432232314}',
+        headers=(("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),),
     )
-    receiver = Receiver("r", WEBHOOK, url="https://here.example/x")
+    receiver = Receiver("r", ReceiverKind.WEBHOOK, url="https://here.example/x")
     expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
     assert signature(receiver, Secret(SIGNING), told, "1614265330") == expected
     request = signed_request(told, receiver, Keys(Secret(), Secret(SIGNING)), 1614265330.9)
@@ -92,36 +94,39 @@ def test_the_signature_is_that_of_the_standard() -> None:
 
 
 def test_without_a_secret_a_webhook_is_not_signed() -> None:
-    receiver = Receiver("r", WEBHOOK, url="https://here.example/x")
-    assert "webhook-signature" not in signed_request(message(WEBHOOK), receiver, load_keys(receiver), 0.0).headers
+    receiver = Receiver("r", ReceiverKind.WEBHOOK, url="https://here.example/x")
+    assert (
+        "webhook-signature"
+        not in signed_request(message(ReceiverKind.WEBHOOK), receiver, load_keys(receiver), 0.0).headers
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "why"),
     [
-        (PAGERDUTY, f"{CANARY}{CANARY}", "32 letters"),
-        (PAGERDUTY, f"{CANARY[:-1]} {CANARY}", "32 letters"),
-        (PAGERDUTY, f"{CANARY}\u00e9", "no plain text"),
-        (PAGERDUTY, "", "empty"),
-        (PAGERDUTY, CANARY * 200, "more than 4096"),
-        (WEBHOOK, CANARY, "whsec_"),
-        (WEBHOOK, f"whsec_{CANARY[:8]}", "whsec_"),
-        (WEBHOOK, f"whsec_{CANARY}!!", "whsec_"),
-        (WEBHOOK, f"whsec_{CANARY * 4}", "whsec_"),
+        (ReceiverKind.PAGERDUTY, f"{CANARY}{CANARY}", "32 letters"),
+        (ReceiverKind.PAGERDUTY, f"{CANARY[:-1]} {CANARY}", "32 letters"),
+        (ReceiverKind.PAGERDUTY, f"{CANARY}\u00e9", "no plain text"),
+        (ReceiverKind.PAGERDUTY, "", "empty"),
+        (ReceiverKind.PAGERDUTY, CANARY * 200, "more than 4096"),
+        (ReceiverKind.WEBHOOK, CANARY, "whsec_"),
+        (ReceiverKind.WEBHOOK, f"whsec_{CANARY[:8]}", "whsec_"),
+        (ReceiverKind.WEBHOOK, f"whsec_{CANARY}!!", "whsec_"),
+        (ReceiverKind.WEBHOOK, f"whsec_{CANARY * 4}", "whsec_"),
     ],
 )
 def test_a_secret_that_is_none_is_not_told(kept: Callable[[str], Path], kind: str, text: str, why: str) -> None:
-    url = "https://here.example/x" if kind == WEBHOOK else ""
+    url = "https://here.example/x" if kind == ReceiverKind.WEBHOOK else ""
     receiver = Receiver("r", kind, url=url, key_file=kept(text))
     assert why in str(refused(lambda: load_keys(receiver)))
 
 
 def test_a_secret_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:
     gone = tmp_path / "no"
-    assert str(gone) in str(refused(lambda: load_keys(Receiver("r", PAGERDUTY, key_file=gone))))
-    assert str(gone) in str(refused(lambda: load_keys(Receiver("r", SLACK, url_file=gone))))
-    assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: load_keys(Receiver("r", PAGERDUTY))))
-    assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: load_keys(Receiver("r", SLACK))))
+    assert str(gone) in str(refused(lambda: load_keys(Receiver("r", ReceiverKind.PAGERDUTY, key_file=gone))))
+    assert str(gone) in str(refused(lambda: load_keys(Receiver("r", ReceiverKind.SLACK, url_file=gone))))
+    assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: load_keys(Receiver("r", ReceiverKind.PAGERDUTY))))
+    assert "LATDOCTOR_NOTIFY_R" in str(refused(lambda: load_keys(Receiver("r", ReceiverKind.SLACK))))
 
 
 @pytest.mark.parametrize("text", ["", "no certificate", None])
@@ -130,7 +135,7 @@ def test_a_file_without_certificates_is_told_before_anything_is_sent(tmp_path: P
     if text is not None:
         path.write_text(text)
     assert "ca.pem" in str(
-        refused(lambda: load_keys(Receiver("r", WEBHOOK, url="https://a.example", authorities=path)))
+        refused(lambda: load_keys(Receiver("r", ReceiverKind.WEBHOOK, url="https://a.example", authorities=path)))
     )
 
 
@@ -140,9 +145,9 @@ ADDRESSES = {
     f"https://user:{CANARY}@hooks.slack.com/services/x": "password",
     f"https://{CANARY}@hooks.slack.com/services/x": "password",
     f"https://hooks.slack.com/services/{CANARY}#x": "fragment",
-    f"https://hooks.slack.com.evil.example/{CANARY}": "not under",
-    f"https://evil.example/hooks.slack.com/{CANARY}": "not under",
-    f"https://hooks.slack.com:8443/{CANARY}": "not under",
+    f"https://hooks.slack.com.evil.example/{CANARY}": "not below",
+    f"https://evil.example/hooks.slack.com/{CANARY}": "not below",
+    f"https://hooks.slack.com:8443/{CANARY}": "not below",
     f"https://hooks.slack.com/../{CANARY}": "misread",
     f"https://hooks.slack.com/%2e%2e/{CANARY}": "misread",
     f"https://hooks.slack.com\\@evil.example/{CANARY}": "no https",
@@ -156,12 +161,15 @@ ADDRESSES = {
 
 @pytest.mark.parametrize(("url", "why"), ADDRESSES.items())
 def test_an_address_that_may_not_be_asked_is_not_told(kept: Callable[[str], Path], url: str, why: str) -> None:
-    assert why in str(refused(lambda: load_keys(Receiver("r", SLACK, url_file=kept(url)))))
+    assert why in str(refused(lambda: load_keys(Receiver("r", ReceiverKind.SLACK, url_file=kept(url)))))
 
 
 def test_what_is_allowed_can_be_configured(kept: Callable[[str], Path]) -> None:
     receiver = Receiver(
-        "r", SLACK, url_file=kept(f"https://chat.example/hooks/{CANARY}"), allow=("https://chat.example/hooks",)
+        "r",
+        ReceiverKind.SLACK,
+        url_file=kept(f"https://chat.example/hooks/{CANARY}"),
+        allow=("https://chat.example/hooks",),
     )
     assert load_keys(receiver).url
     refused(lambda: load_keys(replace(receiver, allow=("https://chat.example/hook",))))
@@ -171,9 +179,9 @@ def test_what_is_allowed_can_be_configured(kept: Callable[[str], Path]) -> None:
 def test_a_question_mark_belongs_into_a_file(kept: Callable[[str], Path]) -> None:
     url = f"https://here.example/x?sig={CANARY}"
     allow = ("https://here.example",)
-    assert load_keys(Receiver("r", WEBHOOK, url_file=kept(url), allow=allow)).url.reveal() == url
+    assert load_keys(Receiver("r", ReceiverKind.WEBHOOK, url_file=kept(url), allow=allow)).url.reveal() == url
     with pytest.raises(UsageError, match="url_file"):
-        load_keys(Receiver("r", WEBHOOK, url=url))
+        load_keys(Receiver("r", ReceiverKind.WEBHOOK, url=url))
 
 
 def test_every_part_of_a_secret_address_is_a_secret() -> None:

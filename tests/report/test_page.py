@@ -179,7 +179,7 @@ def figures(told: Timeline, looks: Sequence[Seen]) -> dict[str, tuple[str, str]]
 def test_the_worst_p99_is_of_whatever_has_shown_one() -> None:
     """With the figure beside `at worst` it must agree."""
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("slow", (), events.BY_HAND, "", ""))
+    log.add(0, events.OPENED, events.IncidentOpened("slow", (), events.OpenedBy.HAND, "", ""))
     log.add(70, events.DIAGNOSED, diagnosed())
     unsampled = timeline(log.incident)
     assert figures(unsampled, ()) == {

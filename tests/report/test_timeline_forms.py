@@ -51,7 +51,7 @@ def taken_back() -> Timeline:
 
 def just_opened() -> Timeline:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened("slow", (), events.BY_HAND, "", "", by="Ada"))
+    log.add(0, events.OPENED, events.IncidentOpened("slow", (), events.OpenedBy.HAND, "", "", by="Ada"))
     return timeline(log.incident)
 
 
@@ -157,7 +157,7 @@ def test_what_kinds_of_events_there_are() -> None:
 
 SECTIONS = (
     "Overview", "What happened", "Contributing factors", "Resolution", "Impact", "Responders", "Timeline",
-    "How did we do", "What was not seen", "Action items", "Messaging",
+    "How did we do", "What was not measured", "Action items", "Messaging",
 )  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def test_markdown_has_the_sections_of_a_post_mortem(story: str) -> None:
 def test_facts_are_marked_apart_from_what_is_inferred() -> None:
     page = timeline_markdown.render_markdown(promo())
     assert re.search(r"\*\*inference, by diagnosis d1a9\*\*: cause: Long requests run alone", page)
-    assert re.search(r"\| said by Ada \|", page)
+    assert re.search(r"\| reported by Ada \|", page)
     assert "**fact**" in page
 
 

@@ -38,10 +38,16 @@ def hostile(text: str) -> Timeline:
 def bare(text: str) -> Timeline:
     """Every text from outside is this one, from its first character on."""
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened(text, (text,), events.BY_HAND, "", "", BEGAN - 1, text, text, text))
-    alert = events.Alert(text, events.FIRING, text, {"severity": text, text: text}, {text: text}, None, None, text)
+    log.add(
+        0,
+        events.OPENED,
+        events.IncidentOpened(text, (text,), events.OpenedBy.HAND, "", "", BEGAN - 1, text, text, text),
+    )
+    alert = events.Alert(
+        text, events.AlertStatus.FIRING, text, {"severity": text, text: text}, {text: text}, None, None, text
+    )
     log.add(1, events.ALERTED, events.AlertsReceived(text, text, (alert,)))
-    log.add(2, events.CONFIRMED, events.AlertConfirmed(events.REAL, text, text))
+    log.add(2, events.CONFIRMED, events.AlertConfirmed(events.Confirmation.CONFIRMED, text, text))
     log.add(3, events.DIAGNOSED, diagnosed(cause(text, text=text), text=text))
     log.add(4, events.SAMPLED, sampled(3.0, text=text))
     log.add(5, events.NOTED, events.NoteAdded(text, text))

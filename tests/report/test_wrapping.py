@@ -67,7 +67,7 @@ def test_where_an_incident_stands(title: str) -> None:
 @pytest.mark.parametrize("title", [WIDE, LONG])
 def test_the_title_of_an_incident_is_cut_and_told_whole_once(title: str) -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened(title[:280], (), events.BY_HAND, "", "", by="Ada"))
+    log.add(0, events.OPENED, events.IncidentOpened(title[:280], (), events.OpenedBy.HAND, "", "", by="Ada"))
     told = timeline(log.incident)
     text = timeline_text.render_text(told)
     assert max(map(cell_len, text.splitlines())) <= WIDTH
@@ -84,8 +84,8 @@ def test_the_title_of_an_incident_is_cut_and_told_whole_once(title: str) -> None
 @pytest.mark.parametrize("title", [WIDE, LONG])
 def test_a_message_has_a_title_of_so_many_columns(title: str) -> None:
     log = Log()
-    log.add(0, events.OPENED, events.IncidentOpened(title, (), events.BY_HAND, "", "", by="Ada"))
-    alert = events.Alert("f1", events.FIRING, title, {}, {"summary": title[:200]})
+    log.add(0, events.OPENED, events.IncidentOpened(title, (), events.OpenedBy.HAND, "", "", by="Ada"))
+    alert = events.Alert("f1", events.AlertStatus.FIRING, title, {}, {"summary": title[:200]})
     log.add(1, events.ALERTED, events.AlertsReceived("k", "on-call", (alert,)))
     for telling in notices(log.incident):
         assert cell_len(telling.message) <= TITLE

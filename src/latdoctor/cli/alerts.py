@@ -14,7 +14,7 @@ from latdoctor.incident import prometheus_rules
 
 
 def write_rules(folder: Path, names: Sequence[str], p99: float | None, errors: float | None) -> tuple[Path, ...]:
-    """The files that were written. Where none is named all are, those without an SLO as they are.
+    """Write the rules of `names` (default: all; those without an SLO unchanged); return the files.
 
     Raises UsageError, before anything is written, for an unknown name or a file that differs; OperationError.
     """
@@ -50,7 +50,9 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise OperationError(f"it cannot be read: {error.strerror}", where=str(path), next_step="look there") from error
+        raise OperationError(
+            f"it cannot be read: {error.strerror}", where=str(path), next_step="check its rights"
+        ) from error
 
 
 app = typer.Typer(help="Alert rules for Prometheus, by the server that they watch.", no_args_is_help=True)
@@ -100,7 +102,6 @@ def write(to: To, names: Names = None, slo: options.Slo = None, slo_errors: opti
 
     Exit codes: 0 written · 1 it cannot be written · 2 usage, or a file that is there and differs.
     """
-    pass  # import of a merged module
 
     for path in write_rules(to, tuple(names or ()), *_slo(slo, slo_errors)):
         typer.echo(f"wrote {path}")

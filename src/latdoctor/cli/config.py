@@ -29,7 +29,7 @@ from pathlib import Path
 from latdoctor.cli.console import say
 from latdoctor.cli.options import NamedFiles
 from latdoctor.errors import DefinitionError, Problem
-from latdoctor.notify.receiver import KINDS, PAGERDUTY, SLACK, WEBHOOK, WHATS, Receiver
+from latdoctor.notify.receiver import KINDS, NOTICE_KINDS, NoticeKind, Receiver, ReceiverKind
 from latdoctor.strict_yaml import Fields, Node, load, one_of
 from latdoctor.units import parse_share, parse_span
 
@@ -37,9 +37,12 @@ _NAME = re.compile(r"[A-Za-z0-9]+(?:[._ -][A-Za-z0-9]+)*")
 _LONGEST_NAME = 80
 # What a kind does not have, and why.
 _HAS_NOT = {
-    PAGERDUTY: {"url_file": "its address is no secret: url, or nothing for PagerDuty's own"},
-    SLACK: {"url": "its address is a secret: write it into a file, url_file", "key_file": "its address is its key"},
-    WEBHOOK: {},
+    ReceiverKind.PAGERDUTY: {"url_file": "its address is no secret: url, or nothing for PagerDuty's own"},
+    ReceiverKind.SLACK: {
+        "url": "its address is a secret: write it into a file, url_file",
+        "key_file": "its address is its key",
+    },
+    ReceiverKind.WEBHOOK: {},
 }
 
 
@@ -60,7 +63,7 @@ def _receiver(name: str, node: Node, base: Path, outer: Fields) -> Receiver:
 
     made = Receiver(
         name=name,
-        kind=kind,
+        kind=ReceiverKind(kind) if kind in KINDS else ReceiverKind.PAGERDUTY,  # an invalid one is reported above
         url=fields.text("url"),
         url_file=path("url_file"),
         key_file=path("key_file"),
@@ -69,29 +72,30 @@ def _receiver(name: str, node: Node, base: Path, outer: Fields) -> Receiver:
         allow_private=fields.flag("allow_private"),
         authorities=path("ca"),
     )
-    _check(made, fields)
+    if kind in KINDS:
+        _check(made, fields)
     fields.finish()
     return made
 
 
-def _on(fields: Fields) -> tuple[str, ...]:
-    """All where nothing is said; an empty list is nobody but whom the SOP names."""
+def _on(fields: Fields) -> tuple[NoticeKind, ...]:
+    """Kinds to send; all by default. With an empty list only the SOP's `notify` selects this receiver."""
     node, found = fields.node("on"), fields.texts("on")
     for text in found:
         try:
-            one_of(text, WHATS)
+            one_of(text, NOTICE_KINDS)
         except ValueError as error:
             fields.problem(node.where if node else fields.where, f"on: {error}")
-    return WHATS if node is None else found
+    return NOTICE_KINDS if node is None else tuple(kind for kind in NOTICE_KINDS if kind in found)
 
 
 def _check(made: Receiver, fields: Fields) -> None:
     for key, why in _HAS_NOT.get(made.kind, {}).items():
         if fields.node(key) is not None:
             fields.problem(fields.where, f"{made.kind} has no {key!r}: {why}")
-    if made.kind == WEBHOOK and bool(made.url) == bool(made.url_file):
+    if made.kind == ReceiverKind.WEBHOOK and bool(made.url) == bool(made.url_file):
         fields.problem(fields.where, "a webhook has an address: 'url', or 'url_file' where it is a secret")
-    if made.kind == WEBHOOK and made.url_file and not made.allow:
+    if made.kind == ReceiverKind.WEBHOOK and made.url_file and not made.allow:
         fields.problem(fields.where, "an address in a file needs 'allow': what it has to lie under")
 
 

@@ -201,7 +201,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     pass  # import of a merged module
     from latdoctor.cli.incident_context import record_diagnosis as looked_in_incident
     from latdoctor.cli.incident_context import record_unreadable
-    from latdoctor.cli.incidents import print_seen_before
+    from latdoctor.cli.incidents import print_similar_incident
     from latdoctor.cli.interrupt import interruptible
     from latdoctor.cli.request import Need
     from latdoctor.cli.session import exit_code, rule_set, stamp, the_case
@@ -230,7 +230,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
         _print(diagnosis, how.output, verbose=how.verbose)
         if how.output is not Output.JSON:  # the document stays as its schema says
-            print_seen_before(diagnosis, as_markdown=how.output is Output.MARKDOWN)
+            print_similar_incident(diagnosis, as_markdown=how.output is Output.MARKDOWN)
         looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
         if how.html is not None:  # last: an answer is not lost for a page that cannot be written
             html_report.written(html_report.of_diagnosis(case, diagnosis, how.against), how.html)

@@ -1,7 +1,7 @@
-"""What a command journals of itself in the incident that it belongs to.
+"""Journaling of a command's results in the incident that it belongs to.
 
-With no incident open nothing is written and no folder is made. What goes wrong here is told on stderr: a journal that
-cannot be read or written never keeps a diagnosis from its answer.
+Without an open incident nothing is written and no folder is created. Errors are reported on stderr: an unreadable or
+unwritable journal never prevents a diagnosis.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from latdoctor.sanitize import clean
 
 @dataclass(frozen=True, slots=True)
 class IncidentSelector:
-    """What was said of the incident: its id, or that there is none; else it is the open one of what is looked at."""
+    """Selection by the user: an id, or none; by default the open incident of the target."""
 
     incident: str = ""
     none: bool = False
@@ -47,94 +47,92 @@ class JoinedIncident:
     option: str = ""
 
 
-def check_selector(belongs: IncidentSelector) -> None:
-    """Raises UsageError where an incident was named that is not there: told before a look, it costs nobody the look."""
-    if belongs.incident and belongs.none:
-        raise UsageError("--incident and --no-incident were both given", next_step="give one of them")
-    if belongs.incident:
-        select_incident(recorder.all_incidents(_read()), belongs.incident)
+def check_selector(selector: IncidentSelector) -> None:
+    """Raises UsageError for an unknown incident, before any evidence is collected."""
+    if selector.incident and selector.none:
+        raise UsageError("--incident and --no-incident are exclusive", next_step="give one of them")
+    if selector.incident:
+        select_incident(recorder.all_incidents(_read()), selector.incident)
 
 
-def join_incident(belongs: IncidentSelector, targets: Sequence[str]) -> JoinedIncident | None:
-    """The incident, ready to be written to; None where there is none, or which one is not told. Says why on stderr.
+def join_incident(selector: IncidentSelector, targets: Sequence[str]) -> JoinedIncident | None:
+    """The incident, ready for writing; None where there is none or it is ambiguous, with the reason on stderr.
 
     Raises LatdoctorError.
     """
-    if belongs.none or not _is_any():
+    if selector.none or not _is_any():
         return None
     known = recorder.all_incidents(_read())
-    found = (select_incident(known, belongs.incident),) if belongs.incident else open_incidents_for(known, targets)
+    found = (select_incident(known, selector.incident),) if selector.incident else open_incidents_for(known, targets)
     if len(found) == 1:
         place = state_dir.folder()
         return JoinedIncident(
             found[0], Journal.opened(place / state_dir.JOURNAL), place, incident_option(known, found[0].id)
         )
-    standing = [one.id for one in known[::-1] if one.open]  # the newest first
+    open_ids = [one.id for one in known[::-1] if one.open]  # the newest first
     if found:
         names = ", ".join(one.id for one in found[::-1][:4])
-        say(f"{len(found)} incidents could be meant, and none was marked: say which with --incident ID ({names})")
-    elif standing:
-        say(
-            f"not marked in {', '.join(standing[:4])}, which is of another target (--incident ID marks it all the same)"
-        )
+        say(f"{len(found)} incidents fit, and none was updated: choose one with --incident ID ({names})")
+    elif open_ids:
+        say(f"not recorded in {', '.join(open_ids[:4])}, which has another target (--incident ID overrides this)")
     return None
 
 
-def record_diagnosis(belongs: IncidentSelector, look: Looked, diagnosis: Diagnosis) -> None:
-    """Keeps what was seen and the answer, and journals it."""
+def record_diagnosis(selector: IncidentSelector, source_read: Looked, diagnosis: Diagnosis) -> None:
+    """Store the evidence and the answer, and journal them."""
     with _beside("the diagnosis"):
-        found = join_incident(belongs, (diagnosis.target, *_addresses(look)))
+        found = join_incident(selector, (diagnosis.target, *_addresses(source_read)))
         if found is None:
             return
-        told = store_evidence(found.place, found.incident.id, look.bundle, diagnosis)
-        for trouble in told.troubles:
+        stored = store_evidence(found.place, found.incident.id, source_read.bundle, diagnosis)
+        for trouble in stored.troubles:
             say(f"{found.incident.id}: {mask_credentials(trouble)}")
-        found.journal.append(found.incident.id, events.DIAGNOSED, told.diagnosed)
-        _tell_marked(found)
+        found.journal.append(found.incident.id, events.DIAGNOSED, stored.diagnosed)
+        _log_recorded(found)
 
 
 @contextmanager
-def record_unreadable(belongs: IncidentSelector, look: Looked) -> Iterator[None]:
-    """Where nothing that was named could be read, that is journaled, unless more was seen in the incident before."""
+def record_unreadable(selector: IncidentSelector, source_read: Looked) -> Iterator[None]:
+    """Journal that no named source could be read, unless the incident has an earlier observation."""
     try:
         yield
     except OperationError:
-        with _beside("that nothing could be seen"):
-            found = join_incident(belongs, (look.bundle.context.target, *_addresses(look)))
+        with _beside("that no source could be read"):
+            found = join_incident(selector, (source_read.bundle.context.target, *_addresses(source_read)))
             if found and not found.incident.of(events.DIAGNOSED) and not found.incident.of(events.CONFIRMED):
-                found.journal.append(found.incident.id, events.CONFIRMED, not_observed(why_unread(look)))
-                _tell_marked(found)
+                found.journal.append(found.incident.id, events.CONFIRMED, not_observed(why_unread(source_read)))
+                _log_recorded(found)
         raise
 
 
 class ChangeRecorder:
-    """Looks that follow each other: one is journaled where the answer is another one than before."""
+    """Recorder of consecutive diagnoses: one is journaled when its answer changes."""
 
-    def __init__(self, belongs: IncidentSelector, summary: Callable[[Diagnosis], str]) -> None:
-        self._belongs = belongs
+    def __init__(self, selector: IncidentSelector, summary: Callable[[Diagnosis], str]) -> None:
+        self._selector = selector
         self._summary = summary
         self._last = ""
 
-    def __call__(self, look: Looked, diagnosis: Diagnosis) -> None:
+    def __call__(self, source_read: Looked, diagnosis: Diagnosis) -> None:
         message = self._summary(diagnosis)
         if message != self._last:
-            record_diagnosis(self._belongs, look, diagnosis)
+            record_diagnosis(self._selector, source_read, diagnosis)
         self._last = message
 
 
-def record_plans(belongs: IncidentSelector, plans: Sequence[Plan], targets: Sequence[str]) -> None:
+def record_plans(selector: IncidentSelector, plans: Sequence[Plan], targets: Sequence[str]) -> None:
     with _beside("the plan"):
-        found = join_incident(belongs, (*targets, *_changed_at(plans)))
+        found = join_incident(selector, (*targets, *_changed_at(plans)))
         if found is None:
             return
         for plan in plans:
             found.journal.append(found.incident.id, events.PLANNED, recorder.plan_record(plan))
-        _tell_marked(found)
+        _log_recorded(found)
 
 
-def join_for_apply(belongs: IncidentSelector, plans: Sequence[Plan], targets: Sequence[str]) -> RunMembership:
-    """Raises LatdoctorError: what changes a server is not done where the journal cannot be read."""
-    return RunMembership(join_incident(belongs, (*targets, *_changed_at(plans))))
+def join_for_apply(selector: IncidentSelector, plans: Sequence[Plan], targets: Sequence[str]) -> RunMembership:
+    """Raises LatdoctorError: no server is changed while the journal is unreadable."""
+    return RunMembership(join_incident(selector, (*targets, *_changed_at(plans))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ class RunMembership:
             self.found.journal.append(self.found.incident.id, events.RUN_JOINED, events.RunJoined(run))
 
     def refusal(self, plan: Plan) -> Refusal | None:
-        """What the SOP says as things stand now."""
+        """Refusal by the SOP at this moment."""
         if self.found is None:
             return None
         known = recorder.all_incidents(self.found.journal)
@@ -158,7 +156,7 @@ class RunMembership:
 
 
 def _is_any() -> bool:
-    """Whether there is a journal; a user without a home, who named no folder either, has none."""
+    """Whether there is a journal; without a home and LATDOCTOR_STATE there is none."""
     try:
         return (state_dir.folder() / state_dir.JOURNAL).exists()
     except UsageError:
@@ -169,13 +167,13 @@ def _read() -> Journal:
     return Journal.reading(state_dir.folder() / state_dir.JOURNAL)
 
 
-def _tell_marked(found: JoinedIncident) -> None:
+def _log_recorded(found: JoinedIncident) -> None:
     say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
     notify_now()
 
 
-def _addresses(look: Looked) -> tuple[str, ...]:
-    places = (*(one.source for one in look.bundle.artifacts), *(one.place for one in look.asked))
+def _addresses(source_read: Looked) -> tuple[str, ...]:
+    places = (*(one.source for one in source_read.bundle.artifacts), *(one.place for one in source_read.asked))
     return tuple(dict.fromkeys(place for place in places if "://" in place))
 
 
@@ -185,8 +183,8 @@ def _changed_at(plans: Sequence[Plan]) -> tuple[str, ...]:
 
 @contextmanager
 def _beside(what: str) -> Iterator[None]:
-    """What is done here is beside the answer, and must not disturb it."""
+    """Report errors on stderr, without affecting the answer."""
     try:
         yield
     except (LatdoctorError, OSError) as error:
-        say(mask_credentials(clean(f"{what} was not marked in an incident: {error}", 600)))
+        say(mask_credentials(clean(f"{what} was not recorded in an incident: {error}", 600)))

@@ -1,4 +1,4 @@
-"""`latdoctor incidents`: what happened before, and what helped then."""
+"""`latdoctor incidents`: past incidents, and the playbooks that worked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def readable() -> AbstractContextManager[None]:
 
 
 def stages(incident: Incident) -> tuple[StageState, ...]:
-    """How its SOP stands, as of its last entry; none where that SOP is not here: that is told on stderr."""
+    """Stages of its SOP at its last entry; none, with a line on stderr, where the SOP is not available."""
     from latdoctor.incident.sop.clock import stage_states
     from latdoctor.incident.sop.loader import sop_of_incident
 
@@ -51,40 +51,40 @@ def stages(incident: Incident) -> tuple[StageState, ...]:
     try:
         sop = sop_of_incident(state_dir.folder(), incident)
     except LatdoctorError as error:
-        say(f"how the stages of its SOP stood is not told: {clean(str(error), 400)}")
+        say(f"the stages of its SOP are unknown: {clean(str(error), 400)}")
         return ()
     with readable():
         return stage_states(sop, incident)
 
 
-def seen_before(diagnosis: Diagnosis) -> str:
-    """A line on the likest incident that has ended; empty where there is none.
+def similar_incident_line(diagnosis: Diagnosis) -> str:
+    """A line on the most similar closed incident; empty where there is none.
 
-    A journal that cannot be read is told on stderr, and disturbs nothing.
+    An unreadable journal is reported on stderr only.
     """
     from latdoctor.incident.similar import of_diagnosis, past_incidents, similar
-    from latdoctor.report.incidents import seen_before as told
+    from latdoctor.report.incidents import similar_incident_line as line
 
     try:
         path = state_dir.folder() / state_dir.JOURNAL
-    except UsageError:  # no place to keep a journal, so that there is none
+    except UsageError:  # no state folder, so there is no journal
         return ""
     try:
         if not path.exists():
             return ""
         if path.stat().st_size > LARGEST:
-            say(f"earlier incidents were not looked for, as the journal is larger than {LARGEST >> 20} MiB")
+            say(f"skipped the search for similar incidents: the journal is larger than {LARGEST >> 20} MiB")
             return ""
         ended = [incident for incident in incidents() if not incident.open]
-        return told(similar(of_diagnosis(diagnosis), past_incidents(ended)))
+        return line(similar(of_diagnosis(diagnosis), past_incidents(ended)))
     except (LatdoctorError, OSError) as error:
-        say(f"earlier incidents were not looked for: {clean(str(error), 400)}")
+        say(f"skipped the search for similar incidents: {clean(str(error), 400)}")
         return ""
 
 
-def print_seen_before(diagnosis: Diagnosis, *, as_markdown: bool) -> None:
-    """That line, where there is one, under the answer."""
-    line = seen_before(diagnosis)
+def print_similar_incident(diagnosis: Diagnosis, *, as_markdown: bool) -> None:
+    """Print that line, where there is one, below the answer."""
+    line = similar_incident_line(diagnosis)
     if line and as_markdown:
         from latdoctor.report.markdown import escape
 
@@ -98,7 +98,7 @@ def print_seen_before(diagnosis: Diagnosis, *, as_markdown: bool) -> None:
 
 
 app = typer.Typer(
-    help="Past incidents: what they were, and what worked.",
+    help="Past incidents: causes, and playbooks that worked.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -115,7 +115,6 @@ def list_(output: OutputOption = Form.TEXT) -> None:
 
     Exit codes: 0 listed · 1 the journal cannot be read.
     """
-    pass  # import of a merged module
     from latdoctor.cli.console import result_console
     from latdoctor.incident.similar import past_incidents
     from latdoctor.incident.timeline import timeline
@@ -132,11 +131,10 @@ def show(
     incident: Annotated[str | None, typer.Argument(metavar="[ID]", help="Default: the open one, or the last.")] = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """One incident: its causes, what worked, how fast it went.
+    """Show one incident: its cause, the playbooks that worked, its response times.
 
     Exit codes: 0 shown · 1 the journal cannot be read · 2 there is no such incident.
     """
-    pass  # import of a merged module
     from latdoctor.cli.console import result_console
     from latdoctor.incident.lookup import select_incident
     from latdoctor.incident.similar import past_incident, similar
@@ -146,9 +144,9 @@ def show(
     found = incidents()
     one = select_incident(found, incident or "", only_open=False)
     with readable():
-        told = past_incident(one)
-        alike = similar(told.features, _others(found, one.id))
-        shown.print_incident(told, timeline(one), alike, result_console(), as_json=output is Form.JSON)
+        line = past_incident(one)
+        alike = similar(line.features, _others(found, one.id))
+        shown.print_incident(line, timeline(one), alike, result_console(), as_json=output is Form.JSON)
 
 
 @app.command("similar")
@@ -160,16 +158,15 @@ def similar_(
     incident: IncidentOption = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """What was like this incident, and what helped then.
+    """List incidents similar to this one, and what worked then.
 
-    Or what was like a diagnosis that belongs to none.
+    Or those similar to a diagnosis that belongs to none.
 
     Compared are named causes (half of it), specific findings, kinds of subjects, and tiers.
 
-    Exit codes: 0 told, also that nothing was like it · 1 the journal cannot be read · 2 there is no such incident, or
-    the file is no diagnosis.
+    Exit codes: 0 listed, also if none is similar · 1 the journal cannot be read · 2 there is no such incident, or the
+    file is not a diagnosis.
     """
-    pass  # import of a merged module
     from latdoctor.cli.console import result_console
     from latdoctor.errors import UsageError
     from latdoctor.incident.lookup import select_incident
@@ -177,18 +174,18 @@ def similar_(
     from latdoctor.report import incidents as shown
 
     if diagnosis is not None and incident:
-        raise UsageError("a diagnosis and an incident were both given", next_step="give one of them")
+        raise UsageError("a diagnosis and an incident are exclusive", next_step="give one of them")
     found = incidents()
-    wanted: Features
+    features: Features
     own = ""
     if diagnosis is not None:
-        wanted = of_diagnosis(_diagnosis(diagnosis))
+        features = of_diagnosis(_diagnosis(diagnosis))
     else:
         one = select_incident(found, incident or "", only_open=False)
         with readable():
-            wanted, own = past_incident(one).features, one.id
+            features, own = past_incident(one).features, one.id
     with readable():
-        shown.print_similar(similar(wanted, _others(found, own)), result_console(), as_json=output is Form.JSON)
+        shown.print_similar(similar(features, _others(found, own)), result_console(), as_json=output is Form.JSON)
 
 
 def _others(found: tuple[Incident, ...], own: str) -> tuple[PastIncident, ...]:

@@ -1,4 +1,4 @@
-"""What `latdoctor listen` does: a receiver on threads of its own, and the looks in this one."""
+"""`latdoctor listen`: a webhook server in background threads, and the monitoring of the service in this one."""
 
 from __future__ import annotations
 
@@ -62,101 +62,109 @@ Say = Callable[[str], None]
 
 
 class ServiceMonitor:
-    """Of what `given` names, for as long as it runs. `wake` is called when an incident was opened."""
+    """Monitor of the sources in `given`. `wake` interrupts the pause when an incident was opened."""
 
-    def __init__(self, given: Given, rules: RuleSet, intake: Intake, every: float, clock: Clock, say: Say) -> None:
-        self._given = given
+    def __init__(self, options: Given, rules: RuleSet, intake: Intake, every: float, clock: Clock, say: Say) -> None:
+        self._options = options
         self._rules = rules
         self._intake = intake
         self._every = every
         self._clock = clock
-        self._say = say
+        self._log = say
         self._woken = threading.Event()
         self._before: Bundle | None = None
-        self._read = True  # whether the last look saw anything of what is named
+        self._read = True  # whether the last observation had any evidence
 
     def wake(self) -> None:
         self._woken.set()
 
-    def go_on(self) -> None:
+    def run(self) -> None:
         """Until it is interrupted."""
         while True:
-            begun = time.monotonic()
-            period = self.turn()
-            self._woken.wait(max(0.0, period - (time.monotonic() - begun)))
+            started = time.monotonic()
+            period = self.observe_once()
+            self._woken.wait(max(0.0, period - (time.monotonic() - started)))
             self._woken.clear()
 
-    def turn(self) -> float:
-        """One look, where an incident is open, and what it says, journaled. Gives the seconds to the next turn.
+    def observe_once(self) -> float:
+        """Observe once if an incident is open, and journal the result. Return the seconds to the next turn.
 
-        Whatever fails is told, and tried again then.
+        Errors are logged, and the next turn tries again.
         """
         try:
-            incident = self._intake.watched()
+            incident = self._intake.monitored_incident()
             if incident is not None:
-                return max(self._every, self._look(incident))
+                return max(self._every, self._observe(incident))
             self._before, self._read = None, True
         except LatdoctorError as error:
-            self._say(str(error))
+            self._log(str(error))
         return self._every
 
-    def _look(self, incident: AlertedIncident) -> float:
-        """Gives how many seconds it speaks of, where that is a history's window: the next must not overlap with it."""
-        wanted = ask(self._given, Need.IF_THERE)  # each time: what is configured, and what "now" is, may have changed
-        bundle = collect_bundle(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
+    def _observe(self, incident: AlertedIncident) -> float:
+        """Observe; return the length of a history's window in seconds, with which the next must not overlap."""
+        request = ask(self._options, Need.IF_THERE)  # each time: the configuration and "now" may have changed
+        bundle = collect_bundle(COLLECTORS, request.request, request.context, self._clock, baseline=request.baseline)
         whole = with_previous_pages(bundle, self._before)
         self._before = bundle
         evidence, _ = pipeline.seen(whole)
-        looked = Looked(bundle, wanted.named)
-        if self._was_read(incident, looked, evidence):  # else the time is left out: nobody has seen it
-            sampled = sample_of(evidence, _window(whole, wanted), wanted.context.slo_p99)
+        observation = Looked(bundle, request.named)
+        if self._note_readability(incident, observation, evidence):  # otherwise the time stays unmeasured
+            sampled = sample_of(evidence, _window(whole, request), request.context.slo_p99)
             self._intake.journal.append(incident.id, events.SAMPLED, sampled)
-        if incident.confirmed != events.REAL:
-            self._confirm(incident, looked)
-        return wanted.request.prometheus.window if wanted.request.prometheus else 0.0
+        if incident.confirmed != events.Confirmation.CONFIRMED:
+            self._confirm(incident, observation)
+        return request.request.prometheus.window if request.request.prometheus else 0.0
 
-    def _was_read(self, incident: AlertedIncident, looked: Looked, evidence: Evidence) -> bool:
-        """Whether anything that was named could be read; told where that has changed."""
-        read = not _nothing_read(looked, evidence)
+    def _note_readability(self, incident: AlertedIncident, observation: Looked, evidence: Evidence) -> bool:
+        """Whether any named source could be read; a change is logged."""
+        read = not _nothing_read(observation, evidence)
         if read != self._read:
-            said = "the service is read again" if read else f"the service cannot be read: {why_unread(looked)}"
-            self._say(f"{incident.id}: {said}")
+            confirmation = (
+                "the service is read again" if read else f"the service cannot be read: {why_unread(observation)}"
+            )
+            self._log(f"{incident.id}: {confirmation}")
         self._read = read
         return read
 
-    def _confirm(self, incident: AlertedIncident, looked: Looked) -> None:
-        """Journals what the look says of the alert, unless it adds nothing to what was said before."""
-        diagnosis = self._diagnosis(looked)
-        said = not_observed(why_unread(looked)) if diagnosis is None else confirmation_of(diagnosis)
-        if said.status == incident.confirmed or (said.status == events.UNKNOWN and incident.confirmed):
+    def _confirm(self, incident: AlertedIncident, observation: Looked) -> None:
+        """Journal the confirmation, unless it adds nothing to the previous one."""
+        diagnosis = self._diagnosis(observation)
+        confirmation = not_observed(why_unread(observation)) if diagnosis is None else confirmation_of(diagnosis)
+        if confirmation.status == incident.confirmed or (
+            confirmation.status == events.Confirmation.UNKNOWN and incident.confirmed
+        ):
             return
-        bodies: Bodies = [(incident.id, events.CONFIRMED, said)]
+        bodies: Bodies = [(incident.id, events.CONFIRMED, confirmation)]
         if diagnosis is not None:
-            told = store_evidence(self._intake.place, incident.id, looked.bundle, diagnosis)
-            bodies.append((incident.id, events.DIAGNOSED, told.diagnosed))
-            for trouble in told.troubles:
-                self._say(f"{incident.id}: {trouble}")
+            stored = store_evidence(self._intake.place, incident.id, observation.bundle, diagnosis)
+            bodies.append((incident.id, events.DIAGNOSED, stored.diagnosed))
+            for trouble in stored.troubles:
+                self._log(f"{incident.id}: {trouble}")
         self._intake.journal.append_all(bodies)
-        self._say(f"{incident.id}: {_WORDS[said.status]}: {said.message}")
+        self._log(f"{incident.id}: {_WORDS[confirmation.status]}: {confirmation.message}")
 
-    def _diagnosis(self, looked: Looked) -> Diagnosis | None:
-        """None where nothing that was named could be read."""
-        evidence, coverage = pipeline.seen(looked.bundle)
-        if _nothing_read(looked, evidence):
+    def _diagnosis(self, observation: Looked) -> Diagnosis | None:
+        """None where no named source could be read."""
+        evidence, coverage = pipeline.seen(observation.bundle)
+        if _nothing_read(observation, evidence):
             return None
-        return diagnose(pipeline.case(looked.bundle, evidence, coverage), self._rules, stamp())
+        return diagnose(pipeline.case(observation.bundle, evidence, coverage), self._rules, stamp())
 
 
-_WORDS = {events.REAL: "confirmed", events.FALSE_ALARM: "a false alarm", events.UNKNOWN: "not known whether it is real"}
+_WORDS = {
+    events.Confirmation.CONFIRMED: "confirmed",
+    events.Confirmation.FALSE_ALARM: "a false alarm",
+    events.Confirmation.UNKNOWN: "not known whether it is real",
+}
 
 
-def _nothing_read(looked: Looked, evidence: Evidence) -> bool:
-    return bool(looked.asked) and len(unread(looked, evidence)) == len(looked.asked)
+def _nothing_read(observation: Looked, evidence: Evidence) -> bool:
+    return bool(observation.asked) and len(unread(observation, evidence)) == len(observation.asked)
 
 
-def _window(bundle: Bundle, wanted: Ask) -> Window:
-    history = wanted.request.prometheus
-    if history is None or wanted.request.servers:
+def _window(bundle: Bundle, request: Ask) -> Window:
+    history = request.request.prometheus
+    if history is None or request.request.servers:
         return bundle.window
     return Window(history.until - history.window, history.until)
 
@@ -167,7 +175,7 @@ BY = "latdoctor listen"
 
 @dataclass(frozen=True, slots=True)
 class ListenRequest:
-    """What was asked of `listen`, as given."""
+    """Options of `listen`."""
 
     place: str
     auth_file: Path | None
@@ -178,35 +186,35 @@ class ListenRequest:
     rules: tuple[Path, ...]
 
 
-def listen_until_ended(given: Given, how: ListenRequest) -> None:
-    """Until Ctrl-C or SIGTERM. Raises LatdoctorError for what can be known to be wrong before."""
-    configuration()  # whom it would tell: what is wrong with that is told before an incident, not in it
-    host, port = _place(how.place)
-    secret = authorization(how.auth_file, os.environ, AUTH, AUTH_FILE, bare=True)
+def listen_until_ended(options: Given, request_options: ListenRequest) -> None:
+    """Serve until Ctrl-C or SIGTERM. Raises LatdoctorError for invalid options."""
+    configuration()  # errors in the receivers are reported now, not during an incident
+    host, port = _place(request_options.place)
+    secret = authorization(request_options.auth_file, os.environ, AUTH, AUTH_FILE, bare=True)
     _must_be_guarded(host, secret)
-    rules, every = rule_set(how.rules), pause_of(how.every)
-    settings = settings_of(given)
-    looks = given.any_source or bool(settings.name)
-    wanted = ask(given, Need.IF_THERE) if looks else None
+    rules, every = rule_set(request_options.rules), pause_of(request_options.every)
+    settings = settings_of(options)
+    has_source = options.any_source or bool(settings.name)
+    request = ask(options, Need.IF_THERE) if has_source else None
     about = IncidentTemplate(
-        targets=_targets(wanted, settings) if wanted else (),
-        sop=loader.find(procedures(how.sops), how.sop or loader.USUAL),
+        targets=_targets(request, settings) if request else (),
+        sop=loader.find(procedures(request_options.sops), request_options.sop or loader.USUAL),
         by=BY,
-        close_on_resolve=how.close_on_resolve,
+        close_on_resolve=request_options.close_on_resolve,
     )
     folder = own_folder()
     intake = Intake(Journal.opened(folder / state_dir.JOURNAL), folder, about)
 
-    def heard(text: str) -> None:
-        """What a look said has just been journaled."""
-        _say(text)
+    def log_confirmation(text: str) -> None:
+        """Log a journaled confirmation, and send notifications."""
+        _log(text)
         poke()
 
-    attendance = ServiceMonitor(given, rules, intake, every, SystemClock(), heard) if looks else None
+    attendance = ServiceMonitor(options, rules, intake, every, SystemClock(), log_confirmation) if has_source else None
 
     def take(alerted: AlertsReceived) -> IntakeResult:
         taken = intake.take(alerted)
-        _tell(alerted, taken)
+        _log_intake(alerted, taken)
         poke()
         if taken.opened and attendance:
             attendance.wake()
@@ -215,16 +223,16 @@ def listen_until_ended(given: Given, how: ListenRequest) -> None:
     with (
         contextlib.suppress(KeyboardInterrupt),
         ended_by_sigterm(),
-        notifying(_say) as poke,
-        serve_webhook(host, port, secret, take, _say) as url,
+        notifying(_log) as poke,
+        serve_webhook(host, port, secret, take, _log) as url,
     ):
-        poke()  # what was not sent when it ended the last time
-        say(f"alerts are taken in at {url}; Ctrl-C ends")
+        poke()  # messages left from the last time
+        say(f"listening for alerts at {url}; Ctrl-C ends")
         if attendance is None:
-            say("no source was given: alerts are not confirmed, and nothing is sampled (--server URL, --target NAME)")
+            say("no source: alerts are not confirmed, and nothing is sampled (--server URL, --target NAME)")
             threading.Event().wait()
         else:
-            attendance.go_on()
+            attendance.run()
 
 
 def _place(text: str) -> tuple[str, int]:
@@ -239,61 +247,63 @@ def _place(text: str) -> tuple[str, int]:
 
 
 def _must_be_guarded(host: str, secret: str) -> None:
-    """Raises UsageError where anybody in the network could open incidents."""
+    """Raises UsageError where any host in the network could open incidents."""
     try:
         own = ipaddress.ip_address(host).is_loopback
     except ValueError:
         own = host == "localhost"
     if not own and not secret:
         raise UsageError(
-            f"anybody could send alerts to {clean(host, 80)}",
+            f"any client could send alerts to {clean(host, 80)}",
             where="--listen",
             next_step=f"put a token into a file and name it with --auth-file or in {AUTH_FILE}, or put it into {AUTH}",
         )
 
 
-def _targets(wanted: Ask, settings: TargetSettings) -> tuple[str, ...]:
-    """By which commands find the incident: the target's name, and where it is looked at and changed.
+def _targets(request: Ask, settings: TargetSettings) -> tuple[str, ...]:
+    """Targets by which commands find the incident: the target's name and its addresses.
 
-    A name that was made up of addresses (`a:8000 and 1 more`) is none that a command takes.
+    A name composed of addresses (`a:8000 and 1 more`) is left out, because no command accepts it.
     """
-    name = settings.name or ("" if wanted.request.servers else wanted.context.target)
-    found = (name, *wanted.request.servers, *settings.admin)
+    name = settings.name or ("" if request.request.servers else request.context.target)
+    found = (name, *request.request.servers, *settings.admin)
     return tuple(dict.fromkeys(mask_credentials(clean(one, 200)) for one in found if one))
 
 
-def _tell(alerted: AlertsReceived, taken: IntakeResult) -> None:
+def _log_intake(alerted: AlertsReceived, taken: IntakeResult) -> None:
     names = ", ".join(dict.fromkeys(fitted(alert.name or alert.fingerprint, 80) for alert in alerted.alerts[:3]))
     if taken.opened:
-        _say(f"{taken.incident}: opened by {names}. Next: latdoctor sop status --incident {taken.incident}")
+        _log(f"{taken.incident}: opened by {names}. Next: latdoctor sop status --incident {taken.incident}")
     elif taken.new:
-        _say(f"{taken.incident}: {taken.new} new of {names}")
+        _log(f"{taken.incident}: {taken.new} new of {names}")
     if taken.new and (cut := truncation_note(alerted.alerts)):
-        _say(f"{taken.incident}: {cut}")
+        _log(f"{taken.incident}: {cut}")
     if taken.closed:
-        _say(f"{taken.incident}: every alert is resolved; closed")
+        _log(f"{taken.incident}: every alert is resolved; closed")
     elif taken.resolved and taken.new:
-        _say(
+        _log(
             f"{taken.incident}: every alert is resolved; it stays open until the fix is verified:"
             f" latdoctor sop close --incident {taken.incident}"
         )
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     say(mask_credentials(clean(text)))
 
 
 PLACE = "127.0.0.1:9095"
-_HOW = "What comes in"
+_HOW = "Alerts"
 
-Listen = Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.", rich_help_panel=_HOW)]
+Listen = Annotated[
+    str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen at.", rich_help_panel=_HOW)
+]
 AuthFile = Annotated[
     Path | None,
     typer.Option(
         "--auth-file",
         metavar="FILE",
         readable=False,
-        help="What a sender has to show: a token, or `Basic USER:PASSWORD`.",
+        help="Credentials that senders need: a token, or `Basic USER:PASSWORD`.",
         rich_help_panel=_HOW,
     ),
 ]
@@ -335,22 +345,22 @@ def listen(
     baseline: options.BaselineOption = None,
     rules: options.Rules = None,
 ) -> None:
-    """Take alerts in, confirm them, and watch the incident.
+    """Receive alerts, confirm them, and monitor the incident.
 
     An Alertmanager sends its notifications to /alerts here (webhook_config). A new alert opens an incident, others of
-    its group join it, repetitions add nothing; what was answered 200 is in the journal. With a source given (as for
-    diagnose) the service is looked at: is the alert real, what is wrong, and how it goes on, until Ctrl-C.
+    its group join it, repetitions add nothing; after an answer of 200 it is in the journal. With a source (as for
+    diagnose) the service is observed until Ctrl-C: is the alert real, what is the cause, and how does it develop.
 
-    The token may also stand in LATDOCTOR_LISTEN_AUTH, or in a file that LATDOCTOR_LISTEN_AUTH_FILE names; one is needed
-    unless it listens on the loopback interface.
+    The token can also be in LATDOCTOR_LISTEN_AUTH, or in a file named by LATDOCTOR_LISTEN_AUTH_FILE; it is required
+    unless the server listens on the loopback interface.
 
     Exit codes: 0 ended by Ctrl-C or SIGTERM · 1 it cannot listen there · 2 usage, or an invalid file.
     """
-    pass  # import of a merged module
-
-    asked = options.given(
+    given = options.given(
         server, None, None, log, prometheus=prometheus, select=select, log_pattern=log_pattern, changes=changes,
         pid=pid, nvml=nvml, target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
     )  # fmt: skip
-    how = ListenRequest(place, auth_file, close_on_resolve, sop or "", tuple(sops or ()), every, tuple(rules or ()))
-    listen_until_ended(asked, how)
+    request_options = ListenRequest(
+        place, auth_file, close_on_resolve, sop or "", tuple(sops or ()), every, tuple(rules or ())
+    )
+    listen_until_ended(given, request_options)

@@ -1,8 +1,8 @@
-"""Tells the configured receivers what they are due: all at once, or beside a command that goes on meanwhile.
+"""Sends pending notifications to the configured receivers, at once or in the background of a command.
 
-`notifying` is for commands that journal something of an incident: what it gives is called after that, returns at once,
-and never raises. Each receiver has a thread of its own, so that one who hangs holds up nobody else; what is not sent by
-the time that the command ends is due still, for `latdoctor notify send` or the listener.
+`notifying` is for commands that journal events of an incident: they call the yielded function after that; it returns
+immediately and never raises. Each receiver has a thread, so that a slow one delays no other. What is not sent when the
+command ends stays pending for `latdoctor notify send` or the listener.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from latdoctor.notify.transport import load_keys
 from latdoctor.report.notifications import line_of
 from latdoctor.sanitize import clean
 
-WITHIN = 30.0  # seconds for what is asked for by `latdoctor notify send`
-AT_THE_END = 5.0  # seconds that a command waits at its end for what it has not told yet
-PERIOD = 30.0  # seconds between two looks at what is due by time alone: a stage that is late, a pause that is over
-AT_ONCE = 0.5  # seconds of tries before the next look at the journal: less than any pause, so that none is slept
-LEAST = 1.0  # seconds between two looks: in a storm of alerts the journal is not read for each
-BUSY = 0.5  # seconds before the next look where another process is at it
+WITHIN = 30.0  # seconds for `latdoctor notify send`
+AT_THE_END = 5.0  # seconds that a command waits at its end for unsent messages
+PERIOD = 30.0  # seconds between two checks for messages due by time alone: a late stage, a retry
+AT_ONCE = 0.5  # seconds of attempts before the journal is read again: less than any pause, so that none is slept
+LEAST = 1.0  # seconds between two checks: limits journal reads in a storm of alerts
+BUSY = 0.5  # seconds before the next check while another process is sending
 
 Say = Callable[[str], None]
 
 
 def due_now(journal: Journal, receiver: Receiver, incident: str = "", *, again: bool = False) -> DueMessages:
-    """What `receiver` is due, of one incident or of all. Raises JournalError, OperationError."""
-    wanted = [one for one in all_incidents(journal) if incident in ("", one.id)]
+    """Messages due for `receiver`, of one incident or of all. Raises JournalError, OperationError."""
+    selected = [one for one in all_incidents(journal) if incident in ("", one.id)]
     now, place = journal.clock(), journal.path.parent
     with unreadable_as_error(journal):
-        return due_for_all(receiver, wanted, now, lambda one: sop_notices(_sop_of(one, place), one, now), again=again)
+        return due_for_all(receiver, selected, now, lambda one: sop_notices(_sop_of(one, place), one, now), again=again)
 
 
 def _sop_of(incident: Incident, place: Path) -> Sop | None:
-    """The SOP that it was opened with; None where that is not here: then nobody is told of its stages."""
+    """SOP of the incident; None where it is not available: then its stages are not notified."""
     try:
         return sop_of_incident(place, incident)
     except LatdoctorError:
@@ -70,53 +70,53 @@ class ReceiverDelivery:
 def send_all(
     receivers: Sequence[Receiver], journal: Journal, incident: str = "", *, again: bool = False, as_json: bool = False
 ) -> tuple[ReceiverDelivery, ...]:
-    """Tells each what it is due, all at the same time; each try is told on stderr as it ends."""
-    office = DeliveryContext(journal, journal.path.parent, hear=(lambda _: None) if as_json else _heard)
-    told = [ReceiverDelivery(receiver, DeliverySummary()) for receiver in receivers]
-    threads = [threading.Thread(target=_send, args=(one, office, incident, again), daemon=True) for one in told]
+    """Send to all receivers in parallel; each attempt is logged on stderr."""
+    office = DeliveryContext(journal, journal.path.parent, on_result=(lambda _: None) if as_json else _log_result)
+    deliveries = [ReceiverDelivery(receiver, DeliverySummary()) for receiver in receivers]
+    threads = [threading.Thread(target=_send, args=(one, office, incident, again), daemon=True) for one in deliveries]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return tuple(told)
+    return tuple(deliveries)
 
 
-def _send(told: ReceiverDelivery, office: DeliveryContext, incident: str, again: bool) -> None:
-    once = [again]  # what was given up is tried once, not until the time is over
+def _send(deliveries: ReceiverDelivery, office: DeliveryContext, incident: str, again: bool) -> None:
+    once = [again]  # given-up messages are retried once only
 
-    def looks() -> DueMessages:
-        return due_now(office.journal, told.receiver, incident, again=bool(once and once.pop()))
+    def read_due() -> DueMessages:
+        return due_now(office.journal, deliveries.receiver, incident, again=bool(once and once.pop()))
 
     until = time.monotonic() + WITHIN
     try:
         while True:
             try:
-                told.done = deliver(told.receiver, load_keys(told.receiver), looks, office, WITHIN)
+                deliveries.done = deliver(deliveries.receiver, load_keys(deliveries.receiver), read_due, office, WITHIN)
                 return
-            except LockHeldError:  # another process tells it the same
+            except LockHeldError:  # another process is sending to it
                 if time.monotonic() > until:
                     raise
                 time.sleep(BUSY)
     except LatdoctorError as error:
-        told.why = _line(f"{told.receiver.name} is not told", error)
-    except Exception as error:  # noqa: BLE001 - a thread has nobody above it who would hear
-        told.why = f"{told.receiver.name} is not told: a defect in latdoctor ({type(error).__name__})"
+        deliveries.why = _line(f"{deliveries.receiver.name} is not notified", error)
+    except Exception as error:  # noqa: BLE001 - the thread has no caller
+        deliveries.why = f"{deliveries.receiver.name} is not notified: a defect in latdoctor ({type(error).__name__})"
 
 
-def _heard(result: DeliveryResult) -> None:
+def _log_result(result: DeliveryResult) -> None:
     say(line_of(result))
 
 
 @contextmanager
-def notifying(tell: Say = say, seconds: float = AT_THE_END) -> Iterator[Callable[..., None]]:
-    """Gives what is called after something was journaled, with anything. What fails is told by `tell`, once each."""
+def notifying(log: Say = say, seconds: float = AT_THE_END) -> Iterator[Callable[..., None]]:
+    """Yield the function to call after journaling, with any arguments. Each error is logged once."""
     try:
         receivers = tuple(configuration().receivers.values())
         place = state_dir.folder() if receivers else Path()
     except LatdoctorError as error:
-        tell(_line("nobody is told of this", error))
+        log(_line("no receiver is notified", error))
         receivers, place = (), Path()
-    criers = [_ReceiverThread(receiver, place, tell) for receiver in receivers]
+    criers = [_ReceiverThread(receiver, place, log) for receiver in receivers]
 
     def poke(*_: object) -> None:
         for crier in criers:
@@ -132,21 +132,21 @@ def notifying(tell: Say = say, seconds: float = AT_THE_END) -> Iterator[Callable
             crier.wait_for(max(0.0, until - time.monotonic()))
 
 
-def notify_now(tell: Say = say) -> None:
-    """For a command that has journaled something and is done: tells whatever is due, as `notifying` does."""
-    with notifying(tell) as poke:
+def notify_now(log: Say = say) -> None:
+    """Send all due messages at the end of a command that has journaled something."""
+    with notifying(log) as poke:
         poke()
 
 
 class _ReceiverThread:
-    """Tells one receiver whatever becomes due, from its first waking on."""
+    """Background sender for one receiver, started by its first `wake`."""
 
-    def __init__(self, receiver: Receiver, place: Path, tell: Say) -> None:
-        self._receiver, self._place, self._tell = receiver, place, tell
+    def __init__(self, receiver: Receiver, place: Path, log: Say) -> None:
+        self._receiver, self._place, self._log = receiver, place, log
         self._woken, self._ending = threading.Event(), threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def wake(self) -> None:
         self._woken.set()
@@ -156,7 +156,7 @@ class _ReceiverThread:
                 self._thread.start()
 
     def finish(self) -> None:
-        """One more look, and all that is due then; what has to wait is left."""
+        """Check once more and send what is due then; retries are left."""
         self._ending.set()
         self._woken.set()
 
@@ -164,43 +164,43 @@ class _ReceiverThread:
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():
-                self._once(f"{self._receiver.name} has not been told all of it. Next: latdoctor notify send")
+                self._once(f"{self._receiver.name}: messages are pending. Next: latdoctor notify send")
 
     def _run(self) -> None:
         while True:
             ending = self._ending.is_set()
             self._woken.clear()
-            wait = self._told()
+            wait = self._deliver_once()
             if ending and wait:
                 return
             self._ending.wait(LEAST)
             self._woken.wait(min(wait, PERIOD))
 
-    def _told(self) -> float:
-        """Seconds until there is something to try again. Nothing that happens here may disturb what goes on beside."""
+    def _deliver_once(self) -> float:
+        """Send; return the seconds to the next retry. Errors never affect the command."""
         try:
             journal = Journal.opened(self._place / state_dir.JOURNAL)
-            office = DeliveryContext(journal, self._place, hear=self._hear)
-            looks = partial(due_now, journal, self._receiver)
-            done = deliver(self._receiver, load_keys(self._receiver), looks, office, AT_ONCE)
+            office = DeliveryContext(journal, self._place, on_result=self._on_result)
+            read_due = partial(due_now, journal, self._receiver)
+            done = deliver(self._receiver, load_keys(self._receiver), read_due, office, AT_ONCE)
         except LockHeldError:
             return BUSY
         except LatdoctorError as error:
-            self._once(_line(f"{self._receiver.name} is not told", error))
+            self._once(_line(f"{self._receiver.name} is not notified", error))
             return PERIOD
-        except Exception as error:  # noqa: BLE001 - a defect here must not end what mends
-            self._once(f"{self._receiver.name} is not told: a defect in latdoctor ({type(error).__name__})")
+        except Exception as error:  # noqa: BLE001 - a defect here must not end a remediation
+            self._once(f"{self._receiver.name} is not notified: a defect in latdoctor ({type(error).__name__})")
             return PERIOD
         return PERIOD if done.wait is None else done.wait
 
-    def _hear(self, result: DeliveryResult) -> None:
+    def _on_result(self, result: DeliveryResult) -> None:
         if not result.outcome.sent:
-            self._once(f"{self._receiver.name} is not told of {result.message.what}: {result.outcome.why}")
+            self._once(f"{self._receiver.name} is not notified of {result.message.what}: {result.outcome.why}")
 
     def _once(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
-            self._tell(f"latdoctor: {clean(line, 500)}")
+        if line not in self._logged:
+            self._logged.add(line)
+            self._log(f"latdoctor: {clean(line, 500)}")
 
 
 def _line(what: str, error: LatdoctorError) -> str:

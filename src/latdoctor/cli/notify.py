@@ -1,4 +1,4 @@
-"""`latdoctor notify`: tell the configured receivers what they have not been told yet, or try whether they can be."""
+"""`latdoctor notify`: send pending notifications to the configured receivers, or a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from latdoctor.notify import pagerduty
 from latdoctor.notify.dispatcher import DeliveryResult
 from latdoctor.notify.messages import Notice, details_of
 from latdoctor.notify.outbox import MAKERS
-from latdoctor.notify.receiver import PAGERDUTY, TEST, Message, Receiver
+from latdoctor.notify.receiver import Message, NoticeKind, Receiver, ReceiverKind
 from latdoctor.notify.transport import attempt, load_keys
 from latdoctor.report import notifications as shown
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from latdoctor.journal.store import Journal
 
 
-SAYS = "a test of latdoctor: nothing is wrong"
+TEST_MESSAGE = "a test of latdoctor: nothing is wrong"
 
 
 def run_test(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
-    """The exit code. Raises UsageError where a secret is missing."""
+    """Send a test; return the exit code. Raises UsageError where a secret is missing."""
     secret = load_keys(receiver)
     at = now()
     messages = messages_of_test(receiver, at, secrets.token_hex(4))
@@ -44,33 +44,39 @@ def run_test(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
         if not results[-1].outcome.sent:
             break
     well = all(one.outcome.sent for one in results)
-    mended = f"mend what it says, then latdoctor notify test {receiver.name}"
-    step = "latdoctor notify send --dry-run" if well else mended
+    after_fix = f"fix the reported problem, then latdoctor notify test {receiver.name}"
+    step = "latdoctor notify send --dry-run" if well else after_fix
     shown.results(results, [], result_console(), step=step, as_json=as_json)
     return 0 if well else 1
 
 
 def messages_of_test(receiver: Receiver, at: Moment, name: str) -> tuple[Message, ...]:
     """PagerDuty's alert and its end; of the others one message."""
-    states = (pagerduty.TRIGGER, pagerduty.RESOLVE) if receiver.kind == PAGERDUTY else ("",)
-    incident = Incident(f"test-{name}", events.IncidentOpened("latdoctor", (), events.BY_HAND, "", ""))
-    made = [
+    states = (
+        (pagerduty.EventAction.TRIGGER, pagerduty.EventAction.RESOLVE)
+        if receiver.kind == ReceiverKind.PAGERDUTY
+        else ("",)
+    )
+    incident = Incident(f"test-{name}", events.IncidentOpened("latdoctor", (), events.OpenedBy.HAND, "", ""))
+    built = [
         MAKERS[receiver.kind](
             incident,
-            Notice(TEST, state or "once", at.at, SAYS, details_of(Receiver=receiver.name), "info", state),
+            Notice(
+                NoticeKind.TEST, state or "once", at.at, TEST_MESSAGE, details_of(Receiver=receiver.name), "info", state
+            ),
             receiver,
         )
         for state in states
     ]
-    return tuple(message for message in made if message is not None)
+    return tuple(message for message in built if message is not None)
 
 
 app = typer.Typer(
-    help="Who is told of incidents: PagerDuty, Slack, webhooks.", no_args_is_help=True, rich_markup_mode=None
+    help="Receivers of incident notifications: PagerDuty, Slack, webhooks.", no_args_is_help=True, rich_markup_mode=None
 )
 
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show exactly what would be sent, with secrets masked. Nothing is.")
+    bool, typer.Option("--dry-run", help="Show exactly what would be sent, with secrets masked, and send nothing.")
 ]
 
 
@@ -82,11 +88,10 @@ def send_test(
 ) -> None:
     """Send a test to one receiver.
 
-    PagerDuty gets an alert of severity info, which is resolved at once: whoever is on call may hear of it.
+    PagerDuty gets an alert of severity info, which is resolved at once: it may notify the person on call.
 
-    Exit codes: 0 it was taken · 1 it was not · 2 usage, or there is no such receiver.
+    Exit codes: 0 accepted · 1 not accepted · 2 usage, or there is no such receiver.
     """
-    pass  # import of a merged module
 
     raise typer.Exit(run_test(_named(name), dry_run=dry_run, as_json=output is Form.JSON))
 
@@ -97,13 +102,13 @@ def send(
         str, typer.Option("--incident", metavar="ID", help="Of one incident only, also one that is closed.")
     ] = "",
     to: Annotated[str, typer.Option("--to", metavar="NAME", help="To one receiver only.")] = "",
-    again: Annotated[bool, typer.Option("--again", help="Try once more what was given up.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Retry messages that were given up.")] = False,
     dry_run: DryRun = False,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Send what has not been sent yet.
+    """Send pending notifications.
 
-    Done twice it sends nothing more, so it can be run every minute. What is older than an hour is no news any more.
+    Messages are sent once, so this can run every minute. Messages older than an hour are dropped.
 
     Exit codes: 0 nothing is left to send · 1 something could not be sent · 2 usage.
     """
@@ -119,7 +124,7 @@ def send(
     one = select_incident(all_incidents(journal), incident, only_open=False).id if incident else ""
     if dry_run:
         for receiver in receivers:
-            load_keys(receiver)  # what is missing is told now, and not when it burns
+            load_keys(receiver)  # report missing secrets now, not during an incident
         due = [(receiver, notifier.due_now(journal, receiver, one, again=again)) for receiver in receivers]
         messages = [(receiver, message) for receiver, found in due for message in found.messages]
         waiting = [
@@ -127,21 +132,23 @@ def send(
         ]
         shown.messages(messages, result_console(), waiting, as_json=output is Form.JSON)
         return
-    told = notifier.send_all(receivers, journal, one, again=again, as_json=output is Form.JSON)
-    results = [result for each in told for result in each.done.results]
+    deliveries = notifier.send_all(receivers, journal, one, again=again, as_json=output is Form.JSON)
+    results = [result for each in deliveries for result in each.done.results]
     waiting = [
         shown.PendingMessages(each.receiver.name, each.done.waiting, each.done.wait)
-        for each in told
+        for each in deliveries
         if each.done.wait is not None
     ]
-    failures = [each.why for each in told if each.why]
+    failures = [each.why for each in deliveries if each.why]
     shown.results(results, failures, result_console(), waiting, as_json=output is Form.JSON)
-    if any(each.why or each.done.wait is not None for each in told) or not all(one.outcome.sent for one in results):
+    if any(each.why or each.done.wait is not None for each in deliveries) or not all(
+        one.outcome.sent for one in results
+    ):
         raise typer.Exit(1)
 
 
 def _receivers(to: str) -> tuple[Receiver, ...]:
-    """Raises UsageError where there is nobody to be told."""
+    """Raises UsageError where no receiver is configured."""
     from latdoctor.cli.config import configuration
     from latdoctor.errors import UsageError
 
@@ -149,7 +156,7 @@ def _receivers(to: str) -> tuple[Receiver, ...]:
         return (_named(to),)
     all_incidents = tuple(configuration().receivers.values())
     if not all_incidents:
-        raise UsageError("nobody is configured to be told", next_step="name them under `notify:` in latdoctor.yaml")
+        raise UsageError("no receiver is configured", next_step="add one under `notify:` in latdoctor.yaml")
     return all_incidents
 
 

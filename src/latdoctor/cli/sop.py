@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli.remediate import Form, OutputOption
+from latdoctor.incident.events import IncidentOutcome
 
 if TYPE_CHECKING:
     from latdoctor.incident.status import IncidentStatus
@@ -18,13 +19,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-class ClosingOutcome(StrEnum):
-    """How an incident ended."""
-
-    RESOLVED = "resolved"
-    FALSE_ALARM = "false-alarm"
 
 
 class ExportFormat(StrEnum):
@@ -41,7 +35,7 @@ Incident = Annotated[
 LastIncident = Annotated[
     str | None, typer.Option("--incident", metavar="ID", help="Which incident (default: the open one, or the last).")
 ]
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Your name.")]
 Sops = Annotated[
     list[Path] | None,
     typer.Option("--sops", metavar="FOLDER", readable=False, help="A folder of your own SOPs beside the shipped ones."),
@@ -56,7 +50,7 @@ def start(
             "--alert", metavar="FILE", readable=False, help="A webhook of an Alertmanager, version 4 (- for stdin)."
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What it is about.")] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What the incident is about.")] = None,
     target: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,15 +67,15 @@ def start(
 ) -> None:
     """Open an incident, and start its clock.
 
-    From then on diagnose, remediate and rollback mark its stages by themselves. One that is open already for the same
-    alert or target is not opened twice: another --title is kept as a note of it. A firing whose incident was closed
-    opens another. Its SOP is kept as it is now.
+    From then on diagnose, remediate and rollback meet its stages automatically. An open incident of the same alert or
+    target is not opened twice: another --title is stored as a note. A firing whose incident was closed opens another.
+    The SOP is stored in its current version.
 
     Exit codes: 0 it is open · 1 the journal cannot be written · 2 usage, or an invalid SOP or alert.
     """
     from latdoctor.cli.sop_actions import StartRequest, begin
 
-    wanted = StartRequest(
+    request = StartRequest(
         alert=alert,
         title=title or "",
         targets=tuple(target or ()),
@@ -90,38 +84,39 @@ def start(
         sop=sop or "",
         sops=tuple(sops or ()),
     )
-    begin(wanted, as_json=output is Form.JSON)
-    _tell()
+    begin(request, as_json=output is Form.JSON)
+    _notify()
 
 
 @app.command()
-def status(incident: LastIncident = None, output: OutputOption = Form.TEXT) -> None:
-    """Say where the incident stands.
+def status(
+    incident: LastIncident = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All stages, diagnoses, runs and notes.")] = False,
+    output: OutputOption = Form.TEXT,
+) -> None:
+    """Print the status of the incident: deadline, cause, changes in place, and the next step.
 
-    What is met, late, unmet or unknown, what was looked at and what not, what stands changed, and what to do next.
+    The exit code is about what is due now: a stage that was met late is met.
 
-    A stage that was met late stays late in the table; the exit code is about what is due now.
-
-    Exit codes: 0 nothing is overdue, or it is closed · 1 the journal, or its SOP, cannot be read (what is known without
-    it is shown) · 2 there is no such incident · 3 a stage is overdue: late, and not met yet · 4 none is overdue, and of
-    one it cannot be told.
+    Exit codes: 0 nothing is overdue, or it is closed · 1 the journal, or its SOP, cannot be read (the rest is printed)
+    · 2 there is no such incident · 3 a stage is overdue · 4 none is overdue, and one is unknown.
     """
     from latdoctor.cli.console import result_console
     from latdoctor.report import sop as shown
 
-    found = _standing(incident)
-    shown.status(found, result_console(), as_json=output is Form.JSON)
+    found = _status(incident)
+    shown.print_status(found, result_console(), as_json=output is Form.JSON, verbose=verbose)
     raise typer.Exit(found.exit_code)
 
 
 @app.command()
 def watch(incident: Incident = None) -> None:
-    """Show it live: what is left until the next stage is due.
+    """Show the status live: the time left until the next stage is due.
 
     On a terminal the whole screen, until Ctrl-C or until the incident is closed; in a pipe a line for each change.
 
-    Exit codes: 0 nothing is overdue in the end, or it was closed · 1 the journal or its SOP cannot be read · 2 there is
-    no such incident · 3 a stage is overdue · 4 none is overdue, and of one it cannot be told.
+    Exit codes: 0 nothing is overdue at the end, or it was closed · 1 the journal or its SOP cannot be read · 2 there is
+    no such incident · 3 a stage is overdue · 4 none is overdue, and one is unknown.
     """
     from latdoctor.cli.sop_watch import watch as watched
 
@@ -131,40 +126,37 @@ def watch(incident: Incident = None) -> None:
 @app.command()
 def note(
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The note; - or nothing: from stdin.")] = None,
-    stage: Annotated[
-        str | None, typer.Option("--stage", metavar="ID", help="This stage is met: a human says so.")
-    ] = None,
+    stage: Annotated[str | None, typer.Option("--stage", metavar="ID", help="Mark this stage as met.")] = None,
     by: By = None,
     incident: Incident = None,
 ) -> None:
-    """Write down what you saw or did, or that a stage is met.
+    """Add a note, or mark a stage as met.
 
     Exit codes: 0 written · 1 the journal cannot be written · 2 usage.
     """
     from latdoctor.cli import sop_actions
 
     sop_actions.note(text, stage or "", by or "", incident or "")
-    _tell()
+    _notify()
 
 
 @app.command()
 def close(
-    outcome: Annotated[ClosingOutcome, typer.Option("--outcome", help="How it ended.")] = ClosingOutcome.RESOLVED,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="What is to be said of it.")] = None,
+    outcome: Annotated[IncidentOutcome, typer.Option("--outcome", help="How it ended.")] = IncidentOutcome.RESOLVED,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="A closing remark.")] = None,
     by: By = None,
     incident: Incident = None,
 ) -> None:
-    """Close the incident; its clock stands still then.
+    """Close the incident, and stop its clock.
 
-    Alerts of it that still fire, changes that stand and that nobody has verified, and a last look that was critical are
-    named, and keep nobody from closing it.
+    Firing alerts, unverified changes and a critical last diagnosis are listed, and do not prevent the closing.
 
     Exit codes: 0 closed · 1 the journal cannot be written · 2 there is no such incident, or it is closed.
     """
     from latdoctor.cli import sop_actions
 
-    sop_actions.close(outcome.value, text or "", by or "", incident or "")
-    _tell()
+    sop_actions.close(outcome, text or "", by or "", incident or "")
+    _notify()
 
 
 @app.command()
@@ -175,21 +167,21 @@ def export(
         ExportFormat, typer.Option("--output", "-o", help="The form of the page.")
     ] = ExportFormat.MARKDOWN,
 ) -> None:
-    """Print how the SOP was kept, or a page for the next shift.
+    """Print the record of the SOP, or a page for the next shift.
 
-    The page (--handover) says where we stand, what was tried, what stands changed and how it goes back, what is not
-    known, and what is next.
+    The page (--handover) has the status, the runs, the changes in place and their rollback, the unknowns, and the next
+    step.
 
-    Exit codes: 0 printed · 1 the journal, or its SOP, cannot be read (what is known without it is printed) · 2 there is
-    no such incident.
+    Exit codes: 0 printed · 1 the journal, or its SOP, cannot be read (the rest is printed) · 2 there is no such
+    incident.
     """
     from latdoctor.cli.console import result_console
     from latdoctor.report import handover as pages
     from latdoctor.report import sop as shown
 
-    found = _standing(incident)
+    found = _status(incident)
     if output is ExportFormat.JSON:
-        shown.status(found, result_console(), as_json=True)
+        shown.print_status(found, result_console(), as_json=True)
     else:
         sections = pages.handover(found) if handover else pages.record(found)
         typer.echo(pages.FORMS[output.value](found, sections), nl=False)
@@ -211,13 +203,13 @@ def lint(sops: Sops = None) -> None:
     typer.echo(f"{len(known)} {'SOP is' if len(known) == 1 else 'SOPs are'} sound. Next: latdoctor sop start")
 
 
-def _tell() -> None:
+def _notify() -> None:
     from latdoctor.cli.notifier import notify_now
 
     notify_now()
 
 
-def _standing(incident: str | None) -> IncidentStatus:
-    from latdoctor.cli.sop_actions import standing_of
+def _status(incident: str | None) -> IncidentStatus:
+    from latdoctor.cli.sop_actions import status_of
 
-    return standing_of(incident or "", only_open=False)
+    return status_of(incident or "", only_open=False)

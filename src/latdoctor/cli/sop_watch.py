@@ -13,7 +13,7 @@ from rich.live import Live
 
 from latdoctor.cli.console import notice_console, result_console
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
-from latdoctor.cli.sop_actions import opened_as, standing_now
+from latdoctor.cli.sop_actions import current_status, opened_as
 from latdoctor.errors import OperationError
 from latdoctor.incident.status import IncidentStatus
 from latdoctor.journal.state_dir import JOURNAL
@@ -25,28 +25,28 @@ EVERY = 1.0  # seconds between two drawings
 
 
 class WatchDisplay(Protocol):
-    """Where it is shown."""
+    """Output of the live view."""
 
     def show(self, found: IncidentStatus) -> None: ...
     def failed(self, why: str) -> None: ...  # the journal could not be read just now
 
 
-def watch(asked: str) -> int:
-    """The exit code of how it stood last. Raises UsageError, StoppedError."""
+def watch(requested: str) -> int:
+    """Exit code of the last status. Raises UsageError, StoppedError."""
     with ended_by_sigterm():
-        looks = StatusReader(asked)
-        with _view() as view:
-            return follow(looks, view, time.sleep)
+        reader = StatusReader(requested)
+        with _display() as view:
+            return follow(reader, view, time.sleep)
 
 
 class StatusReader:
-    """How the incident stands at each call. The journal is read anew only where it has changed.
+    """Current status at each call. The journal is read again only after a change.
 
     Raises UsageError where there is no such incident open, and OperationError.
     """
 
-    def __init__(self, asked: str) -> None:
-        self._meant, self._sop, self._place = opened_as(asked, only_open=True)
+    def __init__(self, requested: str) -> None:
+        self._meant, self._sop, self._place = opened_as(requested, only_open=True)
         self._stamp = self._now()
 
     def __call__(self) -> IncidentStatus:
@@ -54,24 +54,24 @@ class StatusReader:
         if stamp != self._stamp:
             self._meant, _, _ = opened_as(self._meant.incident.id, only_open=False)
             self._stamp = stamp
-        return standing_now(self._sop, self._meant, self._place)
+        return current_status(self._sop, self._meant, self._place)
 
     def _now(self) -> tuple[int, int]:
         try:
-            told = (self._place / JOURNAL).stat()
+            stat = (self._place / JOURNAL).stat()
         except OSError as error:
             raise OperationError(f"the journal cannot be read: {error.strerror}", where=str(self._place)) from error
-        return told.st_mtime_ns, told.st_size
+        return stat.st_mtime_ns, stat.st_size
 
 
-def follow(look: Callable[[], IncidentStatus], view: WatchDisplay, sleep: Callable[[float], None]) -> int:
-    """Shows it again and again, until Ctrl-C, until it is closed, or until nobody reads any more."""
+def follow(read_status: Callable[[], IncidentStatus], view: WatchDisplay, sleep: Callable[[float], None]) -> int:
+    """Show the status repeatedly, until Ctrl-C, the closing, or a closed stdout."""
     last: IncidentStatus | None = None
     try:
         while not getattr(sys.stdout, "gone", False):
             try:
-                last = look()
-            except OperationError as error:  # somebody else is writing, or the disk fails: it may pass
+                last = read_status()
+            except OperationError as error:  # another process is writing, or the disk fails: it may pass
                 if last is None:
                     raise
                 view.failed(clean(error.what, 200))
@@ -87,7 +87,7 @@ def follow(look: Callable[[], IncidentStatus], view: WatchDisplay, sleep: Callab
 
 
 @contextmanager
-def _view() -> Iterator[WatchDisplay]:
+def _display() -> Iterator[WatchDisplay]:
     console = result_console()
     if not console.is_terminal or console.is_dumb_terminal:
         notice_console().print("a line for each change; Ctrl-C ends")
@@ -101,7 +101,7 @@ def _view() -> Iterator[WatchDisplay]:
 
 
 class LineDisplay:
-    """A line for each change of what is said."""
+    """One line for each change."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -117,7 +117,7 @@ class LineDisplay:
 
 
 class ScreenDisplay:
-    """The whole screen, drawn anew."""
+    """Full-screen display."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -128,4 +128,4 @@ class ScreenDisplay:
         self._live.update(screen(found), refresh=True)
 
     def failed(self, why: str) -> None:
-        """What was shown last stays; it is drawn again in a second."""
+        """Keep the last screen; it is drawn again in a second."""

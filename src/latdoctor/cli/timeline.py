@@ -1,4 +1,4 @@
-"""`latdoctor timeline`: the timeline of an incident, or of a run, and the post-mortem that is made from it."""
+"""`latdoctor timeline`: the timeline and post-mortem of an incident or a run."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def timeline(
 ) -> None:
     """Write the timeline of an incident, and its post-mortem.
 
-    All of it comes from the journal, which is only read. What a human has to add stands as TODO(human).
-    A file that is there already is not written over: somebody may have filled that in.
+    It is built from the journal, which is only read. Parts for a human to fill in are marked TODO(human).
+    An existing file is not overwritten: it may have been filled in.
 
     Exit codes: 0 written · 1 the journal cannot be read · 2 there is no such incident or run.
     """
@@ -63,10 +63,10 @@ def _chosen(incident: str, run: str) -> Timeline:
     from latdoctor.errors import UsageError
     from latdoctor.incident.lookup import select_incident
     from latdoctor.incident.timeline import of_run
-    from latdoctor.incident.timeline import timeline as told
+    from latdoctor.incident.timeline import timeline as document
 
     if incident and run:
-        raise UsageError("an incident and a run were both given", next_step="give one of them")
+        raise UsageError("an incident and a run are exclusive", next_step="give one of them")
     if run:
         own = remembered.journal().entries(run)
         if not any(entry.kind in _BEGUN for entry in own):
@@ -75,32 +75,32 @@ def _chosen(incident: str, run: str) -> Timeline:
             return of_run(run, own)
     one = select_incident(remembered.incidents(), incident, only_open=False)
     with remembered.readable():
-        return told(one, remembered.stages(one))
+        return document(one, remembered.stages(one))
 
 
-def _rendered(told: Timeline, form: TimelineFormat) -> str:
+def _rendered(document: Timeline, form: TimelineFormat) -> str:
     from latdoctor.report import cloudevents, json_documents
     from latdoctor.report import timeline as reports
 
     match form:
         case TimelineFormat.TEXT:
-            return reports.render_text(told)
+            return reports.render_text(document)
         case TimelineFormat.MARKDOWN:
-            return reports.render_markdown(told)
+            return reports.render_markdown(document)
         case TimelineFormat.JSON:
-            return json_documents.render_timeline(told)
+            return json_documents.render_timeline(document)
         case TimelineFormat.CLOUDEVENTS:
-            return cloudevents.render(told)
+            return cloudevents.render(document)
         case TimelineFormat.HTML:
-            return _page(told)
+            return _page(document)
 
 
-def _page(told: Timeline) -> str:
+def _page(document: Timeline) -> str:
     from latdoctor.cli import html_report
     from latdoctor.journal import state_dir
     from latdoctor.report.html import render as html
 
-    return html.render(html_report.of_incident(told, state_dir.folder()))
+    return html.render(html_report.of_incident(document, state_dir.folder()))
 
 
 def _write(text: str, to: Path) -> None:

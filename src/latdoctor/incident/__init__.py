@@ -1,5 +1,5 @@
-"""One incident, from its alert to its post-mortem, as the journal tells it.
+"""One incident, from its alert to its post-mortem, computed from the journal.
 
-`events` are the bodies of its entries, `state` what they add up to, `joining` how commands find the incident that they
-belong to. Everything else here is a function of the journal, and returns a document that `report` prints.
+`events` defines the journaled bodies, `state` folds them into incidents, `lookup` finds the incident of a command.
+The other modules compute documents from the journal, which `report` prints.
 """

@@ -1,7 +1,7 @@
-"""Takes notifications of alerts in: what is new of them is journaled, whatever else they repeat is not.
+"""Intake of alert notifications: changes are journaled, repetitions are not.
 
-A notification is answered once its news are on the disk. Killed before that the sender tries again; killed after it the
-repetition finds what was journaled and adds nothing. Notifications that arrive at once share a transaction.
+A notification is answered after its changes are on disk. If the process is killed before that, the sender retries; if
+after, the retry finds the journaled state and adds nothing. Concurrent notifications share a transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from latdoctor.diagnosis.rule_schema import SEVERITIES
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.incident import alertmanager, events
 from latdoctor.incident.elapsed import is_time
-from latdoctor.incident.events import FALSE_ALARM, REAL, UNKNOWN, AlertConfirmed
+from latdoctor.incident.events import AlertConfirmed, Confirmation
 from latdoctor.incident.lookup import open_incident_for
 from latdoctor.incident.open import exclusive, open_incident
 from latdoctor.incident.sop.model import Sop
@@ -29,94 +29,94 @@ from latdoctor.journal.entry import JournalEntry, JournalError, unix_seconds
 from latdoctor.journal.store import Journal
 from latdoctor.sanitize import clean
 
-HARMFUL = "warning"  # a verdict from this level on confirms; one below it says neither
+HARMFUL = "warning"  # a verdict of this level or higher confirms; a lower one decides nothing
 _SHOWN = 3
 _LONGEST = 500  # characters
 
 
 def confirmation_of(diagnosis: Diagnosis) -> AlertConfirmed:
-    """A broken SLO makes the verdict critical, so the verdict alone decides. Healthy is said only where every essential
-    was seen; whatever else could not be told is unknown.
+    """Confirmation by the verdict alone: a broken SLO makes it critical, and healthy requires every essential signal.
+    Anything between is unknown.
     """
     verdict = diagnosis.verdict
     level = verdict.level
     if level in SEVERITIES and SEVERITIES.index(level) >= SEVERITIES.index(HARMFUL):
         pain = [check.message for check in diagnosis.checks if _hurts(check)]
-        return _said(REAL, (verdict.message, *pain[:_SHOWN]), diagnosis)
+        return _confirmation(Confirmation.CONFIRMED, (verdict.message, *pain[:_SHOWN]), diagnosis)
     if level == "healthy":
-        return _said(FALSE_ALARM, (verdict.message,), diagnosis)
-    return _said(UNKNOWN, (verdict.message, *verdict.reasons[:_SHOWN]), diagnosis)
+        return _confirmation(Confirmation.FALSE_ALARM, (verdict.message,), diagnosis)
+    return _confirmation(Confirmation.UNKNOWN, (verdict.message, *verdict.reasons[:_SHOWN]), diagnosis)
 
 
 def not_observed(why: str) -> AlertConfirmed:
-    """Nothing could be looked at, for which there is a reason."""
-    return AlertConfirmed(UNKNOWN, clean(f"nothing could be seen: {why}", _LONGEST))
+    """Unknown, because no source could be read."""
+    return AlertConfirmed(Confirmation.UNKNOWN, clean(f"no source could be read: {why}", _LONGEST))
 
 
 def _hurts(check: Check) -> bool:
     return check.status == "fired" and check.kind != "specific" and bool(check.severity)
 
 
-def _said(status: str, parts: tuple[str, ...], diagnosis: Diagnosis) -> AlertConfirmed:
+def _confirmation(status: Confirmation, parts: tuple[str, ...], diagnosis: Diagnosis) -> AlertConfirmed:
     return AlertConfirmed(status, clean("; ".join(parts), _LONGEST), diagnosis.run_id)
 
 
 AlertKey = tuple[str, str]  # the key of its group, its fingerprint
-# Seconds for which a firing that has ended is not heard again: so far one Alertmanager of several lags behind another
+# Seconds for which a firing that has ended is ignored if repeated: one Alertmanager of several lags behind another
 # (gossip takes seconds, and each waits 15 s for those before it). Later it counts, though it began as before: an alert
-# that was lost on the way from Prometheus times out, and comes back with its old beginning.
+# that was lost on the way from Prometheus times out, and fires again with its old start time.
 LAG = 60.0
 
 
 @dataclass(slots=True)
 class AlertedIncident:
-    """One incident as far as its alerts go. `confirmation_of`: what a look said of it last; empty before the first."""
+    """Alert state of one incident. `confirmed`: status of the last confirmation; empty before the first."""
 
     id: str
     opened: events.IncidentOpened
     closed: bool = False
     confirmed: str = ""
-    alerts: dict[AlertKey, events.Alert] = field(default_factory=dict)  # each as it stood last
-    heard: dict[AlertKey, float] = field(default_factory=dict)  # unix seconds since when each stands so
+    alerts: dict[AlertKey, events.Alert] = field(default_factory=dict)  # latest state
+    changed_at: dict[AlertKey, float] = field(default_factory=dict)  # unix seconds of the last change
     truncated: dict[str, int] = field(default_factory=dict)  # by group, alerts that its last entry left out
 
-    def news(self, key: str, alert: events.Alert, now: float) -> bool:
-        """Whether it stands otherwise than it did. `now` is in unix seconds."""
+    def is_change(self, key: str, alert: events.Alert, now: float) -> bool:
+        """Whether `alert` differs from the known state. `now` is in unix seconds."""
         known = self.alerts.get((key, alert.fingerprint))
-        return known is None or (known.status != alert.status and not self._is_late(key, alert, known, now))
+        return known is None or (known.status != alert.status and not self._is_outdated(key, alert, known, now))
 
-    def goes_on(self, key: str, alert: events.Alert, now: float) -> bool:
-        """Whether this is the very firing that the incident knows: it goes on, or is told again after its end."""
+    def is_known_firing(self, key: str, alert: events.Alert, now: float) -> bool:
+        """Whether this firing is already known: still firing, or repeated shortly after its end."""
         known = self.alerts.get((key, alert.fingerprint))
-        if known is None or alert.status != events.FIRING:
+        if known is None or alert.status != events.AlertStatus.FIRING:
             return False
-        if known.status == events.RESOLVED:
-            return self._is_late(key, alert, known, now)
+        if known.status == events.AlertStatus.RESOLVED:
+            return self._is_outdated(key, alert, known, now)
         return None in (known.starts_at, alert.starts_at) or known.starts_at == alert.starts_at
 
-    def learn(self, told: events.AlertsReceived, at: float) -> None:
-        """What came at `at` (unix seconds)."""
-        self.alerts.update({(told.key, alert.fingerprint): alert for alert in told.alerts})
-        self.heard.update({(told.key, alert.fingerprint): at for alert in told.alerts})
-        self.truncated[told.key] = told.truncated
+    def record(self, received: events.AlertsReceived, at: float) -> None:
+        """Record the notification received at `at` (unix seconds)."""
+        self.alerts.update({(received.key, alert.fingerprint): alert for alert in received.alerts})
+        self.changed_at.update({(received.key, alert.fingerprint): at for alert in received.alerts})
+        self.truncated[received.key] = received.truncated
 
     @property
     def resolved(self) -> bool:
         """Whether every alert is known to be resolved."""
-        standing = [alert.status for alert in self.alerts.values()]
-        return bool(standing) and events.FIRING not in standing and not any(self.truncated.values())
+        statuses = [alert.status for alert in self.alerts.values()]
+        return bool(statuses) and events.AlertStatus.FIRING not in statuses and not any(self.truncated.values())
 
-    def _is_late(self, key: str, alert: events.Alert, known: events.Alert, now: float) -> bool:
-        """Whether it tells what was so before `known`, and only came after it: of several Alertmanagers one may lag.
+    def _is_outdated(self, key: str, alert: events.Alert, known: events.Alert, now: float) -> bool:
+        """Whether `alert` is older than `known` but arrived later, as from a lagging Alertmanager.
 
-        The end of a firing before the one that goes on; or, for `LAG`, a firing whose end is known: one that begins
-        anew has a later `startsAt`. Where a time is not told nothing is proven, and it counts.
+        True for the end of an earlier firing and, within `LAG`, for a firing whose end is known (a new firing has a
+        later `startsAt`). Without times nothing is proven, and the alert counts.
         """
         if known.starts_at is None:
             return False
-        if alert.status == events.RESOLVED:
+        if alert.status == events.AlertStatus.RESOLVED:
             return alert.ends_at is not None and alert.ends_at < known.starts_at
-        lags = now - self.heard.get((key, alert.fingerprint), now) <= LAG
+        lags = now - self.changed_at.get((key, alert.fingerprint), now) <= LAG
         return lags and alert.starts_at is not None and alert.starts_at <= known.starts_at
 
 
@@ -125,52 +125,52 @@ class AlertedIncidents:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Whatever was learnt and is not known to be in the journal: the next `refresh` reads all of it again."""
+    def reset(self) -> None:
+        """Discard the state: the next `refresh` reads the whole journal."""
         self._last: JournalEntry | None = None
-        self.found: dict[str, AlertedIncident] = {}
+        self.by_id: dict[str, AlertedIncident] = {}
         self._groups: dict[str, str] = {}
 
     def refresh(self) -> None:
-        """Learns what was journaled since. Raises JournalError, msgspec.ValidationError."""
+        """Read new journal entries. Raises JournalError, msgspec.ValidationError."""
         try:
             for entry in self._journal.after(self._last):
                 self._add(entry)
                 self._last = entry
         except JournalError:
-            self.forget()
+            self.reset()
             raise
 
     def of_group(self, key: str) -> AlertedIncident | None:
         """The last incident that alerts of this group belonged to."""
-        return self.found.get(self._groups.get(key, ""))
+        return self.by_id.get(self._groups.get(key, ""))
 
-    def standing(self) -> tuple[Incident, ...]:
-        """The open ones as incidents without their entries, for who asks which is meant."""
-        return tuple(Incident(one.id, one.opened) for one in self.found.values() if not one.closed)
+    def open_incidents(self) -> tuple[Incident, ...]:
+        """Open incidents without their entries, for matching."""
+        return tuple(Incident(one.id, one.opened) for one in self.by_id.values() if not one.closed)
 
-    def learn(self, incident: str, told: events.AlertsReceived, at: float) -> None:
-        """What is about to be journaled, so that it is not taken for new a second time."""
-        self._groups[told.key] = incident
-        self.found[incident].learn(told, at)
+    def record(self, incident: str, received: events.AlertsReceived, at: float) -> None:
+        """Record what is about to be journaled, so that it does not count as new again."""
+        self._groups[received.key] = incident
+        self.by_id[incident].record(received, at)
 
     def _add(self, entry: JournalEntry) -> None:
         if entry.kind == events.OPENED:
             open_incident = decode_body(entry, events.IncidentOpened)
-            self.found.setdefault(entry.run, AlertedIncident(entry.run, open_incident))
+            self.by_id.setdefault(entry.run, AlertedIncident(entry.run, open_incident))
             if open_incident.key:
                 self._groups[open_incident.key] = entry.run
             return
-        found = self.found.get(entry.run)
+        found = self.by_id.get(entry.run)
         if found is None:
             return
         match entry.kind:
             case events.ALERTED:
-                told = decode_body(entry, events.AlertsReceived)
-                self._groups[told.key] = entry.run
-                found.learn(told, unix_seconds(entry.at))
+                received = decode_body(entry, events.AlertsReceived)
+                self._groups[received.key] = entry.run
+                found.record(received, unix_seconds(entry.at))
             case events.CONFIRMED:
                 found.confirmed = decode_body(entry, events.AlertConfirmed).status
             case events.CLOSED:
@@ -178,7 +178,7 @@ class AlertedIncidents:
 
 
 LOCK = "the intake of alerts"
-CLOCK = "alertmanager"  # whose clock told when an alert began
+CLOCK = "alertmanager"  # clock of an alert's start time
 _NAMES = 3  # alerts that a title names
 
 Bodies = list[tuple[str, str, Struct]]
@@ -186,10 +186,10 @@ Bodies = list[tuple[str, str, Struct]]
 
 @dataclass(frozen=True, slots=True)
 class IncidentTemplate:
-    """What an incident that an alert opens is about. `targets`: what is looked at; none: whatever is in its time.
+    """Properties of incidents that alerts open. `targets`: what to diagnose; empty: any target diagnosed while open.
 
     `hosts` as in `events.IncidentOpened`. `anew`: a firing whose incident was closed opens another one (`sop start`);
-    what an Alertmanager repeats does not.
+    a repetition by an Alertmanager does not.
     """
 
     targets: tuple[str, ...] = ()
@@ -202,10 +202,10 @@ class IncidentTemplate:
 
 @dataclass(frozen=True, slots=True)
 class IntakeResult:
-    """What became of a notification. `incident` is empty where it neither opened one nor belonged to one.
+    """Result of a notification. `incident` is empty where it belongs to none and opened none.
 
-    `new`: alerts that were not known so; `repeated`: the others. `resolved`: no alert of the incident fires any more;
-    `closed`: so it was closed, which is done only where that was asked for.
+    `new`: changed alerts; `repeated`: the others. `resolved`: no alert of the incident fires any more; `closed`: the
+    incident was closed for that reason, as configured.
     """
 
     incident: str
@@ -224,34 +224,34 @@ class _PendingNotification:
 
 @dataclass(slots=True)
 class Intake:
-    """Of one journal. Any number of threads and processes may take in at once."""
+    """Intake into one journal. Safe for any number of threads and processes."""
 
     journal: Journal
     place: Path  # the state folder
     about: IncidentTemplate = field(default_factory=IncidentTemplate)
-    _known: AlertedIncidents = field(init=False)
+    _incidents: AlertedIncidents = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: deque[_PendingNotification] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        self._known = AlertedIncidents(self.journal)
+        self._incidents = AlertedIncidents(self.journal)
 
     def take(self, alerted: events.AlertsReceived) -> IntakeResult:
-        """Journals what is new. Raises LatdoctorError: then nothing of it is known to be journaled."""
+        """Journal the changes. Raises LatdoctorError: then none of them is known to be journaled."""
         waiting = _PendingNotification(alerted)
         self._pending.append(waiting)
         with self._lock:
-            if waiting.outcome is None:  # else who held the lock took it along
+            if waiting.outcome is None:  # else the thread that held the lock has processed it
                 self._take_all()
         if isinstance(waiting.outcome, IntakeResult):
             return waiting.outcome
-        raise waiting.outcome or OperationError("the alert was not taken in", next_step="send it again")
+        raise waiting.outcome or OperationError("the alert was not recorded", next_step="send it again")
 
-    def watched(self) -> AlertedIncident | None:
-        """The open incident of what is looked at, if there is one and only one. Raises JournalError."""
+    def monitored_incident(self) -> AlertedIncident | None:
+        """The open incident of the monitored target, if it is unambiguous. Raises JournalError."""
         with self._lock:
             self._refresh()
-            return self._known.found.get(open_incident_for(self._known.standing(), self.about.targets))
+            return self._incidents.by_id.get(open_incident_for(self._incidents.open_incidents(), self.about.targets))
 
     def _take_all(self) -> None:
         batch = [self._pending.popleft() for _ in range(len(self._pending))]
@@ -259,15 +259,15 @@ class Intake:
         try:
             with exclusive(self.place, LOCK):
                 self._refresh()
-                taken = [self._planned(one.alerted, bodies) for one in batch]
+                taken = [self._plan(one.alerted, bodies) for one in batch]
                 if bodies:
                     self.journal.append_all(bodies)
         except LatdoctorError as error:
-            self._known.forget()
+            self._incidents.reset()
             for one in batch:
                 one.outcome = error
         except BaseException:
-            self._known.forget()
+            self._incidents.reset()
             raise
         else:
             for one, outcome in zip(batch, taken, strict=True):
@@ -275,29 +275,29 @@ class Intake:
 
     def _refresh(self) -> None:
         try:
-            self._known.refresh()
+            self._incidents.refresh()
         except msgspec.ValidationError as error:
             raise OperationError(
-                f"the journal tells of incidents in another way: {error}",
+                f"the journal has incident entries of another version: {error}",
                 where=str(self.journal.path),
                 next_step="update latdoctor",
             ) from error
 
-    def _planned(self, alerted: events.AlertsReceived, bodies: Bodies) -> IntakeResult:
-        """What is to be journaled goes to `bodies`; only an incident is opened at once."""
-        found, begins, now = self._known.of_group(alerted.key), False, unix_seconds(self.journal.clock().at)
+    def _plan(self, alerted: events.AlertsReceived, bodies: Bodies) -> IntakeResult:
+        """Plan the journal entries into `bodies`; only an incident is opened immediately."""
+        found, begins, now = self._incidents.of_group(alerted.key), False, unix_seconds(self.journal.clock().at)
         if found is None or found.closed:
-            firing = [alert for alert in alerted.alerts if alert.status == events.FIRING]
+            firing = [alert for alert in alerted.alerts if alert.status == events.AlertStatus.FIRING]
             known = None if self.about.anew else found
-            begun = [alert for alert in firing if known is None or not known.goes_on(alerted.key, alert, now)]
-            if begun:
-                found, begins = self._opened(alerted.key, begun)
-        if found is None:  # what is resolved already opens nothing
+            started = [alert for alert in firing if known is None or not known.is_known_firing(alerted.key, alert, now)]
+            if started:
+                found, begins = self._opened(alerted.key, started)
+        if found is None:  # resolved alerts open nothing
             return IntakeResult("", False, 0, len(alerted.alerts), True)
-        new = _news(found, alerted, now, only_known=found.closed)
+        new = _changed_alerts(found, alerted, now, only_known=found.closed)
         if new:
             news = structs.replace(alerted, alerts=new)
-            self._known.learn(found.id, news, now)
+            self._incidents.record(found.id, news, now)
             bodies.extend((found.id, events.ALERTED, piece) for piece in alertmanager.split_for_journal(news))
         closes = bool(new) and found.resolved and not found.closed and self.about.close_on_resolve
         if closes:
@@ -312,26 +312,26 @@ class Intake:
             closed=closes,
         )
 
-    def _opened(self, key: str, begun: Sequence[events.Alert]) -> tuple[AlertedIncident, bool]:
+    def _opened(self, key: str, started: Sequence[events.Alert]) -> tuple[AlertedIncident, bool]:
         """The incident of these alerts, and whether it is new: another one may be open for the same target."""
-        wanted = incident_opened(key, begun, self.about)
-        opening = open_incident(self.journal, self.place, wanted, self.about.sop, self._standing)
+        event = incident_opened(key, started, self.about)
+        opening = open_incident(self.journal, self.place, event, self.about.sop, self._open_incidents)
         self._refresh()
-        return self._known.found[opening.id], opening.new
+        return self._incidents.by_id[opening.id], opening.new
 
-    def _standing(self) -> Sequence[Incident]:
+    def _open_incidents(self) -> Sequence[Incident]:
         self._refresh()
-        return self._known.standing()
+        return self._incidents.open_incidents()
 
 
 def incident_opened(key: str, firing: Sequence[events.Alert], about: IncidentTemplate) -> events.IncidentOpened:
     """How an incident is opened by alerts of the group `key` that fire."""
-    told = [alert.starts_at for alert in firing if alert.starts_at is not None]
-    starts = [one for one in told if is_time(one)] or told  # one that cannot be hides none that can
+    received = [alert.starts_at for alert in firing if alert.starts_at is not None]
+    starts = [one for one in received if is_time(one)] or received  # one that cannot be hides none that can
     return events.IncidentOpened(
         title=title_of_alerts(firing),
         targets=about.targets,
-        source=events.BY_ALERT,
+        source=events.OpenedBy.ALERT,
         sop=about.sop.id if about.sop else "",
         sop_digest=about.sop.digest if about.sop else "",
         began=min(starts, default=None),
@@ -343,7 +343,7 @@ def incident_opened(key: str, firing: Sequence[events.Alert], about: IncidentTem
 
 
 def title_of_alerts(firing: Sequence[events.Alert]) -> str:
-    """What one alert says of itself, or the names of several."""
+    """Summary of a single alert, or the names of several."""
     names = list(dict.fromkeys(alert.name or alert.fingerprint for alert in firing))
     summaries = {alert.annotations.get("summary", "") for alert in firing}
     if len(names) == 1 and len(summaries) == 1 and (summary := summaries.pop()):
@@ -352,19 +352,19 @@ def title_of_alerts(firing: Sequence[events.Alert]) -> str:
     return ", ".join(names[:_NAMES]) + more
 
 
-def _news(
+def _changed_alerts(
     found: AlertedIncident, alerted: events.AlertsReceived, now: float, *, only_known: bool
 ) -> tuple[events.Alert, ...]:
-    """The alerts that stand otherwise than they did, each as it stands last; of a closed incident only its own."""
+    """Alerts that differ from their known state, latest first; of a closed incident only its own."""
     last = {alert.fingerprint: alert for alert in alerted.alerts}
     return tuple(
         alert
         for name, alert in last.items()
-        if found.news(alerted.key, alert, now) and (not only_known or (alerted.key, name) in found.alerts)
+        if found.is_change(alerted.key, alert, now) and (not only_known or (alerted.key, name) in found.alerts)
     )
 
 
 def _closing(found: AlertedIncident, by: str) -> events.IncidentClosed:
-    false = found.confirmed == events.FALSE_ALARM
-    outcome = events.FALSE_ALARM if false else events.RESOLVED
+    false = found.confirmed == events.Confirmation.FALSE_ALARM
+    outcome = events.IncidentOutcome.FALSE_ALARM if false else events.IncidentOutcome.RESOLVED
     return events.IncidentClosed(outcome, "every alert is resolved", by)

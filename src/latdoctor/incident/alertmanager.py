@@ -1,10 +1,9 @@
-"""What an Alertmanager sends (webhook, version 4), out of its bytes.
+"""Parser of Alertmanager webhook notifications (version 4).
 
-Whoever can reach the listener may have written them: bytes, alerts, labels and texts are bounded; texts are cleaned,
-and lose their credentials (`without_credentials`): an address may hold a password, and a label a token.
-What is not of the form is an AlertError that says what and where; a field that is not known is left out. An alert with
-too many labels, or too long ones, is cut and says so: refused it would be lost, with all that came beside it, as an
-Alertmanager does not send again what was answered 4xx.
+The input is untrusted: bytes, alerts, labels and texts are bounded, and texts are cleaned of control characters and
+credentials (`without_credentials`; an address may contain a password, a label a token). A malformed notification is an
+AlertError with the position; unknown fields are ignored. Too many or too long labels are cut and reported, not refused:
+an Alertmanager does not resend after a 4xx, so the whole notification would be lost.
 https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
 
@@ -21,35 +20,35 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, field
 
 from latdoctor.errors import UNDECODABLE, UsageError
-from latdoctor.incident.events import FIRING, Alert, AlertsReceived
+from latdoctor.incident.events import Alert, AlertsReceived, AlertStatus
 from latdoctor.incident.recorder import field_without_credentials, without_credentials
 from latdoctor.sanitize import clean, counted
 
 MAX_BYTES = 8 << 20
 MAX_ALERTS = 10_000
-# So bounded, no alert takes more than 900 kB in the journal, whose entries hold 1 MiB.
+# With these limits an alert takes at most 900 kB in the journal, whose entries are limited to 1 MiB.
 MAX_LABELS = 64  # and as many annotations
 LONGEST_NAME, LONGEST_LABEL, LONGEST_ANNOTATION, LONGEST_KEY = 100, 1000, 2000, 500
 _LONGEST_FINGERPRINT = 64
-# What is kept where not all can be: what titles, messages and severities are made of.
+# Preferred labels where not all fit: titles, messages and severities are built from them.
 _KEPT_FIRST: Final = frozenset(
     ("alertname", "severity", "instance", "job", "namespace", "pod", "service", "summary", "description", "runbook_url")
 )
-_ENTRY_BYTES = 512 << 10  # what `split_for_journal` puts together
+_ENTRY_BYTES = 512 << 10  # size that `split_for_journal` aims at
 
-_LOOK = "give what an Alertmanager sends to a webhook, version 4"
+_LOOK = "send an Alertmanager webhook notification, version 4"
 
 
 class AlertError(UsageError):
-    """It is no notification of an Alertmanager: what is wrong, and where in it."""
+    """Malformed notification: the problem and its position."""
 
 
-Texts = dict[str, str] | None  # Go writes a map that was never made as null
+Texts = dict[str, str] | None  # Go writes a nil map as null
 Time = Annotated[datetime, Meta(tz=True)] | None
 
 
 class _Alert(Struct, frozen=True, rename="camel"):
-    status: Literal["firing", "resolved"]
+    status: AlertStatus
     labels: Texts = None
     annotations: Texts = None
     starts_at: Time = None
@@ -67,26 +66,26 @@ class _Notification(Struct, frozen=True, rename="camel"):
 
 
 def parse(content: bytes, where: str = "alert") -> AlertsReceived:
-    """The notification in `content`. `where` is what a message calls its source. Raises AlertError."""
+    """Notification in `content`. `where` names the source in messages. Raises AlertError."""
     if len(content) > MAX_BYTES:
         raise AlertError(
             f"it has more than {MAX_BYTES} bytes", where=where, next_step="set max_alerts in the webhook_config"
         )
     try:
-        told = msgspec.json.decode(content, type=_Notification)
+        raw = msgspec.json.decode(content, type=_Notification)
     except UNDECODABLE as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else clean(str(error), 300)
         raise AlertError(what, where=where, next_step=_LOOK) from None
     return AlertsReceived(
-        key=_key(told.group_key),
-        receiver=clean(told.receiver, LONGEST_NAME),
-        alerts=tuple(_alert(one, f"{where}: alerts[{index}]") for index, one in enumerate(told.alerts)),
-        truncated=told.truncated_alerts,
+        key=_key(raw.group_key),
+        receiver=clean(raw.receiver, LONGEST_NAME),
+        alerts=tuple(_alert(one, f"{where}: alerts[{index}]") for index, one in enumerate(raw.alerts)),
+        truncated=raw.truncated_alerts,
     )
 
 
 def split_for_journal(read_notification: AlertsReceived) -> tuple[AlertsReceived, ...]:
-    """The same in pieces that each fit into an entry of the journal. Each says how many alerts the sender left out."""
+    """The notification in pieces that each fit into a journal entry, each with the sender's `truncated` count."""
     pieces: list[list[Alert]] = [[]]
     size = 0
     for alert in read_notification.alerts:
@@ -99,38 +98,38 @@ def split_for_journal(read_notification: AlertsReceived) -> tuple[AlertsReceived
     return tuple(msgspec.structs.replace(read_notification, alerts=tuple(piece)) for piece in pieces)
 
 
-def _alert(told: _Alert, where: str) -> Alert:
+def _alert(raw: _Alert, where: str) -> Alert:
     cut: list[str] = []
-    labels = _texts(told.labels, LONGEST_LABEL, "label", cut)
-    annotations = _texts(told.annotations, LONGEST_ANNOTATION, "annotation", cut)
-    generator = without_credentials(told.generator, LONGEST_ANNOTATION)
-    if _is_cut(told.generator, LONGEST_ANNOTATION):
+    labels = _texts(raw.labels, LONGEST_LABEL, "label", cut)
+    annotations = _texts(raw.annotations, LONGEST_ANNOTATION, "annotation", cut)
+    generator = without_credentials(raw.generator, LONGEST_ANNOTATION)
+    if _is_cut(raw.generator, LONGEST_ANNOTATION):
         cut.append("its address shortened")
     return Alert(
-        fingerprint=_fingerprint(told, where),
-        status=told.status,
-        name=without_credentials((told.labels or {}).get("alertname", ""), LONGEST_LABEL),
+        fingerprint=_fingerprint(raw, where),
+        status=raw.status,
+        name=without_credentials((raw.labels or {}).get("alertname", ""), LONGEST_LABEL),
         labels=labels,
         annotations=annotations,
-        starts_at=_moment(told.starts_at),
-        # While it fires this is not an end but the time at which it would be given up.
-        ends_at=None if told.status == FIRING else _moment(told.ends_at),
+        starts_at=_moment(raw.starts_at),
+        # While firing, this is the time at which the alert would expire, not its end.
+        ends_at=None if raw.status == AlertStatus.FIRING else _moment(raw.ends_at),
         generator=generator,
         cut=", ".join(cut) or UNSET,
     )
 
 
-def _texts(told: Texts, longest: int, what: str, cut: list[str]) -> dict[str, str]:
-    """Made harmless, MAX_LABELS of them at most; what is lost of them is added to `cut`."""
-    given = told or {}
-    kept = list(given)
-    if len(kept) > MAX_LABELS:
-        kept = sorted(kept, key=lambda name: name not in _KEPT_FIRST)[:MAX_LABELS]
-        cut.append(f"{counted(len(given) - MAX_LABELS, what)} left out")
-    short = sum(_is_cut(name, LONGEST_NAME) or _is_cut(given[name], longest) for name in kept)
+def _texts(raw: Texts, longest: int, what: str, cut: list[str]) -> dict[str, str]:
+    """At most MAX_LABELS texts without credentials; what is dropped is added to `cut`."""
+    texts = raw or {}
+    names = list(texts)
+    if len(names) > MAX_LABELS:
+        names = sorted(names, key=lambda name: name not in _KEPT_FIRST)[:MAX_LABELS]
+        cut.append(f"{counted(len(texts) - MAX_LABELS, what)} left out")
+    short = sum(_is_cut(name, LONGEST_NAME) or _is_cut(texts[name], longest) for name in names)
     if short:
         cut.append(f"{counted(short, what)} shortened")
-    named = ((without_credentials(name, LONGEST_NAME), given[name]) for name in kept)
+    named = ((without_credentials(name, LONGEST_NAME), texts[name]) for name in names)
     return {name: field_without_credentials(name, value, longest) for name, value in named}
 
 
@@ -138,20 +137,20 @@ def _is_cut(text: str, longest: int) -> bool:
     return len(text) > longest and clean(text, longest).endswith("…")
 
 
-def _fingerprint(told: _Alert, where: str) -> str:
-    """As it was sent; else that of its labels, which is the same (Alertmanager before 0.19 sent none).
+def _fingerprint(raw: _Alert, where: str) -> str:
+    """Fingerprint as sent; else that of its labels, which is the same (Alertmanager before 0.19 sends none).
 
-    It tells alerts apart, so it is refused rather than cut.
+    It identifies the alert, so it is refused rather than cut.
     """
-    if not told.fingerprint:
-        return fingerprint_of(told.labels or {})
-    if clean(told.fingerprint, _LONGEST_FINGERPRINT) != told.fingerprint:
+    if not raw.fingerprint:
+        return fingerprint_of(raw.labels or {})
+    if clean(raw.fingerprint, _LONGEST_FINGERPRINT) != raw.fingerprint:
         raise AlertError(
             f"it is no text of at most {_LONGEST_FINGERPRINT} plain characters",
             where=f"{where}.fingerprint",
             next_step=_LOOK,
         )
-    return told.fingerprint
+    return raw.fingerprint
 
 
 def fingerprint_of(labels: Mapping[str, str]) -> str:
@@ -163,24 +162,24 @@ def fingerprint_of(labels: Mapping[str, str]) -> str:
     return f"{value:016x}"
 
 
-def _key(told: str) -> str:
-    """Made harmless; what that changes keeps a digest of what it was, so that no two groups become one."""
-    shown = without_credentials(told, LONGEST_KEY)
-    if shown == told:
-        return told
-    return f"{shown} #{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+def _key(raw: str) -> str:
+    """Group key without credentials; if that changes it, with a digest of the original, to stay unique."""
+    shown = without_credentials(raw, LONGEST_KEY)
+    if shown == raw:
+        return raw
+    return f"{shown} #{hashlib.sha256(raw.encode()).hexdigest()[:16]}"
 
 
-def _moment(told: datetime | None) -> float | None:
-    """Unix seconds; None where the time is not told: Go writes `0001-01-01T00:00:00Z` for that."""
-    return None if told is None or told.year <= 1 else told.timestamp()
+def _moment(raw: datetime | None) -> float | None:
+    """Unix seconds; None for Go's zero time `0001-01-01T00:00:00Z`."""
+    return None if raw is None or raw.year <= 1 else raw.timestamp()
 
 
 STDIN = Path("-")
 
 
 def read_notification(path: Path) -> AlertsReceived:
-    """The notification in the file, or on stdin. Raises AlertError, and UsageError where it cannot be read."""
+    """Notification from a file or stdin. Raises AlertError, and UsageError where it cannot be read."""
     where = "stdin" if path == STDIN else clean(str(path), 200)
     try:
         return parse(_content(path), where)
@@ -191,7 +190,7 @@ def read_notification(path: Path) -> AlertsReceived:
 
 
 def _content(path: Path) -> bytes:
-    """At most one byte more than is read of a notification: then it is too long, and told so."""
+    """Content, limited to one byte more than allowed, so that an oversized one is detected."""
     if path == STDIN:
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""How long after an incident's start something happened.
+"""Elapsed time since the start of an incident.
 
-Within one boot of this machine by its monotonic clock, which nobody sets; across boots by the wall clock, and said so.
-Where the wall clock went back meanwhile nothing is told: an order of entries is sure, a time between them is not.
+Within one boot it is measured by the monotonic clock, across boots by the wall clock, and marked as such. If the wall
+clock was set back in between, the elapsed time is unknown; only the order of entries is certain.
 """
 
 from __future__ import annotations
@@ -9,22 +9,29 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 
-MONOTONIC, WALL = "monotonic", "wall"
-GIVEN_BY_HAND = "given by hand"  # whose clock a beginning is by that nobody measured
-UNNAMED_CLOCK = "not told"  # whose clock it is by where nobody says so
-CLOCK_SET_BACK = "this machine's clock went back meanwhile, so that the time is not known"
+GIVEN_BY_HAND = "given by hand"  # clock name of a start time that an operator entered
+UNNAMED_CLOCK = "not told"  # clock name where the source gave none; journaled under this name
+CLOCK_SET_BACK = "this machine's clock was set back, so the time is unknown"
+
+
+class ClockType(StrEnum):
+    """Clock of this machine that measured an elapsed time."""
+
+    MONOTONIC = "monotonic"
+    WALL = "wall"
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentStart:
-    """T0. `at` is unix seconds by `clock`, whose skew is not known; empty: this machine's own, when it was opened.
+    """T0 of an incident. `at` is unix seconds by `clock`; empty: this machine's clock, at the opening.
 
-    `note`: why a time that was told is not taken.
+    `note`: why a reported start time was rejected.
     """
 
     at: float
@@ -34,10 +41,10 @@ class IncidentStart:
 
 @dataclass(frozen=True, slots=True)
 class Elapsed:
-    """Seconds from the start, and by which clock of this machine; None where it cannot be told, and `why`."""
+    """Seconds from the start and the clock used (`by`); None where unknown, with the reason in `why`."""
 
     seconds: float | None
-    by: str = MONOTONIC
+    by: ClockType = ClockType.MONOTONIC
     why: str = ""
 
 
@@ -47,18 +54,18 @@ def opening_of(incident: Incident) -> JournalEntry:
 
 
 def start_of(incident: Incident) -> IncidentStart:
-    """When the trouble began, where that was told and can be; else when the incident was opened."""
-    at, told, clock = unix_seconds(opening_of(incident).at), incident.opened.began, incident.opened.clock
-    if told is None:
+    """Reported start of the trouble if it is plausible; else the time of the opening."""
+    at, stated, clock = unix_seconds(opening_of(incident).at), incident.opened.began, incident.opened.clock
+    if stated is None:
         return IncidentStart(at)
-    if not is_time(told):
-        return IncidentStart(at, note=f"it was told to begin at {_shown(told)}, which is not believed")
-    if told > at:
-        ahead = f"{told - at:.0f} s" if told - at < 7200 else f"{(told - at) / 3600:.0f} h"
+    if not is_time(stated):
+        return IncidentStart(at, note=f"the reported start, {_shown(stated)}, is not plausible")
+    if stated > at:
+        ahead = f"{stated - at:.0f} s" if stated - at < 7200 else f"{(stated - at) / 3600:.0f} h"
         return IncidentStart(
-            at, note=f"it was told to begin {ahead} after it was opened here (clock: {clock or UNNAMED_CLOCK})"
+            at, note=f"the reported start is {ahead} after the opening (clock: {clock or 'not named'})"
         )
-    return IncidentStart(told, clock or UNNAMED_CLOCK)
+    return IncidentStart(stated, clock or UNNAMED_CLOCK)
 
 
 def is_time(value: float) -> bool:
@@ -66,16 +73,16 @@ def is_time(value: float) -> bool:
     return 3.15e7 < value < 4.1e9
 
 
-def _shown(told: float) -> str:
-    """What is no moment of an incident, as it was told."""
+def _shown(stated: float) -> str:
+    """An implausible time, for a message."""
     try:
-        return f"{datetime.datetime.fromtimestamp(told, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError, OSError):  # whoever sent it may send any number
-        return "a time that makes no sense"
+        return f"{datetime.datetime.fromtimestamp(stated, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):  # a sender may send any number
+        return "an impossible time"
 
 
 class Stopwatch:
-    """Reads entries of one incident in their order, and then what it is now."""
+    """Elapsed times of an incident's entries, read in order, and of the current moment."""
 
     def __init__(self, incident: Incident) -> None:
         opening = opening_of(incident)
@@ -83,10 +90,10 @@ class Stopwatch:
         before = unix_seconds(opening.at) - self.start.at
         self._reached = before
         # By boot: seconds from the start, the monotonic clock then, and by which clock the seconds are known.
-        self._anchors = {opening.boot: (before, opening.monotonic, MONOTONIC)} if opening.boot else {}
+        self._anchors = {opening.boot: (before, opening.monotonic, ClockType.MONOTONIC)} if opening.boot else {}
 
     def read(self, at: JournalEntry | Moment) -> Elapsed:
-        """Seconds from the start to `at`, which is not before what was read last."""
+        """Seconds from the start to `at`, which must not be earlier than the previous call's."""
         found = self._by_anchor(at) if at.boot in self._anchors else self._by_wall(at)
         if found.seconds is not None:
             self._reached = max(self._reached, found.seconds)
@@ -100,10 +107,10 @@ class Stopwatch:
     def _by_wall(self, at: JournalEntry | Moment) -> Elapsed:
         seconds = unix_seconds(at.at) - self.start.at
         if seconds < self._reached:
-            return Elapsed(None, WALL, CLOCK_SET_BACK)
+            return Elapsed(None, ClockType.WALL, CLOCK_SET_BACK)
         if at.boot:
-            self._anchors[at.boot] = (seconds, at.monotonic, WALL)
-        return Elapsed(seconds, WALL)
+            self._anchors[at.boot] = (seconds, at.monotonic, ClockType.WALL)
+        return Elapsed(seconds, ClockType.WALL)
 
 
 def elapsed_by_entry(incident: Incident) -> dict[str, Elapsed]:
@@ -134,7 +141,7 @@ class ElapsedTimes:
         return self.passed.get(entry.digest, _NOT_KNOWN)
 
     def at(self, time: float) -> float:
-        """Seconds from the start to a time that another clock tells, unix seconds."""
+        """Seconds from the start to `time` (unix seconds of any clock)."""
         return time - self.start
 
     @property
@@ -154,26 +161,26 @@ def of_entries(entries: Sequence[JournalEntry]) -> ElapsedTimes:
 
 
 def between(one: JournalEntry, other: JournalEntry) -> Elapsed:
-    """From `one` entry to the `other`, later one: monotonic within one boot, else by the wall clock; None where that
-    went back meanwhile.
+    """Time from `one` to the later `other`: monotonic within one boot, else by the wall clock; None if that was set
+    back.
     """
     if one.boot and one.boot == other.boot:
-        return Elapsed(max(0.0, other.monotonic - one.monotonic), MONOTONIC)
+        return Elapsed(max(0.0, other.monotonic - one.monotonic), ClockType.MONOTONIC)
     seconds = unix_seconds(other.at) - unix_seconds(one.at)
-    return Elapsed(seconds if seconds >= 0 else None, WALL)
+    return Elapsed(seconds if seconds >= 0 else None, ClockType.WALL)
 
 
 def rfc3339(time: float) -> str:
-    """Unix seconds as entries are stamped. A number that is no time gives the nearest end of what can be told."""
+    """Unix seconds in the format of journal entries. An impossible time is clamped to the representable range."""
     try:
-        told = datetime.datetime.fromtimestamp(time, datetime.UTC)
-    except (OverflowError, ValueError, OSError):  # whoever sent it may send any number
-        told = datetime.datetime.max if time > 0 else datetime.datetime.min
-    return told.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+        stated = datetime.datetime.fromtimestamp(time, datetime.UTC)
+    except (OverflowError, ValueError, OSError):  # a sender may send any number
+        stated = datetime.datetime.max if time > 0 else datetime.datetime.min
+    return stated.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def by_clock(name: str) -> str:
-    """Whose clock a time was by, behind what it says: `by the clock of alertmanager`."""
+    """Suffix naming the clock of a time: `by the clock of alertmanager`."""
     if name == GIVEN_BY_HAND:
         return f"as {GIVEN_BY_HAND}"
     return f"by the clock of {name}" if name and name != UNNAMED_CLOCK else "by a clock that was not named"

@@ -1,10 +1,12 @@
-"""What is journaled of an incident: the bodies of its entries, by kind. An entry's `run` is the incident's id.
+"""Bodies of an incident's journal entries, by kind. An entry's `run` is the incident's id.
 
-A run of a playbook keeps its own entries under its own id; `RUN_JOINED` says which incident it was for. Times in a body
-are unix seconds by the clock of whoever told them; an entry's own time is this machine's.
+A playbook run has entries under its own id; `RUN_JOINED` links it to its incident. Times in a body are unix seconds by
+the sender's clock; the time of an entry is by this machine's clock.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType, field
 
@@ -21,21 +23,46 @@ NOTIFYING = "notification.begun"
 NOTIFIED = "notification.sent"
 CLOSED = "incident.closed"
 
-FIRING, RESOLVED = "firing", "resolved"
-BY_ALERT, BY_HAND = "alert", "hand"
-REAL, FALSE_ALARM, UNKNOWN = "confirmed", "false-alarm", "unknown"
+
+class AlertStatus(StrEnum):
+    """Status of an alert, as Alertmanager sends it."""
+
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+class OpenedBy(StrEnum):
+    """What opened an incident."""
+
+    ALERT = "alert"
+    HAND = "hand"
+
+
+class Confirmation(StrEnum):
+    """Result of checking an alert by a diagnosis."""
+
+    CONFIRMED = "confirmed"
+    FALSE_ALARM = "false-alarm"
+    UNKNOWN = "unknown"
+
+
+class IncidentOutcome(StrEnum):
+    """How an incident ended."""
+
+    RESOLVED = "resolved"
+    FALSE_ALARM = "false-alarm"
 
 
 class IncidentOpened(Struct, frozen=True):
-    """`targets`: names of configured targets or addresses of servers; none: whatever is looked at while it is open.
+    """Opening of an incident. `targets`: configured names or server addresses; empty: any target diagnosed while open.
 
-    `began`: when the trouble began, by `clock` ("alertmanager", "given by hand"); None: not told. `hosts`: those of
+    `began`: start of the trouble by `clock` ("alertmanager", "given by hand"); None: unknown. `hosts`: those of
     `targets` that are neither configured nor an address with a port.
     """
 
     title: str
     targets: tuple[str, ...]
-    source: str  # BY_ALERT | BY_HAND
+    source: OpenedBy
     sop: str
     sop_digest: str
     began: float | None = None
@@ -46,17 +73,17 @@ class IncidentOpened(Struct, frozen=True):
 
 
 class Alert(Struct, frozen=True):
-    """One alert of a notification. `fingerprint` tells it from others. `cut`: what of it was too much to be kept."""
+    """One alert of a notification, identified by `fingerprint`. `cut`: what was dropped to fit the size limits."""
 
     fingerprint: str
-    status: str  # FIRING | RESOLVED
+    status: AlertStatus
     name: str
     labels: dict[str, str]
     annotations: dict[str, str]
     starts_at: float | None = None
     ends_at: float | None = None
     generator: str = ""
-    cut: str | UnsetType = UNSET  # not written where nothing was
+    cut: str | UnsetType = UNSET  # absent where nothing was dropped
 
 
 class AlertsReceived(Struct, frozen=True):
@@ -69,15 +96,15 @@ class AlertsReceived(Struct, frozen=True):
 
 
 class AlertConfirmed(Struct, frozen=True):
-    """What a look at the service itself said of the alert."""
+    """Verdict of a diagnosis on whether the alert is real."""
 
-    status: str  # REAL | FALSE_ALARM | UNKNOWN
+    status: Confirmation
     message: str = field(name="says")
     diagnosis: str = ""  # its run_id
 
 
 class CauseRecord(Struct, frozen=True):
-    """A cause as a diagnosis named it, or as a candidate. `because`: what its fired findings say."""
+    """A cause as named by a diagnosis, or a candidate. `because`: messages of its fired findings."""
 
     id: str
     title: str
@@ -91,7 +118,7 @@ class CauseRecord(Struct, frozen=True):
 
 
 class DiagnosisRecord(Struct, frozen=True):
-    """A diagnosis in short. `document` and `bundle` are files in the state folder; empty where none was kept."""
+    """Short form of a diagnosis. `document` and `bundle` are files in the state folder; empty: not stored."""
 
     run_id: str
     target: str
@@ -99,18 +126,18 @@ class DiagnosisRecord(Struct, frozen=True):
     message: str = field(name="says")
     answer: str  # its kind
     causes: tuple[CauseRecord, ...]
-    unseen: tuple[str, ...]  # why something could not be seen
+    unseen: tuple[str, ...]  # reasons for missing evidence
     seen_from: float | None = None
     seen_until: float | None = None
     since: float | None = None  # since when it is slow
     document: str = ""
     bundle: str = ""
-    fired: tuple[str, ...] = ()  # ids of the specific findings that held: what tells incidents apart
-    servers: tuple[str, ...] = ()  # the pages that were read, where that was no replay under other names
+    fired: tuple[str, ...] = ()  # ids of the specific findings that fired, for comparing incidents
+    servers: tuple[str, ...] = ()  # metrics pages that were read; empty for a redacted replay
 
 
 class PlanRecord(Struct, frozen=True):
-    """A plan that was made. Nothing was changed by it."""
+    """A plan of a playbook. Planning changes nothing."""
 
     playbook: str
     title: str
@@ -125,10 +152,10 @@ class RunJoined(Struct, frozen=True):
 
 
 class ServiceSampled(Struct, frozen=True):
-    """How the service stood for `seconds`: by subject and signal, in base units. None: not known.
+    """State of the service over `seconds`: values by subject and signal, in base units. None: unknown.
 
-    `bounds`: where a value is only "at least" or "at most" what there is. `over_slo_between`: where the SLO lies within
-    a bucket of the server's, at least and at most so many; `over_slo` is not known then.
+    `bounds`: marks values that are only a lower or upper bound. `over_slo_between`: minimum and maximum count where the
+    SLO is inside a histogram bucket; `over_slo` is None then.
     """
 
     seconds: float
@@ -146,7 +173,7 @@ class NoteAdded(Struct, frozen=True):
 
 
 class StageMarked(Struct, frozen=True):
-    """A human says that a stage of the SOP is met."""
+    """An operator marks a stage of the SOP as met."""
 
     stage: str
     by: str = ""
@@ -154,7 +181,7 @@ class StageMarked(Struct, frozen=True):
 
 
 class NotificationStarted(Struct, frozen=True):
-    """A receiver is about to be told. Journaled before it is, so that each try counts, also one that was killed."""
+    """An attempt to notify a receiver, journaled before sending, so that a killed attempt counts too."""
 
     to: str
     what: str
@@ -162,9 +189,9 @@ class NotificationStarted(Struct, frozen=True):
 
 
 class NotificationSent(Struct, frozen=True):
-    """How that went. `key`: which message it was; the same when it is tried again.
+    """Result of an attempt. `key` identifies the message across attempts.
 
-    `unsure`: it may have arrived all the same. `again_after`: seconds after which it may be tried again; None: no more.
+    `unsure`: the message may have been delivered. `again_after`: seconds before the next attempt; None: no retry.
     """
 
     to: str
@@ -177,6 +204,6 @@ class NotificationSent(Struct, frozen=True):
 
 
 class IncidentClosed(Struct, frozen=True):
-    outcome: str  # resolved | false-alarm
+    outcome: IncidentOutcome
     message: str = field(default="", name="says")
     by: str = ""

@@ -1,7 +1,7 @@
-"""A look during an incident: its bundle and its diagnosis are kept, and what it said is journaled in short.
+"""Stores the bundle and document of each diagnosis during an incident, and builds its journal record.
 
-The files come first, so that an entry never names what is not there. A look that was killed on its way leaves files
-that no entry names; the next one takes the next number.
+Files are written before the entry, so that an entry never names a missing file. A killed diagnosis leaves files that
+no entry names; the next one uses the next number.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from latdoctor.journal.state_dir import ensure_private, fsync_directory
 from latdoctor.sanitize import clean
 
 MAX_BYTES = 64 << 20  # of a diagnosis that is read again
-SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning
-_CAUSES, _BECAUSE, _UNSEEN = 8, 6, 12  # told of each at most
+SLACK = 60.0  # seconds by which readings may reach back before the start of a diagnosis
+_CAUSES, _BECAUSE, _UNSEEN = 8, 6, 12  # recorded items at most
 _LONGEST = 400  # characters of a text
-_PAGES, _SERVERS = "prometheus", 4  # the collector that reads metrics pages, and how many of them are told
+_PAGES, _SERVERS = "prometheus", 4  # collector of metrics pages; recorded pages at most
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEvidence:
-    """What to journal of a look, and why a part of it could not be kept."""
+    """Journal record of a diagnosis, and storage errors."""
 
     diagnosed: events.DiagnosisRecord
     troubles: tuple[str, ...] = ()
 
 
 def store_evidence(place: Path, incident: str, bundle: Bundle, diagnosis: Diagnosis) -> StoredEvidence:
-    """Keeps both in the state folder `place`, redacted. What cannot be kept is told, and never stops a diagnosis.
+    """Store bundle and document in the state folder `place`, redacted. Storage errors are reported, never raised.
 
-    Raises UsageError for a state folder that cannot be used.
+    Raises UsageError for an unusable state folder.
     """
-    looks = folder_of(place, incident) / "looks"
+    folder = folder_of(place, incident) / "looks"
     troubles: list[str] = []
     document = saved = ""
-    ensure_private(looks)
+    ensure_private(folder)
     try:
-        path = _written(looks, msgspec.json.format(msgspec.json.encode(diagnosis), indent=2))
+        path = _written(folder, msgspec.json.format(msgspec.json.encode(diagnosis), indent=2))
         document = str(path.relative_to(place))
         archive = path.with_name(f"{path.stem}.tar.zst")
         _save(bundle, archive)
         saved = str(archive.relative_to(place))
     except OSError as error:
-        troubles.append(f"the diagnosis could not be kept: {error.strerror}")
+        troubles.append(f"the diagnosis could not be stored: {error.strerror}")
     except LatdoctorError as error:
-        troubles.append(f"what was seen could not be kept: {error.what}")
+        troubles.append(f"the evidence could not be stored: {error.what}")
     return StoredEvidence(diagnosis_record(diagnosis, document, saved, _servers(bundle)), tuple(troubles))
 
 
 def diagnosis_record(
     diagnosis: Diagnosis, document: str = "", bundle: str = "", servers: tuple[str, ...] = ()
 ) -> events.DiagnosisRecord:
-    """A diagnosis as it is journaled; `document` and `bundle` are where it was kept, `servers` what was read."""
-    seen_from, seen_until = _seen(diagnosis)
+    """Journal record of a diagnosis; `document` and `bundle`: stored files, `servers`: metrics pages read."""
+    seen_from, seen_until = _observed_window(diagnosis)
     message = {check.id: check.message for check in diagnosis.checks}
     return events.DiagnosisRecord(
         run_id=diagnosis.run_id,
@@ -74,8 +74,8 @@ def diagnosis_record(
         level=diagnosis.verdict.level,
         message=clean(diagnosis.verdict.message, _LONGEST),
         answer=diagnosis.answer.kind,
-        causes=tuple(_named(cause, message) for cause in _told(diagnosis)),
-        unseen=tuple(_unseen(diagnosis))[:_UNSEEN],
+        causes=tuple(_named(cause, message) for cause in _recorded_causes(diagnosis)),
+        unseen=tuple(_not_observed(diagnosis))[:_UNSEEN],
         seen_from=seen_from,
         seen_until=seen_until,
         since=diagnosis.since.time if diagnosis.since else None,
@@ -95,7 +95,7 @@ def _servers(bundle: Bundle) -> tuple[str, ...]:
 
 
 def load_diagnosis(place: Path, diagnosed: events.DiagnosisRecord) -> Diagnosis | None:
-    """The whole diagnosis, if it was kept and is there still."""
+    """The full diagnosis, if its document is still stored."""
     if not diagnosed.document:
         return None
     try:
@@ -105,7 +105,7 @@ def load_diagnosis(place: Path, diagnosed: events.DiagnosisRecord) -> Diagnosis 
         return None
 
 
-def _told(diagnosis: Diagnosis) -> Iterable[RankedCause]:
+def _recorded_causes(diagnosis: Diagnosis) -> Iterable[RankedCause]:
     """Every named cause and the first candidates."""
     named = [cause for cause in diagnosis.causes if cause.named]
     others = [cause for cause in diagnosis.causes if not cause.named]
@@ -120,59 +120,59 @@ def _named(cause: RankedCause, message: dict[str, str]) -> events.CauseRecord:
         probability=cause.probability,
         named=cause.named,
         subjects=tuple(clean(subject, 100) for subject in cause.subjects[:_CAUSES]),
-        because=tuple(_says(cause.evidence_for, message)),
-        against=tuple(_says(cause.evidence_against, message)),
+        because=tuple(_messages(cause.evidence_for, message)),
+        against=tuple(_messages(cause.evidence_against, message)),
         playbooks=cause.playbooks,
     )
 
 
-def _says(checks: Iterable[str], message: dict[str, str]) -> Iterator[str]:
+def _messages(checks: Iterable[str], message: dict[str, str]) -> Iterator[str]:
     for name in list(checks)[:_BECAUSE]:
         yield clean(message.get(name, name), _LONGEST)
 
 
-def _unseen(diagnosis: Diagnosis) -> Iterator[str]:
-    """Of each tier what was not, and what hides most."""
+def _not_observed(diagnosis: Diagnosis) -> Iterator[str]:
+    """Unevaluated checks of each tier, then the gaps that hide most signals."""
     for tier in diagnosis.tiers:
         if tier.not_evaluated:
-            seen = {"unseen": ", so that nothing of it is known", "partly": ", essentials among them"}.get(
+            hidden = {"unseen": ", so that nothing of it is known", "partly": ", essentials among them"}.get(
                 tier.seen, ""
             )
-            yield f"{tier.name}: {len(tier.not_evaluated)} checks could not be evaluated{seen}"
+            yield f"{tier.name}: {len(tier.not_evaluated)} checks could not be evaluated{hidden}"
     gaps = sorted(diagnosis.gaps, key=lambda gap: -len(gap.signals))
     yield from dict.fromkeys(f"{gap.source}: {clean(gap.reason, _LONGEST)}" for gap in gaps)
 
 
-def _seen(diagnosis: Diagnosis) -> tuple[float | None, float | None]:
-    """From when to when what was looked at speaks, unix seconds; where it does not tell, when it was looked."""
-    looked, told = diagnosis.window, diagnosis.evidence_window
-    start = looked.start if told.start is None else told.start
-    if looked.start is not None and told.start is not None and told.start >= looked.start - SLACK:
-        start = looked.start
-    return start, looked.end if told.end is None else told.end
+def _observed_window(diagnosis: Diagnosis) -> tuple[float | None, float | None]:
+    """Time range of the evidence, unix seconds; falls back to the time of the diagnosis."""
+    window, recorded = diagnosis.window, diagnosis.evidence_window
+    start = window.start if recorded.start is None else recorded.start
+    if window.start is not None and recorded.start is not None and recorded.start >= window.start - SLACK:
+        start = window.start
+    return start, window.end if recorded.end is None else recorded.end
 
 
-def _written(looks: Path, content: bytes) -> Path:
-    """The next number, which nobody else has; whole before an entry names it. Raises OSError."""
-    taken = [int(path.stem) for path in looks.glob("*.json") if path.stem.isdecimal()]
+def _written(folder: Path, content: bytes) -> Path:
+    """Write the next free number, completely, before an entry names it. Raises OSError."""
+    taken = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal()]
     number = max(taken, default=0) + 1
     while True:
-        path = looks / f"{number}.json"
+        path = folder / f"{number}.json"
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:  # another look at the same moment
+        except FileExistsError:  # a concurrent diagnosis
             number += 1
             continue
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        fsync_directory(looks)
+        fsync_directory(folder)
         return path
 
 
 def _save(bundle: Bundle, path: Path) -> None:
-    """Redacted, unless it was when it came. Raises BundleError, OperationError."""
+    """Save redacted; a redacted bundle is saved as it is. Raises BundleError, OperationError."""
     if bundle.redaction is not None:
         save(bundle, path, __version__)
         return

@@ -1,7 +1,7 @@
-"""What an incident cost: seconds and requests over the SLO, as far as anybody was watching.
+"""User impact of an incident: seconds and requests over the SLO, as far as measured.
 
-Two things tell: samples of the service, and the windows by which a run was verified. A second that neither covers was
-not seen. No second counts twice; where the two overlap the sample counts, for it has the requests.
+Sources are service samples and the verification windows of runs. Time covered by neither is unmeasured. No second
+counts twice; where both overlap, the sample counts, because it has request counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from latdoctor.conditions.evaluator import FAILS, HOLDS
 from latdoctor.errors import UNDECODABLE
 from latdoctor.incident import slo_samples
 from latdoctor.incident.elapsed import ElapsedTimes
-from latdoctor.incident.slo_samples import OVER, UNJUDGED, WITHIN
+from latdoctor.incident.slo_samples import SloState
 from latdoctor.incident.timeline_model import Impact, SloSample
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.remediation.verification import WindowSeen
@@ -26,7 +26,7 @@ from latdoctor.units import format_value
 DEFINITION = (
     "Seconds from the start to the end in which P99 of any subject was over its SLO (of samples without a P99: in which"
     " more than 1 % of the requests were later than the SLO), and the requests that were answered well but later than"
-    " the SLO. Counted from samples of the service and from verification windows; what neither covers is not seen."
+    " the SLO. Counted from samples of the service and from verification windows; other time is not measured."
 )
 OVERLAP = 0.1  # of its length may a sample overlap the one before, and its requests still count
 # A condition of a verification that compares with the SLO itself.
@@ -41,49 +41,49 @@ class _ObservedSpan:
 
     begin: float
     end: float
-    state: str
+    state: SloState
     requests: float | None = None
     late: tuple[float, float] | None = None  # of these, at least and at most
 
 
-def impact(entries: Iterable[JournalEntry], seen: Sequence[SloSample], count: ElapsedTimes, span: float) -> Impact:
+def impact(entries: Iterable[JournalEntry], samples: Sequence[SloSample], count: ElapsedTimes, span: float) -> Impact:
     """Of the `span` seconds from the start on."""
     span = max(0.0, span)
     sampled = [
         _ObservedSpan(
             one.seconds - one.length, one.seconds, slo_samples.slo_state(one), one.requests, slo_samples.late_of(one)
         )
-        for one in seen
+        for one in samples
         if one.seconds is not None
     ]
     tally = _Tally()
     covered = _count_samples(sampled, span, tally)
     windows = list(_windows(entries, count))
     _count_windows(windows, covered, span, tally)
-    peaks = [p99 for p99 in map(slo_samples.p99_of, seen) if p99 is not None]
-    judged = bool(tally.seconds[OVER] or tally.seconds[WITHIN])
+    peaks = [p99 for p99 in map(slo_samples.p99_of, samples) if p99 is not None]
+    judged = bool(tally.seconds[SloState.OVER] or tally.seconds[SloState.WITHIN])
     return Impact(
         definition=DEFINITION,
         span=span,
         seen=min(span, sum(tally.seconds.values())),
-        over=tally.seconds[OVER] if judged else None,
-        within=tally.seconds[WITHIN] if judged else None,
-        unjudged=tally.seconds[UNJUDGED],
+        over=tally.seconds[SloState.OVER] if judged else None,
+        within=tally.seconds[SloState.WITHIN] if judged else None,
+        unjudged=tally.seconds[SloState.UNJUDGED],
         requests=tally.requests if tally.counted else None,
         requests_over=tally.late[0] if tally.counted else None,
         requests_over_most=tally.late[1] if tally.counted else None,
         counted=tally.counted,
-        slo_p99=tuple(sorted({one.slo_p99 for one in seen if one.slo_p99 is not None})),
+        slo_p99=tuple(sorted({one.slo_p99 for one in samples if one.slo_p99 is not None})),
         worst_p99=max(peaks, default=None),
-        sources=tuple(_sources(len(seen), len(windows))),
+        sources=tuple(_sources(len(samples), len(windows))),
     )
 
 
 class _Tally:
-    """What was counted so far."""
+    """Running totals."""
 
     def __init__(self) -> None:
-        self.seconds = {OVER: 0.0, WITHIN: 0.0, UNJUDGED: 0.0}
+        self.seconds = {SloState.OVER: 0.0, SloState.WITHIN: 0.0, SloState.UNJUDGED: 0.0}
         self.requests = 0.0
         self.late = (0.0, 0.0)
         self.counted = 0.0
@@ -93,7 +93,7 @@ def _count_samples(sampled: Sequence[_ObservedSpan], span: float, tally: _Tally)
     """Counts each second once; the spans that are covered, in order."""
     covered: list[Span] = []
     reached = 0.0
-    for one in sorted(sampled, key=lambda seen: (seen.begin, seen.end)):
+    for one in sorted(sampled, key=lambda samples: (samples.begin, samples.end)):
         begin, end = max(one.begin, reached), min(one.end, span)
         if end <= begin:
             continue
@@ -109,10 +109,10 @@ def _count_samples(sampled: Sequence[_ObservedSpan], span: float, tally: _Tally)
 
 
 def _count_windows(windows: Iterable[_ObservedSpan], covered: Sequence[Span], span: float, tally: _Tally) -> None:
-    """Counts what windows show of the time between samples."""
+    """Count windows for the time between samples."""
     ends = [end for _, end in covered]
     reached = 0.0
-    for one in sorted(windows, key=lambda seen: (seen.begin, seen.end)):
+    for one in sorted(windows, key=lambda samples: (samples.begin, samples.end)):
         begin, last = max(one.begin, reached), min(one.end, span)
         reached = max(reached, last)
         for place in range(bisect.bisect_right(ends, begin), len(covered)):
@@ -124,7 +124,7 @@ def _count_windows(windows: Iterable[_ObservedSpan], covered: Sequence[Span], sp
 
 
 def _windows(entries: Iterable[JournalEntry], count: ElapsedTimes) -> Iterator[_ObservedSpan]:
-    """The windows of verification; those without sight, and of another version, show nothing."""
+    """Verification windows; those without observations, or of another version, are skipped."""
     for entry in entries:
         if entry.kind != "verify.window":
             continue
@@ -135,18 +135,18 @@ def _windows(entries: Iterable[JournalEntry], count: ElapsedTimes) -> Iterator[_
         seconds = count.of(entry).seconds
         if seconds is None:
             continue
-        # Its own times are of the wall clock; what that was set by since the start does not count.
+        # Window times are wall-clock times: correct them by what the clock was set by since the start.
         set_by = seconds - count.at(unix_seconds(entry.at))
         begin, end = count.at(window.started) + set_by, count.at(window.ended) + set_by
         if end > begin:
             yield _ObservedSpan(begin, end, _judged(window))
 
 
-def _judged(window: WindowSeen) -> str:
-    told = [one.status for one in window.conditions if _TELLS.fullmatch(one.text)]
-    if FAILS in told:
-        return OVER
-    return WITHIN if told and all(status == HOLDS for status in told) else UNJUDGED
+def _judged(window: WindowSeen) -> SloState:
+    statuses = [one.status for one in window.conditions if _TELLS.fullmatch(one.text)]
+    if FAILS in statuses:
+        return SloState.OVER
+    return SloState.WITHIN if statuses and all(status == HOLDS for status in statuses) else SloState.UNJUDGED
 
 
 def _sources(sampled: int, windows: int) -> Iterator[str]:
@@ -157,19 +157,19 @@ def _sources(sampled: int, windows: int) -> Iterator[str]:
 
 
 def impact_lines(impact: Impact) -> Iterator[str]:
-    """Seconds, requests, and how far all that was seen."""
+    """Sentences on seconds, requests and coverage."""
     if not impact.span:
-        yield "It has just begun: there is no time yet of which anything could be told."
+        yield "It has just begun: no time has been measured yet."
         return
-    span, seen = format_value(impact.span, "time"), format_value(impact.seen, "time")
+    span, samples = format_value(impact.span, "time"), format_value(impact.seen, "time")
     if impact.over is None:
-        yield f"How long it was over its SLO is not known: of its {span} none could be judged."
+        yield f"Time over the SLO is unknown: of {span} none could be judged."
     else:
         judged = impact.over + (impact.within or 0.0)
         over, of = format_value(impact.over, "time"), format_value(judged, "time")
-        yield f"Over its SLO for {over} of the {of} in which that could be told, of {span} in all."
+        yield f"Over its SLO for {over} of the {of} that could be judged, of {span} in all."
     if impact.requests is None or impact.requests_over is None:
-        yield "How many requests were late is not known: nothing that was seen counts them."
+        yield "How many requests were late is unknown: no source counted them."
     else:
         late, of = format_value(impact.requests_over, "count"), format_value(impact.requests, "count")
         if impact.requests_over_most is not None and impact.requests_over_most > impact.requests_over:
@@ -181,4 +181,4 @@ def impact_lines(impact: Impact) -> Iterator[str]:
         slo = f" (SLO {slos})" if slos else ""
         yield f"The highest P99 of any sample was {format_value(impact.worst_p99, 'time')}{slo}."
     share = f"{impact.unseen / impact.span:.0%}".replace("%", " %")
-    yield f"The service was watched for {seen} of {span}; nobody saw the other {share}, which may have been as bad."
+    yield f"User impact was measured for {samples} of {span}; the other {share} may have been as bad."

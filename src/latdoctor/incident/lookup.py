@@ -19,53 +19,56 @@ from latdoctor.remediation.run_history import RunState
 from latdoctor.sanitize import clean, fitted
 
 PREFIX = "inc-"
-_LISTED = 4  # open incidents, where one has to be chosen
+_LISTED = 4  # open incidents listed in the error
 _WIDTH = 76  # columns of a line of these
 _ID = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
 def new_id(now: Moment) -> str:
-    """`inc-20261122-0712-4f2a`: when it was opened (UTC), and what tells it from others of that minute."""
+    """Id from the opening time in UTC and a random suffix: `inc-20261122-0712-4f2a`."""
     day, clock = now.at[:10].replace("-", ""), now.at[11:16].replace(":", "")
     return f"{PREFIX}{day}-{clock}-{secrets.token_hex(2)}"
 
 
 def folder_of(place: Path, incident: str) -> Path:
-    """Where an incident's evidence is kept, below the state folder `place`. Raises UsageError for what is no id."""
+    """Evidence folder of an incident below the state folder `place`. Raises UsageError for an invalid id."""
     if not _ID.fullmatch(incident):
         raise UsageError(f"{clean(incident, 80)!r} is no incident", next_step="latdoctor incidents list")
     return place / INCIDENTS / incident
 
 
-def select_incident(found: Sequence[Incident], asked: str = "", *, only_open: bool = True) -> Incident:
-    """The incident `asked` for, by its id or its only beginning; else the one that is open, else (unless `only_open`)
-    the last. Raises UsageError.
+def select_incident(found: Sequence[Incident], requested: str = "", *, only_open: bool = True) -> Incident:
+    """The incident with the id or unique id prefix `requested`; else the open one; else, unless `only_open`, the last.
+
+    Raises UsageError.
     """
-    if asked:
-        fitting = [one for one in found if one.id == asked] or [one for one in found if one.id.startswith(asked)]
+    if requested:
+        fitting = [one for one in found if one.id == requested] or [
+            one for one in found if one.id.startswith(requested)
+        ]
         if len(fitting) != 1:
             what = f"{len(fitting)} incidents begin with" if fitting else "there is no incident"
-            raise UsageError(f"{what} {asked!r}", where=str(folder()), next_step="latdoctor incidents list")
+            raise UsageError(f"{what} {requested!r}", where=str(folder()), next_step="latdoctor incidents list")
         return fitting[0]
-    standing = [one for one in found if one.open]
-    if len(standing) > 1:
-        more = f"; {len(standing) - _LISTED} more: latdoctor incidents list" if len(standing) > _LISTED else ""
+    open_ones = [one for one in found if one.open]
+    if len(open_ones) > 1:
+        more = f"; {len(open_ones) - _LISTED} more: latdoctor incidents list" if len(open_ones) > _LISTED else ""
         raise UsageError(
-            f"{len(standing)} incidents are open",
-            next_step=f"say which with --incident ID{more}",
-            listed=lines(standing, time.time()),
+            f"{len(open_ones)} incidents are open",
+            next_step=f"name one with --incident ID{more}",
+            listed=lines(open_ones, time.time()),
         )
-    if standing:
-        return standing[0]
+    if open_ones:
+        return open_ones[0]
     if found and not only_open:
         return found[-1]
     raise UsageError("no incident is open", where=str(folder()), next_step="latdoctor sop start")
 
 
-def lines(standing: Sequence[Incident], now: float) -> tuple[str, ...]:
-    """The last of `standing` (oldest first), a line each, the newest first: id, age at `now` (unix seconds), title."""
+def lines(open_ones: Sequence[Incident], now: float) -> tuple[str, ...]:
+    """The last of `open_ones` (oldest first), a line each, the newest first: id, age at `now` (unix seconds), title."""
     return tuple(
-        fitted(f"{one.id}  {_age(one, now):>9}  {one.opened.title}", _WIDTH) for one in standing[::-1][:_LISTED]
+        fitted(f"{one.id}  {_age(one, now):>9}  {one.opened.title}", _WIDTH) for one in open_ones[::-1][:_LISTED]
     )
 
 
@@ -78,32 +81,30 @@ def _age(incident: Incident, now: float) -> str:
 
 
 def incident_option(found: Iterable[Incident], incident: str) -> str:
-    """` --incident ID`, by which a command is about `incident`; empty where that alone is open, and so meant anyway."""
+    """` --incident ID` for the next command; empty where `incident` is the only open one, and so the default."""
     return "" if [one.id for one in found if one.open] == [incident] else f" --incident {incident}"
 
 
 def open_incident_for(found: Sequence[Incident], targets: Sequence[str]) -> str:
-    """The open incident that a look at `targets`, or a change of them, is for; empty where there is none, or where
-    several could be meant: nothing is guessed.
-    """
+    """Id of the open incident for `targets`; empty where there is none or several fit."""
     fitting = open_incidents_for(found, targets)
     return fitting[0].id if len(fitting) == 1 else ""
 
 
 def open_incidents_for(found: Sequence[Incident], targets: Sequence[str]) -> tuple[Incident, ...]:
-    """The open incidents of one of `targets`; where there is none those of its host, else those that name no target."""
-    standing = [one for one in found if one.open]
+    """Open incidents of one of `targets`; else those of its host, else those without a target."""
+    open_ones = [one for one in found if one.open]
     return (
-        matching_addresses(standing, targets)
-        or matching_hosts(standing, targets)
-        or tuple(one for one in standing if not one.opened.targets)
+        matching_addresses(open_ones, targets)
+        or matching_hosts(open_ones, targets)
+        or tuple(one for one in open_ones if not one.opened.targets)
     )
 
 
 def matching_addresses(found: Iterable[Incident], targets: Iterable[str]) -> tuple[Incident, ...]:
     """The incidents of one of `targets`."""
-    asked = addresses(targets)
-    return tuple(one for one in found if addresses(one.opened.targets) & asked)
+    requested = addresses(targets)
+    return tuple(one for one in found if addresses(one.opened.targets) & requested)
 
 
 def matching_hosts(
@@ -112,12 +113,12 @@ def matching_hosts(
     """The incidents that meet one of `targets` by its host alone, as one of both names no port: `hosts` are those of
     `targets` that name none.
     """
-    asked, bare = _hosts(targets), addresses(hosts)
-    return tuple(one for one in found if addresses(one.opened.hosts) & asked or _hosts(one.opened.targets) & bare)
+    requested, bare = _hosts(targets), addresses(hosts)
+    return tuple(one for one in found if addresses(one.opened.hosts) & requested or _hosts(one.opened.targets) & bare)
 
 
 def addresses(targets: Iterable[str]) -> frozenset[str]:
-    """What `targets` mean: an address its host and port, whatever stands around them; a name itself."""
+    """Comparable form of `targets`: host and port of an address; a name as it is."""
     return frozenset(place for target in targets if (place := _place(target)))
 
 
@@ -143,10 +144,11 @@ def _place(target: str) -> str:
 
 
 def other_runs(incident: Incident, entries: Iterable[JournalEntry]) -> tuple[RunState, ...]:
-    """Of the whole journal, oldest first. Of a closed incident those that were begun before its closing.
+    """Unfinished runs, and runs with remaining changes, that are not of `incident` but on its target.
 
-    A run is on the target of what it changed and of the incident that it belongs to. An incident that names no target
-    may be about any of them. Raises msgspec.ValidationError for an entry that another version wrote otherwise.
+    `entries` is the whole journal, oldest first; for a closed incident only runs opened before its closing count. The
+    target of a run is what it changed and the targets of its incident. An incident without targets matches any run.
+    Raises msgspec.ValidationError for an entry in the format of another version.
     """
     listed = tuple(entries)
     own = set(incident.runs)
@@ -158,16 +160,16 @@ def other_runs(incident: Incident, entries: Iterable[JournalEntry]) -> tuple[Run
         if run.id not in own
         and (run.open or run.standing)
         and (until is None or run.opened_at <= until)
-        and _meets(incident, (*_places(run), *about.get(run.id, ())))
+        and _shares_target(incident, (*_run_addresses(run), *about.get(run.id, ())))
     )
 
 
-def _places(run: RunState) -> Iterator[str]:
+def _run_addresses(run: RunState) -> Iterator[str]:
     target = run.plan.target
     return (place for place in (target.name, target.admin, target.configured) if place)
 
 
-def _meets(incident: Incident, targets: tuple[str, ...]) -> bool:
+def _shares_target(incident: Incident, targets: tuple[str, ...]) -> bool:
     return not incident.opened.targets or bool(
         matching_addresses([incident], targets) or matching_hosts([incident], targets)
     )

@@ -1,7 +1,7 @@
-"""Opens an incident, and never two of one: one open incident for each group of alerts and for each target.
+"""Opens incidents without duplicates: one open incident per group of alerts and per target.
 
-Whoever opens holds a lock meanwhile that the kernel frees however its holder ends. Killed before the entry is on the
-disk nothing was opened; killed after it the next one to ask is given what is open.
+Opening holds a kernel lock, which is freed however its process ends. A process killed before the entry is on disk has
+opened nothing; after that, the next caller gets the open incident.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from latdoctor.journal.store import Journal
 
 LOCK = "the opening of incidents"
 PATIENCE = 5.0  # seconds for which others may open theirs first
-_LOOK = 0.01  # seconds between two tries
+_POLL = 0.01  # seconds between two tries
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The incident that is open now; `new` where this opened it."""
+    """The open incident; `new` if this call opened it."""
 
     id: str
     new: bool
@@ -37,19 +37,19 @@ class Opening:
 def open_incident(
     journal: Journal,
     place: Path,
-    wanted: events.IncidentOpened,
+    opening: events.IncidentOpened,
     sop: Sop | None = None,
-    standing: Callable[[], Sequence[Incident]] | None = None,
+    open_ones: Callable[[], Sequence[Incident]] | None = None,
 ) -> Opening:
-    """Opens `wanted`, unless it is open. `place` is the state folder, in which its `sop` is kept as it is now.
+    """Open `opening`, unless it is open already. Its `sop` is stored in the state folder `place`.
 
-    `standing` tells the open incidents to who reads on; the whole journal is read otherwise.
+    `open_ones` returns the open incidents where the caller knows them; else the whole journal is read.
 
-    Raises JournalError, UsageError, OperationError, and Busy where others open theirs for longer than PATIENCE.
+    Raises JournalError, UsageError, OperationError, and LockHeldError after waiting PATIENCE for other processes.
     """
     with exclusive(place, LOCK):
-        known = incidents_in(journal.entries()) if standing is None else standing()
-        found = open_duplicate(known, wanted)
+        known = incidents_in(journal.entries()) if open_ones is None else open_ones()
+        found = open_duplicate(known, opening)
         if found is not None:
             return Opening(found.id, new=False)
         name = new_id(journal.clock())
@@ -57,28 +57,28 @@ def open_incident(
             name = new_id(journal.clock())
         if sop is not None:
             loader.keep(place, name, sop)
-        journal.append(name, events.OPENED, wanted)
+        journal.append(name, events.OPENED, opening)
         return Opening(name, new=True)
 
 
-def open_duplicate(found: Sequence[Incident], wanted: events.IncidentOpened) -> Incident | None:
-    """The open incident that `wanted` would double: of the same group of alerts, else of one of its targets.
+def open_duplicate(found: Sequence[Incident], opening: events.IncidentOpened) -> Incident | None:
+    """The open incident that `opening` would duplicate: of the same group of alerts, else of one of its targets.
 
-    By hand and for no target: one that was opened so too. Where a host alone could mean several it is none of them.
+    Opened by hand without a target: one opened the same way. A bare host that fits several incidents matches none.
     """
-    standing = [one for one in found if one.open]
-    if wanted.key:
-        known = next((one for one in standing if wanted.key in group_keys(one)), None)
+    open_ones = [one for one in found if one.open]
+    if opening.key:
+        known = next((one for one in open_ones if opening.key in group_keys(one)), None)
         if known is not None:
             return known
-    if wanted.targets:
-        known = next(iter(matching_addresses(standing, wanted.targets)), None)
+    if opening.targets:
+        known = next(iter(matching_addresses(open_ones, opening.targets)), None)
         if known is not None:
             return known
-        of_host = matching_hosts(standing, wanted.targets, wanted.hosts)
+        of_host = matching_hosts(open_ones, opening.targets, opening.hosts)
         return of_host[0] if len(of_host) == 1 else None
-    if wanted.source == events.BY_HAND:
-        by_hand = (one for one in standing if one.opened.source == events.BY_HAND)
+    if opening.source == events.OpenedBy.HAND:
+        by_hand = (one for one in open_ones if one.opened.source == events.OpenedBy.HAND)
         return next((one for one in by_hand if not one.opened.targets), None)
     return None
 
@@ -91,7 +91,7 @@ def group_keys(incident: Incident) -> frozenset[str]:
 
 @contextmanager
 def exclusive(place: Path, what: str) -> Iterator[None]:
-    """No other process does `what` meanwhile. Raises Busy where one does for longer than PATIENCE."""
+    """Exclude other processes from `what`. Raises LockHeldError after PATIENCE seconds."""
     until = time.monotonic() + PATIENCE
     with ExitStack() as stack:
         while True:
@@ -101,5 +101,5 @@ def exclusive(place: Path, what: str) -> Iterator[None]:
             except LockHeldError:
                 if time.monotonic() > until:
                     raise
-                time.sleep(_LOOK)
+                time.sleep(_POLL)
         yield

@@ -1,4 +1,4 @@
-"""The alert rules for Prometheus that come with latdoctor: a file for each server or exporter that a dialect knows."""
+"""Shipped Prometheus alert rules: one file for each server or exporter with a dialect."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def title(name: str) -> str:
 
 
 def text(name: str, p99: float | None = None, errors: float | None = None) -> str:
-    """The file for `name`, with another SLO where one is given: seconds, and a share of all requests.
+    """Rules for `name`, with the SLO replaced where given: seconds, and a share of all requests.
 
     Raises UsageError where there is no such file, or no SLO in it.
     """
     known = files()
     if name not in known:
-        near = get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(near)}?" if near else "latdoctor alerts list"
+        similar = get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(similar)}?" if similar else "latdoctor alerts list"
         raise UsageError(f"there are no alert rules for {clean(name, 80)!r}", next_step=hint)
     found = known[name].read_text(encoding="utf-8")
     return _changed(_changed(found, _P99, p99, name), _ERRORS, errors, name)
@@ -53,10 +53,10 @@ def has_slo(content: str) -> bool:
     return _P99.search(content) is not None
 
 
-def _changed(content: str, place: re.Pattern[str], value: float | None, name: str) -> str:
+def _changed(content: str, pattern: re.Pattern[str], value: float | None, name: str) -> str:
     if value is None:
         return content
-    made, count = place.subn(rf"\g<1>{value:.12g}", content)
+    replaced, count = pattern.subn(rf"\g<1>{value:.12g}", content)
     if not count:
         raise UsageError(f"the alerts for {name} are on hardware and have no SLO", next_step="leave it out")
-    return made
+    return replaced

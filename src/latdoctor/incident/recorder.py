@@ -1,4 +1,4 @@
-"""What commands journal of the incident that they belong to, and what its SOP does not permit yet."""
+"""Journal entries that commands add to an incident, and the SOP guard for playbooks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def without_credentials(text: str, limit: int) -> str:
 
 
 def field_without_credentials(name: str, value: str, limit: int) -> str:
-    """The `value` of a label or annotation: nothing of it where its `name` says that it is a credential."""
+    """The `value` of a label or annotation; hidden if its `name` marks a credential."""
     safe = clean(value, limit)
     shown = without_secrets(f"{name}={safe}")
     if not shown.startswith(f"{name}="):  # the name itself is odd
@@ -39,13 +39,12 @@ def field_without_credentials(name: str, value: str, limit: int) -> str:
 
 
 LONGEST = 10_000  # characters of a remark
-OUTCOMES = ("resolved", events.FALSE_ALARM)
 
 
 def add_note(journal: Journal, incident: Incident, text: str, by: str) -> JournalEntry:
     """Raises UsageError for an empty remark or one that is too long, and JournalError."""
     if not text.strip():
-        raise UsageError("the note is empty", next_step="latdoctor sop note 'what you saw or did'")
+        raise UsageError("the note is empty", next_step="latdoctor sop note 'what you observed or did'")
     return journal.append(incident.id, events.NOTED, events.NoteAdded(_within(text), clean(by, 80)))
 
 
@@ -53,16 +52,18 @@ def mark_stage(journal: Journal, incident: Incident, sop: Sop, stage: str, text:
     """Raises UsageError for a stage that the SOP does not have, and JournalError."""
     if sop.stage(stage) is None:
         names = [one.id for one in sop.stages]
-        near = get_close_matches(stage, names, n=1)
+        similar = get_close_matches(stage, names, n=1)
         raise UsageError(
             f"the SOP {sop.id} has no stage {clean(stage, 80)!r}",
-            next_step=f"did you mean {near[0]}?" if near else f"it has: {', '.join(names)}",
+            next_step=f"did you mean {similar[0]}?" if similar else f"it has: {', '.join(names)}",
         )
     return journal.append(incident.id, events.MARKED, events.StageMarked(stage, clean(by, 80), _within(text)))
 
 
-def close_incident(journal: Journal, incident: Incident, outcome: str, text: str, by: str) -> JournalEntry:
-    """Raises UsageError where it is closed already, and JournalError."""
+def close_incident(
+    journal: Journal, incident: Incident, outcome: events.IncidentOutcome, text: str, by: str
+) -> JournalEntry:
+    """Close an incident. Raises UsageError where it is closed already, and JournalError."""
     if incident.closed is not None:
         raise UsageError(f"{incident.id} is closed already: {clean(incident.closed.outcome, 40)}")
     return journal.append(incident.id, events.CLOSED, events.IncidentClosed(outcome, _within(text), clean(by, 80)))
@@ -72,7 +73,7 @@ def _within(text: str) -> str:
     if len(text) > LONGEST:
         raise UsageError(
             f"a note of {len(text)} characters is longer than {LONGEST}",
-            next_step="keep it as a file, and note its name",
+            next_step="save it as a file, and note its name",
         )
     return without_credentials(text.strip(), LONGEST)
 
@@ -81,7 +82,7 @@ GUARD = "sop"
 
 
 def all_incidents(journal: Journal) -> tuple[Incident, ...]:
-    """Every incident, the oldest first. Raises JournalError, and OperationError for what another version wrote."""
+    """All incidents, oldest first. Raises JournalError, and OperationError for entries of another version."""
     with unreadable_as_error(journal):
         return incidents_in(journal.entries())
 
@@ -111,15 +112,13 @@ def plan_record(plan: Plan) -> events.PlanRecord:
 
 
 def sop_refusal(journal: Journal, place: Path, incident: Incident, plan: Plan) -> Refusal | None:
-    """Why the SOP of `incident`, if it has one, does not permit `plan` now; what cannot be told does not either."""
-    if not incident.opened.sop:  # nobody asked for one
+    """Refusal of `plan` by the incident's SOP; None where permitted. An unreadable SOP refuses too."""
+    if not incident.opened.sop:
         return None
     try:
         sop = sop_of_incident(place, incident)
     except LatdoctorError as error:
-        return Refusal(
-            GUARD, f"what may be done now cannot be told: {error.what}", "say --approve to do it all the same"
-        )
+        return Refusal(GUARD, f"the permitted actions are unknown: {error.what}", "--approve overrides this guard")
     with unreadable_as_error(journal):
         states = stage_states(sop, incident, journal.clock())
     lacking = [action for action in needed(plan.risk, plan.disruption) if not permitted(sop, states, action)]
@@ -137,8 +136,8 @@ def _what(lacking: Sequence[str], plan: Plan) -> str:
 def _when(sop: Sop, lacking: Sequence[str]) -> str:
     """From which stage on it will be."""
     stages = [sop.permitting(action) for action in lacking]
-    told = [stage for stage in stages if stage is not None]
-    if len(told) < len(stages):
+    known_stages = [stage for stage in stages if stage is not None]
+    if len(known_stages) < len(stages):
         return f"never permitted by the SOP {sop.id}"
-    last = max(told, key=sop.stages.index)
+    last = max(known_stages, key=sop.stages.index)
     return f"permitted by the SOP {sop.id} from {last.id!r} on ({last.title}), which is not met"

@@ -1,15 +1,15 @@
-"""Which earlier incidents were like this one, and what helped then.
+"""Similarity of past incidents, and the playbooks that worked then.
 
-Likeness is a weighted mean of how much two incidents share, each kind as the size of what is in both over what is in
-either (Jaccard's; of causes Ruzicka's, with a candidate counting for its probability and a named cause for one):
+The similarity is a weighted mean of Jaccard indices (Ruzicka for causes, where a candidate counts with its probability
+and a named cause with 1):
 
-    causes 50 %    what was to be mended: of one cause the same playbook helps
-    findings 30 %  the specific ones that held; they tell alike even what has no name yet
-    subjects 10 %  the kinds of them (replica, gpu, service): where it was
+    causes 50 %    the same playbook fixes the same cause
+    findings 30 %  specific findings that fired; comparable also without a named cause
+    subjects 10 %  kinds of subjects (replica, gpu, service)
     tiers 10 %     infrastructure, framework, application
 
-What neither incident tells of is left out and the rest weighs accordingly; what only one tells of is not shared. So it
-is the same from either side, 1 with itself, and 0 where nothing is shared or nothing is known.
+A part that neither incident has is left out and the other weights are scaled. The result is symmetric, 1 for an
+incident with itself, and 0 where nothing is shared or known.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from latdoctor.sanitize import clean
 
 CAUSES, FINDINGS, SUBJECTS, TIERS = 0.5, 0.3, 0.1, 0.1
 CANDIDATE = 0.2  # from here on a cause that was not named counts
-ALIKE = 0.3  # from here on an incident is worth telling of: one of two causes, or most findings, and where it was
+ALIKE = 0.3  # minimum to report: one of two causes, or most findings and the same subjects
 
 
 class Features(Struct, frozen=True):
-    """What incidents are compared by. `causes`: by id, how sure."""
+    """Features that are compared. `causes`: probability by id."""
 
     causes: dict[str, float]
     findings: frozenset[str]
@@ -51,7 +51,7 @@ class RunSummary(Struct, frozen=True):
 
 
 class PastIncident(Struct, frozen=True):
-    """An incident as it is looked up: what it was, what worked and what did not."""
+    """A past incident for comparison: what it was, and which playbooks worked."""
 
     id: str
     title: str
@@ -80,12 +80,12 @@ class SimilarIncident(Struct, frozen=True):
 
 def past_incident(incident: Incident) -> PastIncident:
     """Raises msgspec.ValidationError for a run that another version wrote otherwise."""
-    found = diagnosis_events(incident.entries, of_incident(incident))
+    diagnoses = diagnosis_events(incident.entries, of_incident(incident))
     runs = {run.id: run for run in run_history.runs(incident.entries)}
-    told = run_reports(incident.runs, runs, incident.entries)
+    reports = run_reports(incident.runs, runs, incident.entries)
     ended = next(iter(reversed(incident.of(events.CLOSED))), None)
-    causes = [cause for look in found for cause in look.causes]
-    levels = {look.level for look in found}
+    causes = [cause for diagnosis in diagnoses for cause in diagnosis.causes]
+    levels = {diagnosis.level for diagnosis in diagnoses}
     return PastIncident(
         id=incident.id,
         title=clean(incident.opened.title, 300),
@@ -93,9 +93,9 @@ def past_incident(incident: Incident) -> PastIncident:
         closed_at=ended.at if ended else None,
         outcome=clean(incident.closed.outcome, 40) if incident.closed else "",
         level=next((level for level in _WORST if level in levels), ""),
-        features=_features(causes, [name for look in found for name in look.fired]),
+        features=_features(causes, [name for diagnosis in diagnoses for name in diagnosis.fired]),
         named=tuple(dict.fromkeys(cause.id for cause in causes if cause.named)),
-        remedies=tuple(RunSummary(run.playbook, run.outcome, run.id) for run in told if run.playbook),
+        remedies=tuple(RunSummary(run.playbook, run.outcome, run.id) for run in reports if run.playbook),
     )
 
 
@@ -113,7 +113,7 @@ def of_diagnosis(diagnosis: Diagnosis) -> Features:
 
 
 def fired(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """The specific findings that held: symptoms, which every incident has, tell none from another."""
+    """Specific findings that fired. Symptoms are common to all incidents and do not count."""
     return tuple(check.id for check in diagnosis.checks if check.status == "fired" and check.kind == "specific")
 
 
@@ -154,21 +154,21 @@ def _ruzicka(one: Mapping[str, float], other: Mapping[str, float]) -> float | No
     return sum(min(one.get(name, 0.0), other.get(name, 0.0)) for name in names) / most if most else None
 
 
-def similar(wanted: Features, known: Sequence[PastIncident], least: float = ALIKE) -> tuple[SimilarIncident, ...]:
+def similar(features: Features, known: Sequence[PastIncident], least: float = ALIKE) -> tuple[SimilarIncident, ...]:
     """Those that are alike by `least`, the likest first, of equal ones the latest."""
-    found = []
+    ended = []
     for one in known:
-        how = likeness(wanted, one.features)
+        how = likeness(features, one.features)
         if how >= least:
-            same = tuple(name for name in one.named if wanted.causes.get(name) == 1.0)
-            found.append(SimilarIncident(one, how, same))
-    return tuple(sorted(sorted(found, key=lambda x: x.past.opened_at, reverse=True), key=lambda x: -x.likeness))
+            same = tuple(name for name in one.named if features.causes.get(name) == 1.0)
+            ended.append(SimilarIncident(one, how, same))
+    return tuple(sorted(sorted(ended, key=lambda x: x.past.opened_at, reverse=True), key=lambda x: -x.likeness))
 
 
-def past_incidents(found: Iterable[Incident]) -> tuple[PastIncident, ...]:
-    """Every incident as it is looked up; one with a run that cannot be read is left out."""
+def past_incidents(ended: Iterable[Incident]) -> tuple[PastIncident, ...]:
+    """All incidents in comparable form; those with an unreadable run are left out."""
     listed = []
-    for incident in found:
+    for incident in ended:
         try:
             listed.append(past_incident(incident))
         except UNDECODABLE:

@@ -1,7 +1,7 @@
-"""How the service stood over some seconds, out of what a look saw: one line of an incident's chart.
+"""Samples of a service over some seconds: the points of an incident's charts.
 
-A sample speaks of what was counted and measured meanwhile: by pages, a Prometheus server, the driver and the host. What
-a log tells lies anywhere in the past. Unknown is left out, and never 0.
+A sample contains what metrics pages, a Prometheus server, the driver and the host counted or measured in that time.
+Logs are left out: their lines may be from any time. Unknown values are absent, never 0.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -24,12 +25,19 @@ from latdoctor.journal.entry import JournalEntry
 from latdoctor.sanitize import clean
 
 P99 = "latency.p99"
-OVER, WITHIN, UNJUDGED = "over", "within", "unjudged"
-SHARE = 0.01  # of the requests may be later than what 99 % of them keep
+SHARE = 0.01  # of the requests may be later than the SLO of P99
+
+
+class SloState(StrEnum):
+    """State of a sample against the SLO."""
+
+    OVER = "over"
+    WITHIN = "within"
+    UNJUDGED = "unjudged"
 
 
 class _Sampled(Struct, frozen=True):
-    """`events.Sampled` as the journal keeps it: what was no number has become null there."""
+    """`events.ServiceSampled` as stored: non-finite numbers are null."""
 
     seconds: float
     values: dict[str, dict[str, float | None]]
@@ -41,22 +49,22 @@ class _Sampled(Struct, frozen=True):
 
 
 def read_sample(entry: JournalEntry, count: ElapsedTimes) -> SloSample | None:
-    """None where another version wrote it otherwise: then nothing was seen."""
+    """None for an entry in the format of another version."""
     try:
-        told = decode_body(entry, _Sampled)
+        raw = decode_body(entry, _Sampled)
     except UNDECODABLE:
         return None
     return SloSample(
         at=entry.at,
         seconds=count.of(entry).seconds,
-        length=max(0.0, told.seconds),
+        length=max(0.0, raw.seconds),
         digest=entry.digest,
-        values={clean(subject, 200): _values(listed) for subject, listed in told.values.items()},
-        requests=_known(told.requests),
-        over_slo=_known(told.over_slo),
-        slo_p99=_known(told.slo_p99),
-        bounds={clean(subject, 200): _cleaned(listed) for subject, listed in told.bounds.items()},
-        over_slo_between=told.over_slo_between,
+        values={clean(subject, 200): _values(listed) for subject, listed in raw.values.items()},
+        requests=_known(raw.requests),
+        over_slo=_known(raw.over_slo),
+        slo_p99=_known(raw.slo_p99),
+        bounds={clean(subject, 200): _cleaned(listed) for subject, listed in raw.bounds.items()},
+        over_slo_between=raw.over_slo_between,
     )
 
 
@@ -69,34 +77,46 @@ def _cleaned(listed: Mapping[str, str]) -> dict[str, str]:
 
 
 def p99_of(one: SloSample) -> float | None:
-    """P99 of the subject that has the highest, seconds; None where none was seen. Subjects are never averaged."""
+    """Highest P99 of all subjects, seconds; None if unknown. Subjects are never averaged."""
     return max((listed[P99] for listed in one.values.values() if P99 in listed), default=None)
 
 
-def slo_state(one: SloSample) -> str:
-    """OVER where any subject's P99 is over the SLO; where no P99 was seen, where more than 1 % of the requests were.
+def slo_state(one: SloSample) -> SloState:
+    """OVER where any subject's P99 is over the SLO; without a P99, where more than 1 % of the requests were.
 
-    A P99 that is only bounded tells where the bound does.
+    A P99 that is only a bound decides where the bound suffices.
     """
     if one.slo_p99 is None:
-        return UNJUDGED
+        return SloState.UNJUDGED
     judged = {
         _judged(listed[P99], one.bounds.get(subject, {}).get(P99, ""), one.slo_p99)
         for subject, listed in one.values.items()
         if P99 in listed
     }
     if judged:
-        return OVER if OVER in judged else UNJUDGED if UNJUDGED in judged else WITHIN
+        return (
+            SloState.OVER
+            if SloState.OVER in judged
+            else SloState.UNJUDGED
+            if SloState.UNJUDGED in judged
+            else SloState.WITHIN
+        )
     late = late_of(one)
     if not one.requests or late is None:
-        return UNJUDGED
-    return OVER if late[0] > SHARE * one.requests else WITHIN if late[1] <= SHARE * one.requests else UNJUDGED
+        return SloState.UNJUDGED
+    return (
+        SloState.OVER
+        if late[0] > SHARE * one.requests
+        else SloState.WITHIN
+        if late[1] <= SHARE * one.requests
+        else SloState.UNJUDGED
+    )
 
 
-def _judged(p99: float, bound: str, slo: float) -> str:
+def _judged(p99: float, bound: str, slo: float) -> SloState:
     if p99 > slo:
-        return UNJUDGED if bound == AT_MOST else OVER
-    return UNJUDGED if bound == AT_LEAST else WITHIN
+        return SloState.UNJUDGED if bound == AT_MOST else SloState.OVER
+    return SloState.UNJUDGED if bound == AT_LEAST else SloState.WITHIN
 
 
 def late_of(one: SloSample) -> tuple[float, float] | None:
@@ -111,7 +131,7 @@ def _known(value: float | None) -> float | None:
 PAGES, HISTORY = "prometheus", "promql"
 _LIVE = (f"{PAGES}/", f"{HISTORY}/", "nvml.json", "host/")
 
-# What is charted: what users feel, what comes in, how it is served, and memory.
+# Charted signals: latency, load, serving and memory.
 SIGNALS = (
     "latency.p50",
     "latency.p99",
@@ -132,13 +152,13 @@ SIGNALS = (
     "host.memory.available_ratio",
 )
 MAX_SUBJECTS = 64
-_REQUESTS = ("router.latency", "latency")  # whose answers are counted: a router's, else those of all servers
-_BEFORE = "-before.prom"  # ends the name of a page of the look before
+_REQUESTS = ("router.latency", "latency")  # request counts: those of a router, else of all servers
+_BEFORE = "-before.prom"  # suffix of a page from the previous observation
 
 
 def with_previous_pages(bundle: Bundle, before: Bundle | None) -> Bundle:
-    """`bundle` with the last page of each server of the look `before` in front, so that counters tell of the time
-    between the two as well and nothing is counted twice.
+    """`bundle` with the last page of each server from the observation `before`, so that counter rates also cover the
+    time between both and nothing counts twice.
     """
     if before is None:
         return bundle
@@ -153,12 +173,12 @@ def with_previous_pages(bundle: Bundle, before: Bundle | None) -> Bundle:
 
 
 def sample_of(evidence: Evidence, window: Window, slo_p99: float | None) -> ServiceSampled:
-    """What `evidence` (with what is derived of it) says of `window`."""
+    """Sample of `window` from `evidence` including derived readings."""
     values: dict[str, dict[str, float]] = {}
     bounds: dict[str, dict[str, str]] = {}
     for reading in _charted(evidence):
-        told = values.get(reading.subject, {})
-        if reading.signal in told or (not told and len(values) >= MAX_SUBJECTS):
+        raw = values.get(reading.subject, {})
+        if reading.signal in raw or (not raw and len(values) >= MAX_SUBJECTS):
             continue
         values.setdefault(reading.subject, {})[reading.signal] = float(reading.value)
         if reading.bound:
@@ -188,9 +208,9 @@ def _charted(evidence: Evidence) -> Iterator[Reading]:
 
 
 def _requests(evidence: Evidence, slo: float | None) -> tuple[float | None, float | None, float | None]:
-    """How many were answered, and how many of these at least and at most later than `slo`; None: not known.
+    """Answered requests, and the minimum and maximum of those later than `slo`; None: unknown.
 
-    One server whose answers are not known, as after its start, makes the sum unknown.
+    One server without counts, as after its start, makes the sum unknown.
     """
     for signal in _REQUESTS:
         for source in (PAGES, HISTORY):
@@ -212,7 +232,7 @@ def _requests(evidence: Evidence, slo: float | None) -> tuple[float | None, floa
 
 
 def _later(one: Distribution, slo: float) -> tuple[float, float]:
-    """How many observations lie above `slo`: those of the buckets behind it, and at most of the one around it too."""
+    """Minimum and maximum count of observations above `slo`: the buckets above it, and the one that contains it."""
     least = sum(bucket.count for bucket in one.buckets if bucket.low >= slo and bucket.high > slo)
     around = sum(bucket.count for bucket in one.buckets if bucket.low < slo < bucket.high)
     return least, least + around

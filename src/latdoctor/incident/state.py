@@ -22,7 +22,7 @@ class Incident:
     opened: events.IncidentOpened
     entries: list[JournalEntry] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
-    alerts: dict[str, events.Alert] = field(default_factory=dict)  # by fingerprint, each as it stood last
+    alerts: dict[str, events.Alert] = field(default_factory=dict)  # by fingerprint, latest state
     closed: events.IncidentClosed | None = None
 
     @property
@@ -35,8 +35,8 @@ class Incident:
 
     @property
     def still_firing(self) -> tuple[str, ...]:
-        """The names of its alerts that fire, as far as was heard, each once."""
-        firing = (alert for alert in self.alerts.values() if alert.status == events.FIRING)
+        """Distinct names of its alerts whose last known state is firing."""
+        firing = (alert for alert in self.alerts.values() if alert.status == events.AlertStatus.FIRING)
         return tuple(dict.fromkeys(alert.name or alert.fingerprint for alert in firing))
 
     @property
@@ -50,10 +50,10 @@ class Incident:
 
 
 def incidents_in(entries: Iterable[JournalEntry]) -> tuple[Incident, ...]:
-    """Every incident that was opened, oldest first.
+    """All incidents, oldest first.
 
-    Entries of a run that came before it joined (its refusal, its opening) belong to the incident too. Raises
-    msgspec.ValidationError for an entry that another version wrote otherwise.
+    Entries of a run from before it joined (its refusal, its opening) belong to the incident too. Raises
+    msgspec.ValidationError for an entry in the format of another version.
     """
     listed = tuple(entries)
     owner = {

@@ -1,8 +1,9 @@
-"""Where an incident stands: its stages, what was looked at and what not, what stands changed, and what to do next."""
+"""Status of an incident: its stages, diagnoses, runs, remaining changes, and the next step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from latdoctor.incident import events
 from latdoctor.incident.elapsed import clock_of, elapsed_by_entry, elapsed_until, start_of
 from latdoctor.incident.evidence_store import load_diagnosis
 from latdoctor.incident.next_step import NextStep, next_step
-from latdoctor.incident.sop.clock import LATE, UNKNOWN_STAGE, StageState, permitted, stage_states
+from latdoctor.incident.sop.clock import StageState, StageStatus, permitted, stage_states
 from latdoctor.incident.sop.model import ACTIONS, Sop
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
@@ -32,43 +33,49 @@ def unsettled(incident: Incident, others: Sequence[RunState] = ()) -> tuple[str,
     Raises msgspec.ValidationError for an entry that another version wrote otherwise.
     """
     own = run_history.runs(incident.entries)
-    return (*_unverified(own, ""), *_unverified(others, ", not of this incident"), *_last_look(incident))
+    return (*_unverified(own, ""), *_unverified(others, ", not of this incident"), *_last_diagnosis(incident))
 
 
-def _unverified(runs: Sequence[RunState], whose: str) -> Iterator[str]:
+def _unverified(runs: Sequence[RunState], suffix: str) -> Iterator[str]:
     for run in runs:
-        told = f"run {run.id} ({clean(run.plan.playbook, 100)} on {clean(run.plan.target.name, 100)}{whose})"
+        run_text = f"run {run.id} ({clean(run.plan.playbook, 100)} on {clean(run.plan.target.name, 100)}{suffix})"
         if run.open and run.standing:
-            yield f"a change stands that nobody has verified: {told} has not come to its end; latdoctor recover"
+            yield f"an unverified change is in place: {run_text} has not ended; latdoctor recover"
         elif run.open:
-            yield f"{told} has not come to its end, and has changed nothing so far; latdoctor recover"
+            yield f"{run_text} has not ended and has changed nothing so far; latdoctor recover"
         elif run.outcome is Outcome.HELD and run.standing:
-            yield f"a change stands that nobody has verified: {told} was held; latdoctor rollback {run.id}"
+            yield f"an unverified change is in place: {run_text} was held; latdoctor rollback {run.id}"
 
 
-def _last_look(incident: Incident) -> Iterator[str]:
-    """Unless a change was verified since: that is a later look, and P99 was within the SLO."""
+def _last_diagnosis(incident: Incident) -> Iterator[str]:
+    """Critical last diagnosis, unless a change was verified after it (then P99 was within the SLO)."""
     last = next(iter(reversed(incident.of(events.DIAGNOSED))), None)
     if last is None:
         return
     verified = {run.id for run in run_history.runs(incident.entries) if run.outcome is Outcome.VERIFIED}
     since = any(one.kind == "verify.passed" and one.run in verified and one.seq > last.seq for one in incident.entries)
-    said = decode_body(last, events.DiagnosisRecord)
-    if said.level == _CRITICAL and not since:
-        named = ", ".join(clean(cause.id, 100) for cause in said.causes if cause.named)
-        yield f"the last look, of {clock_of(last.at)} UTC, was critical: {named or clean(said.message, 400)}"
+    diagnosed = decode_body(last, events.DiagnosisRecord)
+    if diagnosed.level == _CRITICAL and not since:
+        named = ", ".join(clean(cause.id, 100) for cause in diagnosed.causes if cause.named)
+        yield f"the last diagnosis, {clock_of(last.at)} UTC, was critical: {named or clean(diagnosed.message, 400)}"
 
 
 SCHEMA_VERSION = "1"
-OK, NOT_READ, IS_LATE, NOT_KNOWN = 0, 1, 3, 4
 BEFORE, ELSEWHERE = "from before this incident", "from outside this incident"
-_NOTES = 20  # of the last are told
+_NOTES = 20  # latest notes that are reported
+
+
+class StatusExitCode(IntEnum):
+    """Exit codes of `sop status`."""
+
+    OK = 0
+    UNREADABLE = 1
+    LATE = 3
+    UNKNOWN = 4
 
 
 class DiagnosisSummary(Struct, frozen=True):
-    """A diagnosis. `looked` are the tiers of which something was seen, told of the last one only; None where that is
-    not kept any more.
-    """
+    """A diagnosis. `looked`: tiers with evidence, for the last diagnosis only; None where the document is gone."""
 
     at: str
     level: str
@@ -77,7 +84,7 @@ class DiagnosisSummary(Struct, frozen=True):
     causes: tuple[events.CauseRecord, ...]
     unseen: tuple[str, ...]
     looked: tuple[str, ...] | None
-    next_looks: tuple[str, ...]  # sources that would tell more
+    next_looks: tuple[str, ...]  # sources that would add evidence
     document: str
     bundle: str
 
@@ -92,9 +99,9 @@ class ChangedField(Struct, frozen=True):
 
 
 class AttemptedRun(Struct, frozen=True):
-    """A run. `incident_status` is what of it stands, and `undo` the command that takes it back.
+    """A playbook run. `standing`: its changes still in place; `undo`: the command that rolls them back.
 
-    `whose` is empty for a run of the incident itself; else it says that it is not.
+    `whose` is empty for a run of this incident; else it states where the run came from.
     """
 
     run: str
@@ -116,10 +123,10 @@ class Note(Struct, frozen=True):
 
 
 class IncidentStatus(Struct, frozen=True):
-    """All of it, as of `at`. Times in seconds; `began` is unix seconds by `stage_states` (empty: this machine's).
+    """Status of an incident at `at`. Times in seconds; `began` is unix seconds by `clock` (empty: this machine's).
 
-    `inherited` are runs on its target that are not its own: what they changed stands there, or they have not come to
-    their end. `unread`: why its SOP cannot be read. Then it has no stages here, and what is permitted is not known.
+    `inherited`: other runs on its target that left changes or have not ended. `unread`: why the SOP cannot be read;
+    then the stages are empty and the permitted actions unknown.
     """
 
     schema_version: str
@@ -149,15 +156,19 @@ class IncidentStatus(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """For bots, what is due now: overdue, else not known, else neither. A stage that was met late is met, and where
-        it is closed nothing is due any more.
-        """
+        """For scripts: overdue, else unknown, else OK. A stage met late counts as met; a closed incident is OK."""
         if self.unread:
-            return NOT_READ
+            return StatusExitCode.UNREADABLE
         if not self.open:
-            return OK
+            return StatusExitCode.OK
         due = {stage.status for stage in self.stages if not stage.done}
-        return IS_LATE if LATE in due else NOT_KNOWN if UNKNOWN_STAGE in due else OK
+        return (
+            StatusExitCode.LATE
+            if StageStatus.LATE in due
+            else StatusExitCode.UNKNOWN
+            if StageStatus.UNKNOWN in due
+            else StatusExitCode.OK
+        )
 
     @property
     def current(self) -> StageState | None:
@@ -173,10 +184,10 @@ def incident_status(
     unread: str = "",
     others: Sequence[RunState] = (),
 ) -> IncidentStatus:
-    """How `incident` stands at `now`; once it is closed, at its closing. `place` is the state folder; `unread` says why
-    there is no `sop`; `others` are the runs on its target that are not its own (`inherited`).
+    """Status of `incident` at `now`, or at its closing. `place` is the state folder; `unread` is why there is no `sop`;
+    `others` are other runs on its target (`other_runs`).
 
-    Raises msgspec.ValidationError for an entry that another version wrote otherwise.
+    Raises msgspec.ValidationError for an entry in the format of another version.
     """
     opened, start = incident.opened, start_of(incident)
     states = stage_states(sop, incident, now) if sop else ()
@@ -200,7 +211,7 @@ def incident_status(
         lasted=lasted.seconds,
         stages=states,
         alerts={status: counted.count(status) for status in dict.fromkeys(counted)},
-        seen=_all_seen(incident, place),
+        seen=_summaries(incident, place),
         refused=len(incident.of("run.refused")),
         tried=tuple(_tried(run) for run in run_history.runs(incident.entries)),
         notes=tuple(_remark(entry) for entry in incident.of(events.NOTED))[-_NOTES:],
@@ -216,32 +227,32 @@ def opened_at(found: IncidentStatus) -> float:
     return unix_seconds(found.opened_at)
 
 
-def _all_seen(incident: Incident, place: Path) -> tuple[DiagnosisSummary, ...]:
+def _summaries(incident: Incident, place: Path) -> tuple[DiagnosisSummary, ...]:
     *earlier, last = incident.of(events.DIAGNOSED) or (None,)
     if last is None:
         return ()
     whole = load_diagnosis(place, decode_body(last, events.DiagnosisRecord))
-    return (*(_seen(entry, None) for entry in earlier if entry), _seen(last, whole))
+    return (*(_summary(entry, None) for entry in earlier if entry), _summary(last, whole))
 
 
-def _seen(entry: JournalEntry, whole: Diagnosis | None) -> DiagnosisSummary:
-    said = decode_body(entry, events.DiagnosisRecord)
+def _summary(entry: JournalEntry, whole: Diagnosis | None) -> DiagnosisSummary:
+    diagnosed = decode_body(entry, events.DiagnosisRecord)
     return DiagnosisSummary(
         at=entry.at,
-        level=said.level,
-        message=said.message,
-        answer=said.answer,
-        causes=said.causes,
-        unseen=said.unseen,
+        level=diagnosed.level,
+        message=diagnosed.message,
+        answer=diagnosed.answer,
+        causes=diagnosed.causes,
+        unseen=diagnosed.unseen,
         looked=tuple(tier.name for tier in whole.tiers if tier.seen in ("seen", "partly")) if whole else None,
         next_looks=tuple(one.ask for one in whole.next_looks) if whole else (),
-        document=said.document,
-        bundle=said.bundle,
+        document=diagnosed.document,
+        bundle=diagnosed.bundle,
     )
 
 
 def _tried(run: RunState) -> AttemptedRun:
-    stands = tuple(_changed(run))
+    fields = tuple(_changed(run))
     return AttemptedRun(
         run=run.id,
         playbook=run.plan.playbook,
@@ -250,22 +261,24 @@ def _tried(run: RunState) -> AttemptedRun:
         at=run.opened_at,
         outcome=run.outcome.value if run.outcome else "unfinished",
         reason=run.reason,
-        standing=stands,
-        undo=_undo(run) if stands else "",
+        standing=fields,
+        undo=_undo(run) if fields else "",
     )
 
 
 def _inherited(incident: Incident, others: Sequence[RunState]) -> tuple[AttemptedRun, ...]:
-    """Without the fields that a later run has set too: of these, that one tells how they stand."""
+    """Other runs, without fields that a later run overwrote: the later run reports their state."""
     runs = sorted((*others, *run_history.runs(incident.entries)), key=lambda run: run.opened_at)
     gone, began = run_history.overset(runs), unix_seconds(incident.entries[0].at)
     found = []
     for run in others:
-        told = _tried(run)
-        stands = tuple(one for one in told.standing if run_history.field_at(one.resource, one.name) not in gone[run.id])
-        if stands or run.open:
-            whose = BEFORE if run.opened_at <= began else ELSEWHERE
-            found.append(replace(told, standing=stands, undo=_undo(run), whose=whose))
+        run_text = _tried(run)
+        fields = tuple(
+            one for one in run_text.standing if run_history.field_at(one.resource, one.name) not in gone[run.id]
+        )
+        if fields or run.open:
+            suffix = BEFORE if run.opened_at <= began else ELSEWHERE
+            found.append(replace(run_text, standing=fields, undo=_undo(run), whose=suffix))
     return tuple(found)
 
 

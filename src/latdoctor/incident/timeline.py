@@ -1,6 +1,6 @@
-"""The timeline of an incident: everything that its entries in the journal tell, in order.
+"""Timeline of an incident: all events of its journal entries, in order.
 
-A function of those entries alone: killed at any moment it tells all that was journaled until then, and the same again.
+A function of the entries alone: after a kill at any moment it contains all that was journaled, identically.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.timeline_entries import timeline_events, value_text
 from latdoctor.incident.timeline_model import (
-    INCIDENT,
     OWN,
-    RUN,
     SCHEMA_VERSION,
     ChangedValue,
     DiagnosisEvent,
@@ -35,6 +33,7 @@ from latdoctor.incident.timeline_model import (
     Timeline,
     TimelineEvent,
     TimelineStart,
+    TimelineSubject,
 )
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation import run_history
@@ -44,36 +43,34 @@ from latdoctor.sanitize import clean
 
 
 def diagnosis_events(entries: Iterable[JournalEntry], count: ElapsedTimes) -> tuple[DiagnosisEvent, ...]:
-    """Every diagnosis, in the order of the journal; one that another version wrote otherwise is left out here, and
-    told among the moments.
-    """
+    """All diagnoses in journal order. Entries of another version are left out here, and listed among the events."""
     found = []
     for entry in entries:
         if entry.kind == events.DIAGNOSED:
             try:
-                said = decode_body(entry, events.DiagnosisRecord)
+                record = decode_body(entry, events.DiagnosisRecord)
             except UNDECODABLE:
                 continue
-            found.append(_look(entry, said, count))
+            found.append(_diagnosis_event(entry, record, count))
     return tuple(found)
 
 
-def _look(entry: JournalEntry, said: events.DiagnosisRecord, count: ElapsedTimes) -> DiagnosisEvent:
+def _diagnosis_event(entry: JournalEntry, record: events.DiagnosisRecord, count: ElapsedTimes) -> DiagnosisEvent:
     return DiagnosisEvent(
         at=entry.at,
         seconds=count.of(entry).seconds,
         digest=entry.digest,
-        run_id=clean(said.run_id, 100),
-        target=clean(said.target, 200),
-        level=clean(said.level, 20),
-        message=clean(said.message, 400),
-        answer=clean(said.answer, 40),
-        causes=tuple(_cause(cause) for cause in said.causes),
-        fired=_cleaned_diagnosis(said.fired),
-        unseen=_cleaned_diagnosis(said.unseen),
-        since=rfc3339(said.since) if said.since is not None and is_time(said.since) else None,
-        document=clean(said.document, 300),
-        bundle=clean(said.bundle, 300),
+        run_id=clean(record.run_id, 100),
+        target=clean(record.target, 200),
+        level=clean(record.level, 20),
+        message=clean(record.message, 400),
+        answer=clean(record.answer, 40),
+        causes=tuple(_cause(cause) for cause in record.causes),
+        fired=_cleaned_diagnosis(record.fired),
+        unseen=_cleaned_diagnosis(record.unseen),
+        since=rfc3339(record.since) if record.since is not None and is_time(record.since) else None,
+        document=clean(record.document, 300),
+        bundle=clean(record.bundle, 300),
     )
 
 
@@ -96,16 +93,16 @@ def _cleaned_diagnosis(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def not_observed(found: Sequence[DiagnosisEvent]) -> tuple[str, ...]:
-    """What the last look could not see, and what no earlier one did: each once."""
+    """Missing evidence of the last diagnosis, and of earlier ones, each once."""
     if not found:
         return ("nothing was diagnosed",)
-    ever = dict.fromkeys(reason for look in found for reason in look.unseen)
+    ever = dict.fromkeys(reason for diagnosis in found for reason in diagnosis.unseen)
     last = set(found[-1].unseen)
-    return tuple(reason if reason in last else f"{reason} (not so in the last look)" for reason in ever)
+    return tuple(reason if reason in last else f"{reason} (not in the last diagnosis)" for reason in ever)
 
 
 REFUSED = "refused"
-_MEASURED = ("before.measured", "verify.passed", "verify.failed")  # the later one has what was seen after
+_MEASURED = ("before.measured", "verify.passed", "verify.failed")  # the later ones have the values after the change
 
 
 class _Refused(Struct, frozen=True):
@@ -125,8 +122,10 @@ def run_reports(
     for entry in entries:
         if entry.run in by_run:
             by_run[entry.run].append(entry)
-    told = (_run(runs[name], own) if name in runs else _never_begun(name, own) for name, own in by_run.items() if own)
-    return tuple(told)
+    reports = (
+        _run(runs[name], own) if name in runs else _refused_run(name, own) for name, own in by_run.items() if own
+    )
+    return tuple(reports)
 
 
 def _run(run: RunState, entries: Sequence[JournalEntry]) -> RunReport:
@@ -150,11 +149,11 @@ def _run(run: RunState, entries: Sequence[JournalEntry]) -> RunReport:
     )
 
 
-def _never_begun(name: str, entries: Sequence[JournalEntry]) -> RunReport:
+def _refused_run(name: str, entries: Sequence[JournalEntry]) -> RunReport:
     """A run that a guard refused leaves that one entry: not even which playbook it was."""
     refused = next((entry for entry in entries if entry.kind == "run.refused"), None)
-    said = msgspec.json.decode(refused.body, type=_Refused) if refused else None
-    reason = clean(f"{said.guard}: {said.reason}", 600) if said else ""
+    record = msgspec.json.decode(refused.body, type=_Refused) if refused else None
+    reason = clean(f"{record.guard}: {record.reason}", 600) if record else ""
     return RunReport(
         id=name,
         playbook="",
@@ -162,10 +161,10 @@ def _never_begun(name: str, entries: Sequence[JournalEntry]) -> RunReport:
         target="",
         risk="",
         cause="",
-        outcome=REFUSED if said else "",
+        outcome=REFUSED if record else "",
         reason=reason,
         opened_at=entries[0].at,
-        ended_at=entries[-1].at if said else None,
+        ended_at=entries[-1].at if record else None,
         seconds=None,
         changes=(),
         figures=(),
@@ -173,7 +172,7 @@ def _never_begun(name: str, entries: Sequence[JournalEntry]) -> RunReport:
 
 
 def _changes(run: RunState) -> Iterable[ChangedValue]:
-    standing = set(run.standing)
+    applied = set(run.standing)
     for touched in dict.fromkeys([*run.intended, *sorted(run.undone, key=_place)]):
         change = run.change(touched)
         for field in change.fields:
@@ -183,7 +182,7 @@ def _changes(run: RunState) -> Iterable[ChangedValue]:
                 name=clean(field.name, 100),
                 before=value_text(field.before),
                 after=value_text(field.after),
-                stands=touched in standing,
+                stands=touched in applied,
             )
 
 
@@ -192,7 +191,7 @@ def _place(touched: Touched) -> tuple[int, int]:
 
 
 def _figures(entries: Sequence[JournalEntry]) -> tuple[MeasuredSignal, ...]:
-    """From the latest entry that has them: one from before, where a run did not come further."""
+    """Values from the latest entry that has them; those from before, where a run got no further."""
     for entry in reversed(entries):
         if entry.kind in _MEASURED:
             found = msgspec.json.decode(entry.body, type=_Measured).measures
@@ -210,25 +209,25 @@ def _figure(one: Measure) -> MeasuredSignal:
 
 __all__ = ["Timeline", "of_run", "timeline"]
 
-_COMMAND = "latdoctor "  # as it calls itself where it acts: `latdoctor listen`
+_COMMAND = "latdoctor "  # prefix of the name under which a command acts: `latdoctor listen`
 
 
 def timeline(incident: Incident, stages: Sequence[StageState] = ()) -> Timeline:
-    """`incident` from its start to its last entry; `stages` is how its SOP stands.
+    """Timeline of `incident` from its start to its last entry; `stages` are those of its SOP.
 
-    Raises msgspec.ValidationError where a run's entry is not as this version writes it.
+    Raises msgspec.ValidationError for a run's entry in the format of another version.
     """
     opened = incident.opened
     entries = incident.entries
     start, count = _start(incident), of_incident(incident)
     runs = {run.id: run for run in run_history.runs(entries)}
-    told = run_reports(incident.runs, runs, entries)
-    seen, found = _samples(entries, count), diagnosis_events(entries, count)
+    reports = run_reports(incident.runs, runs, entries)
+    samples, found = _samples(entries, count), diagnosis_events(entries, count)
     ended = next(iter(reversed(incident.of(events.CLOSED))), None)
     listed = timeline_events(entries, count, runs)
     return Timeline(
         schema_version=SCHEMA_VERSION,
-        subject=INCIDENT,
+        subject=TimelineSubject.INCIDENT,
         id=incident.id,
         title=clean(opened.title, 300),
         targets=tuple(clean(target, 200) for target in opened.targets),
@@ -240,14 +239,14 @@ def timeline(incident: Incident, stages: Sequence[StageState] = ()) -> Timeline:
         start=start,
         last=_last(entries),
         stages=tuple(_stage(stage) for stage in stages),
-        measures=measures(incident, start, count, found, told, seen),
-        impact=impact(entries, seen, count, _span(count, ended)),
+        measures=measures(incident, start, count, found, reports, samples),
+        impact=impact(entries, samples, count, _span(count, ended)),
         alerts=tuple(_alert(alert) for alert in incident.alerts.values()),
         looks=found,
-        runs=told,
+        runs=reports,
         responders=_responders(listed),
         moments=listed,
-        samples=seen,
+        samples=samples,
         unseen=not_observed(found),
     )
 
@@ -259,12 +258,12 @@ def of_run(run: str, entries: Sequence[JournalEntry]) -> Timeline:
     """
     count = of_entries(entries)
     runs = {state.id: state for state in run_history.runs(entries)}
-    told = run_reports([run], runs, entries)
+    reports = run_reports([run], runs, entries)
     ended = next((entry for entry in reversed(entries) if entry.kind in ("run.closed", "run.refused")), None)
-    last = told[0] if told else None
+    last = reports[0] if reports else None
     return Timeline(
         schema_version=SCHEMA_VERSION,
-        subject=RUN,
+        subject=TimelineSubject.RUN,
         id=run,
         title=(last.title if last else "") or "a run that was refused",
         targets=(last.target,) if last and last.target else (),
@@ -280,7 +279,7 @@ def of_run(run: str, entries: Sequence[JournalEntry]) -> Timeline:
         impact=impact(entries, (), count, _span(count, ended)),
         alerts=(),
         looks=(),
-        runs=told,
+        runs=reports,
         responders=(),
         moments=timeline_events(entries, count, runs),
         samples=(),
@@ -289,12 +288,12 @@ def of_run(run: str, entries: Sequence[JournalEntry]) -> Timeline:
 
 
 def _start(incident: Incident) -> TimelineStart:
-    """When the trouble began, as the alert or a human tells; else when the incident was opened."""
+    """Start of the trouble as reported by the alert or an operator; else the opening."""
     first, start = incident.entries[0], start_of(incident)
     if not start.clock:
         note = f" ({clean(start.note, 200)})" if start.note else ""
         return TimelineStart(first.at, OWN, f"the incident was opened{note}", first.digest)
-    message = "the trouble began" if incident.opened.source == events.BY_HAND else "the alert began to fire"
+    message = "the trouble began" if incident.opened.source == events.OpenedBy.HAND else "the alert began to fire"
     return TimelineStart(rfc3339(start.at), clean(start.clock, 100), message, first.digest)
 
 
@@ -346,7 +345,7 @@ def _cleaned(labels: dict[str, str]) -> dict[str, str]:
 
 
 def _responders(listed: Sequence[TimelineEvent]) -> tuple[str, ...]:
-    """Who said or did something, in the order in which they came; a command that acts by itself is none of them."""
+    """People who reported or did something, in order; not commands that act by themselves."""
     people = (events.OPENED, events.NOTED, events.MARKED, events.CLOSED)
-    named = (told.by for told in listed if told.kind in people and not told.by.startswith(_COMMAND))
+    named = (reports.by for reports in listed if reports.kind in people and not reports.by.startswith(_COMMAND))
     return tuple(dict.fromkeys(name for name in named if name))

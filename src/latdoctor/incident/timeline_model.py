@@ -1,28 +1,43 @@
-"""What the timeline of an incident is, as frozen values: the JSON document is this, field by field.
+"""Types of an incident's timeline; the JSON document has exactly these fields.
 
-Every text in it has been cleaned. Seconds are those since `Timeline.start`; times are RFC 3339 in UTC.
+All texts are cleaned. Seconds count from `Timeline.start`; times are RFC 3339 in UTC.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from msgspec import Struct
 
 from latdoctor.incident.events import Alert, CauseRecord
+from latdoctor.incident.sop.clock import StageStatus
 
 SCHEMA_VERSION = "1"
 
-FACT, INFERENCE, SAID = "fact", "inference", "said"
-OWN = "this machine"  # whose clock the journal's own times are by
-INCIDENT, RUN = "incident", "run"
+OWN = "this machine"  # clock of the journal's own times
+
+
+class Basis(StrEnum):
+    """How a statement is known."""
+
+    FACT = "fact"  # measured, done or received
+    INFERENCE = "inference"  # of a diagnosis
+    REPORTED = "said"  # by a human
+
+
+class TimelineSubject(StrEnum):
+    """What a timeline is about."""
+
+    INCIDENT = "incident"
+    RUN = "run"
 
 
 class TimelineEvent(Struct, frozen=True):
-    """One moment of the timeline.
+    """One event of the timeline.
 
-    `clock` is whose clock told the time: this machine's, or that of whoever is named there. `measured` is what
-    `seconds` were counted with: `monotonic` within one boot, else the difference of two wall clocks; null where a clock
-    was set back meanwhile, so that the order is known and the time is not. `part` tells moments apart that one entry of
-    the journal tells of; it is empty for the entry itself.
+    `clock` names the clock of `at`: this machine's, or the sender's. `measured` is how `seconds` were measured:
+    `monotonic` within one boot, else the difference of two wall clocks; null where a clock was set back, so that only
+    the order is known. `part` distinguishes several events of one entry; empty for the entry itself.
     """
 
     at: str
@@ -32,22 +47,22 @@ class TimelineEvent(Struct, frozen=True):
     kind: str  # of the entry: events.*, or a kind of a run's entries
     part: str
     message: str
-    basis: str  # FACT: measured, done or received | INFERENCE: of a diagnosis | SAID: by a human
-    by: str  # who said or did it; empty where the journal does not tell
+    basis: Basis
+    by: str  # author; empty where unknown
     run: str  # the entry's own: an incident's id, or that of a run
     seq: int  # in the journal
     digest: str  # of the entry
     evidence: tuple[str, ...] = ()  # files in the state folder
-    level: str = ""  # of a diagnosis' verdict, critical where something failed; for marks on a screen
+    level: str = ""  # level of a verdict, or critical for a failure; for markers on a page
 
     @property
     def id(self) -> str:
-        """The same whenever it is told again."""
+        """Stable across renderings."""
         return f"{self.digest}.{self.part}" if self.part else self.digest
 
 
 class TimelineStart(Struct, frozen=True):
-    """What the seconds are counted from. `digest`: the entry that tells it."""
+    """Origin of the seconds. `digest`: its entry."""
 
     at: str
     clock: str
@@ -56,31 +71,29 @@ class TimelineStart(Struct, frozen=True):
 
 
 class StageReport(Struct, frozen=True):
-    """A stage of the SOP, as its clock stood with the last entry. `due` and `margin` (to spare; negative: too late) are
-    seconds.
-    """
+    """A stage of the SOP at the last entry. `due` and `margin` (remaining; negative: late by) are seconds."""
 
     id: str
     title: str
     due: float
-    status: str  # met | late | unmet | unknown
+    status: StageStatus
     met_at: str | None = None
     margin: float | None = None
     digest: str = ""  # the entry that met it
-    how: str = ""  # what that says
-    why: str = ""  # why it is unknown, or what is known of one that is not met
+    how: str = ""  # message of that entry
+    why: str = ""  # reason of an unknown status, or what is known of an unmet stage
 
 
 class ResponseTime(Struct, frozen=True):
-    """One of MTTD, MTTA, MTTM, MTTR of this incident alone. `seconds` is null where a moment is missing: `why`."""
+    """MTTD, MTTA, MTTM or MTTR of this incident. `seconds` is null where an event is missing, with the reason `why`."""
 
     id: str
     title: str
     definition: str
     seconds: float | None
-    begins: str = ""  # the moment it was counted from, and who told it
+    begins: str = ""  # first event, and its source
     ends: str = ""
-    basis: str = FACT
+    basis: Basis = Basis.FACT
     measured: str = ""
     begin_digest: str = ""
     end_digest: str = ""
@@ -88,11 +101,11 @@ class ResponseTime(Struct, frozen=True):
 
 
 class Impact(Struct, frozen=True):
-    """What it cost. Null is not known; what was not seen is never taken for well.
+    """User impact. Null is unknown; unmeasured time never counts as good.
 
-    `span` is the whole time from the start to the end (or to the last entry); `seen` the part of it that was watched,
-    of which `over` and `within` were judged against the SLO. `requests`, and at least `requests_over` and at most
-    `requests_over_most` of them that were late, are of `counted` seconds.
+    `span` is the time from the start to the end (or the last entry); `seen` the measured part, of which `over` and
+    `within` were judged against the SLO. `requests`, and the minimum `requests_over` and maximum `requests_over_most`
+    of late ones, cover `counted` seconds.
     """
 
     definition: str
@@ -126,7 +139,7 @@ class DiagnosisEvent(Struct, frozen=True):
     message: str
     answer: str
     causes: tuple[CauseRecord, ...]
-    fired: tuple[str, ...]  # ids of the specific findings that held
+    fired: tuple[str, ...]  # ids of the specific findings that fired
     unseen: tuple[str, ...]
     since: str | None = None  # since when it is slow
     document: str = ""
@@ -134,7 +147,7 @@ class DiagnosisEvent(Struct, frozen=True):
 
 
 class ChangedValue(Struct, frozen=True):
-    """One value that a run changed. `stands`: it may still be so."""
+    """One value that a run changed. `stands`: the change may still be in place."""
 
     step: str
     resource: str
@@ -145,7 +158,7 @@ class ChangedValue(Struct, frozen=True):
 
 
 class MeasuredSignal(Struct, frozen=True):
-    """A signal before a run and in its last look after it, in base units."""
+    """A signal before a run and in the last observation after it, in base units."""
 
     signal: str
     message: str
@@ -162,7 +175,7 @@ class RunReport(Struct, frozen=True):
     title: str
     target: str
     risk: str
-    cause: str  # that it was to mend, as a diagnosis named it; may be empty
+    cause: str  # named cause that it addresses; may be empty
     outcome: str
     reason: str
     opened_at: str
@@ -173,15 +186,15 @@ class RunReport(Struct, frozen=True):
 
     @property
     def stands(self) -> bool:
-        """Whether it verified, and nothing of it was taken back since."""
+        """Whether the run is verified and nothing was rolled back."""
         return self.outcome == "verified"
 
 
 class SloSample(Struct, frozen=True):
-    """How the service stood in the `length` seconds before `seconds`: by subject and signal, in base units.
+    """State of the service in the `length` seconds before `seconds`: values by subject and signal, in base units.
 
-    `bounds`: where a value is only "at least" or "at most" what there is. `over_slo_between`: at least and at most so
-    many, where no more is known.
+    `bounds`: marks values that are only a lower or upper bound. `over_slo_between`: minimum and maximum count where the
+    exact one is unknown.
     """
 
     at: str
@@ -197,7 +210,7 @@ class SloSample(Struct, frozen=True):
 
 
 class LastEntry(Struct, frozen=True):
-    """The last entry that is told of: up to here the timeline is whole."""
+    """The last entry of the timeline, which is complete up to there."""
 
     seq: int
     digest: str
@@ -205,10 +218,10 @@ class LastEntry(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """An incident (or a single run) from its start to where the journal ends."""
+    """An incident or a single run, from its start to the end of the journal."""
 
     schema_version: str
-    subject: str  # INCIDENT | RUN
+    subject: TimelineSubject
     id: str
     title: str
     targets: tuple[str, ...]
@@ -228,7 +241,7 @@ class Timeline(Struct, frozen=True):
     responders: tuple[str, ...]
     moments: tuple[TimelineEvent, ...]
     samples: tuple[SloSample, ...]
-    unseen: tuple[str, ...]  # what could not be seen, and why
+    unseen: tuple[str, ...]  # reasons for missing evidence
 
     @property
     def open(self) -> bool:

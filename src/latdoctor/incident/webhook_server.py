@@ -1,7 +1,7 @@
-"""The small server to which an Alertmanager sends: POST /alerts; GET or HEAD /healthz asks only whether it runs.
+"""HTTP server for Alertmanager webhooks: POST /alerts; GET or HEAD /healthz for liveness.
 
-A notification is answered 200 once it is journaled: what was so answered is never lost. What cannot be journaled is
-answered 503, and sent again. Whatever a client can take of us is bounded: bytes, time, and connections at once.
+A notification is answered with 200 after it is journaled, so none is lost; with 503 where it cannot be journaled, so
+that it is sent again. Each client is limited in bytes, time and concurrent connections.
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ APART = 60.0  # seconds between two lines; an Alertmanager with a wrong token se
 
 
 class RefusalLog:
-    """Of all senders together: whoever tries it from many addresses gets no more lines for that."""
+    """Rate limit for log lines on refused requests, shared by all senders."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._told: float | None = None  # when, by the clock that `line` is given
-        self._untold = 0
+        self._logged_at: float | None = None  # seconds by the clock of `line`
+        self._suppressed = 0
 
     def line(self, sender: str, now: float, *, showed: bool) -> str:
-        """What is to be said of one more request at `now` (seconds, monotonic); empty where that was said just now.
+        """Log line for one more refused request at `now` (monotonic seconds); empty within APART of the last one.
 
-        `showed`: it showed a token, though another one. What it showed is never told: it may be a secret elsewhere.
+        `showed`: the request had a token, but a wrong one. It is never logged: it may be a secret elsewhere.
         """
         with self._guard:
-            if self._told is not None and now - self._told < APART:
-                self._untold += 1
+            if self._logged_at is not None and now - self._logged_at < APART:
+                self._suppressed += 1
                 return ""
-            untold, self._untold, self._told = self._untold, 0, now
-        what = "it showed another token than this listener was given" if showed else "it showed no token"
-        more = f", and {untold} more were refused since this was last told" if untold else ""
+            suppressed, self._suppressed, self._logged_at = self._suppressed, 0, now
+        what = "the token is not the one of this listener" if showed else "it has no token"
+        more = f"; {suppressed} more were refused since the last report" if suppressed else ""
         return (
-            f"refused (401) what {clean(sender, 60)} sent: {what}{more}. Next: compare its credentials with --auth-file"
+            f"refused (401) a request from {clean(sender, 60)}: {what}{more}. Next: compare its credentials with"
+            " --auth-file"
         )
 
 
@@ -60,21 +61,21 @@ ROOM = 0.5  # seconds for which one more waits for another to end; then it is se
 MAX_HEAD = 64 << 10  # bytes of a request before its body
 SILENCE = 5.0  # seconds in which a client has to send something
 LONGEST = 20.0  # seconds for one connection, from the first byte to the answer
-_POLL = 0.2  # seconds between two looks at who is too slow
+_POLL = 0.2  # seconds between two checks for slow clients
 _BUSY = b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
-Take = Callable[[AlertsReceived], IntakeResult]
-Say = Callable[[str], None]
+Receive = Callable[[AlertsReceived], IntakeResult]
+Log = Callable[[str], None]
 
 
 @contextmanager
-def serve_webhook(host: str, port: int, authorization: str, take: Take, say: Say) -> Iterator[str]:
-    """Receives meanwhile; gives the address to send to. `authorization` is what a sender has to show; empty: nothing.
+def serve_webhook(host: str, port: int, authorization: str, receive: Receive, log: Log) -> Iterator[str]:
+    """Serve in a background thread; yield the address. `authorization`: required credentials; empty: none.
 
-    Whatever has arrived when it is left is still answered. Raises OperationError where the address cannot be had.
+    Requests that have arrived at the end are still answered. Raises OperationError where the address is unavailable.
     """
     try:
-        server = _Server(host, port, _Handling(_digest(authorization) if authorization else b"", take, say))
+        server = _Server(host, port, _Handling(_digest(authorization) if authorization else b"", receive, log))
     except OSError as error:
         raise OperationError(
             f"nothing can listen there: {error.strerror or error}",
@@ -92,53 +93,53 @@ def serve_webhook(host: str, port: int, authorization: str, take: Take, say: Say
 
 
 def _digest(authorization: str) -> bytes:
-    """By digests two secrets are compared in a time that tells nothing of them, their length included."""
+    """Digest for a constant-time comparison that reveals nothing of a secret, not even its length."""
     return hashlib.sha256(authorization.encode("utf-8", "surrogateescape")).digest()
 
 
 class _Handling:
-    """What is done with a request."""
+    """Authorization and processing of requests."""
 
-    def __init__(self, secret: bytes, take: Take, say: Say) -> None:
+    def __init__(self, secret: bytes, receive: Receive, log: Log) -> None:
         self._secret = secret
-        self._take = take
+        self._receive = receive
         self._refusals = RefusalLog()
-        self.say = say
+        self.log = log
 
-    def admits(self, authorization: str, sender: str) -> bool:
-        """Whether it is heard. Who is refused is told here too: a wrong token looks like silence otherwise."""
+    def authorized(self, authorization: str, sender: str) -> bool:
+        """Whether the request is authorized. A refusal is logged: otherwise a wrong token looks like silence."""
         scheme, _, secret = authorization.strip().partition(" ")
         shown = f"{scheme.capitalize()} {secret.strip()}"
         if not self._secret or hmac.compare_digest(_digest(shown), self._secret):
             return True
         line = self._refusals.line(sender, time.monotonic(), showed=bool(authorization.strip()))
         if line:
-            self.say(line)
+            self.log(line)
         return False
 
-    def takes(self, content: bytes, sender: str) -> tuple[HTTPStatus, str]:
+    def receive(self, content: bytes, sender: str) -> tuple[HTTPStatus, str]:
         try:
-            taken = self._take(parse(content))
+            taken = self._receive(parse(content))
         except AlertError as error:
-            self.say(f"refused what {sender} sent: {error}")
+            self.log(f"refused a request from {sender}: {error}")
             return HTTPStatus.BAD_REQUEST, str(error)
         except LatdoctorError as error:
-            self.say(f"not taken in: {error}")
+            self.log(f"not journaled: {error}")
             return HTTPStatus.SERVICE_UNAVAILABLE, "it could not be journaled: send it again"
-        return HTTPStatus.OK, _told(taken)
+        return HTTPStatus.OK, _summary(taken)
 
 
-def _told(taken: IntakeResult) -> str:
+def _summary(taken: IntakeResult) -> str:
     which = taken.incident or "no incident"
     return f"{which}: {taken.new} new, {taken.repeated} known{', opened' if taken.opened else ''}"
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # what has arrived is answered before the process ends
+    daemon_threads = False  # requests that have arrived are answered before the process ends
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, desk: _Handling) -> None:
-        self.desk = desk
+    def __init__(self, host: str, port: int, handling: _Handling) -> None:
+        self.handling = handling
         self._open: dict[socket.socket, float] = {}  # when each has to be done
         self._guard = threading.Lock()
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -152,7 +153,7 @@ class _Server(ThreadingHTTPServer):
         return f"http://{f'[{name}]' if ':' in name else name}:{port}{PATH}"
 
     def server_bind(self) -> None:
-        # HTTPServer would look its own name up, which may take long and is asked of nobody.
+        # HTTPServer would resolve its own name, which may take long and is not needed.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "latdoctor", self.server_address[1]
 
@@ -173,7 +174,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def service_actions(self) -> None:
-        """Ends connections whose time is over: a byte now and then keeps any timeout of a socket from ending."""
+        """End connections past their deadline: a client that sends single bytes never hits a socket timeout."""
         now = time.monotonic()
         with self._guard:
             late = [request for request, due in self._open.items() if due < now]
@@ -181,17 +182,17 @@ class _Server(ThreadingHTTPServer):
             _ended(request, socket.SHUT_RDWR)
 
     def leave(self) -> None:
-        """Nothing more is read; what was read whole is answered."""
+        """Stop reading; complete requests are still answered."""
         with self._guard:
-            standing = list(self._open)
-        for request in standing:
+            connections = list(self._open)
+        for request in connections:
             _ended(request, socket.SHUT_RD)
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
         if not isinstance(error, OSError):  # else the client has gone, or its time was over
-            self.desk.say(f"a request failed: {type(error).__name__}: {clean(str(error), 200)}")
+            self.handling.log(f"a request failed: {type(error).__name__}: {clean(str(error), 200)}")
 
 
 def _sent_away(request: socket.socket) -> None:
@@ -210,7 +211,7 @@ def _ended(request: socket.socket, how: int) -> None:
 
 
 class _Limited(io.RawIOBase):
-    """Gives so many bytes of `raw` and then none."""
+    """Reader of at most `most` bytes of `raw`."""
 
     def __init__(self, raw: Any, most: int) -> None:
         self._raw = raw
@@ -252,41 +253,41 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_HEAD(self) -> None:
-        self.do_GET()  # `_say` leaves the body out
+        self.do_GET()  # `_respond` leaves the body out
 
     def do_POST(self) -> None:
         if self.path != PATH:
             self._wrong()
-        elif not self.server.desk.admits(self.headers.get("Authorization", ""), self.client_address[0]):
-            self._say(HTTPStatus.UNAUTHORIZED, "show what this listener was given", ("WWW-Authenticate", "Bearer"))
+        elif not self.server.handling.authorized(self.headers.get("Authorization", ""), self.client_address[0]):
+            self._respond(HTTPStatus.UNAUTHORIZED, "send this listener's token", ("WWW-Authenticate", "Bearer"))
         else:
             content = self._body()
             if content is not None:
-                self._say(*self.server.desk.takes(content, self.client_address[0]))
+                self._respond(*self.server.handling.receive(content, self.client_address[0]))
 
     def _body(self) -> bytes | None:
         lengths = set(self.headers.get_all("Content-Length", []))
-        told = lengths.pop() if len(lengths) == 1 else ""
-        if not (told.isascii() and told.isdecimal() and len(told) < 20) or lengths:
-            self._say(HTTPStatus.LENGTH_REQUIRED, "say how long it is: Content-Length")
+        length = lengths.pop() if len(lengths) == 1 else ""
+        if not (length.isascii() and length.isdecimal() and len(length) < 20) or lengths:
+            self._respond(HTTPStatus.LENGTH_REQUIRED, "Content-Length is required")
             return None
-        if int(told) > MAX_BYTES:
-            self._say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {MAX_BYTES} bytes are not read")
+        if int(length) > MAX_BYTES:
+            self._respond(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {MAX_BYTES} bytes are not read")
             return None
-        content = self.rfile.read(int(told))
-        if len(content) < int(told):
-            self._say(HTTPStatus.REQUEST_TIMEOUT, "its end did not come")
+        content = self.rfile.read(int(length))
+        if len(content) < int(length):
+            self._respond(HTTPStatus.REQUEST_TIMEOUT, "the body is incomplete")
             return None
         return content
 
     def _wrong(self) -> None:
         method = self._PATHS.get(self.path)
         if method is None:
-            self._say(HTTPStatus.NOT_FOUND, f"there is {PATH} and {HEALTH}")
+            self._respond(HTTPStatus.NOT_FOUND, f"there is {PATH} and {HEALTH}")
         else:
-            self._say(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} only", ("Allow", method))
+            self._respond(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} only", ("Allow", method))
 
-    def _say(self, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> None:
+    def _respond(self, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> None:
         content = f"{clean(text)}\n".encode()
         self.send_response(status)
         for name, value in (*headers, ("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", len(content))):
@@ -296,4 +297,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the desk says what is worth it."""
+        """Nothing: the handler logs what matters."""

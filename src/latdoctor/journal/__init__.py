@@ -1,5 +1,5 @@
-"""The append-only log of everything that was observed, decided and done, and the locks of those who do it.
+"""Append-only log of all observations, decisions and actions, and the locks of their processes.
 
-`store` is the journal, `entry` one line of it and what holds the lines together, `database` the file, `unfinished` what
-a killed writer leaves beside it, `locks` one run on one target, `state` the folder of all that.
+`store` is the journal, `entry` one hash-chained line, `database` the SQLite file, `sqlite_recovery` reads it after a
+killed write, `locks` allow one run per target, `state_dir` is their folder.
 """

@@ -21,20 +21,20 @@ from latdoctor.journal.entry import LARGEST_BODY, JournalError
 from latdoctor.journal.state_dir import fsync_directory
 from latdoctor.sanitize import clean
 
-PATIENCE = 5.0  # seconds for which another process may hold the database
+PATIENCE = 5.0  # seconds to wait for another process's lock on the database
 APPLICATION = 0x4C617444  # "LatD", by which the file is known
 VERSION = 1  # of the schema
 
 T = TypeVar("T")
 
 _FIRST_BYTES = b"SQLite format 3\0"
-_VERSIONS = slice(18, 20)  # 1 where writes are rolled back by a journal, 2 with a write-ahead log
+_VERSIONS = slice(18, 20)  # 1 with a rollback journal, 2 with a write-ahead log
 _VERSION = slice(60, 64)
 _APPLICATION = slice(68, 72)
 _HEADER = 100  # bytes
 _TRIES = 100  # readings that find a write under way, and then that it has ended
 
-# AUTOINCREMENT makes SQLite remember the highest number apart from the entries: the loss of the last ones is seen.
+# With AUTOINCREMENT SQLite stores the highest number separately: a loss of the last entries is detected.
 _TABLE = """CREATE TABLE entries(
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   run TEXT NOT NULL,
@@ -50,23 +50,23 @@ _NO_UPDATE = """CREATE TRIGGER entries_stay BEFORE UPDATE ON entries
 BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"""
 _NO_DELETE = """CREATE TRIGGER entries_remain BEFORE DELETE ON entries
 BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"""
-# INSERT OR REPLACE removes a row without the trigger above: no number may come twice.
+# INSERT OR REPLACE would remove a row without the trigger above: numbers must be consecutive.
 _IN_ORDER = """CREATE TRIGGER entries_follow BEFORE INSERT ON entries
 WHEN new.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)
 BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"""
-_MADE = (_TABLE, _NO_UPDATE, _NO_DELETE, _IN_ORDER)
-_SCHEMA = {*_MADE, "CREATE TABLE sqlite_sequence(name,seq)"}
+_STATEMENTS = (_TABLE, _NO_UPDATE, _NO_DELETE, _IN_ORDER)
+_SCHEMA = {*_STATEMENTS, "CREATE TABLE sqlite_sequence(name,seq)"}
 
 # The locks of POSIX belong to a process and go with the first closing of the file in any thread of it. So everything
-# here is done by one thread at a time; a thread again within itself, for a signal handler may come in between.
-_ALONE = threading.RLock()
+# here runs in one thread at a time; reentrant, because a signal handler may interrupt it.
+_ONE_THREAD = threading.RLock()
 
-_AWAY = "keep the file for whoever has to explain it under another name (mv), and a new journal begins"
+_MOVE_AWAY = "rename the file (mv) and save it for analysis; a new journal is created"
 
 
 def create(path: Path) -> None:
-    """Makes the file (0600), its folder's entry and its tables where they are missing. Raises JournalError."""
-    with _explained(path), _ALONE:
+    """Create the file (0600), its folder entry and its tables where missing. Raises JournalError."""
+    with _explained(path), _ONE_THREAD:
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             fsync_directory(path.parent)
@@ -76,7 +76,11 @@ def create(path: Path) -> None:
         with closing(_connected(path, "rw")) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if not _schema(connection) and connection.execute("PRAGMA application_id").fetchone() == (0,):
-                for statement in (*_MADE, f"PRAGMA application_id={APPLICATION}", f"PRAGMA user_version={VERSION}"):
+                for statement in (
+                    *_STATEMENTS,
+                    f"PRAGMA application_id={APPLICATION}",
+                    f"PRAGMA user_version={VERSION}",
+                ):
                     connection.execute(statement)
             _must_be_ours(connection, path)
             connection.execute("COMMIT")
@@ -85,10 +89,10 @@ def create(path: Path) -> None:
 @contextmanager
 def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in a transaction that is on the disk when this ends, or is not at all. Raises JournalError."""
-    with _explained(path), _ALONE:
+    with _explained(path), _ONE_THREAD:
         if not _has_content(path):
-            raise JournalError("the journal has gone", where=str(path), next_step="find out who removed it")
-        # Closing without a commit rolls back; where even that fails, the next one to come does it.
+            raise JournalError("the journal is missing", where=str(path), next_step="find out which process removed it")
+        # Closing without a commit rolls back; if even that fails, the next writer does it.
         with closing(_connected(path, "rw")) as connection:
             connection.execute("BEGIN IMMEDIATE")
             _must_be_ours(connection, path)
@@ -97,15 +101,15 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read(path: Path, ask: Callable[[sqlite3.Connection], T], nothing: T) -> T:
-    """What `ask` finds, or `nothing` where there is no journal yet. Writes nothing, no file beside it either.
+    """Result of `ask`, or `nothing` where there is no journal yet. Writes nothing, not even a file beside it.
 
     Raises JournalError.
     """
-    with _explained(path), _ALONE:
+    with _explained(path), _ONE_THREAD:
         for _ in range(_TRIES):
             if not _has_content(path):
                 return nothing
-            # SQLite would open a rollback journal that it finds, and as root give it to the database's owner anew.
+            # SQLite would open a rollback journal that it finds, and as root change its owner.
             if sqlite_recovery.exists(path):
                 image = sqlite_recovery.snapshot(path)
                 if image is not None:
@@ -147,8 +151,8 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _bound(connection: sqlite3.Connection) -> None:
-    """What a file that is not as we wrote it can do."""
-    # What is no UTF-8 becomes surrogates, which no entry of ours has.
+    """Limits against a manipulated file."""
+    # Invalid UTF-8 becomes surrogates, which no valid entry has.
     connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * LARGEST_BODY)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -166,16 +170,16 @@ def _must_be_ours(connection: sqlite3.Connection, path: Path) -> None:
         raise JournalError(
             "its tables and their guards are not those of a journal: they were changed or removed",
             where=str(path),
-            next_step=_AWAY,
+            next_step=_MOVE_AWAY,
         )
 
 
 def _must_be_guarded(path: Path) -> None:
     if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise JournalError(
-            "others can write to it, and so could change what is believed",
+            "other users can write to it, so its content is not trusted",
             where=str(path),
-            next_step=f"if nobody has: chmod 600 {path}",
+            next_step=f"if you trust its content: chmod 600 {path}",
         )
 
 
@@ -193,7 +197,7 @@ def _has_content(path: Path) -> bool:
         return False
     is_ours = header.startswith(_FIRST_BYTES) and header[_APPLICATION] == APPLICATION.to_bytes(4, "big")
     if len(header) < _HEADER or not is_ours:
-        raise JournalError("is no journal of latdoctor, or a damaged one", where=str(path), next_step=_AWAY)
+        raise JournalError("is no journal of latdoctor, or a damaged one", where=str(path), next_step=_MOVE_AWAY)
     version = int.from_bytes(header[_VERSION], "big")
     if version > VERSION:
         raise JournalError(
@@ -202,40 +206,40 @@ def _has_content(path: Path) -> bool:
             next_step="update latdoctor",
         )
     if version != VERSION or header[_VERSIONS] != b"\x01\x01":
-        raise JournalError("was changed by another program", where=str(path), next_step=_AWAY)
+        raise JournalError("was changed by another program", where=str(path), next_step=_MOVE_AWAY)
     return True
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Whatever SQLite or the system says becomes a JournalError with a next step."""
+    """Convert errors of SQLite and the system to a JournalError with a next step."""
     try:
         yield
     except OSError as error:
         raise JournalError(
             f"the journal cannot be used: {error.strerror or error}", where=str(path), next_step=_WRITABLE
         ) from error
-    # What SQLite says of a damaged file may quote it, and Python then fails to decode the message.
+    # SQLite's message on a damaged file may quote it, and Python then fails to decode the message.
     except (sqlite3.Error, UnicodeError, OverflowError, ValueError) as error:
         name = getattr(error, "sqlite_errorname", "")
         what, next_step = next(
-            (said for begin, said in _SAID.items() if name.startswith(begin)),
-            ("the journal cannot be used", _AWAY),
+            (explanation for begin, explanation in _EXPLANATIONS.items() if name.startswith(begin)),
+            ("the journal cannot be used", _MOVE_AWAY),
         )
         raise JournalError(f"{what} ({clean(str(error), 200)})", where=str(path), next_step=next_step) from error
 
 
 _WRITABLE = "see that the folder and the file are yours and writable, or name another folder in LATDOCTOR_STATE"
-_SAID = {
-    "SQLITE_BUSY": ("another process keeps the journal to itself", "try again; `fuser` on the file tells who it is"),
-    "SQLITE_LOCKED": ("another process keeps the journal to itself", "try again; `fuser` on the file tells who it is"),
+_EXPLANATIONS = {
+    "SQLITE_BUSY": ("another process has locked the journal", "try again; `fuser` on the file shows the process"),
+    "SQLITE_LOCKED": ("another process has locked the journal", "try again; `fuser` on the file shows the process"),
     "SQLITE_FULL": ("nothing was journaled, for the disk is full", "free space on that disk"),
-    "SQLITE_IOERR": ("the disk does not keep the journal", "look at the disk (dmesg) and its free space"),
+    "SQLITE_IOERR": ("a disk error prevents journaling", "check the disk (dmesg) and its free space"),
     "SQLITE_READONLY": ("the journal cannot be written", _WRITABLE),
     "SQLITE_CANTOPEN": ("the journal cannot be opened", _WRITABLE),
     "SQLITE_PERM": ("the journal cannot be opened", _WRITABLE),
     "SQLITE_AUTH": ("the journal cannot be opened", _WRITABLE),
-    "SQLITE_CORRUPT": ("the journal is damaged", _AWAY),
-    "SQLITE_NOTADB": ("the journal is damaged", _AWAY),
+    "SQLITE_CORRUPT": ("the journal is damaged", _MOVE_AWAY),
+    "SQLITE_NOTADB": ("the journal is damaged", _MOVE_AWAY),
     "SQLITE_CONSTRAINT": ("the journal takes entries at its end only, and this is none", "verify the journal"),
 }

@@ -17,13 +17,13 @@ from latdoctor.errors import OperationError
 from latdoctor.journal.state_dir import ensure_private
 from latdoctor.sanitize import clean
 
-_SAYING = 0.2  # seconds in which a holder says who it is
-_LOOK = 0.01  # seconds between two looks at that
-_MOST = 4096  # bytes read of what a holder says of itself
+_IDENTIFY = 0.2  # seconds in which a new holder writes its identity
+_POLL = 0.01  # seconds between two reads of it
+_MOST = 4096  # bytes read of a holder's identity
 
 
 class LockHeldError(OperationError):
-    """Somebody else holds the lock. `pid` is 0 and `run` empty where the holder has not said who it is."""
+    """Another process holds the lock. `pid` is 0 and `run` empty where it has not identified itself."""
 
     def __init__(self, what: str, *, where: str, next_step: str, pid: int, run: str) -> None:
         super().__init__(what, where=where, next_step=next_step)
@@ -38,10 +38,10 @@ class _Holder(Struct, frozen=True):
 
 @contextmanager
 def lock(folder: Path, key: str, run: str = "") -> Iterator[None]:
-    """Holds the lock of `key` in `folder` for `run`; never waits for it. Children of a fork meanwhile hold it too.
+    """Hold the lock of `key` in `folder` for `run`, without waiting. Forked children hold it too.
 
-    The file is never unlinked: else two could hold locks on two files of one name. Raises Busy, UsageError for the
-    folder, and OperationError where the lock cannot be taken.
+    The file is never unlinked: otherwise two processes could hold locks on two files of one name. Raises LockHeldError,
+    UsageError for the folder, and OperationError where locking fails.
     """
     ensure_private(folder)
     path = folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.lock"
@@ -50,13 +50,13 @@ def lock(folder: Path, key: str, run: str = "") -> Iterator[None]:
     except OSError as error:
         raise _failed(path, error) from error
     try:
-        _take(descriptor, path, key, run)
+        _acquire(descriptor, path, key, run)
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, path: Path, key: str, run: str) -> None:
+def _acquire(descriptor: int, path: Path, key: str, run: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -71,42 +71,42 @@ def _take(descriptor: int, path: Path, key: str, run: str) -> None:
 
 
 def _busy(descriptor: int, path: Path, key: str) -> LockHeldError:
-    until = time.monotonic() + _SAYING
+    until = time.monotonic() + _IDENTIFY
     while not (holder := _holder(descriptor)).pid and time.monotonic() < until:
-        time.sleep(_LOOK)  # it has just got it
+        time.sleep(_POLL)  # it has just got it
     target = clean(key, 200)
     if not holder.pid:
         return LockHeldError(
-            f"another process holds {target} and has not said yet who it is",
+            f"another process has locked {target} and has not identified itself yet",
             where=str(path),
-            next_step=f"try again; `fuser {path}` tells its number",
+            next_step=f"try again; `fuser {path}` shows its process id",
             pid=0,
             run="",
         )
     of_run = f", run {clean(holder.run, 200)}" if holder.run else ""
     return LockHeldError(
-        f"process {holder.pid}{of_run} holds {target}",
+        f"process {holder.pid}{of_run} has locked {target}",
         where=str(path),
-        next_step="wait for it to end; stopped by Ctrl-C it takes back what it did",
+        next_step="wait for it to end; Ctrl-C makes it roll back its changes",
         pid=holder.pid,
         run=clean(holder.run, 200),
     )
 
 
 def _holder(descriptor: int) -> _Holder:
-    """Who says to hold it. One that has ended leaves its words, and the next may not have said its own yet."""
+    """Identity of a live holder. An ended one leaves its identity until the next one has written its own."""
     try:
-        said = msgspec.json.decode(os.pread(descriptor, _MOST, 0), type=_Holder)
+        holder = msgspec.json.decode(os.pread(descriptor, _MOST, 0), type=_Holder)
     except (OSError, ValueError):
         return _Holder()
-    return said if _lives(said.pid) else _Holder()
+    return holder if _lives(holder.pid) else _Holder()
 
 
 def _lives(pid: int) -> bool:
     if pid <= 0:
         return False
     try:
-        os.kill(pid, 0)  # sends nothing, and says whether it could
+        os.kill(pid, 0)  # sends no signal, only checks
     except PermissionError:
         return True  # of another user
     except (OSError, OverflowError):
@@ -118,5 +118,5 @@ def _failed(path: Path, error: OSError) -> OperationError:
     return OperationError(
         f"the lock cannot be taken: {error.strerror}",
         where=str(path),
-        next_step="see that this folder can be written and lies on a disk of this machine with space left",
+        next_step="check that this folder is writable, on a local disk and has free space",
     )

@@ -1,4 +1,4 @@
-"""Where runs keep what has to outlive them: the journal, the locks, the evidence."""
+"""State folder of runs and incidents: the journal, the locks, the evidence."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _OWN = 0o700
 
 
 def folder(environment: Mapping[str, str] | None = None) -> Path:
-    """$LATDOCTOR_STATE, else $XDG_STATE_HOME/latdoctor, else ~/.local/state/latdoctor; nothing is made.
+    """$LATDOCTOR_STATE, else $XDG_STATE_HOME/latdoctor, else ~/.local/state/latdoctor; creates nothing.
 
-    Raises UsageError where none of them says a place.
+    Raises UsageError where none of them is set.
     """
-    said = os.environ if environment is None else environment
-    if said.get("LATDOCTOR_STATE"):
-        return Path(said["LATDOCTOR_STATE"]).absolute()
+    variables = os.environ if environment is None else environment
+    if variables.get("LATDOCTOR_STATE"):
+        return Path(variables["LATDOCTOR_STATE"]).absolute()
     # The XDG base directory specification: a path that is not absolute is not valid, and ignored.
-    general = Path(said.get("XDG_STATE_HOME", ""))
+    general = Path(variables.get("XDG_STATE_HOME", ""))
     if general.is_absolute():
         return general / "latdoctor"
     try:
-        home = Path(said["HOME"]) if said.get("HOME") else Path.home()
+        home = Path(variables["HOME"]) if variables.get("HOME") else Path.home()
     except RuntimeError as error:
         raise UsageError(
-            "there is no place to keep the journal: this user has no home", next_step="set LATDOCTOR_STATE=FOLDER"
+            "no folder for the journal: this user has no home", next_step="set LATDOCTOR_STATE=FOLDER"
         ) from error
     return home.absolute() / ".local" / "state" / "latdoctor"
 
 
 def ensure_private(folder: Path) -> None:
-    """Makes `folder` for its owner alone, and what is missing above it; each is on the disk when this returns.
+    """Create `folder` for its owner alone, with missing parents, all synced to disk.
 
-    Raises UsageError where it cannot be made, or others can write to it: they could change what is believed.
+    Raises UsageError where it cannot be created, or other users can write to it.
     """
     try:
         _make(folder)
@@ -47,7 +47,7 @@ def ensure_private(folder: Path) -> None:
 
 
 def check_private(folder: Path) -> None:
-    """Makes nothing: a folder that is not there is nobody else's. Raises UsageError as `ensure_private` does."""
+    """Check an existing folder. Raises UsageError as `ensure_private` does."""
     try:
         found = folder.stat()
     except FileNotFoundError:
@@ -58,15 +58,15 @@ def check_private(folder: Path) -> None:
         raise UsageError("is no folder", where=str(folder), next_step="name another one in LATDOCTOR_STATE")
     if found.st_uid not in (os.geteuid(), 0):
         raise UsageError(
-            f"belongs to user {found.st_uid}, who could change what is believed",
+            f"belongs to user {found.st_uid}, so its content is not trusted",
             where=str(folder),
             next_step="run as that user, or name a folder of your own in LATDOCTOR_STATE",
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
-            "others can write to it, and so could change what is believed",
+            "other users can write to it, so its content is not trusted",
             where=str(folder),
-            next_step=f"if nobody has: chmod 700 {folder}",
+            next_step=f"if you trust its content: chmod 700 {folder}",
         )
 
 
@@ -74,7 +74,7 @@ def _cannot_be_used(folder: Path, error: OSError | ValueError) -> UsageError:
     """ValueError: a NUL in the name."""
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return UsageError(
-        f"cannot be used to keep what was done: {reason}",
+        f"cannot be used as state folder: {reason}",
         where=str(folder),
         next_step="name another folder in LATDOCTOR_STATE",
     )

@@ -1,4 +1,4 @@
-"""The journal: entries go in at its end, are on the disk before anything else happens, and hold fast to each other."""
+"""The journal: entries are appended, synced to disk before any further action, and chained by digests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Journal:
 
     @classmethod
     def opened(cls, path: Path, clock: Callable[[], Moment] = now) -> Journal:
-        """For appending; the file and its folder are made where they are missing. Raises JournalError, UsageError."""
+        """Open for appending; the file and its folder are created where missing. Raises JournalError, UsageError."""
         ensure_private(path.parent)
         database.create(path)
         return cls(path, True, clock)
@@ -87,18 +87,18 @@ class Journal:
         )
 
     def after(self, last: JournalEntry | None) -> tuple[JournalEntry, ...]:
-        """The entries behind `last`, which was read before, each proven to follow the one before it.
+        """Entries after `last`, each verified to follow the one before it.
 
-        For who goes on reading: what was proven once is not read again. Raises JournalError as `verify` does, also
-        where this is not the journal any more that `last` was read of.
+        For incremental reading: entries are verified once. Raises JournalError as `verify` does, also where `last` is
+        from another journal.
         """
         return tuple(self._proven(last))
 
     def verify(self) -> JournalEntry | None:
-        """The last entry, after all were seen to follow each other from the first on; None where there is none.
+        """The last entry, after verifying the chain from the first on; None where there is none.
 
-        Raises JournalError with the first entry that does not fit. Whoever holds the whole file can write another
-        history: only a last entry that was kept elsewhere tells that.
+        Raises JournalError with the first entry that does not fit. A complete replacement of the file is detected only
+        by comparison with a last entry stored elsewhere.
         """
         head = None
         for entry in self._proven():
@@ -107,7 +107,7 @@ class Journal:
 
     def _proven(self, before: JournalEntry | None = None) -> Iterator[JournalEntry]:
         """Every entry behind `before`, each proven to follow the one before it."""
-        # Asked first: entries that are appended meanwhile are more than these, never fewer.
+        # Read first: entries appended during the loop can only add to these.
         highest = database.read(self.path, _highest, 0)
         for row in self._rows(before.seq if before else 0):
             entry = _entry(row)
@@ -122,12 +122,12 @@ class Journal:
             raise self._broken(before, "the count of all entries was changed")
 
     def _rows(self, last: int) -> Iterator[Row]:
-        begun = last
+        start = last
         while True:
             try:
                 rows: list[Row] = database.read(self.path, partial(_after, last), [])
             except JournalError as error:
-                if last == begun:
+                if last == start:
                     raise
                 what = f"{error.what}; it could be read up to entry {last}"
                 raise JournalError(what, where=error.where, next_step=error.next_step) from error
@@ -152,8 +152,8 @@ class Journal:
         return JournalError(
             f"entry {number} does not fit: {reason}",
             where=str(self.path),
-            next_step="the journal was damaged or changed: keep it under another name (mv), and a new one begins; "
-            "what stood open has to be looked at by hand",
+            next_step="the journal was damaged or changed: rename it (mv), and a new one is created; "
+            "check unfinished runs by hand",
         )
 
 
@@ -165,17 +165,17 @@ def _highest(connection: sqlite3.Connection) -> int:
 
 def _after(last: int, connection: sqlite3.Connection) -> list[Row]:
     """The next rows after number `last`; one at a time before one that is damaged. Raises sqlite3.Error at that."""
-    asked = f"SELECT {_COLUMNS} FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - our own names
+    query = f"SELECT {_COLUMNS} FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - our own names
     try:
-        return connection.execute(asked, (last, AT_ONCE)).fetchall()
+        return connection.execute(query, (last, AT_ONCE)).fetchall()
     except sqlite3.OperationalError:  # of the disk or another process, and no damage
         raise
     except sqlite3.DatabaseError:
-        return connection.execute(asked, (last, 1)).fetchall()
+        return connection.execute(query, (last, 1)).fetchall()
 
 
 def _entry(row: Row) -> JournalEntry | None:
-    """The entry in `row`; None where something in it has a type or a text that no entry has."""
+    """The entry in `row`; None where a value has a type or encoding that no entry has."""
     if tuple(type(value) for value in row) != _TYPES:
         return None
     seq, run, at, monotonic, boot, kind, body, previous, digest = row

@@ -1,6 +1,6 @@
-"""Who is told of an incident, and how.
+"""Notifications of incidents to PagerDuty, Slack and webhooks.
 
-`telling` says what of it is worth telling, `due` which messages of that have not been sent, and `pagerduty`, `slack`
-and `webhook` make them: all of these are functions of the journal, and know no secret. `sealing` puts the secret in,
-`sending` tries once, `delivering` journals each try and tries again. `receiver` is one of the configuration's.
+`messages` derives notices from the journal, `outbox` selects those not sent yet, and `pagerduty`, `slack` and `webhook`
+format them, all without secrets. `transport` adds the secrets and sends, `dispatcher` journals each attempt and
+retries. `receiver` is a configured receiver.
 """

@@ -1,7 +1,7 @@
-"""Tells one receiver all that it is due, each try between two entries of the journal.
+"""Sends all due messages to one receiver, with each attempt journaled before and after.
 
-`notification.begun` is on the disk before anything is sent and `notification.sent` after it was answered. So a try that
-was killed between the two counts as one, and what cannot be journaled is not sent: nobody would know that it was.
+`notification.begun` is on disk before anything is sent, `notification.sent` after the answer. An attempt that was
+killed in between counts, and a message whose attempt cannot be journaled is not sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from latdoctor.notify.transport import AttemptResult, Keys, attempt
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """What came of one try."""
+    """Result of one attempt."""
 
     message: Message
     outcome: AttemptResult
@@ -33,11 +33,11 @@ class DeliveryResult:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryContext:
-    """What is sent with; a test brings its own clock and names. `hear` is told each result as it comes."""
+    """Dependencies of delivery, replaceable in tests. `on_result` is called with each result."""
 
     journal: Journal
     state: Path
-    hear: Callable[[DeliveryResult], None] = lambda _: None
+    on_result: Callable[[DeliveryResult], None] = lambda _: None
     now: Callable[[], Moment] = moment_now
     sleep: Callable[[float], None] = time.sleep
     resolve: ResolveHost = resolve_host
@@ -60,17 +60,17 @@ class DeliverySummary:
 
 
 def deliver(
-    receiver: Receiver, keys: Keys, look: Callable[[], DueMessages], office: DeliveryContext, seconds: float
+    receiver: Receiver, keys: Keys, read_due: Callable[[], DueMessages], office: DeliveryContext, seconds: float
 ) -> DeliverySummary:
-    """Sends what `look` gives until it gives no more, for at most `seconds` beyond a try that has begun.
+    """Send what `read_due` returns until it is empty, for at most `seconds` plus the attempt under way.
 
-    One at a time for each receiver: raises Busy where another process is at it, JournalError, UsageError.
+    One process at a time per receiver. Raises LockHeldError for another one, JournalError, UsageError.
     """
     done = DeliverySummary()
     with lock(office.state / LOCKS, f"telling {receiver.name}"):
         until = office.now().monotonic + seconds
         while True:
-            found = look()
+            found = read_due()
             done.wait, done.waiting = found.wait, found.waiting + len(found.messages)
             left = until - office.now().monotonic
             if found.messages and left > 0:
@@ -92,7 +92,7 @@ def _batch(
         if office.now().monotonic >= until:
             break
         results.append(DeliveryResult(message, send_journaled(message, receiver, keys, office)))
-        office.hear(results[-1])
+        office.on_result(results[-1])
         if results[-1].outcome.again_after is not None:
             break
     return results
@@ -100,9 +100,9 @@ def _batch(
 
 def send_journaled(message: Message, receiver: Receiver, keys: Keys, office: DeliveryContext) -> AttemptResult:
     """One try, journaled before and after. Raises JournalError, UsageError."""
-    told_of = (message.to, message.what, message.key)
-    office.journal.append(message.incident, events.NOTIFYING, events.NotificationStarted(*told_of))
+    message_id = (message.to, message.what, message.key)
+    office.journal.append(message.incident, events.NOTIFYING, events.NotificationStarted(*message_id))
     outcome = attempt(message, receiver, keys, unix_seconds(office.now().at), office.resolve)
-    noted = events.NotificationSent(*told_of, outcome.sent, outcome.why, outcome.unsure, outcome.again_after)
+    noted = events.NotificationSent(*message_id, outcome.sent, outcome.why, outcome.unsure, outcome.again_after)
     office.journal.append(message.incident, events.NOTIFIED, noted)
     return outcome

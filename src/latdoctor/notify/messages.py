@@ -1,4 +1,4 @@
-"""What of an incident is worth telling, from its entries: cleaned texts, made for no receiver in particular."""
+"""Notices of an incident, derived from its entries: cleaned texts, independent of the receiver."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry
-from latdoctor.notify import receiver as what
+from latdoctor.notify.receiver import NoticeKind
 from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change, Value
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.sanitize import clean, fitted
 
 SEVERITIES: Final = ("critical", "error", "warning", "info")  # the worst first
-# What the `severity` label of an alert usually says (kubernetes-mixin, Prometheus' own rules, Opsgenie's P1 to P5).
+# Common values of the `severity` label (kubernetes-mixin, Prometheus' own rules, Opsgenie's P1 to P5).
 _LABELS: Final = {
     "critical": ("critical", "crit", "page", "fatal", "emergency", "disaster", "sev1", "p1"),
     "error": ("error", "err", "high", "major", "sev2", "p2"),
@@ -24,11 +24,11 @@ _LABELS: Final = {
     "info": ("info", "information", "informational", "low", "notice", "none", "debug", "sev4", "p4", "p5"),
 }
 _OF_LABEL: Final = {word: severity for severity, words in _LABELS.items() for word in words}
-DEFAULT_SEVERITY: Final = "error"  # PagerDuty wants one; this is what an Alertmanager gives where none is told
+DEFAULT_SEVERITY: Final = "error"  # PagerDuty requires one; Alertmanager defaults to this too
 
 
 def of_alert(labels: Mapping[str, str]) -> str:
-    """Of an alert with these labels; UNSAID where its label says nothing that is known."""
+    """Severity of an alert with these labels; DEFAULT_SEVERITY for an unknown label."""
     return _OF_LABEL.get(labels.get("severity", "").strip().lower(), DEFAULT_SEVERITY)
 
 
@@ -38,7 +38,7 @@ def of_level(level: str) -> str:
 
 
 def worst(found: Iterable[str]) -> str:
-    """The worst of them; UNSAID where there are none."""
+    """The worst of them; DEFAULT_SEVERITY if empty."""
     return min(found, key=SEVERITIES.index, default=DEFAULT_SEVERITY)
 
 
@@ -46,19 +46,19 @@ Details = tuple[tuple[str, str], ...]  # name and text
 
 MAX_TEXT = 1000  # characters of a detail
 LONGEST_NAME = 80  # columns of an alert's name
-MOST = 5  # alerts, causes, fields that are told one by one
-_FIELD_LABELS = ("service", "job", "namespace", "instance", "pod", "severity")  # that tell where it is, in this order
+MOST = 5  # alerts, causes, fields that are listed individually
+_FIELD_LABELS = ("service", "job", "namespace", "instance", "pod", "severity")  # labels that locate an alert
 
 
-def details_of(**told: str) -> Details:
-    """The details that say something, cleaned."""
-    named = ((name.replace("_", " "), clean(text, MAX_TEXT).strip()) for name, text in told.items())
+def details_of(**collected: str) -> Details:
+    """Non-empty details, cleaned."""
+    named = ((name.replace("_", " "), clean(text, MAX_TEXT).strip()) for name, text in collected.items())
     return tuple((name, text) for name, text in named if text)
 
 
 def of_alerts(alerts: Sequence[events.Alert], truncated: int = 0) -> tuple[str, Details]:
-    """How all alerts of an incident stand."""
-    firing = [alert for alert in alerts if alert.status == events.FIRING]
+    """State of all alerts of an incident."""
+    firing = [alert for alert in alerts if alert.status == events.AlertStatus.FIRING]
     named = (fitted(alert.name or alert.fingerprint, LONGEST_NAME) for alert in (firing or alerts)[:MOST])
     names = ", ".join(dict.fromkeys(named))
     more = f" and {len(firing) - MOST} more" if len(firing) > MOST else ""
@@ -80,21 +80,21 @@ def of_alerts(alerts: Sequence[events.Alert], truncated: int = 0) -> tuple[str, 
     return message, (*details, *details_of(Alerts=f"{count}{left_out}"))
 
 
-def of_diagnosis(made: events.DiagnosisRecord) -> tuple[str, Details]:
-    """The verdict, the causes with what speaks for them, and what was not seen."""
-    named = [cause for cause in made.causes if cause.named]
-    message = made.message or made.level
+def of_diagnosis(notice: events.DiagnosisRecord) -> tuple[str, Details]:
+    """Verdict, causes with their findings, and missing evidence."""
+    named = [cause for cause in notice.causes if cause.named]
+    message = notice.message or notice.level
     details: list[tuple[str, str]] = []
-    for cause in (named or list(made.causes))[:MOST]:
+    for cause in (named or list(notice.causes))[:MOST]:
         ramp = f"{cause.probability:.0%} {'named' if cause.named else 'candidate'}"
         of = f" ({', '.join(cause.subjects[:MOST])})" if cause.subjects else ""
         because = f": {'; '.join(cause.because[:MOST])}" if cause.because else ""
         details.append(("Cause", clean(f"{cause.title} [{cause.id}] {ramp}{of}{because}", MAX_TEXT)))
     books = ", ".join(dict.fromkeys(book for cause in named for book in cause.playbooks))
     return message, (
-        *details_of(Target=made.target),
+        *details_of(Target=notice.target),
         *details,
-        *details_of(Playbooks=books, Not_seen="; ".join(made.unseen[:MOST]), Diagnosis=made.run_id),
+        *details_of(Playbooks=books, Not_seen="; ".join(notice.unseen[:MOST]), Diagnosis=notice.run_id),
     )
 
 
@@ -114,26 +114,26 @@ def _value(value: Value) -> str:
     return "not set" if value is None else clean(str(value), 100)
 
 
-# What `Notice.state` may say beside events.FIRING and events.RESOLVED.
-INCOMPLETE = "incomplete"  # a change may still stand that should not
+# State of a `Notice` besides events.FIRING and events.RESOLVED.
+INCOMPLETE = "incomplete"  # a change may still be in place after a failed rollback
 
-LONGEST = 500  # characters of what is said in a line
+LONGEST = 500  # characters of a message line
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing. `part` tells it from others of its kind: the entry's digest, or a stage's id.
+    """One notice. `part` distinguishes notices of one kind: the entry's digest, or a stage's id.
 
-    `entry` is where it stands in the journal; of a late stage, which no entry tells, `since` says how many seconds ago
-    it became so. `also`: receivers that are told whatever they ask for.
+    `entry` is its journal entry; a late stage has none, and `since` is how many seconds ago it became late. `also`:
+    receivers that get it regardless of their subscription.
     """
 
-    what: str  # receiver.WHATS
+    what: NoticeKind
     part: str
     at: str  # RFC 3339, UTC
     message: str
     details: Details = ()
-    severity: str = ""  # critical | error | warning | info; empty: not told
+    severity: str = ""  # critical | error | warning | info; empty: none
     state: str = ""
     entry: JournalEntry | None = None
     since: float = 0.0
@@ -146,7 +146,7 @@ class StageNotice:
 
     id: str
     title: str
-    what: str  # receiver.MET | receiver.LATE
+    what: NoticeKind  # MET | LATE
     at: str
     since: float
     message: str
@@ -155,7 +155,7 @@ class StageNotice:
 
 @dataclass(frozen=True, slots=True)
 class SopNotices:
-    """What the SOP adds: its stages, and who is told of the incident's start and end."""
+    """Notices of the SOP: its stages, and the receivers of the incident's start and end."""
 
     stages: tuple[StageNotice, ...] = ()
     notify: tuple[str, ...] = ()
@@ -165,19 +165,19 @@ NO_NOTICES = SopNotices()
 
 
 def key_of(incident: Incident, telling: Notice) -> str:
-    """What tells a message from all others of its receiver. Without a full stop: Standard Webhooks parts by those."""
+    """Key of a message, unique per receiver. Without full stops, which Standard Webhooks uses as separators."""
     return f"{incident.id}/{telling.what}/{telling.part}".replace(".", "-")
 
 
 def notices(incident: Incident, news: SopNotices = NO_NOTICES) -> tuple[Notice, ...]:
     """In the order of the journal, then the stages. Raises msgspec.ValidationError."""
-    told = [*_of_entries(incident), *(_of_stage(stage) for stage in news.stages)]
-    ends = (what.ALERT, what.CLOSED)
-    return tuple(replace(one, also=news.notify) if one.what in ends else one for one in told)
+    collected = [*_of_entries(incident), *(_of_stage(stage) for stage in news.stages)]
+    ends = (NoticeKind.ALERT, NoticeKind.CLOSED)
+    return tuple(replace(one, also=news.notify) if one.what in ends else one for one in collected)
 
 
 def _of_stage(stage: StageNotice) -> Notice:
-    severity = "error" if stage.what == what.LATE else "info"
+    severity = "error" if stage.what == NoticeKind.LATE else "info"
     message = clean(f"{stage.title}: {stage.message}", LONGEST)
     return Notice(stage.what, stage.id, stage.at, message, (), severity, since=stage.since, also=stage.notify)
 
@@ -187,28 +187,28 @@ def _of_entries(incident: Incident) -> Iterator[Notice]:
     runs = {run.id: run for run in run_history.runs(incident.entries)}
     taken = False
     for entry in incident.entries:
-        made = _of_alert(entry, alerts) or _of_entry(entry) or _of_run(entry, runs)
-        if made is None or (made.what == what.TAKEN and taken):
+        notice = _of_alert(entry, alerts) or _of_entry(entry) or _of_run(entry, runs)
+        if notice is None or (notice.what == NoticeKind.TAKEN and taken):
             continue
-        taken = taken or made.what == what.TAKEN
-        yield replace(made, entry=entry)
+        taken = taken or notice.what == NoticeKind.TAKEN
+        yield replace(notice, entry=entry)
 
 
 def _of_alert(entry: JournalEntry, alerts: dict[str, events.Alert]) -> Notice | None:
-    """How the alerts stand with this entry: `alerts` are those so far, and get its own."""
+    """State of the alerts after this entry; `alerts` holds those so far, and is updated."""
     if entry.kind != events.ALERTED:
         return None
     alerted = decode_body(entry, events.AlertsReceived)
     alerts.update({alert.fingerprint: alert for alert in alerted.alerts})
-    firing = [alert for alert in alerts.values() if alert.status == events.FIRING]
+    firing = [alert for alert in alerts.values() if alert.status == events.AlertStatus.FIRING]
     message, details = of_alerts(tuple(alerts.values()), alerted.truncated)
-    return _telling(
+    return _notice(
         entry,
-        what.ALERT,
+        NoticeKind.ALERT,
         message,
         details,
         worst(of_alert(alert.labels) for alert in firing) if firing else "info",
-        events.FIRING if firing else events.RESOLVED,
+        events.AlertStatus.FIRING if firing else events.AlertStatus.RESOLVED,
     )
 
 
@@ -216,34 +216,47 @@ def _of_entry(entry: JournalEntry) -> Notice | None:
     match entry.kind:
         case events.OPENED:
             opened = decode_body(entry, events.IncidentOpened)
-            if opened.source != events.BY_HAND:
-                return None  # the alert that opened it is told
+            if opened.source != events.OpenedBy.HAND:
+                return None  # the alert that opened it is notified instead
             message = f"opened by {opened.by or 'hand'}"
-            return _telling(
-                entry, what.ALERT, message, details_of(Targets=", ".join(opened.targets)), "error", events.FIRING
+            return _notice(
+                entry,
+                NoticeKind.ALERT,
+                message,
+                details_of(Targets=", ".join(opened.targets)),
+                "error",
+                events.AlertStatus.FIRING,
             )
         case events.CONFIRMED:
-            seen = decode_body(entry, events.AlertConfirmed)
-            false = seen.status == events.FALSE_ALARM
-            return _telling(entry, what.CONFIRMED, f"{seen.status}: {seen.message}", (), "info" if false else "error")
+            confirmation = decode_body(entry, events.AlertConfirmed)
+            false = confirmation.status == events.Confirmation.FALSE_ALARM
+            return _notice(
+                entry,
+                NoticeKind.CONFIRMED,
+                f"{confirmation.status}: {confirmation.message}",
+                (),
+                "info" if false else "error",
+            )
         case events.DIAGNOSED:
-            made = decode_body(entry, events.DiagnosisRecord)
-            message, details = of_diagnosis(made)
-            return _telling(entry, what.DIAGNOSIS, message, details, of_level(made.level))
+            notice = decode_body(entry, events.DiagnosisRecord)
+            message, details = of_diagnosis(notice)
+            return _notice(entry, NoticeKind.DIAGNOSIS, message, details, of_level(notice.level))
         case events.PLANNED:
             message, details = of_plan(decode_body(entry, events.PlanRecord))
-            return _telling(entry, what.PLAN, message, details, "info")
+            return _notice(entry, NoticeKind.PLAN, message, details, "info")
         case events.MARKED:
             marked = decode_body(entry, events.StageMarked)
-            return _telling(entry, what.TAKEN, f"{marked.by or 'somebody'} is at work: {marked.stage} {marked.text}")
+            return _notice(
+                entry, NoticeKind.TAKEN, f"{marked.by or 'an operator'} is at work: {marked.stage} {marked.text}"
+            )
         case events.NOTED:
             noted = decode_body(entry, events.NoteAdded)
-            return _telling(entry, what.TAKEN, f"{noted.by or 'somebody'} is at work: {noted.text}")
+            return _notice(entry, NoticeKind.TAKEN, f"{noted.by or 'an operator'} is at work: {noted.text}")
         case events.CLOSED:
             closed = decode_body(entry, events.IncidentClosed)
             who = f"by {closed.by}, " if closed.by else ""
-            told = f"closed {who}{closed.outcome}{f': {closed.message}' if closed.message else ''}"
-            return _telling(entry, what.CLOSED, told, (), "info", events.RESOLVED)
+            collected = f"closed {who}{closed.outcome}{f': {closed.message}' if closed.message else ''}"
+            return _notice(entry, NoticeKind.CLOSED, collected, (), "info", events.AlertStatus.RESOLVED)
     return None
 
 
@@ -256,9 +269,9 @@ def _of_run(entry: JournalEntry, runs: Mapping[str, run_history.RunState]) -> No
     match entry.kind:
         case "change.made":
             change = run.change(decode_body(entry, run_history.Touched))
-            return _telling(entry, what.CHANGE, f"changed {target}: {title}", (*known, *of_change(change)), "info")
+            return _notice(entry, NoticeKind.CHANGE, f"changed {target}: {title}", (*known, *of_change(change)), "info")
         case "verify.passed":
-            return _telling(entry, what.VERIFY, f"verified on {target}, and it stays: {title}", known, "info")
+            return _notice(entry, NoticeKind.VERIFY, f"verified on {target}, and it stays: {title}", known, "info")
         case "run.closed":
             return _of_end(entry, decode_body(entry, run_history.Closed), f"{target}: {title}", known)
     return None
@@ -267,17 +280,17 @@ def _of_run(entry: JournalEntry, runs: Mapping[str, run_history.RunState]) -> No
 def _of_end(entry: JournalEntry, closed: run_history.Closed, of: str, known: Details) -> Notice | None:
     why = details_of(Reason=closed.reason)
     if closed.outcome is Outcome.ROLLED_BACK:
-        return _telling(entry, what.ROLLBACK, f"taken back, all is as before on {of}", (*known, *why), "warning")
+        return _notice(entry, NoticeKind.ROLLBACK, f"rolled back, all is as before on {of}", (*known, *why), "warning")
     if closed.outcome is Outcome.INCOMPLETE:
-        message = f"NOT taken back, a change may still stand on {of}"
+        message = f"NOT rolled back, a change may still be in place on {of}"
         step = details_of(Next=f"latdoctor recover; latdoctor runs show {entry.run}")
-        return _telling(entry, what.ROLLBACK, message, (*known, *why, *step), "critical", INCOMPLETE)
+        return _notice(entry, NoticeKind.ROLLBACK, message, (*known, *why, *step), "critical", INCOMPLETE)
     return None
 
 
-def _telling(
+def _notice(
     entry: JournalEntry,
-    kind: str,
+    kind: NoticeKind,
     message: str,
     details: Sequence[tuple[str, str]] = (),
     severity: str = "",

@@ -8,34 +8,33 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from latdoctor.incident import events
-from latdoctor.incident.sop.clock import LATE, UNKNOWN_STAGE, StageState, stage_states
+from latdoctor.incident.sop.clock import StageState, StageStatus, stage_states
 from latdoctor.incident.sop.model import Sop
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.notify import pagerduty, slack, webhook
-from latdoctor.notify import receiver as what
 from latdoctor.notify.messages import NO_NOTICES, Notice, SopNotices, StageNotice, notices
-from latdoctor.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Message, Receiver
+from latdoctor.notify.receiver import Message, NoticeKind, Receiver, ReceiverKind
 
-FRESH = 3600.0  # seconds: what is older wakes nobody any more
-FORGOTTEN = 7 * 86_400.0  # seconds without an entry: then nobody is told of its end either
+FRESH = 3600.0  # seconds: older notices are not sent
+FORGOTTEN = 7 * 86_400.0  # seconds without an entry, after which the end is not sent either
 MOST = 20  # tries of one message: with pauses up to 5 min they end after an hour, as FRESH does
-# Of a receiver that does not know a message again, the tries that may each have arrived. A second one is made: better
-# told twice than never.
+# Limit of attempts that may have been delivered, for a receiver that cannot deduplicate: one retry, because a duplicate
+# is better than a lost message.
 UNSURE = 2
 
 MAKERS: Final[Mapping[str, Callable[[Incident, Notice, Receiver], Message | None]]] = {
-    PAGERDUTY: pagerduty.message,
-    SLACK: slack.message,
-    WEBHOOK: webhook.message,
+    ReceiverKind.PAGERDUTY: pagerduty.message,
+    ReceiverKind.SLACK: slack.message,
+    ReceiverKind.WEBHOOK: webhook.message,
 }
 
 
 @dataclass(slots=True)
 class DeliveryHistory:
-    """What was tried with one message."""
+    """Attempts to send one message."""
 
-    begun: int = 0
+    started: int = 0
     unsure: int = 0  # of which it is not known whether it arrived
     sent: bool = False
     ended: bool = False  # the receiver will not have it
@@ -45,7 +44,7 @@ class DeliveryHistory:
 
     def add(self, entry: JournalEntry) -> None:
         if entry.kind == events.NOTIFYING:
-            self.begun += 1
+            self.started += 1
             self.unsure += self.under_way  # the one before it was killed
             self.under_way, self.wait = True, 0.0
         else:
@@ -58,11 +57,11 @@ class DeliveryHistory:
         self.last = entry
 
     def over(self, kind: str, *, again: bool) -> bool:
-        """Whether it is not tried any more. `again`: what was given up is tried all the same."""
+        """Whether no further attempt is made. `again`: retry what was given up."""
         if self.sent or again:
             return self.sent
         unsure = self.unsure + self.under_way
-        return self.ended or self.begun >= MOST or (kind == SLACK and unsure >= UNSURE)
+        return self.ended or self.started >= MOST or (kind == ReceiverKind.SLACK and unsure >= UNSURE)
 
     def left(self, now: Moment) -> float:
         """Seconds until it may be tried again."""
@@ -71,9 +70,9 @@ class DeliveryHistory:
 
 @dataclass(slots=True)
 class DueMessages:
-    """What one receiver has to be told now, in order; and after how many seconds there is more to try, if there is.
+    """Messages due for one receiver, in order, and seconds until the next retry, if any.
 
-    `waiting`: messages that cannot be sent before then, because they were tried just now or stand behind one that was.
+    `waiting`: messages delayed until then, because they or an earlier one were just tried.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -89,28 +88,28 @@ def due_messages(
     *,
     again: bool = False,
 ) -> tuple[Message, ...]:
-    """What has to be sent now, for each receiver in order. Raises msgspec.ValidationError."""
-    told = notices(incident, sop_notices)
-    return tuple(one for to in receivers for one in due_for(to, incident, told, now, again=again).messages)
+    """Messages to send now, for each receiver in order. Raises msgspec.ValidationError."""
+    pending = notices(incident, sop_notices)
+    return tuple(one for to in receivers for one in due_for(to, incident, pending, now, again=again).messages)
 
 
 def due_for(
-    receiver: Receiver, incident: Incident, told: Sequence[Notice], now: Moment, *, again: bool = False
+    receiver: Receiver, incident: Incident, pending: Sequence[Notice], now: Moment, *, again: bool = False
 ) -> DueMessages:
-    """The same for one. A message that has to wait holds up those behind it, so that none overtakes another."""
+    """Messages for one receiver. A waiting message delays the later ones, so that the order is kept."""
     found = DueMessages()
     if not incident.entries or seconds_since(incident.entries[-1], now) > FORGOTTEN:
         return found
     tried = _tried(incident, receiver.name)
-    for telling in _wanted(told, receiver):
-        message = MAKERS[receiver.kind](incident, telling, receiver)
+    for notice in _subscribed(pending, receiver):
+        message = MAKERS[receiver.kind](incident, notice, receiver)
         before = tried.get(message.key, DeliveryHistory()) if message else DeliveryHistory()
-        if message is None or before.over(receiver.kind, again=again) or not _counts(telling, receiver, tried, now):
+        if message is None or before.over(receiver.kind, again=again) or not _is_current(notice, receiver, tried, now):
             continue
         if found.wait is None and not again:
             found.wait = before.left(now) or None
         if found.wait is None:
-            found.messages.append(replace(message, tries=before.begun))
+            found.messages.append(replace(message, tries=before.started))
         else:
             found.waiting += 1
     return found
@@ -124,7 +123,7 @@ def due_for_all(
     *,
     again: bool = False,
 ) -> DueMessages:
-    """What one receiver has to be told of all incidents, the oldest first. Raises msgspec.ValidationError."""
+    """Messages for one receiver of all incidents, oldest first. Raises msgspec.ValidationError."""
     each = [due_for(receiver, one, notices(one, sop_notices(one)), now, again=again) for one in found]
     waits = [one.wait for one in each if one.wait is not None]
     messages = [message for one in each for message in one.messages]
@@ -132,23 +131,23 @@ def due_for_all(
 
 
 def seconds_since(entry: JournalEntry, now: Moment) -> float:
-    """By the monotonic clock within one boot, else by the wall clock; never negative."""
+    """Seconds by the monotonic clock within one boot, else by the wall clock; never negative."""
     if entry.boot and entry.boot == now.boot:
         return max(0.0, now.monotonic - entry.monotonic)
     return max(0.0, unix_seconds(now.at) - unix_seconds(entry.at))
 
 
-def _wanted(told: Sequence[Notice], receiver: Receiver) -> list[Notice]:
-    """What this receiver asks for; of how the alerts stand only the last, however often that has changed."""
-    wanted = [one for one in told if one.what in receiver.on or receiver.name in one.also]
-    alerts = [one for one in wanted if one.what == what.ALERT]
-    return [one for one in wanted if one.what != what.ALERT or one is alerts[-1]]
+def _subscribed(pending: Sequence[Notice], receiver: Receiver) -> list[Notice]:
+    """Notices that the receiver subscribes to; of the alert states only the last."""
+    selected = [one for one in pending if one.what in receiver.on or receiver.name in one.also]
+    alerts = [one for one in selected if one.what == NoticeKind.ALERT]
+    return [one for one in selected if one.what != NoticeKind.ALERT or one is alerts[-1]]
 
 
-def _counts(telling: Notice, receiver: Receiver, tried: Mapping[str, DeliveryHistory], now: Moment) -> bool:
-    """Whether it is news still. The end of what PagerDuty was told of is: else it stands open there for ever."""
-    age = seconds_since(telling.entry, now) if telling.entry else telling.since
-    ends = telling.state == events.RESOLVED and receiver.kind == PAGERDUTY and bool(tried)
+def _is_current(notice: Notice, receiver: Receiver, tried: Mapping[str, DeliveryHistory], now: Moment) -> bool:
+    """Whether the notice is recent. PagerDuty always gets the end of what it was notified of: else it stays open."""
+    age = seconds_since(notice.entry, now) if notice.entry else notice.since
+    ends = notice.state == events.AlertStatus.RESOLVED and receiver.kind == ReceiverKind.PAGERDUTY and bool(tried)
     return age <= FRESH or ends
 
 
@@ -158,14 +157,14 @@ def _tried(incident: Incident, name: str) -> dict[str, DeliveryHistory]:
     for entry in incident.entries:
         if entry.kind not in (events.NOTIFYING, events.NOTIFIED):
             continue
-        told = decode_body(entry, events.NotificationStarted)  # what both begin with
-        if told.to == name:
-            found.setdefault(told.key, DeliveryHistory()).add(entry)
+        pending = decode_body(entry, events.NotificationStarted)  # the common fields of both kinds
+        if pending.to == name:
+            found.setdefault(pending.key, DeliveryHistory()).add(entry)
     return found
 
 
 def sop_notices(sop: Sop | None, incident: Incident, now: Moment) -> SopNotices:
-    """How the stages of `sop` stand at `now`, as far as somebody is told. Raises msgspec.ValidationError."""
+    """Notices of the stages of `sop` at `now`. Raises msgspec.ValidationError."""
     if sop is None:
         return NO_NOTICES
     return SopNotices(tuple(_stages(stage_states(sop, incident, now), incident, now)), sop.notify)
@@ -179,15 +178,20 @@ def _stages(states: tuple[StageState, ...], incident: Incident, now: Moment) -> 
             since = seconds_since(entry, now) if entry else 0.0
             after = "" if state.seconds is None else f" after {minutes(state.seconds)}"
             late = f", late by {minutes(-state.margin)}" if state.margin is not None and state.margin < 0 else ""
-            says = f"met{after}{late}{f' ({state.how})' if state.how else ''}"
-            yield StageNotice(state.id, state.title, what.MET, state.met_at, since, says, state.notify)
-        elif incident.open and state.margin is not None and state.margin < 0 and state.status in (LATE, UNKNOWN_STAGE):
-            # Overdue, and not known to be met: nobody may take that for well.
-            unmet = "not met" if state.status == LATE else "not known to be met"
+            message = f"met{after}{late}{f' ({state.how})' if state.how else ''}"
+            yield StageNotice(state.id, state.title, NoticeKind.MET, state.met_at, since, message, state.notify)
+        elif (
+            incident.open
+            and state.margin is not None
+            and state.margin < 0
+            and state.status in (StageStatus.LATE, StageStatus.UNKNOWN)
+        ):
+            # Overdue and not known to be met counts as late.
+            unmet = "not met" if state.status == StageStatus.LATE else "not known to be met"
             why = f" ({state.why})" if state.why else ""
-            says = f"due after {minutes(state.due)}, and {unmet}{why}"
+            message = f"due after {minutes(state.due)}, and {unmet}{why}"
             at = _before(now, -state.margin)
-            yield StageNotice(state.id, state.title, what.LATE, at, -state.margin, says, state.notify)
+            yield StageNotice(state.id, state.title, NoticeKind.LATE, at, -state.margin, message, state.notify)
 
 
 def _before(now: Moment, seconds: float) -> str:

@@ -1,26 +1,34 @@
-"""PagerDuty, Events API v2: an alert that is triggered, acknowledged and resolved, and change events beside it.
+"""PagerDuty, Events API v2: alerts that are triggered, acknowledged and resolved, and change events.
 
 https://developer.pagerduty.com/docs/events-api-v2/overview/: a summary of at most 1024 characters, a `dedup_key` of at
-most 255, an event of at most 512 KB. A change event wakes nobody.
+most 255, an event of at most 512 KB. A change event does not page.
 """
 
 from __future__ import annotations
 
 import hashlib
+from enum import StrEnum
 
 import msgspec
 from msgspec import Struct, field
 
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident
-from latdoctor.notify import receiver as what
 from latdoctor.notify.messages import DEFAULT_SEVERITY, INCOMPLETE, Details, Notice, key_of
-from latdoctor.notify.receiver import MASK, PAGERDUTY, Message, Receiver
+from latdoctor.notify.receiver import MASK, Message, NoticeKind, Receiver, ReceiverKind
 from latdoctor.sanitize import TITLE, clean, fitted
 
 ALERTS, CHANGES = "/v2/enqueue", "/v2/change/enqueue"
 MAX_SUMMARY, MAX_SOURCE, MAX_DETAILS = 1024, 255, 60
-TRIGGER, ACKNOWLEDGE, RESOLVE, CHANGE = "trigger", "acknowledge", "resolve", "change"
+
+
+class EventAction(StrEnum):
+    """Action of an event; `CHANGE` is a change event."""
+
+    TRIGGER = "trigger"
+    ACKNOWLEDGE = "acknowledge"
+    RESOLVE = "resolve"
+    CHANGE = "change"
 
 
 class _Payload(Struct, frozen=True, omit_defaults=True):
@@ -46,92 +54,98 @@ class _Change(Struct, frozen=True, omit_defaults=True):
     payload: _Payload
 
 
-def message(incident: Incident, telling: Notice, receiver: Receiver) -> Message | None:
-    """What PagerDuty is told of it; None where that is nothing for PagerDuty: a plan changes nothing, for one."""
-    action = _action(incident, telling)
+def message(incident: Incident, notice: Notice, receiver: Receiver) -> Message | None:
+    """Event for a notice; None where PagerDuty has no use for it, as for a plan."""
+    action = _action(incident, notice)
     if not action:
         return None
-    payload = _payload(incident, telling, alert=action == TRIGGER)
+    payload = _payload(incident, notice, alert=action == EventAction.TRIGGER)
     event: Struct
-    if action == CHANGE:
+    if action == EventAction.CHANGE:
         event = _Change(MASK, payload)
-    elif action == TRIGGER:
-        event = _Alert(action, _dedup_key(incident, telling), MASK, payload, "latdoctor")
+    elif action == EventAction.TRIGGER:
+        event = _Alert(action, _event_key(incident, notice), MASK, payload, "latdoctor")
     else:
-        event = _Alert(action, _dedup_key(incident, telling), MASK)
+        event = _Alert(action, _event_key(incident, notice), MASK)
     return Message(
         to=receiver.name,
-        kind=PAGERDUTY,
-        what=telling.what,
+        kind=ReceiverKind.PAGERDUTY,
+        what=notice.what,
         incident=incident.id,
-        key=key_of(incident, telling),
-        message=f"{action}: {telling.message}",
-        url=receiver.base + (CHANGES if action == CHANGE else ALERTS),
+        key=key_of(incident, notice),
+        message=f"{action}: {notice.message}",
+        url=receiver.base + (CHANGES if action == EventAction.CHANGE else ALERTS),
         headers=(("Content-Type", "application/json"),),
         body=msgspec.json.encode(event),
     )
 
 
 def dedup_key(incident: Incident) -> str:
-    """By which PagerDuty knows the incident: 64 hexadecimal digits.
+    """PagerDuty's key of the incident: 64 hexadecimal digits.
 
-    Of a group of alerts it is what an Alertmanager itself sends to PagerDuty (`Key.Hash` in its `notify`): both speak
-    of one alert there, and nobody is woken twice.
+    For a group of alerts it equals the key that Alertmanager sends to PagerDuty (`Key.Hash` in its `notify`), so that
+    both refer to one PagerDuty alert and page once.
     """
     first = next(iter(incident.alerts), "")
     return hashlib.sha256((incident.opened.key or first or incident.id).encode()).hexdigest()
 
 
-def _dedup_key(incident: Incident, telling: Notice) -> str:
-    """A change that may still stand wakes somebody anew, also where the incident was acknowledged."""
-    if telling.state != INCOMPLETE:
+def _event_key(incident: Incident, notice: Notice) -> str:
+    """A change that may still be in place pages again, also where the incident was acknowledged."""
+    if notice.state != INCOMPLETE:
         return dedup_key(incident)
-    return hashlib.sha256(f"{incident.id} {telling.part}".encode()).hexdigest()
+    return hashlib.sha256(f"{incident.id} {notice.part}".encode()).hexdigest()
 
 
-def _action(incident: Incident, telling: Notice) -> str:
-    """An incident that is over wakes nobody any more: what was not sent by then is sent as its end alone."""
-    harms = incident.open and (incident.firing or incident.opened.source == events.BY_HAND)
-    match telling.what:
-        case what.ALERT:
-            return RESOLVE if telling.state == events.RESOLVED else TRIGGER if harms else ""
-        case what.DIAGNOSIS | what.LATE:
-            return TRIGGER if harms and telling.severity != "info" else ""
-        case what.TAKEN:
-            return ACKNOWLEDGE if incident.open else ""
-        case what.CLOSED:
-            return RESOLVE
-        case what.CHANGE | what.VERIFY | what.ROLLBACK:
-            return TRIGGER if telling.state == INCOMPLETE else CHANGE
-        case what.TEST:
-            return telling.state
+def _action(incident: Incident, notice: Notice) -> str:
+    """Event action; empty: none. A closed incident does not page: unsent notices collapse into its end."""
+    harms = incident.open and (incident.firing or incident.opened.source == events.OpenedBy.HAND)
+    match notice.what:
+        case NoticeKind.ALERT:
+            return (
+                EventAction.RESOLVE
+                if notice.state == events.AlertStatus.RESOLVED
+                else EventAction.TRIGGER
+                if harms
+                else ""
+            )
+        case NoticeKind.DIAGNOSIS | NoticeKind.LATE:
+            return EventAction.TRIGGER if harms and notice.severity != "info" else ""
+        case NoticeKind.TAKEN:
+            return EventAction.ACKNOWLEDGE if incident.open else ""
+        case NoticeKind.CLOSED:
+            return EventAction.RESOLVE
+        case NoticeKind.CHANGE | NoticeKind.VERIFY | NoticeKind.ROLLBACK:
+            return EventAction.TRIGGER if notice.state == INCOMPLETE else EventAction.CHANGE
+        case NoticeKind.TEST:
+            return notice.state
     return ""
 
 
-def _payload(incident: Incident, telling: Notice, *, alert: bool) -> _Payload:
+def _payload(incident: Incident, notice: Notice, *, alert: bool) -> _Payload:
     opened = incident.opened
     title = fitted(opened.title, TITLE)
-    told = f"{title}: {telling.message}" if title else telling.message
-    summary = clean(told, MAX_SUMMARY).strip() or incident.id
+    pairs = f"{title}: {notice.message}" if title else notice.message
+    summary = clean(pairs, MAX_SUMMARY).strip() or incident.id
     source = clean(", ".join(opened.targets), MAX_SOURCE).strip() or "latdoctor"
-    details = _details(telling.details, incident)
+    details = _details(notice.details, incident)
     if not alert:
-        return _Payload(summary, source, timestamp=telling.at, custom_details=details)
+        return _Payload(summary, source, timestamp=notice.at, custom_details=details)
     return _Payload(
         summary=summary,
         source=source,
-        severity=telling.severity or DEFAULT_SEVERITY,
-        timestamp=telling.at,
+        severity=notice.severity or DEFAULT_SEVERITY,
+        timestamp=notice.at,
         group=clean(opened.sop, MAX_SOURCE),
-        kind=telling.what,
+        kind=notice.what,
         custom_details=details,
     )
 
 
-def _details(told: Details, incident: Incident) -> dict[str, str]:
-    """By name; what has a name of another is numbered."""
+def _details(pairs: Details, incident: Incident) -> dict[str, str]:
+    """Details by name; duplicate names are numbered."""
     found: dict[str, str] = {"Incident": incident.id}
-    for name, text in told[:MAX_DETAILS]:
+    for name, text in pairs[:MAX_DETAILS]:
         same = sum(key == name or key.startswith(f"{name} ") for key in found)
         found[f"{name} {same + 1}" if same else name] = clean(text, MAX_SUMMARY)
     return found

@@ -1,79 +1,100 @@
-"""A receiver as it is configured, and a message for it as it may be shown to anybody."""
+"""A configured receiver, and a message for it without secrets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-PAGERDUTY, SLACK, WEBHOOK = "pagerduty", "slack", "webhook"
-KINDS: Final = (PAGERDUTY, SLACK, WEBHOOK)
 
-# What is told (`on:` of the configuration), in the order in which an incident goes.
-ALERT, CONFIRMED, TAKEN, DIAGNOSIS, PLAN = "alert", "confirmed", "taken", "diagnosis", "plan"
-CHANGE, VERIFY, ROLLBACK, MET, LATE, CLOSED = "change", "verify", "rollback", "met", "late", "closed"
-WHATS: Final = (ALERT, CONFIRMED, TAKEN, DIAGNOSIS, PLAN, CHANGE, VERIFY, ROLLBACK, MET, LATE, CLOSED)
-TEST: Final = "test"
+class ReceiverKind(StrEnum):
+    """Service behind a receiver."""
 
-MASK: Final = "…"  # stands where a secret is put in
+    PAGERDUTY = "pagerduty"
+    SLACK = "slack"
+    WEBHOOK = "webhook"
 
-# Where a receiver of a kind is, where the configuration names no address.
+
+class NoticeKind(StrEnum):
+    """Kind of a notice (`on:` in the configuration), in the order of an incident."""
+
+    ALERT = "alert"
+    CONFIRMED = "confirmed"
+    TAKEN = "taken"
+    DIAGNOSIS = "diagnosis"
+    PLAN = "plan"
+    CHANGE = "change"
+    VERIFY = "verify"
+    ROLLBACK = "rollback"
+    MET = "met"
+    LATE = "late"
+    CLOSED = "closed"
+    TEST = "test"  # not configurable
+
+
+KINDS: Final = tuple(ReceiverKind)
+NOTICE_KINDS: Final = tuple(kind for kind in NoticeKind if kind is not NoticeKind.TEST)
+
+MASK: Final = "…"  # placeholder of a secret
+
+# Default address of a receiver kind.
 EVENTS: Final = "https://events.pagerduty.com"
-# What its secret address may lie under, where the configuration does not say. PagerDuty's and Slack's own.
+# Default parents of its secret address: PagerDuty's and Slack's own hosts.
 HOSTS: Final = {
-    PAGERDUTY: (EVENTS, "https://events.eu.pagerduty.com"),
-    SLACK: ("https://hooks.slack.com", "https://hooks.slack-gov.com"),
-    WEBHOOK: (),
+    ReceiverKind.PAGERDUTY: (EVENTS, "https://events.eu.pagerduty.com"),
+    ReceiverKind.SLACK: ("https://hooks.slack.com", "https://hooks.slack-gov.com"),
+    ReceiverKind.WEBHOOK: (),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """`url` may be shown; `url_file` holds one that may not. `key_file`: PagerDuty's routing key, or what a webhook is
-    signed with. `allow`: what the address has to lie under. `allow_private`: it may lead to this machine or its
-    network.
+    """A receiver. `url` is public; `url_file` contains a secret address. `key_file`: PagerDuty's routing key, or the
+    signing secret of a webhook. `allow`: permitted parents of the address. `allow_private`: the address may be on this
+    machine or a private network.
     """
 
     name: str
-    kind: str  # one of KINDS
+    kind: ReceiverKind
     url: str = ""
     url_file: Path | None = None
     key_file: Path | None = None
-    on: tuple[str, ...] = WHATS
+    on: tuple[NoticeKind, ...] = NOTICE_KINDS
     allow: tuple[str, ...] = ()
     allow_private: bool = False
     authorities: Path | None = None  # certificates that are trusted; None: those of the system
 
     @property
     def base(self) -> str:
-        """The address as it may be shown; MASK where it is itself the secret."""
-        return self.url.rstrip("/") or (EVENTS if self.kind == PAGERDUTY else MASK)
+        """Public form of the address; MASK where the address is secret."""
+        return self.url.rstrip("/") or (EVENTS if self.kind == ReceiverKind.PAGERDUTY else MASK)
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """What is asked has to lie under one of these: a name that stands in the configuration is meant."""
+        """Permitted parents of the address; a `url` in the configuration permits itself."""
         return self.allow or ((self.url,) if self.url else HOSTS[self.kind])
 
     @property
     def variable(self) -> str:
-        """The environment's variable with its secret, where no file is named."""
+        """Environment variable of its secret, where no file is configured."""
         return "LATDOCTOR_NOTIFY_" + "".join(char if char.isalnum() else "_" for char in self.name.upper())
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one receiver is told of one thing. Nothing in it is secret: where a secret goes it has MASK.
+    """A message for one receiver. Secrets are replaced by MASK.
 
-    `key` tells it from all others that this receiver gets, and is the same whenever it is made again.
+    `key` identifies it among all messages of the receiver, and is the same on every attempt.
     """
 
     to: str
-    kind: str  # of the receiver
-    what: str  # one of WHATS, or TEST
+    kind: ReceiverKind
+    what: NoticeKind
     incident: str
     key: str
     message: str
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes  # JSON
-    tries: int = 0  # that were made before
+    tries: int = 0  # previous attempts

@@ -1,11 +1,11 @@
 """Slack, an incoming webhook with Block Kit.
 
-Text of others stands in `plain_text` objects, in which Slack formats nothing; in all text `&`, `<` and `>` are written
-as entities, so that no mention, link or date of theirs is one. Our own words alone are mrkdwn.
+External text is put into `plain_text` objects, which Slack does not format, and everywhere `&`, `<` and `>` are written
+as entities, so that it cannot mention, link or insert dates. Only our own words are mrkdwn.
 
 https://docs.slack.dev/reference/block-kit/composition-objects/text-object: at most 50 blocks, 3000 characters of a
 text, 10 fields of 2000 characters in a section, 150 characters of a header.
-https://docs.slack.dev/messaging/formatting-message-text: what is escaped, and how.
+https://docs.slack.dev/messaging/formatting-message-text: escaping.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from latdoctor.incident.state import Incident
 from latdoctor.notify.messages import Notice, key_of
-from latdoctor.notify.receiver import SLACK, Message, Receiver
+from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
 from latdoctor.sanitize import TITLE, clean, fitted
 
 MAX_BLOCKS, MAX_TEXT, MAX_FIELDS, MAX_FIELD, MAX_HEADER = 50, 3000, 10, 2000, 150
@@ -53,7 +53,7 @@ class _Context(Struct, frozen=True, tag_field="type", tag="context"):
 
 
 class _Post(Struct, frozen=True):
-    """`text` is what a notification shows, and what is read where blocks are not."""
+    """`text` is shown in push notifications, and where blocks are not supported."""
 
     text: str
     blocks: tuple[_Header | _Section | _Context, ...]
@@ -64,26 +64,26 @@ class _Post(Struct, frozen=True):
     unfurl_media: bool = False
 
 
-def message(incident: Incident, telling: Notice, receiver: Receiver) -> Message | None:
-    """What the channel is told of it."""
+def message(incident: Incident, notice: Notice, receiver: Receiver) -> Message | None:
+    """Post for a notice."""
     title = fitted(incident.opened.title, TITLE) or incident.id
-    severity = f"{telling.severity} · " if telling.severity else ""
+    severity = f"{notice.severity} · " if notice.severity else ""
     post = _Post(
-        text=escaped(f"{title}: {telling.message}", MAX_TEXT),
+        text=escaped(f"{title}: {notice.message}", MAX_TEXT),
         blocks=(
             _Header(_Plain(escaped(title, MAX_HEADER))),
-            _Section(_Plain(escaped(telling.message, MAX_TEXT))),
-            *_sections(telling.details[:_MOST_DETAILS]),
-            _Context((_Plain(escaped(f"{severity}{telling.what} · {incident.id} · {telling.at}", MAX_TEXT)),)),
+            _Section(_Plain(escaped(notice.message, MAX_TEXT))),
+            *_sections(notice.details[:_MOST_DETAILS]),
+            _Context((_Plain(escaped(f"{severity}{notice.what} · {incident.id} · {notice.at}", MAX_TEXT)),)),
         ),
     )
     return Message(
         to=receiver.name,
-        kind=SLACK,
-        what=telling.what,
+        kind=ReceiverKind.SLACK,
+        what=notice.what,
         incident=incident.id,
-        key=key_of(incident, telling),
-        message=telling.message,
+        key=key_of(incident, notice),
+        message=notice.message,
         url=receiver.base,
         headers=(("Content-Type", "application/json; charset=utf-8"),),
         body=msgspec.json.encode(post),
@@ -101,7 +101,7 @@ def escaped(text: str, limit: int) -> str:
 
 
 def _sections(details: Sequence[tuple[str, str]]) -> Iterator[_Section]:
-    """Two columns: our word for it, and what it is."""
+    """Two columns: name and text."""
     for start in range(0, len(details), MAX_FIELDS // 2):
         rows = details[start : start + MAX_FIELDS // 2]
         yield _Section(

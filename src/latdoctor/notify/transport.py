@@ -1,6 +1,6 @@
-"""Puts the secrets of a receiver into a message, just before it is sent. Nobody else knows them.
+"""Sends a message with the secrets of its receiver, once.
 
-They come from files or the environment, never from the command line or the configuration, and are in no error.
+Secrets come from files or the environment, never from the command line or the configuration, and appear in no error.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from msgspec import Raw
 from latdoctor.errors import UNDECODABLE, OperationError, UsageError
 from latdoctor.http.address import PORTS, Address, ResolveHost, is_plain_path, is_public, is_under, parse_address
 from latdoctor.http.client import HttpRequest, HttpResponse, RequestFailure, Secret, redact_secrets, send_request
-from latdoctor.notify.receiver import PAGERDUTY, SLACK, WEBHOOK, Message, Receiver
+from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
 from latdoctor.sanitize import clean
 
 MAX_FILE = 4096  # bytes of a file with a secret
 ROUTING_KEY = 32  # characters of PagerDuty's (developer.pagerduty.com, "Send an Alert Event")
 SIGNED = "whsec_"  # before the base64 of a secret (Standard Webhooks), of 24 to 64 bytes
 _SHORTEST_KEY, _LONGEST_KEY = 24, 64
-_SHORTEST_PART = 6  # characters: a shorter part of an address is no secret, and stands in many words
+_SHORTEST_PART = 6  # characters: shorter parts of an address are not secret, and occur in many words
 _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a receiver has that is secret: its address, and what the message is proved by."""
+    """Secrets of a receiver: its address, and its signing key."""
 
     url: Secret
     key: Secret
 
     @property
     def all(self) -> tuple[Secret, ...]:
-        """Whatever must not be seen in what a receiver says: also the parts of a secret address."""
+        """Texts to remove from a receiver's answer, including the parts of a secret address."""
         parts = _split(self.url.reveal())
-        told = (*parts.path.split("/"), parts.path, parts.query) if parts else ()
-        return (self.url, self.key, *(Secret(part) for part in told if len(part) >= _SHORTEST_PART))
+        fields = (*parts.path.split("/"), parts.path, parts.query) if parts else ()
+        return (self.url, self.key, *(Secret(part) for part in fields if len(part) >= _SHORTEST_PART))
 
 
 def load_keys(receiver: Receiver) -> Keys:
-    """The secrets of `receiver`. Raises UsageError where they are missing, or its address may not be asked."""
+    """Secrets of `receiver`. Raises UsageError where they are missing, or its address is not permitted."""
     variable = Secret(os.environ.get(receiver.variable, "").strip())
-    if receiver.kind == PAGERDUTY:
+    if receiver.kind == ReceiverKind.PAGERDUTY:
         key = _read(receiver.key_file) if receiver.key_file else variable
-        _must_be_routing_key(key, receiver)
+        _check_routing_key(key, receiver)
         found = Keys(Secret(), key)
-    elif receiver.kind == SLACK:
+    elif receiver.kind == ReceiverKind.SLACK:
         found = Keys(_read(receiver.url_file) if receiver.url_file else variable, Secret())
         if not found.url:
             raise UsageError(
@@ -69,18 +69,18 @@ def load_keys(receiver: Receiver) -> Keys:
         if key:
             _signing_key(key, receiver)
         found = Keys(_read(receiver.url_file) if receiver.url_file else Secret(), key)
-    _must_be_allowed(found.url or Secret(receiver.base), receiver)
-    _must_be_certificates(receiver.authorities)
+    _check_address(found.url or Secret(receiver.base), receiver)
+    _check_certificates(receiver.authorities)
     return found
 
 
 def signed_request(message: Message, receiver: Receiver, secrets: Keys, now: float) -> HttpRequest:
     """`message` as it is sent at `now` (unix seconds)."""
     content, headers = message.body, {**_HEADERS, **dict(message.headers)}
-    if message.kind == PAGERDUTY:
+    if message.kind == ReceiverKind.PAGERDUTY:
         fields = msgspec.json.decode(content, type=dict[str, Raw])
         content = msgspec.json.encode(fields | {"routing_key": Raw(msgspec.json.encode(secrets.key.reveal()))})
-    elif message.kind == WEBHOOK and secrets.key:
+    elif message.kind == ReceiverKind.WEBHOOK and secrets.key:
         at = str(int(now))
         headers |= {"webhook-timestamp": at, "webhook-signature": signature(receiver, secrets.key, message, at)}
     url = secrets.url.reveal() or message.url
@@ -111,7 +111,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _read(path: Path) -> Secret:
-    """Raises UsageError, without a word of what stands in it."""
+    """Raises UsageError, without any of the file's content."""
     found = _contents(path)
     if isinstance(found, Secret):
         return found
@@ -119,7 +119,7 @@ def _read(path: Path) -> Secret:
 
 
 def _contents(path: Path) -> Secret | str:
-    """What stands in the file, or why that is no secret."""
+    """Secret in the file, or the reason why there is none."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_FILE + 1)
@@ -133,7 +133,7 @@ def _contents(path: Path) -> Secret | str:
     return Secret(text) if text else "it is empty"
 
 
-def _must_be_routing_key(key: Secret, receiver: Receiver) -> None:
+def _check_routing_key(key: Secret, receiver: Receiver) -> None:
     fits = len(key.reveal()) == ROUTING_KEY and key.reveal().isascii() and key.reveal().isalnum()
     if not fits:
         what = f"its routing key has not {ROUTING_KEY} letters and digits" if key else "it has no routing key"
@@ -156,11 +156,11 @@ def _signing_key(key: Secret, receiver: Receiver) -> Secret:
     raise UsageError(
         f"its secret is not {SIGNED} and the base64 of {_SHORTEST_KEY} to {_LONGEST_KEY} bytes",
         where=receiver.name,
-        next_step=f'make one: echo "{SIGNED}$(openssl rand -base64 32)"',
+        next_step=f'create one: echo "{SIGNED}$(openssl rand -base64 32)"',
     )
 
 
-def _must_be_certificates(path: Path | None) -> None:
+def _check_certificates(path: Path | None) -> None:
     """Raises UsageError."""
     if path is None:
         return
@@ -176,7 +176,7 @@ def _must_be_certificates(path: Path | None) -> None:
         ) from None
 
 
-def _must_be_allowed(url: Secret, receiver: Receiver) -> None:
+def _check_address(url: Secret, receiver: Receiver) -> None:
     """Raises UsageError, with no more of a secret address than its host."""
     parts = _split(url.reveal())
     why, host = _why_not(parts, url, receiver), shown_origin(url.reveal())
@@ -189,32 +189,37 @@ _NEXT = "see `allow` and `allow_private` in docs/notify.md"
 
 
 def _why_not(parts: SplitResult | None, url: Secret, receiver: Receiver) -> str:
-    """Why nothing may be sent there; empty where it may."""
+    """Why the address is not permitted; empty where it is."""
     plain = url.reveal().isascii() and url.reveal().isprintable() and not set(' \\"') & set(url.reveal())
     if parts is None or not parts.hostname or parts.scheme not in ("http", "https") or not plain:
         return "it is no https address"
     if parts.scheme == "http" and not receiver.allow_private:
-        return "what is told could be read on the way (https only)"
+        return "the message could be read in transit (https only)"
     if parts.username is not None or parts.password is not None or parts.fragment:
         return "it has a user, a password or a fragment"
     if parts.query and not receiver.url_file:
-        return "what stands behind a question mark is often a secret: put all of it into a file (url_file)"
+        return "a query often contains a secret: put the whole address into a file (url_file)"
     if not is_plain_path(parts.path):
         return "its path is written in a way that can be misread"
     entries = (_split(one) for one in receiver.allowed)
     if not any(entry and entry.scheme in ("http", "https") and is_under(parts, entry) for entry in entries):
         allowed = ", ".join(clean(one, 100) for one in receiver.allowed)
-        return f"it is not under what is allowed ({allowed or 'nothing'})"
+        return f"it is not below an allowed address ({allowed or 'none'})"
     return ""
 
 
 LONGEST = 10.0  # seconds for one try
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds; PagerDuty asks for "a few minutes"
-LONGEST_ASKED = 900.0  # seconds that a receiver may make us wait: what comes later is no news any more
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds; PagerDuty recommends "a few minutes"
+LONGEST_ASKED = 900.0  # maximum Retry-After in seconds: later messages are outdated
 _LATER: Final = frozenset({408, 425, 429})  # of 4xx: may be tried again
-_NEVER: Final = frozenset({501, 505})  # of 5xx: these will be said again
-_NOT_DONE: Final = frozenset({425, 429})  # what was answered so has not been taken
-_NEXT_STEPS: Final = {301: "give the new address", 302: "give the new address", 401: "see its key", 403: "see its key"}
+_NEVER: Final = frozenset({501, 505})  # of 5xx: a retry gets the same answer
+_NOT_DONE: Final = frozenset({425, 429})  # certainly not accepted
+_NEXT_STEPS: Final = {
+    301: "use the new address",
+    302: "use the new address",
+    401: "check its key",
+    403: "check its key",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +232,8 @@ class AttemptResult:
     again_after: float | None = None
 
 
-class _Barred(OperationError):  # noqa: N818 - what happened; neither leaves this module
-    """It may not be asked at all."""
+class _Barred(OperationError):  # noqa: N818 - internal to this module
+    """The address is forbidden."""
 
 
 class _Unresolved(OperationError):  # noqa: N818
@@ -236,24 +241,24 @@ class _Unresolved(OperationError):  # noqa: N818
 
 
 def attempt(
-    message: Message, receiver: Receiver, load_keys: Keys, now: float, resolve: ResolveHost, seconds: float = LONGEST
+    message: Message, receiver: Receiver, keys: Keys, now: float, resolve: ResolveHost, seconds: float = LONGEST
 ) -> AttemptResult:
     """Tries once, at `now` (unix seconds). Raises UsageError for a secret that is none."""
     number = message.tries + 1
-    request = signed_request(message, receiver, load_keys, now)
+    request = signed_request(message, receiver, keys, now)
     try:
-        came = send_request(request, seconds, lambda url: connect_address(url, receiver, resolve))
+        response = send_request(request, seconds, lambda url: connect_address(url, receiver, resolve))
     except _Barred as barred:
         return AttemptResult(sent=False, why=str(barred))
     except _Unresolved as unresolved:
         return AttemptResult(sent=False, why=str(unresolved), again_after=pause(number))
-    if isinstance(came, RequestFailure):
-        return AttemptResult(False, redact_secrets(came.why, load_keys.all), came.begun, pause(number))
-    return _judged(came, load_keys, number, now)
+    if isinstance(response, RequestFailure):
+        return AttemptResult(False, redact_secrets(response.why, keys.all), response.begun, pause(number))
+    return _result_of(response, keys, number, now)
 
 
 def connect_address(url: str, receiver: Receiver, resolve: ResolveHost) -> str:
-    """The address to connect to: all that the name leads to may be asked. Raises _Barred, _Unresolved."""
+    """Address to connect to, if all addresses of the name are permitted. Raises _Barred, _Unresolved."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     try:
@@ -262,10 +267,10 @@ def connect_address(url: str, receiver: Receiver, resolve: ResolveHost) -> str:
         raise _Unresolved("its name cannot be resolved", where=clean(host, 200)) from error
     for text in found:
         address = parse_address(text)
-        if address is None or not _may_be_asked(address, receiver, parts.scheme):
+        if address is None or not _may_connect(address, receiver, parts.scheme):
             hint = "" if receiver.allow_private else ": allow_private is not set"
             raise _Barred(
-                f"it leads to {clean(text, 60)}, which may not be asked{hint}",
+                f"it resolves to {clean(text, 60)}, which is not permitted{hint}",
                 where=shown_origin(url),
                 next_step="see docs/notify.md",
             )
@@ -274,9 +279,9 @@ def connect_address(url: str, receiver: Receiver, resolve: ResolveHost) -> str:
     return found[0]
 
 
-def _may_be_asked(address: Address, receiver: Receiver, scheme: str) -> bool:
-    """Of what is not public, with leave, this machine and private networks: never link-local (where clouds keep their
-    machines' credentials), multicast or reserved addresses. Without TLS this machine alone.
+def _may_connect(address: Address, receiver: Receiver, scheme: str) -> bool:
+    """Whether `address` is permitted: public ones; with allow_private also this machine and private networks; never
+    link-local (cloud credentials), multicast or reserved addresses. Without TLS only this machine.
     """
     if address.is_loopback:
         return receiver.allow_private
@@ -293,9 +298,9 @@ def pause(number: int) -> float:
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(number - 1, 30))
 
 
-def retry_after(said: str, now: float) -> float:
-    """What a Retry-After says, in seconds or as a date; 0 where it says nothing. At most LONGEST_ASKED."""
-    text = said.strip()
+def retry_after(text: str, now: float) -> float:
+    """Seconds of a Retry-After header (number or date), at most LONGEST_ASKED; 0 without one."""
+    text = text.strip()
     if text.isascii() and text.isdigit():
         return float(min(int(text[:10]), LONGEST_ASKED))
     try:
@@ -305,29 +310,29 @@ def retry_after(said: str, now: float) -> float:
     return min(max(0.0, at - now), LONGEST_ASKED)
 
 
-def _judged(came: HttpResponse, load_keys: Keys, number: int, now: float) -> AttemptResult:
-    if 200 <= came.status < 300:
+def _result_of(response: HttpResponse, keys: Keys, number: int, now: float) -> AttemptResult:
+    if 200 <= response.status < 300:
         return AttemptResult(sent=True)
-    said = redact_secrets(_said(came.body), load_keys.all, 200)
-    if 300 <= came.status < 400:
-        said = "it points elsewhere, and redirects are not followed"
-    step = f" — {_NEXT_STEPS[came.status]}" if came.status in _NEXT_STEPS else ""
-    why = f"it answered {came.status}{f': {said}' if said else ''}{step}"
-    if came.status in _LATER or (came.status >= 500 and came.status not in _NEVER):
-        wait = max(pause(number), retry_after(came.headers.get("retry-after", ""), now))
-        return AttemptResult(False, why, came.status not in _NOT_DONE, wait)
+    text = redact_secrets(_error_text(response.body), keys.all, 200)
+    if 300 <= response.status < 400:
+        text = "it points elsewhere, and redirects are not followed"
+    step = f" — {_NEXT_STEPS[response.status]}" if response.status in _NEXT_STEPS else ""
+    why = f"it answered {response.status}{f': {text}' if text else ''}{step}"
+    if response.status in _LATER or (response.status >= 500 and response.status not in _NEVER):
+        wait = max(pause(number), retry_after(response.headers.get("retry-after", ""), now))
+        return AttemptResult(False, why, response.status not in _NOT_DONE, wait)
     return AttemptResult(False, why)
 
 
-def _said(body: bytes) -> str:
-    """What a refusal says: PagerDuty's `message` and `errors`, another's `detail` or `error`, else its text."""
+def _error_text(body: bytes) -> str:
+    """Message of an error response: `message`, `errors` (PagerDuty), `detail` or `error`, else the text."""
     text = body.decode(errors="replace")
     try:
-        told = msgspec.json.decode(body, type=dict[str, Any])
+        fields = msgspec.json.decode(body, type=dict[str, Any])
     except UNDECODABLE:
         return text
-    parts = [told.get(name) for name in ("message", "detail", "error")]
-    errors = told.get("errors")
+    parts = [fields.get(name) for name in ("message", "detail", "error")]
+    errors = fields.get("errors")
     parts += errors if isinstance(errors, list) else []
     return "; ".join(_texts(parts)) or text
 

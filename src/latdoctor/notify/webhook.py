@@ -1,7 +1,7 @@
-"""A webhook of anybody's: our own JSON, signed as Standard Webhooks has it where a secret is configured.
+"""Generic webhook: latdoctor's own JSON, signed per Standard Webhooks where a secret is configured.
 
-`schema_version` changes where a field is renamed, retyped or removed; one that is added changes nothing. `id` is also
-the header `webhook-id`: who gets it twice has had it before. https://www.standardwebhooks.com/
+`schema_version` changes when a field is renamed, retyped or removed, not when one is added. `id` equals the header
+`webhook-id`, for deduplication. https://www.standardwebhooks.com/
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from latdoctor import __version__
 from latdoctor.incident.state import Incident
 from latdoctor.notify.messages import Notice, key_of
-from latdoctor.notify.receiver import WEBHOOK, Message, Receiver
+from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
 from latdoctor.sanitize import clean
 
 SCHEMA_VERSION = "1"
@@ -27,7 +27,7 @@ class ToolVersion(Struct, frozen=True):
 
 
 class IncidentSummary(Struct, frozen=True):
-    """The incident. `began`: unix seconds, by whose clock `clock` says; null where that is not told."""
+    """The incident. `began`: unix seconds by `clock`; null where unknown."""
 
     id: str
     title: str
@@ -39,7 +39,7 @@ class IncidentSummary(Struct, frozen=True):
 
 
 class JournalPosition(Struct, frozen=True):
-    """Where it stands in the journal."""
+    """Position in the journal."""
 
     seq: int
     kind: str
@@ -53,7 +53,7 @@ class Detail(Struct, frozen=True):
 
 
 class Notification(Struct, frozen=True):
-    """What is sent. `at` is RFC 3339 in UTC; null is not told."""
+    """The payload. `at` is RFC 3339 in UTC; null is unknown."""
 
     schema_version: str
     tool: ToolVersion
@@ -69,28 +69,28 @@ class Notification(Struct, frozen=True):
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of what is sent."""
+    """JSON Schema of the payload."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"What a webhook of latdoctor is told, version {SCHEMA_VERSION}",
+        "title": f"Webhook notification of latdoctor, version {SCHEMA_VERSION}",
         **msgspec.json.schema(Notification),
     }
 
 
-def message(incident: Incident, telling: Notice, receiver: Receiver) -> Message | None:
+def message(incident: Incident, notice: Notice, receiver: Receiver) -> Message | None:
     """All of it, as JSON."""
-    key = key_of(incident, telling)
-    opened, entry = incident.opened, telling.entry
-    told = Notification(
+    key = key_of(incident, notice)
+    opened, entry = incident.opened, notice.entry
+    notification = Notification(
         schema_version=SCHEMA_VERSION,
         tool=ToolVersion("latdoctor", __version__),
         id=key,
-        what=telling.what,
-        at=telling.at,
-        says=clean(telling.message, LONGEST),
-        severity=telling.severity or None,
-        state=telling.state or None,
-        details=tuple(Detail(clean(name, LONGEST), clean(text, LONGEST)) for name, text in telling.details[:MOST]),
+        what=notice.what,
+        at=notice.at,
+        says=clean(notice.message, LONGEST),
+        severity=notice.severity or None,
+        state=notice.state or None,
+        details=tuple(Detail(clean(name, LONGEST), clean(text, LONGEST)) for name, text in notice.details[:MOST]),
         incident=IncidentSummary(
             id=incident.id,
             title=clean(opened.title, LONGEST),
@@ -104,12 +104,12 @@ def message(incident: Incident, telling: Notice, receiver: Receiver) -> Message 
     )
     return Message(
         to=receiver.name,
-        kind=WEBHOOK,
-        what=telling.what,
+        kind=ReceiverKind.WEBHOOK,
+        what=notice.what,
         incident=incident.id,
         key=key,
-        message=telling.message,
+        message=notice.message,
         url=receiver.base,
         headers=(("Content-Type", "application/json"), ("webhook-id", key)),
-        body=msgspec.json.encode(told),
+        body=msgspec.json.encode(notification),
     )

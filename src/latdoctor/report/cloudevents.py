@@ -1,8 +1,8 @@
-"""A timeline as CloudEvents 1.0 in JSON, one a line: for whatever collects events elsewhere.
+"""A timeline as CloudEvents 1.0 in JSON lines, for event collectors.
 
-The id of an event is the digest of its entry in the journal (with the part of it, where one entry tells several
-things), so that who gets one twice can tell. The deadlines of the SOP are events of their own, at the time when they
-fall; one that stands otherwise than before is another event.
+The id of an event is the digest of its journal entry (with the part, where one entry has several events), for
+deduplication. The deadlines of the SOP are events of their own, at the time when they are due; a changed status is a
+new event.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def render(timeline: Timeline) -> str:
 def cloud_events(timeline: Timeline) -> Iterator[CloudEvent]:
     """Every moment, every sample, and every deadline of the SOP."""
     source = f"/latdoctor/{timeline.subject}s/{quote(timeline.id, safe='')}"
-    for told in timeline.moments:
-        yield _event(source, told.id, _type(told.kind), told.run, told.at, told)
+    for event in timeline.moments:
+        yield _event(source, event.id, _type(event.kind), event.run, event.at, event)
     for one in timeline.samples:
         yield _event(source, one.digest, _TYPES[events.SAMPLED], timeline.id, one.at, one)
     for stage in timeline.stages:
@@ -84,7 +84,7 @@ def _event(
 
 
 def _type(kind: str) -> str:
-    """Kinds that are not listed keep their own name: `note.made`, `run.closed`, and those of later versions."""
+    """Event type of an entry kind. Unlisted kinds are used as they are: `note.made`, `run.closed`, later versions'."""
     known = _TYPES.get(kind)
     if known:
         return known

@@ -1,6 +1,6 @@
-"""The page for whoever takes an incident over, and the record of its SOP: as Markdown and as text of 80 columns.
+"""Handover page for the next shift, and the record of an SOP: as Markdown and as text of 80 columns.
 
-It says what the journal says. What is not known stands in a section of its own.
+The content is that of the journal; unknowns have a section of their own.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from latdoctor.incident.elapsed import GIVEN_BY_HAND
-from latdoctor.incident.sop.clock import UNKNOWN_STAGE, StageState
+from latdoctor.incident.sop.clock import StageState, StageStatus
 from latdoctor.incident.status import AttemptedRun, IncidentStatus
 from latdoctor.report.markdown import escape
 from latdoctor.report.remediation import clock as clock_of
-from latdoctor.report.sop import duration, moment, permitted, refused_line, seen_line, since, tried_line, value
+from latdoctor.report.sop import diagnosis_line, duration, moment, permitted, refused_line, run_line, since, value
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import TITLE, clean, fitted
 
@@ -22,8 +22,8 @@ _LONGEST = 800  # characters of a line
 _DEFINITIONS = (
     "met: journaled no later than its due time",
     "late: the due time passed before that, whether it was met since or not",
-    "unmet: not met, and not due (or the clock stood still before it was)",
-    "unknown: the evidence, or the time of it, does not tell",
+    "unmet: not met, and not due (or the clock stopped before it was)",
+    "unknown: the evidence, or its time, is unknown",
 )
 
 
@@ -37,25 +37,25 @@ class HandoverSection:
 
 
 def handover(found: IncidentStatus) -> tuple[HandoverSection, ...]:
-    """Where we stand, what was tried, what stands changed and how it goes back, what is not known, what is next."""
+    """Status, findings, runs, remaining changes with their rollback, unknowns, and the next step."""
     return (
-        HandoverSection("Where we stand", tuple(_where(found))),
-        HandoverSection("What was found", tuple(_found(found))),
-        HandoverSection("What was tried", tuple(_tried(found))),
-        HandoverSection("What stands changed", tuple(_stands(found)), _undo(found)),
-        HandoverSection("What is not known", tuple(_unknown(found))),
+        HandoverSection("Status", tuple(_where(found))),
+        HandoverSection("Findings", tuple(_found(found))),
+        HandoverSection("Runs", tuple(_tried(found))),
+        HandoverSection("Changes in place", tuple(_changes(found)), _undo(found)),
+        HandoverSection("Unknown", tuple(_unknown(found))),
         HandoverSection("Notes", tuple(_notes(found))),
         HandoverSection("Next", tuple(_next(found)), (found.next.command,)),
     )
 
 
 def record(found: IncidentStatus) -> tuple[HandoverSection, ...]:
-    """How the SOP was kept: each stage with its figures and the entry that proves it."""
+    """Record of the SOP: each stage with its times and the entry that proves it."""
     return (
         HandoverSection("Stages", tuple(_exactly(state) for state in found.stages) or _no_stages(found)),
         HandoverSection("How they are counted", (f"from the start on, which {since(found)}", *_DEFINITIONS)),
-        HandoverSection("What was found", tuple(_found(found))),
-        HandoverSection("What was tried", tuple(_tried(found))),
+        HandoverSection("Findings", tuple(_found(found))),
+        HandoverSection("Runs", tuple(_tried(found))),
         HandoverSection("Notes", tuple(_notes(found))),
     )
 
@@ -63,7 +63,7 @@ def record(found: IncidentStatus) -> tuple[HandoverSection, ...]:
 def as_markdown(found: IncidentStatus, sections: Sequence[HandoverSection]) -> str:
     """Text from outside is escaped: it cannot format, link or mention."""
     lines = [f"## {escape(_title(found))}"]
-    for section in _told(sections):
+    for section in _non_empty(sections):
         lines += ["", f"### {section.title}", ""]
         lines += [f"* {escape(clean(one, _LONGEST))}" for one in section.lines]
         lines += [f"* {_code(clean(one, 600))}" for one in section.commands]
@@ -73,7 +73,7 @@ def as_markdown(found: IncidentStatus, sections: Sequence[HandoverSection]) -> s
 def as_text(found: IncidentStatus, sections: Sequence[HandoverSection]) -> str:
     """No line is longer than 80 columns, but for a command, which is copied whole."""
     lines = [*wrapped(_title(found))]
-    for section in _told(sections):
+    for section in _non_empty(sections):
         lines += ["", section.title, "-" * len(section.title)]
         lines += [row for one in section.lines for row in _wrapped(clean(one, _LONGEST))]
         lines += [f"    {clean(one, 600)}" for one in section.commands]
@@ -85,13 +85,13 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """As code, fenced by more backticks than it holds on end."""
+    """Inline code, fenced by more backticks than it contains in a row."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     return f"{fence} {text} {fence}" if longest else f"`{text}`"
 
 
-def _told(sections: Sequence[HandoverSection]) -> Iterator[HandoverSection]:
+def _non_empty(sections: Sequence[HandoverSection]) -> Iterator[HandoverSection]:
     return (section for section in sections if section.lines or section.commands)
 
 
@@ -114,7 +114,7 @@ def _stage(state: StageState) -> str:
     if state.done:
         after = "" if state.seconds is None else f" after {duration(state.seconds)} (due {duration(state.due)})"
         return f"{state.title}: {state.status}{after}{', marked by hand' if state.by_hand else ''}"
-    if state.margin is None or state.status == UNKNOWN_STAGE:
+    if state.margin is None or state.status == StageStatus.UNKNOWN:
         return f"{state.title}: {state.status}, due after {duration(state.due)}"
     left = f"{duration(state.margin)} left" if state.margin >= 0 else f"overdue by {duration(-state.margin)}"
     return f"{state.title}: not met, {left}"
@@ -141,35 +141,35 @@ def _exactly(state: StageState) -> str:
 
 def _found(found: IncidentStatus) -> Iterator[str]:
     for one in found.seen[:-1]:
-        yield seen_line(one)
+        yield diagnosis_line(one)
     for one in found.seen[-1:]:
-        yield f"last: {seen_line(one)}"
+        yield f"last: {diagnosis_line(one)}"
         for cause in one.causes:
             if cause.named:
                 yield f"{cause.title}: {'; '.join(cause.because)}" if cause.because else cause.title
         if one.looked:
-            yield f"looked at: {', '.join(one.looked)}"
+            yield f"tiers with evidence: {', '.join(one.looked)}"
         if one.bundle:
             yield f"its evidence: {one.bundle} (in the state folder; latdoctor diagnose reads it)"
 
 
 def _tried(found: IncidentStatus) -> Iterator[str]:
     for run in found.tried:
-        yield f"{run.run}: {tried_line(run)}"
+        yield f"{run.run}: {run_line(run)}"
     if found.refused:
         yield refused_line(found.refused)
 
 
-def _stands(found: IncidentStatus) -> Iterator[str]:
-    standing = [run for run in found.tried if run.standing]
-    for run in (*standing, *found.inherited):
+def _changes(found: IncidentStatus) -> Iterator[str]:
+    changed_runs = [run for run in found.tried if run.standing]
+    for run in (*changed_runs, *found.inherited):
         for one in run.standing:
-            told = f"{value(one.before)} before, {value(one.after)} now"
-            yield f"{one.name} at {one.resource}: {told} (run {run.run}{_from(run)})"
+            values = f"{value(one.before)} before, {value(one.after)} now"
+            yield f"{one.name} at {one.resource}: {values} (run {run.run}{_from(run)})"
         if not run.standing:
-            yield f"it is not known whether anything: run {run.run}{_from(run)}"
-    if not standing and not found.inherited:
-        yield "nothing, as far as latdoctor has changed it"
+            yield f"changes unknown: run {run.run}{_from(run)}"
+    if not changed_runs and not found.inherited:
+        yield "none by latdoctor"
 
 
 def _from(run: AttemptedRun) -> str:
@@ -187,24 +187,24 @@ def _unknown(found: IncidentStatus) -> Iterator[str]:
         yield "the cause: nothing was diagnosed yet"
     elif not any(cause.named for cause in found.seen[-1].causes):
         before = next((one for one in reversed(found.seen) if any(cause.named for cause in one.causes)), None)
-        yield f"the cause: the last diagnosis names none{f'; before that {seen_line(before)}' if before else ''}"
+        yield f"the cause: the last diagnosis names none{f'; before that {diagnosis_line(before)}' if before else ''}"
     yield from _no_stages(found)
     for state in found.stages:
-        if state.status == UNKNOWN_STAGE:
+        if state.status == StageStatus.UNKNOWN:
             yield f"{state.title}: {state.why}"
     if found.seen:
-        yield from (f"not seen: {reason}" for reason in found.seen[-1].unseen)
+        yield from (f"missing evidence: {reason}" for reason in found.seen[-1].unseen)
     if found.clock == GIVEN_BY_HAND:
-        yield "when exactly the trouble began: it was given by hand"
+        yield "when exactly the trouble began: it was entered by hand"
     elif found.clock:
         yield f"how far the clock of {found.clock} is from this machine's"
     else:
-        yield f"when the trouble began: {found.clock_note or 'nobody told'}"
+        yield f"when the trouble began: {found.clock_note or 'not reported'}"
 
 
 def _notes(found: IncidentStatus) -> Iterator[str]:
     for note in found.notes:
-        yield f"{clock_of(note.at)} {note.by or 'somebody'}: {note.text}"
+        yield f"{clock_of(note.at)} {note.by or 'unnamed'}: {note.text}"
 
 
 def _next(found: IncidentStatus) -> Iterator[str]:
@@ -213,7 +213,7 @@ def _next(found: IncidentStatus) -> Iterator[str]:
         yield f"permitted now: {permitted(found)}"
     asks = found.seen[-1].next_looks if found.seen else ()
     if asks:
-        yield f"what would tell more: {', '.join(asks[:4])}"
+        yield f"sources that would add evidence: {', '.join(asks[:4])}"
 
 
 FORMS: dict[str, Callable[[IncidentStatus, Sequence[HandoverSection]], str]] = {

@@ -1,4 +1,4 @@
-"""Past incidents on a screen and as JSON: what they were, what worked, what was taken back."""
+"""Past incidents on a screen and as JSON: causes, playbooks that worked, and those that were rolled back."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _mean(name: str, seconds: float | None, of: int) -> str:
 
 
 def _helped(one: PastIncident) -> str:
-    tried = [f"{name} verified" for name in one.worked] + [f"{name} taken back" for name in one.taken_back]
+    tried = [f"{name} verified" for name in one.worked] + [f"{name} rolled back" for name in one.taken_back]
     tried += dict.fromkeys(f"{run.playbook} {run.outcome or 'unfinished'}" for run in _others(one))
     return ", ".join(tried) or "–"
 
@@ -64,7 +64,7 @@ def _helped(one: PastIncident) -> str:
 def print_incident(
     one: PastIncident, timeline: Timeline, alike: Sequence[SimilarIncident], console: Console, *, as_json: bool
 ) -> None:
-    """One incident, what it cost, and those that were like it."""
+    """One incident, its impact, and similar ones."""
     if as_json:
         print_json({**_summary(one), "measures": timeline.measures, "impact": timeline.impact}, console)
         return
@@ -106,7 +106,7 @@ def _grid(rows: Iterable[tuple[str, str]]) -> RenderableType:
 
 
 def print_similar(found: Sequence[SimilarIncident], console: Console, *, as_json: bool) -> None:
-    """What was like it, the likest first."""
+    """Similar incidents, most similar first."""
     if as_json:
         listed = [
             {**_summary(one.past), "likeness": round(one.likeness, 3), "same_causes": one.same_causes} for one in found
@@ -130,14 +130,14 @@ def _tried(one: PastIncident) -> str:
     return _helped(one) if one.remedies else "no playbook was run"
 
 
-def seen_before(found: Sequence[SimilarIncident]) -> str:
-    """One line for beside a new diagnosis; empty where nothing was like it."""
+def similar_incident_line(found: Sequence[SimilarIncident]) -> str:
+    """One line for a new diagnosis; empty where nothing is similar."""
     if not found:
         return ""
     best = next((one for one in found if one.past.worked), found[0])
     how = "same cause" if best.same_causes else f"{best.likeness * 100:.0f} % alike"
     more = f" ({len(found) - 1} more: latdoctor incidents similar)" if len(found) > 1 else ""
-    return f"seen before: {best.past.opened_at[:10]} {best.past.id} {how}; {_tried(best.past)}{more}"
+    return f"similar incident: {best.past.opened_at[:10]} {best.past.id} {how}; {_tried(best.past)}{more}"
 
 
 def _summary(one: PastIncident) -> dict[str, Any]:

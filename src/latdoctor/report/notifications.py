@@ -1,4 +1,4 @@
-"""Messages to receivers and what came of them, for a screen and as JSON. No message holds a secret: MASK is there."""
+"""Messages to receivers and their delivery results, on a screen and as JSON. Secrets are masked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from latdoctor.notify.dispatcher import DeliveryResult
-from latdoctor.notify.receiver import MASK, WEBHOOK, Message, Receiver
+from latdoctor.notify.receiver import MASK, Message, Receiver, ReceiverKind
 from latdoctor.report.text_utils import print_json
 from latdoctor.sanitize import clean, fitted
 from latdoctor.units import format_value
 
-_LONGEST = 120  # columns of what was said, in a line
+_LONGEST = 120  # columns of a message in a line
 _OFTEN = "latdoctor notify send"
 
 
@@ -36,7 +36,7 @@ def messages(
     *,
     as_json: bool,
 ) -> None:
-    """What would be sent, whole, with the secrets masked; and what would not be sent yet."""
+    """Messages that would be sent, in full, with the secrets masked; and those that wait."""
     if as_json:
         shown = [_shown(receiver, message) for receiver, message in found]
         print_json({"messages": shown, "waiting": [_waits(one) for one in waiting]}, console)
@@ -49,20 +49,20 @@ def messages(
         for name, value in _headers(receiver, message):
             console.print(Text(f"{name}: {value}"))
         console.file.write(msgspec.json.format(message.body, indent=2).decode() + "\n\n")
-    _tell_waiting(waiting, console)
+    _print_waiting(waiting, console)
     what = "nothing is due now" if not found else "Dry run: nothing was sent"
     step = "the same without --dry-run" if found else _later(waiting) if waiting else "latdoctor incidents list"
     console.print(Text(f"{what}. Next: {step}"))
 
 
 def line_of(result: DeliveryResult) -> str:
-    """What came of one try, in a line."""
+    """Result of one attempt, in a line."""
     message, outcome = result.message, result.outcome
     of = f" of {message.incident}" if message.incident else ""
     if outcome.sent:
-        return clean(f"{message.to}: told {message.what}{of}: {fitted(message.message, _LONGEST)}", 400)
-    later = "given up" if outcome.again_after is None else f"to be tried again in {_span(outcome.again_after)}"
-    return clean(f"{message.to}: NOT told {message.what}{of}: {outcome.why} ({later})", 600)
+        return clean(f"{message.to}: sent {message.what}{of}: {fitted(message.message, _LONGEST)}", 400)
+    later = "given up" if outcome.again_after is None else f"next attempt in {_span(outcome.again_after)}"
+    return clean(f"{message.to}: NOT sent {message.what}{of}: {outcome.why} ({later})", 600)
 
 
 def results(
@@ -74,31 +74,31 @@ def results(
     step: str = "",
     as_json: bool,
 ) -> None:
-    """What was sent, what was not, and what waits; the lines of the tries were printed as they came.
+    """Sent, failed and waiting messages; the lines of the attempts were printed before.
 
-    `step`: what to do next, where that is not what follows from these.
+    `step`: the next step, if it does not follow from these.
     """
     sent = sum(one.outcome.sent for one in found)
     if as_json:
-        told = {"sent": sent, "tries": [_tried(one) for one in found], "failures": failures}
-        print_json({**told, "waiting": [_waits(one) for one in waiting]}, console)
+        document = {"sent": sent, "tries": [_tried(one) for one in found], "failures": failures}
+        print_json({**document, "waiting": [_waits(one) for one in waiting]}, console)
         return
     for failure in failures:
         console.print(Text(clean(failure, 600)))
-    _tell_waiting(waiting, console)
+    _print_waiting(waiting, console)
     unsent = "" if sent == len(found) else f", {_counted(len(found) - sent, 'try', 'tries')} failed"
-    what = f"{sent} told{unsent}" if found or failures else "Nothing is due now"
+    what = f"{sent} sent{unsent}" if found or failures else "Nothing is due now"
     console.print(Text(f"{what}. Next: {step or _step(found, failures, waiting)}"))
 
 
 def _step(found: Sequence[DeliveryResult], failures: Sequence[str], waiting: Sequence[PendingMessages]) -> str:
-    """What to do next: what can still be sent comes before what was."""
+    """Next step: retries first."""
     if waiting:
         return _later(waiting)
     if failures:
-        return f"mend that, then {_OFTEN}"
+        return f"fix that, then {_OFTEN}"
     if any(not one.outcome.sent and one.outcome.again_after is None for one in found):
-        return f"mend what it says, then {_OFTEN} --again"
+        return f"fix the reported problem, then {_OFTEN} --again"
     return "latdoctor timeline"
 
 
@@ -107,7 +107,7 @@ def _later(waiting: Sequence[PendingMessages]) -> str:
     return f"{_OFTEN}, in {_span(soonest)}" if soonest else _OFTEN
 
 
-def _tell_waiting(waiting: Sequence[PendingMessages], console: Console) -> None:
+def _print_waiting(waiting: Sequence[PendingMessages], console: Console) -> None:
     for one in waiting:
         what = _counted(one.count, "message waits", "messages wait")
         when = f"in {_span(one.seconds)}" if one.seconds else "at any time"
@@ -161,6 +161,6 @@ def _address(receiver: Receiver, message: Message) -> str:
 
 
 def _headers(receiver: Receiver, message: Message) -> tuple[tuple[str, str], ...]:
-    if message.kind == WEBHOOK and receiver.key_file is not None:
+    if message.kind == ReceiverKind.WEBHOOK and receiver.key_file is not None:
         return (*message.headers, ("webhook-timestamp", MASK), ("webhook-signature", MASK))
     return message.headers

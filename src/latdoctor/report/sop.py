@@ -1,8 +1,9 @@
-"""Where an incident stands: for a screen, for a live view, and as JSON."""
+"""Status of an incident: the short answer, all details, the live view, and JSON."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,91 +14,212 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.incident.elapsed import GIVEN_BY_HAND
-from latdoctor.incident.sop.clock import LATE, MET, UNKNOWN_STAGE, UNMET, StageState
+from latdoctor.incident.sop.clock import StageState, StageStatus
 from latdoctor.incident.status import AttemptedRun, DiagnosisSummary, IncidentStatus
 from latdoctor.report.remediation import clock as clock_of
-from latdoctor.sanitize import TITLE, clean, fitted
+from latdoctor.sanitize import TITLE, clean, counted, fitted
 from latdoctor.units import percent
 
-_MARK = {MET: "+", LATE: "!", UNMET: ".", UNKNOWN_STAGE: "?"}
-_STYLE = {MET: "green", LATE: "bold red", UNMET: "", UNKNOWN_STAGE: "bold magenta"}
-_MOST = 4  # lines of each kind; the documents have all
-_WIDE = 200  # characters of a text of somebody else's
+_MARK = {StageStatus.MET: "+", StageStatus.LATE: "!", StageStatus.UNMET: ".", StageStatus.UNKNOWN: "?"}
+_STYLE = {
+    StageStatus.MET: "green",
+    StageStatus.LATE: "bold red",
+    StageStatus.UNMET: "",
+    StageStatus.UNKNOWN: "bold magenta",
+}
+_WIDTH, _LABEL = 80, 8  # columns of the screen, and of the labels of the short answer
+_COLUMNS = _WIDTH - _LABEL - 1
+_MOST, _STAGES = 4, 5  # lines of each kind, and open stages; the documents have all
+_WIDE = 200  # characters of an external text
 _LONG = 500  # of a message with a path in it
 _BAR = 40  # columns
-_ROOMY = 64  # columns that the whole table takes
-_DAYS = 48  # hours from which on they are told as days
+_ROOMY = 64  # columns of the complete table
+_DAYS = 48  # hours, from which on a duration is in days
 
 
-def status(found: IncidentStatus, console: Console, *, as_json: bool) -> None:
-    """All of it, for whoever asks once."""
+def print_status(status: IncidentStatus, console: Console, *, as_json: bool, verbose: bool = False) -> None:
+    """The answer of `sop status`; with `verbose` all stages, diagnoses, runs and notes."""
     if as_json:
-        console.file.write(msgspec.json.format(document(found), indent=2).decode() + "\n")
+        console.file.write(msgspec.json.format(document(status), indent=2).decode() + "\n")
         return
-    console.print(page(found))
+    console.print(details(status) if verbose else page(status))
 
 
-def document(found: IncidentStatus) -> bytes:
-    """As JSON; every key is there."""
-    told = msgspec.to_builtins(found)
-    return msgspec.json.encode({**told, "exit_code": found.exit_code})
+def document(status: IncidentStatus) -> bytes:
+    """JSON document with every key."""
+    return msgspec.json.encode({**msgspec.to_builtins(status), "exit_code": status.exit_code})
 
 
-def page(found: IncidentStatus) -> RenderableType:
-    """The same for a screen of 80 columns."""
-    return Group(*_body(found), Text(), *_next(found))
+def page(status: IncidentStatus) -> RenderableType:
+    """The short answer: at most 24 lines of 80 columns, for up to five stages."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=_LABEL, no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for label, text in _rows(status):
+        grid.add_row(f" {label}", text)
+    more = (
+        "stages, permissions and evidence · latdoctor sop export --handover" if status.open else "stages and evidence"
+    )
+    return Group(*_headline(status), Text(), grid, Text(), *_next(status), Text(), Text(f" -v {more}", style="dim"))
 
 
-def _body(found: IncidentStatus) -> Iterator[RenderableType]:
-    yield from (*_head(found), Text())
-    if found.stages:
-        yield from (StageTable(found.stages), Text())
-    for line in (*_whys(found), *_looked(found), *_tried(found), *_inherited(found), *_notes(found)):
-        yield Padding(line, (0, 0, 0, 2))
+def _headline(status: IncidentStatus) -> Iterator[RenderableType]:
+    """State, duration and next deadline; title; incident and start."""
+    lasted = "" if status.lasted is None else f" {duration(status.lasted)}"
+    if status.open:
+        yield Text(f"OPEN{lasted}  ", style="bold").append_text(deadline(status))
+    else:
+        yield Text(f"CLOSED as {clean(status.outcome, 40)} after{lasted or ' an unknown time'}", style="bold green")
+    yield Text(fitted(status.title, _WIDTH))
+    began = (
+        f"began {moment(status.began)} UTC{_clock(status)}" if status.clock else f"opened {moment(status.began)} UTC"
+    )
+    yield Text(fitted(f"{status.incident}  {began}", _WIDTH), style="dim")
+    if status.clock_note:
+        yield Text(fitted(f"opening time used: {clean(status.clock_note, _WIDE)}", _WIDTH), style="dim")
 
 
-def screen(found: IncidentStatus) -> RenderableType:
-    """The live view: what is due next and what to do, and under it the rest; a low terminal loses its end."""
-    ends = Text("Ctrl-C ends the view", style="dim")
-    return Group(countdown(found), Text(), *_next(found), ends, Text(), *_body(found))
+def _clock(status: IncidentStatus) -> str:
+    return f" ({clean(status.clock, 20)})"
 
 
-def countdown(found: IncidentStatus) -> RenderableType:
-    """What is left until the next stage is due, in figures and as a bar."""
-    if found.unread:
-        return Text("its stages are not known", style=_STYLE[UNKNOWN_STAGE])
-    state = found.current
-    if state is None or not found.open:
-        message = "every stage is met" if state is None else "the incident is closed"
-        return Text(message, style="bold green")
+def deadline(status: IncidentStatus) -> Text:
+    """The stage that is due next, or overdue."""
+    if status.unread:
+        return Text("stages unknown", style=_STYLE[StageStatus.UNKNOWN])
+    state = status.current
+    if state is None or not status.open:
+        return Text("every stage is met" if state is None else "the incident is closed", style="bold green")
     if state.margin is None:
-        return Text(f"{state.title}: {state.why}", style=_STYLE[UNKNOWN_STAGE])
+        return Text(f"{state.title}: due time unknown", style=_STYLE[StageStatus.UNKNOWN])
     if state.margin < 0:
-        return Text(f"{state.title} is overdue by {duration(-state.margin)}", style=_STYLE[LATE])
-    filled = round(_BAR * min(1.0, max(0.0, 1 - state.margin / state.due)))
+        return Text(f"{state.title} is overdue by {duration(-state.margin)}", style=_STYLE[StageStatus.LATE])
+    return Text(f"{state.title} is due in {duration(state.margin)}", style="bold")
+
+
+def _rows(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
+    if status.unread:
+        yield "Stages", Text(fitted(clean(status.unread, _LONG), 3 * _COLUMNS))
+    done = [f"{state.title}{_how_met(state)}" for state in status.stages if state.done]
+    if done:
+        yield "Met", Text(fitted(", ".join(done), 3 * _COLUMNS))
+    undone = [state for state in status.stages if not state.done]
+    for number, state in enumerate(undone[:_STAGES] if status.open else ()):
+        yield "" if number else "Due", Text(fitted(f"{state.title}{_left(state)}", _COLUMNS), _STYLE[state.status])
+    if status.alerts:
+        yield "Alerts", Text(", ".join(f"{count} {state}" for state, count in status.alerts.items()))
+    yield from _cause(status)
+    yield from _changes(status)
+    for note in status.notes[-1:]:
+        yield "Note", Text(fitted(f"{clock_of(note.at)} {clean(note.by, 80) or 'unnamed'}: {note.text}", _COLUMNS))
+
+
+def _how_met(state: StageState) -> str:
+    after = "" if state.seconds is None else f" after {duration(state.seconds)}"
+    late = " (late)" if state.status is StageStatus.LATE else ""
+    return f"{after}{late}{', by hand' if state.by_hand else ''}"
+
+
+def _cause(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
+    """The cause of the last diagnosis that names one, with its first finding."""
+    if not status.seen:
+        yield "Cause", Text("not diagnosed yet")
+        return
+    last = status.seen[-1]
+    naming = next((one for one in reversed(status.seen) if any(cause.named for cause in one.causes)), None)
+    if naming is None:
+        yield "Cause", Text(fitted(f"none named: {last.level}: {clean(last.message, _WIDE)}", 2 * _COLUMNS))
+    else:
+        earlier = "" if naming is last else f" (diagnosis of {clock_of(naming.at)}; the last one names none)"
+        for cause in [cause for cause in naming.causes if cause.named][:2]:
+            yield "Cause", Text(fitted(f"{cause.title}, {percent(cause.probability)}{earlier}", 2 * _COLUMNS))
+            if cause.because:
+                yield "", Text(fitted(clean(cause.because[0], _WIDE), _COLUMNS), "dim")
+    if last.unseen and status.open:
+        yield "Missing", Text(f"{counted(len(last.unseen), 'kind')} of evidence, see -v", "dim")
+
+
+def _changes(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
+    """The last runs, and what they left changed."""
+    for run in status.tried[-2:]:
+        yield "Run", Text(fitted(f"{clean(run.title, 80)} on {clean(run.target, 40)}: {_ending(run)}", 2 * _COLUMNS))
+    remaining = [run for run in (*status.inherited, *status.tried) if run.standing or run.whose]
+    for run in remaining[-2:]:
+        count = f"{counted(len(run.standing), 'value')} still changed" if run.standing else "changes unknown"
+        whose = f" {run.whose}" if run.whose else ""
+        yield "Changed", Text(fitted(f"{count}{whose}; undo: {run.undo}", 2 * _COLUMNS))
+
+
+def _ending(run: AttemptedRun) -> str:
+    reason = f" ({clean(run.reason, _WIDE)})" if run.reason and run.reason != run.outcome else ""
+    return f"{run.outcome}{reason}"
+
+
+def _next(status: IncidentStatus) -> Iterator[RenderableType]:
+    """The next command, broken before an option where it is longer than a line, and the reason."""
+    first, *rest = command_lines(clean(status.next.command, 600), _WIDTH - _LABEL - 2)
+    yield Text(f" Next    {first}", style="bold")
+    yield from (Text(f"           {line}", style="bold", overflow="ignore", no_wrap=True) for line in rest)
+    yield Padding(Text(clean(status.next.why, _WIDE), style="dim"), (0, 0, 0, _LABEL + 1))
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    """`command` in lines of at most `width` columns where its options permit, joined by backslashes for a shell."""
+    lines: list[str] = []
+    for word in re.split(r" (?=--)", command):
+        if lines and len(lines[-1]) + len(word) + 3 <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
+def screen(status: IncidentStatus) -> RenderableType:
+    """The live view: a progress bar to the next deadline, and the short answer."""
+    return Group(*progress(status), page(status), Text(" Ctrl-C ends the view", style="dim"))
+
+
+def progress(status: IncidentStatus) -> Iterator[Text]:
+    """Bar of the time until the next stage is due; nothing where that is unknown or over."""
+    state = status.current
+    if state is None or not status.open or state.margin is None or state.margin < 0:
+        return
+    filled = round(_BAR * min(1.0, 1 - state.margin / state.due))
     urgent = state.margin < state.due / 5
-    bar = Text("#" * filled, style="bold yellow" if urgent else "green") + Text("-" * (_BAR - filled), style="dim")
-    return Group(Text(f"{state.title} is due in {duration(state.margin)}", style="bold"), bar)
+    yield Text(" " + "#" * filled, style="bold yellow" if urgent else "green") + Text(
+        "-" * (_BAR - filled), style="dim"
+    )
 
 
-def line(found: IncidentStatus) -> str:
-    """One line, which changes with every stage and with the closing: for a pipe."""
-    told = ", ".join(f"{state.id} {state.status}{'' if state.done else _left(state)}" for state in found.stages)
-    return clean(f"{found.incident}: {told}{'' if found.open else f'; closed: {found.outcome}'}", 400)
+def line(status: IncidentStatus) -> str:
+    """One line for a pipe: the stages, and the closing."""
+    text = ", ".join(f"{state.id} {state.status}{'' if state.done else _left(state)}" for state in status.stages)
+    return clean(f"{status.incident}: {text}{'' if status.open else f'; closed: {status.outcome}'}", 400)
 
 
-def changed(before: IncidentStatus | None, found: IncidentStatus) -> bool:
-    """Whether that line says another thing than which time it is."""
+def changed(before: IncidentStatus | None, status: IncidentStatus) -> bool:
+    """Whether that line differs in more than the time."""
     if before is None:
         return True
     return [(one.id, one.status, one.done) for one in before.stages] != [
-        (one.id, one.status, one.done) for one in found.stages
-    ] or before.open != found.open
+        (one.id, one.status, one.done) for one in status.stages
+    ] or before.open != status.open
+
+
+def details(status: IncidentStatus) -> RenderableType:
+    """All stages, diagnoses, runs and notes, for 80 columns."""
+    sections: list[RenderableType] = [*_head(status), Text()]
+    if status.stages:
+        sections += [StageTable(status.stages), Text()]
+    lines = (*_open_points(status), *_diagnoses(status), *_runs(status), *_other_runs(status), *_notes(status))
+    sections += [Padding(line, (0, 0, 0, 2)) for line in lines]
+    allowed = [Text(f"permitted: {permitted(status)}", style="dim")] if status.open else []
+    return Group(*sections, Text(), *allowed, *_next(status))
 
 
 @dataclass(frozen=True, slots=True)
 class StageTable:
-    """The table of the stages. On a narrow screen it leaves out what one can do without, never the stage's name."""
+    """Table of the stages; a narrow screen gets fewer columns."""
 
     states: tuple[StageState, ...]
 
@@ -119,58 +241,58 @@ class StageTable:
 
 def _stage(state: StageState) -> tuple[Text, Text, str, Text]:
     style = _STYLE[state.status]
-    status = state.status + (" (hand)" if state.by_hand else "")
+    label = state.status + (" (hand)" if state.by_hand else "")
     return (
         Text(_MARK[state.status], style=style),
         Text(fitted(state.title, 60)),
         duration(state.due),
-        Text(status, style),
+        Text(label, style),
     )
 
 
 def _met(state: StageState) -> tuple[str, str, str]:
-    """After how long, with what margin, by which entry."""
+    """Elapsed time, margin, and digest of the entry."""
     met = "" if not state.done else "?" if state.seconds is None else duration(state.seconds)
     margin = "" if state.margin is None else duration(state.margin)
     return met + ("~" if state.wall and met else ""), margin, state.by[:8]
 
 
 def duration(seconds: float) -> str:
-    """`0:42`, `12:03`, `1:02:03`, `-1:10`, `3 d 4 h`: cut off, so that nothing is due before it is."""
+    """`0:42`, `12:03`, `1:02:03`, `-1:10`, `3 d 4 h`: rounded down, so that a deadline is not shown early."""
     whole = int(abs(seconds))
     hours, rest = divmod(whole, 3600)
     if hours >= _DAYS:
-        told = f"{hours // 24} d {hours % 24} h"
-        return f"-{told}" if seconds < 0 else told
-    told = f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
-    return f"-{told}" if seconds < 0 else told
+        text = f"{hours // 24} d {hours % 24} h"
+        return f"-{text}" if seconds < 0 else text
+    text = f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+    return f"-{text}" if seconds < 0 else text
 
 
-def _head(found: IncidentStatus) -> Iterator[RenderableType]:
-    state = "OPEN" if found.open else f"CLOSED: {clean(found.outcome, 40)}"
-    yield Text(f"{found.incident}  {state}", style="bold")
-    yield Text(fitted(found.title, TITLE))
-    yield Text(since(found), style="dim")
-    if found.unread:
-        yield Text(f"its stages are not known: {clean(found.unread, _LONG)}", style=_STYLE[UNKNOWN_STAGE])
+def _head(status: IncidentStatus) -> Iterator[RenderableType]:
+    state = "OPEN" if status.open else f"CLOSED: {clean(status.outcome, 40)}"
+    yield Text(f"{status.incident}  {state}", style="bold")
+    yield Text(fitted(status.title, TITLE))
+    yield Text(since(status), style="dim")
+    if status.unread:
+        yield Text(f"stages unknown: {clean(status.unread, _LONG)}", style=_STYLE[StageStatus.UNKNOWN])
     else:
-        yield Text(f"SOP {found.sop}: {clean(found.sop_title, 100)}", style="dim")
+        yield Text(f"SOP {status.sop}: {clean(status.sop_title, 100)}", style="dim")
 
 
-def since(found: IncidentStatus) -> str:
-    """When it began, by whose clock, and how long it has lasted."""
-    began = f"began {moment(found.began)} UTC"
-    if found.clock == GIVEN_BY_HAND:
+def since(status: IncidentStatus) -> str:
+    """When it began, by which clock, and how long it has lasted."""
+    began = f"began {moment(status.began)} UTC"
+    if status.clock == GIVEN_BY_HAND:
         began += f" ({GIVEN_BY_HAND})"
-    elif found.clock:
-        began += f" (clock: {clean(found.clock, 60)}, its skew is not known)"
-    elif found.clock_note:
-        began += f" (when it was opened: {clean(found.clock_note, _WIDE)})"
+    elif status.clock:
+        began += f" (clock: {clean(status.clock, 60)}, skew unknown)"
+    elif status.clock_note:
+        began += f" (opening time: {clean(status.clock_note, _WIDE)})"
     else:
-        began += " (when it was opened; nobody told when the trouble began)"
-    if found.lasted is None:
-        return f"{began}, not known how long ago"
-    return f"{began}, {duration(found.lasted)} ago" if found.open else f"{began}, lasted {duration(found.lasted)}"
+        began += " (opening time; the start of the trouble was not reported)"
+    if status.lasted is None:
+        return f"{began}, duration unknown"
+    return f"{began}, {duration(status.lasted)} ago" if status.open else f"{began}, lasted {duration(status.lasted)}"
 
 
 def moment(at: float) -> str:
@@ -179,8 +301,8 @@ def moment(at: float) -> str:
 
     try:
         return live.moment(at).removesuffix(" UTC")
-    except (OverflowError, ValueError, OSError):  # another clock may tell any number
-        return "at a time that makes no sense"
+    except (OverflowError, ValueError, OSError):  # an external clock may have any value
+        return "an impossible time"
 
 
 def _left(state: StageState) -> str:
@@ -189,44 +311,44 @@ def _left(state: StageState) -> str:
     return f" ({duration(state.margin)} left)" if state.margin >= 0 else f" ({duration(-state.margin)} overdue)"
 
 
-def _whys(found: IncidentStatus) -> Iterator[Text]:
-    """What is known of stages that are not met, or are not known."""
-    for state in found.stages:
-        if state.why and (state.status == UNKNOWN_STAGE or not state.done):
+def _open_points(status: IncidentStatus) -> Iterator[Text]:
+    """Reasons of unmet and unknown stages, and the alerts."""
+    for state in status.stages:
+        if state.why and (state.status == StageStatus.UNKNOWN or not state.done):
             yield Text(f"{state.title}: {clean(state.why, _WIDE)}", style=_STYLE[state.status])
-    if found.alerts:
-        told = ", ".join(f"{count} {status}" for status, count in found.alerts.items())
-        yield Text(f"alerts: {told}")
+    if status.alerts:
+        text = ", ".join(f"{count} {state}" for state, count in status.alerts.items())
+        yield Text(f"alerts: {text}")
 
 
-def seen_line(one: DiagnosisSummary) -> str:
+def diagnosis_line(one: DiagnosisSummary) -> str:
     """`07:14:10 critical: app.load.burst (94 %)`."""
     causes = ", ".join(f"{cause.id} ({percent(cause.probability)})" for cause in one.causes if cause.named)
     return f"{clock_of(one.at)} {one.level}: {causes or clean(one.message, _WIDE)}"
 
 
-def _looked(found: IncidentStatus) -> Iterator[Text]:
-    if not found.seen:
-        yield Text("looked at: nothing yet")
+def _diagnoses(status: IncidentStatus) -> Iterator[Text]:
+    if not status.seen:
+        yield Text("not diagnosed yet")
         return
-    for one in found.seen[-_MOST:]:
-        yield Text(f"diagnosis {seen_line(one)}")
-    last = found.seen[-1]
+    for one in status.seen[-_MOST:]:
+        yield Text(f"diagnosis {diagnosis_line(one)}")
+    last = status.seen[-1]
     if last.looked:
-        yield Text(f"looked at: {', '.join(last.looked)}")
+        yield Text(f"tiers with evidence: {', '.join(last.looked)}")
     for reason in last.unseen[:_MOST]:
-        yield Text(f"not seen: {clean(reason, _WIDE)}", style="dim")
+        yield Text(f"missing evidence: {clean(reason, _WIDE)}", style="dim")
     if len(last.unseen) > _MOST:
-        yield Text(f"not seen: {len(last.unseen) - _MOST} more (latdoctor sop export --handover)", style="dim")
+        yield Text(f"missing evidence: {len(last.unseen) - _MOST} more (latdoctor sop export --handover)", style="dim")
 
 
-def _tried(found: IncidentStatus) -> Iterator[Text]:
-    for run in found.tried[-_MOST:]:
-        yield Text(tried_line(run))
+def _runs(status: IncidentStatus) -> Iterator[Text]:
+    for run in status.tried[-_MOST:]:
+        yield Text(run_line(run))
         if run.standing:
-            yield Text(f"  {len(run.standing)} changed, and it stands; to take it back: {run.undo}", style="dim")
-    if found.refused:
-        yield Text(refused_line(found.refused), style="dim")
+            yield Text(f"  {counted(len(run.standing), 'value')} still changed; undo: {run.undo}", style="dim")
+    if status.refused:
+        yield Text(refused_line(status.refused), style="dim")
 
 
 def refused_line(count: int) -> str:
@@ -234,44 +356,36 @@ def refused_line(count: int) -> str:
     return f"{count} {'run was' if count == 1 else 'runs were'} refused by a guard"
 
 
-def _inherited(found: IncidentStatus) -> Iterator[Text]:
-    """What stands on the target and is not the incident's own, the latest last."""
-    if len(found.inherited) > _MOST:
-        yield Text(f"{len(found.inherited) - _MOST} earlier runs stand too (latdoctor sop export --handover)")
-    for run in found.inherited[-_MOST:]:
-        yield Text(f"{run.whose}, {moment(run.at)} UTC: {tried_line(run)}")
-        count = f"{len(run.standing)} changed, and it stands" if run.standing else "what it changed is not known"
-        yield Text(f"  {count}; to take it back: {run.undo}", style="dim")
+def _other_runs(status: IncidentStatus) -> Iterator[Text]:
+    """Other runs on the target with remaining changes, latest last."""
+    if len(status.inherited) > _MOST:
+        yield Text(f"{len(status.inherited) - _MOST} earlier runs left changes too (latdoctor sop export --handover)")
+    for run in status.inherited[-_MOST:]:
+        yield Text(f"{run.whose}, {moment(run.at)} UTC: {run_line(run)}")
+        count = f"{counted(len(run.standing), 'value')} still changed" if run.standing else "changes unknown"
+        yield Text(f"  {count}; undo: {run.undo}", style="dim")
 
 
-def tried_line(run: AttemptedRun) -> str:
-    """`tried app.batching.token-budget: rolled-back (it has not helped)`."""
-    reason = f" ({clean(run.reason, _WIDE)})" if run.reason and run.reason != run.outcome else ""
-    return f"tried {run.playbook} on {clean(run.target, 80)}: {run.outcome}{reason}"
+def run_line(run: AttemptedRun) -> str:
+    """`ran app.batching.token-budget on shop: rolled-back (no improvement)`."""
+    return f"ran {run.playbook} on {clean(run.target, 80)}: {_ending(run)}"
 
 
-def _notes(found: IncidentStatus) -> Iterator[Text]:
-    """The last ones, a line each, cut to the width."""
-    if len(found.notes) > _MOST:
+def _notes(status: IncidentStatus) -> Iterator[Text]:
+    """The last notes, a line each, cut to the width."""
+    if len(status.notes) > _MOST:
         yield Text("earlier notes: latdoctor sop export --handover", style="dim")
-    for note in found.notes[-_MOST:]:
-        by = clean(note.by, 80) or "somebody"
+    for note in status.notes[-_MOST:]:
+        by = clean(note.by, 80) or "unnamed"
         yield Text(f"note {clock_of(note.at)} {by}: {clean(note.text, _LONG)}", no_wrap=True, overflow="ellipsis")
 
 
-def permitted(found: IncidentStatus) -> str:
-    if found.unread:
-        return "not known (--approve overrides)"
-    return ", ".join(found.permitted) or "nothing"
-
-
-def _next(found: IncidentStatus) -> Iterator[RenderableType]:
-    if found.open:
-        yield Text(f"permitted: {permitted(found)}", style="dim")
-    yield Text(f"Next: {clean(found.next.command, 600)}", style="bold")
-    yield Padding(Text(clean(found.next.why, _WIDE), style="dim"), (0, 0, 0, 6))
+def permitted(status: IncidentStatus) -> str:
+    if status.unread:
+        return "unknown (--approve overrides)"
+    return ", ".join(status.permitted) or "nothing"
 
 
 def value(one: object) -> str:
-    """A value that stood or stands at a target."""
+    """A configured value of a target."""
     return "not set" if one is None else clean(one if isinstance(one, str) else json.dumps(one), 60)

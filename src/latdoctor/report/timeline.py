@@ -16,7 +16,7 @@ from latdoctor.incident.postmortem import (
     postmortem,
     since_start,
 )
-from latdoctor.incident.timeline_model import FACT, Timeline, TimelineEvent
+from latdoctor.incident.timeline_model import Basis, Timeline, TimelineEvent
 from latdoctor.report.markdown import escape
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import TITLE, fitted
@@ -38,7 +38,7 @@ def _markdown_lines(timeline: Timeline) -> Iterator[str]:
     yield f"Status: {escape(page.status)}"
     yield ""
     yield "Times are UTC. Each line says whether it is a *fact* (measured, done or received), an *inference* of a"
-    yield "diagnosis, or what a human *said*, and where it is written."
+    yield "diagnosis, or *reported* by a human, and where it is recorded."
     for section in page.sections:
         yield from ("", f"## {escape(section.title)}", "")
         yield from _markdown_section(section, timeline)
@@ -69,14 +69,14 @@ def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iter
     yield from (f"| {' | '.join(map(escape, row))} |" for row in rows)
 
 
-def _row(told: TimelineEvent) -> tuple[str, ...]:
-    kept = f", {', '.join(told.evidence)}" if told.evidence else ""
-    source = f"journal {told.digest[:SHORT]}{kept}"
+def _row(event: TimelineEvent) -> tuple[str, ...]:
+    files = f", {', '.join(event.evidence)}" if event.evidence else ""
+    source = f"journal {event.digest[:SHORT]}{files}"
     return (
-        clock_of(told.at) + other_clock(told),
-        since_start(told.seconds),
-        told.message,
-        attributed(told.basis, told.by),
+        clock_of(event.at) + other_clock(event),
+        since_start(event.seconds),
+        event.message,
+        attributed(event.basis, event.by),
         source,
     )
 
@@ -97,7 +97,7 @@ def _lines(timeline: Timeline) -> Iterator[str]:
 
 def _section(section: PostmortemSection, timeline: Timeline) -> Iterator[str]:
     for line in section.lines:
-        yield from wrapped(_said(line), "- ", "  ")
+        yield from wrapped(_statement(line), "- ", "  ")
     for table in section.tables:
         yield from _table(table)
     if section.timeline:
@@ -106,31 +106,31 @@ def _section(section: PostmortemSection, timeline: Timeline) -> Iterator[str]:
         yield from wrapped(f"{TODO}: {what}", "- ", "  ")
 
 
-def _said(line: Statement) -> str:
+def _statement(line: Statement) -> str:
     source = f" [{line.source}]" if line.source else ""
-    mark = "" if line.basis == FACT and not line.by else f"({attributed(line.basis, line.by)}) "
+    mark = "" if line.basis == Basis.FACT and not line.by else f"({attributed(line.basis, line.by)}) "
     return f"{mark}{line.message}{source}"
 
 
 def _table(table: PostmortemTable) -> Iterator[str]:
-    """Each row as a few lines: five columns of prose do not stand side by side in 80."""
+    """Each row as a few lines: five columns of prose do not fit into 80 columns."""
     yield from wrapped(f"{table.heads[0]}:")
     for row in table.rows:
-        told = [f"{head} {cell}" for head, cell in zip(table.heads[1:], row[1:], strict=True) if cell]
-        yield from wrapped(f"{row[0]}: {' · '.join(told)}", "  ", "    ")
+        event = [f"{head} {cell}" for head, cell in zip(table.heads[1:], row[1:], strict=True) if cell]
+        yield from wrapped(f"{row[0]}: {' · '.join(event)}", "  ", "    ")
 
 
 def _moments(timeline: Timeline) -> Iterator[str]:
     day = ""
-    for told in timeline.moments:
-        if told.at[:10] != day:
-            day = told.at[:10]
+    for event in timeline.moments:
+        if event.at[:10] != day:
+            day = event.at[:10]
             yield f"{day} (UTC)"
-        stamp = f"{clock_of(told.at)[11:]} {since_start(told.seconds):>9}"
-        yield from wrapped(_event(told), f"{stamp}  ", " " * (len(stamp) + 2))
+        stamp = f"{clock_of(event.at)[11:]} {since_start(event.seconds):>9}"
+        yield from wrapped(_event(event), f"{stamp}  ", " " * (len(stamp) + 2))
 
 
-def _event(told: TimelineEvent) -> str:
-    mark = "" if told.basis == FACT else f"({attributed(told.basis, told.by)}) "
-    by = f" [{told.by}]" if told.by and told.basis == FACT else ""
-    return f"{mark}{told.message}{other_clock(told)}{by}"
+def _event(event: TimelineEvent) -> str:
+    mark = "" if event.basis == Basis.FACT else f"({attributed(event.basis, event.by)}) "
+    by = f" [{event.by}]" if event.by and event.basis == Basis.FACT else ""
+    return f"{mark}{event.message}{other_clock(event)}{by}"

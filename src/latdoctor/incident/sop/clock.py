@@ -1,76 +1,83 @@
-"""The clock of an SOP: how each stage stands. A function of the procedure, the journal's entries, and the time.
+"""Stage states of an SOP. A function of the procedure, the journal's entries, and the time.
 
-* **met**: a sign of the stage, or a human (`stage.marked`), is journaled no later than its due time.
-* **late**: its due time passed before that; whether it was met since tells `met_at`.
-* **unmet**: not met, and not due yet; or the clock stood still before it was due, as the incident was closed or was a
-  false alarm.
-* **unknown**: it cannot be told. The latest evidence for it is itself unknown and it is due; or it was met, and the
-  time of that or of now is not known.
+* **met**: evidence for the stage, or a human mark (`stage.marked`), was journaled no later than its due time.
+* **late**: the due time passed before that; `met_at` shows whether it was met since.
+* **unmet**: not met, and not due yet; or the clock stopped before it was due (incident closed, or a false alarm).
+* **unknown**: undecidable. The latest evidence is itself unknown and the stage is due; or the time of the evidence or
+  of now is unknown.
 
-A stage that was met is not any more once its sign is void (a run that was taken back, an alert that fires again).
+A met stage becomes unmet when its evidence is void (a run was rolled back, an alert fires again).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 from msgspec import Struct
 
 from latdoctor.conditions.evaluator import HOLDS, UNKNOWN
 from latdoctor.incident import events
-from latdoctor.incident.elapsed import WALL, Elapsed, elapsed_by_entry, elapsed_until, start_of
+from latdoctor.incident.elapsed import ClockType, Elapsed, elapsed_by_entry, elapsed_until, start_of
 from latdoctor.incident.sop.model import Sign, Sop, SopStage, allows
 from latdoctor.incident.sop.stage_evidence import SignContext, SignEvidence, evidence_of
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry, Moment
 from latdoctor.sanitize import clean
 
-MET, LATE, UNMET, UNKNOWN_STAGE = "met", "late", "unmet", "unknown"
+
+class StageStatus(StrEnum):
+    """Status of a stage."""
+
+    MET = "met"
+    LATE = "late"
+    UNMET = "unmet"
+    UNKNOWN = "unknown"
 
 
 class StageState(Struct, frozen=True):
-    """How one stage stands. Times in seconds from the incident's start, and `margin` is how much of them was left.
+    """State of one stage. Times in seconds from the incident's start; `margin` is what remained when it was met.
 
-    While it is not met `margin` is what is left now: negative for what is overdue, None where it is not known.
-    `met_at` is what the journal says (RFC 3339, UTC), `by` the digest of the entry that met it, `how` what that says.
+    While unmet, `margin` is what remains now: negative when overdue, None when unknown. `met_at` is the journal time
+    (RFC 3339, UTC), `by` the digest of the entry that met it, `how` the message of that entry.
     """
 
     id: str
     title: str
     due: float
-    status: str  # MET | LATE | UNMET | NOT_TOLD
+    status: StageStatus
     met_at: str | None = None
     seconds: float | None = None  # from the start until it was met
     margin: float | None = None
     by: str = ""
     how: str = ""
     by_hand: bool = False
-    wall: bool = False  # by the wall clock, as the machine was started anew meanwhile
-    why: str = ""  # why it is unknown, or what is known of one that is not met
+    wall: bool = False  # measured by the wall clock, because the machine was rebooted
+    why: str = ""  # reason of an unknown status, or what is known of an unmet stage
     permits: tuple[str, ...] = ()
     notify: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
-        """Whether it is met, be it late."""
+        """Whether it is met, on time or late."""
         return self.met_at is not None
 
     @property
     def overdue(self) -> bool:
-        return self.status == LATE and not self.done
+        return self.status == StageStatus.LATE and not self.done
 
 
 def stage_states(sop: Sop, incident: Incident, now: Moment | None = None) -> tuple[StageState, ...]:
-    """How every stage stands at `now`; without one, when the last entry was journaled.
+    """State of every stage at `now`; without it, at the last entry.
 
-    Raises msgspec.ValidationError for an entry that another version wrote otherwise.
+    Raises msgspec.ValidationError for an entry in the format of another version.
     """
     times = elapsed_by_entry(incident)
     end, ended = _end(incident, times, now)
     states: list[StageState] = []
-    by: dict[str, JournalEntry] = {}  # what met each stage so far
+    by: dict[str, JournalEntry] = {}  # entry that met each stage so far
     for stage in sop.stages:
-        entry, how, unknown = _seen(stage, incident, times, by)
+        entry, how, unknown = _first_evidence(stage, incident, times, by)
         if entry is not None:
             by[stage.id] = entry
             states.append(_met(stage, entry, how, times[entry.digest]))
@@ -84,10 +91,10 @@ def permitted(sop: Sop, states: Sequence[StageState], action: str) -> bool:
     return allows(sop.permits, action) or any(state.done and allows(state.permits, action) for state in states)
 
 
-def _seen(
+def _first_evidence(
     stage: SopStage, incident: Incident, times: dict[str, Elapsed], by: dict[str, JournalEntry]
 ) -> tuple[JournalEntry | None, str, bool]:
-    """The first entry that meets the stage, and what it says; else what the latest says, and whether it is unknown."""
+    """First entry that meets the stage, and its message; else the message of the latest, and whether it is unknown."""
     mark = _mark(stage, incident)
     found = [mark] if mark else []
     last: list[SignEvidence] = []
@@ -110,7 +117,7 @@ def _named(one: SignEvidence, sign: Sign) -> SignEvidence:
 
 
 def _mark(stage: SopStage, incident: Incident) -> SignEvidence | None:
-    """What a human said, the first time."""
+    """First human mark of the stage."""
     for entry in incident.of(events.MARKED):
         mark = decode_body(entry, events.StageMarked)
         if mark.stage == stage.id:
@@ -124,14 +131,14 @@ def _met(stage: SopStage, entry: JournalEntry, how: str, at: Elapsed) -> StageSt
         id=stage.id,
         title=stage.title,
         due=stage.due,
-        status=UNKNOWN_STAGE if at.seconds is None else LATE if late else MET,
+        status=StageStatus.UNKNOWN if at.seconds is None else StageStatus.LATE if late else StageStatus.MET,
         met_at=entry.at,
         seconds=at.seconds,
         margin=None if at.seconds is None else stage.due - at.seconds,
         by=entry.digest,
         how=how,
         by_hand=entry.kind == events.MARKED,
-        wall=at.by == WALL,
+        wall=at.by == ClockType.WALL,
         why=at.why,
         permits=stage.permits,
         notify=stage.notify,
@@ -141,18 +148,18 @@ def _met(stage: SopStage, entry: JournalEntry, how: str, at: Elapsed) -> StageSt
 def _not_met(stage: SopStage, how: str, unknown: bool, end: Elapsed, ended: str) -> StageState:
     margin = None if end.seconds is None else stage.due - end.seconds
     if margin is None:
-        status, why = UNKNOWN_STAGE, end.why
+        status, why = StageStatus.UNKNOWN, end.why
     elif margin >= 0:
-        status, why = UNMET, ended or how
+        status, why = StageStatus.UNMET, ended or how
     else:
-        status, why = (UNKNOWN_STAGE if unknown else LATE), how
+        status, why = (StageStatus.UNKNOWN if unknown else StageStatus.LATE), how
     return StageState(
         id=stage.id,
         title=stage.title,
         due=stage.due,
         status=status,
         margin=margin,
-        wall=end.by == WALL,
+        wall=end.by == ClockType.WALL,
         why=why,
         permits=stage.permits,
         notify=stage.notify,
@@ -160,21 +167,23 @@ def _not_met(stage: SopStage, how: str, unknown: bool, end: Elapsed, ended: str)
 
 
 def _end(incident: Incident, times: dict[str, Elapsed], now: Moment | None) -> tuple[Elapsed, str]:
-    """Until when the clock runs, and why it stands."""
-    stood = clock_stopped_by(incident)
-    if stood is not None:
-        why = "the incident was closed" if stood.kind == events.CLOSED else "it was a false alarm"
-        return times[stood.digest], why
+    """Time at which the clock stopped or is now, and why it stopped."""
+    stopped = clock_stopped_by(incident)
+    if stopped is not None:
+        why = "the incident was closed" if stopped.kind == events.CLOSED else "it was a false alarm"
+        return times[stopped.digest], why
     if now is None:
         return times[incident.entries[-1].digest], ""
     return elapsed_until(incident, now), ""
 
 
 def clock_stopped_by(incident: Incident) -> JournalEntry | None:
-    """The entry with which the clock stood still: its closing, or that it is a false alarm, and was never said real."""
+    """Entry that stopped the clock: the closing, or a false alarm without a confirmation."""
     closed = incident.of(events.CLOSED)
     confirmed = incident.of(events.CONFIRMED)
-    said = [decode_body(entry, events.AlertConfirmed).status for entry in confirmed]
-    false = [entry for entry, status in zip(confirmed, said, strict=True) if status == events.FALSE_ALARM]
-    stood = [*closed[:1], *(false[:1] if events.REAL not in said else ())]
-    return min(stood, key=lambda entry: entry.seq, default=None)
+    statuses = [decode_body(entry, events.AlertConfirmed).status for entry in confirmed]
+    false = [
+        entry for entry, status in zip(confirmed, statuses, strict=True) if status == events.Confirmation.FALSE_ALARM
+    ]
+    stopped = [*closed[:1], *(false[:1] if events.Confirmation.CONFIRMED not in statuses else ())]
+    return min(stopped, key=lambda entry: entry.seq, default=None)

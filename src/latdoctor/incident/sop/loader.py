@@ -28,12 +28,12 @@ MOST = 50  # stages, and signs of one
 
 _ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._ -][A-Za-z0-9]+)*")
-# What a sample cannot be compared with: it stands alone.
+# References that a single sample cannot provide.
 _UNREMEMBERED = ("baseline", "before")
 
 
 def read_sop(path: Path, problems: list[Problem]) -> Sop | None:
-    """The SOP in `path`; what is wrong is added to `problems`. None where not even an id could be read."""
+    """SOP in `path`; problems are added to `problems`. None where not even an id could be read."""
     read_in = definition(path, "an SOP", problems)
     if read_in is None:
         return None
@@ -90,8 +90,8 @@ def _signs(fields: Fields) -> Iterator[Sign]:
             after=inner.text("after"),
         )
         if inner.node("holds") and event != events.SAMPLED:
-            inner.problem(node.where, f"holds is of {events.SAMPLED}: {event or 'this'} happens at a moment")
-        if event:  # else which keys there are is not known
+            inner.problem(node.where, f"holds requires {events.SAMPLED}: {event or 'this'} has no duration")
+        if event:  # otherwise the allowed keys are unknown
             inner.finish()
 
 
@@ -122,9 +122,9 @@ def _check_order(stages: Sequence[SopStage], fields: Fields) -> None:
     for stage in stages:
         above = [one.id for one in earlier]
         if stage.id and stage.id in above:
-            fields.problem(stage.where, f"the stage {stage.id!r} stands twice")
+            fields.problem(stage.where, f"duplicate stage {stage.id!r}")
         if earlier and stage.due < earlier[-1].due:
-            fields.problem(stage.where, f"the stage {stage.id} is due before {earlier[-1].id}, which stands above it")
+            fields.problem(stage.where, f"the stage {stage.id} is due before {earlier[-1].id}, which precedes it")
         for sign in stage.met:
             if sign.after and sign.after not in above:
                 fields.problem(sign.where, f"after: {sign.after!r} is no stage above this one")
@@ -137,7 +137,7 @@ def _listed(fields: Fields, key: str, what: str) -> Sequence[Node]:
     if node is None:
         return ()
     if not isinstance(node.value, tuple) or not node.value:
-        fields.problem(node.where, f"{key!r} is a list of {what}")
+        fields.problem(node.where, f"{key!r} must be a list of {what}")
         return ()
     if len(node.value) > MOST:
         fields.problem(node.where, f"{key!r} has {len(node.value)} entries, more than {MOST}")
@@ -146,7 +146,7 @@ def _listed(fields: Fields, key: str, what: str) -> Sequence[Node]:
 
 
 def _chosen(fields: Fields, key: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    """One value or a list of them, each of `allowed` and once; empty where absent."""
+    """One value or a list of distinct values of `allowed`; empty where absent."""
     node = fields.node(key)
     if node is None:
         return ()
@@ -159,7 +159,7 @@ def _chosen(fields: Fields, key: str, allowed: tuple[str, ...]) -> tuple[str, ..
         except ValueError as error:
             fields.problem(node.where, f"{key}: {error}")
     for text in dict.fromkeys(text for text in found if found.count(text) > 1):
-        fields.problem(node.where, f"{key}: {text} stands twice")
+        fields.problem(node.where, f"{key}: duplicate {text}")
     return found
 
 
@@ -174,7 +174,7 @@ def _names(fields: Fields, key: str) -> tuple[str, ...]:
 def identifier(text: str) -> str:
     """`text`, if it can name an SOP, a stage and a file. Raises ValueError."""
     if not _ID.fullmatch(text) or len(text) > 80:
-        raise ValueError(f"{text!r} is not made of lower-case words joined by - or .")
+        raise ValueError(f"{text!r} is not lower-case words joined by - or .")
     return text
 
 
@@ -185,12 +185,12 @@ def _due(text: str) -> float:
     return seconds
 
 
-USUAL = "slow-inference"  # what is followed where nobody chooses
+USUAL = "slow-inference"  # the default SOP
 
 
 @cache
 def shipped() -> Mapping[str, Sop]:
-    """The SOPs that come with latdoctor, by id."""
+    """Shipped SOPs by id."""
     return read_sops([folder("sops")])
 
 
@@ -208,11 +208,11 @@ def read_sops(folders: Iterable[Path]) -> Mapping[str, Sop]:
 
 
 def keep(place: Path, incident: str, sop: Sop) -> None:
-    """Puts the SOP as it is beside the incident's evidence, in the state folder `place`: a later one may say otherwise.
+    """Store a copy of the SOP beside the incident's evidence in the state folder `place`, as later versions may differ.
 
-    Whole or not at all. Raises UsageError, and OperationError where it cannot be written.
+    Atomic. Raises UsageError, and OperationError where it cannot be written.
     """
-    path = _kept(place, incident, sop.id)
+    path = _stored_path(place, incident, sop.id)
     ensure_private(path.parent)
     draft = path.with_suffix(".new")
     try:
@@ -224,14 +224,14 @@ def keep(place: Path, incident: str, sop: Sop) -> None:
         fsync_directory(path.parent)
     except OSError as error:
         raise OperationError(
-            f"the SOP cannot be kept: {error.strerror}", where=str(path), next_step="free space there"
+            f"the SOP cannot be stored: {error.strerror}", where=str(path), next_step="free space there"
         ) from error
 
 
 def sop_of_incident(place: Path, incident: Incident) -> Sop:
-    """The SOP that `incident` was opened with, as it was then.
+    """The SOP that `incident` was opened with, in the version of that time.
 
-    Raises OperationError where that is nowhere to be found, and UsageError where it was opened without one.
+    Raises OperationError where it is not available, and UsageError where the incident has no SOP.
     """
     name, digest = incident.opened.sop, incident.opened.sop_digest
     if not name:
@@ -242,26 +242,26 @@ def sop_of_incident(place: Path, incident: Incident) -> Sop:
     if known is not None and known.digest == digest:
         return known
     problems: list[Problem] = []
-    path = _kept(place, incident.id, name)
+    path = _stored_path(place, incident.id, name)
     try:
-        kept = read_sop(path, problems) if path.is_file() else None
-    except OSError as error:  # a folder that nobody may look into
+        stored = read_sop(path, problems) if path.is_file() else None
+    except OSError as error:  # no permission
         raise OperationError(
             f"the SOP that {incident.id} was opened with cannot be read: {error.strerror}",
             where=str(path),
             next_step="check its rights",
         ) from error
-    if kept is None or problems or kept.digest != digest:
-        why = "differs from what it was" if known or kept else "is not here"
+    if stored is None or problems or stored.digest != digest:
+        why = "differs from the original" if known or stored else "is missing"
         raise OperationError(
             f"the SOP {clean(name, 80)!r} that {incident.id} was opened with {why}",
             where=str(path),
             next_step="put the file that it was opened with there",
         )
-    return kept
+    return stored
 
 
-def _kept(place: Path, incident: str, sop: str) -> Path:
+def _stored_path(place: Path, incident: str, sop: str) -> Path:
     try:
         return folder_of(place, incident) / f"{identifier(sop)}.yaml"
     except ValueError as error:
@@ -271,7 +271,7 @@ def _kept(place: Path, incident: str, sop: str) -> Path:
 def find(known: Mapping[str, Sop], name: str) -> Sop:
     """The SOP called `name`. Raises UsageError with near names."""
     if name not in known:
-        near = get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(near)}?" if near else f"there are: {', '.join(known) or 'none'}"
+        similar = get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(similar)}?" if similar else f"there are: {', '.join(known) or 'none'}"
         raise UsageError(f"there is no SOP {clean(name, 80)!r}", next_step=hint)
     return known[name]

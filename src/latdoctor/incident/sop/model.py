@@ -1,7 +1,7 @@
-"""A standard operating procedure as types: stages with their due times, what meets them, and what becomes permitted.
+"""Standard operating procedure: stages with due times, the evidence that meets them, and the actions they permit.
 
-A stage is met by a sign: an entry of the journal of a named kind, with small typed qualifiers, or a condition that
-holds in a sample of the service. What each kind can be asked is `KINDS`; what the journal says of it tells `signs`.
+A stage is met by a sign: a journal entry of a given kind with matching qualifiers, or a condition that holds in service
+samples. `KINDS` lists the allowed qualifiers; `stage_evidence` evaluates signs.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ RESTART: Final = "restart"
 REMEDIES: Final[Mapping[str, str]] = {risk: f"remediate-{risk}" for risk in RISKS}  # by risk, the lowest first
 ACTIONS: Final = (LOOK, *REMEDIES.values(), RESTART)
 
-# What a stage's next step may be; `standing.next_step` makes a command of it.
+# Next steps of a stage; `next_step` turns them into commands.
 STEPS: Final = ("diagnose", "remediate", "close")
 
-# Kinds of a run's own entries that can be asked for (remedy.run); the others are those of `events`.
+# Kinds of a run's own entries that signs can use; the others are those of `events`.
 RUN_OPENED, RUN_CLOSED = "run.opened", "run.closed"
 
-# By kind and qualifier, the values that can be asked for. One that says "not known" meets nothing and is not listed.
+# Allowed values by kind and qualifier. Values that mean "unknown" meet nothing and are not listed.
 KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    events.ALERTED: {"status": (events.FIRING, events.RESOLVED)},
-    events.CONFIRMED: {"status": (events.REAL, events.FALSE_ALARM)},
+    events.ALERTED: {"status": (events.AlertStatus.FIRING, events.AlertStatus.RESOLVED)},
+    events.CONFIRMED: {"status": (events.Confirmation.CONFIRMED, events.Confirmation.FALSE_ALARM)},
     events.DIAGNOSED: {
         "answer": ("named", "one-of", "unexplained", "none"),
         "level": ("critical", "warning", "info", "healthy"),
@@ -39,16 +39,16 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     RUN_CLOSED: {"outcome": ("verified", "rolled-back", "failed", "refused", "held")},
     events.SAMPLED: {},
     events.NOTIFIED: {"sent": ("true", "false")},
-    events.CLOSED: {"outcome": ("resolved", events.FALSE_ALARM)},
+    events.CLOSED: {"outcome": ("resolved", events.Confirmation.FALSE_ALARM)},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What counts as met. Each qualifier has to have one of its values.
+    """Evidence that meets a stage. Each qualifier must have one of its values.
 
-    `when` is judged on samples of the service, and has to hold in all of them for `holds` seconds on end. `after` is
-    the id of an earlier stage: only what came after that was met counts.
+    `when` is evaluated on service samples, and must hold in all of them for `holds` consecutive seconds. `after` is the
+    id of an earlier stage: only evidence from after that stage was met counts.
     """
 
     event: str
@@ -61,10 +61,10 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class SopStage:
-    """One stage. `due` in seconds from the start; the first of `met` that is seen meets it.
+    """One stage. `due` in seconds from the start; the first sign of `met` that occurs meets it.
 
-    `permits`: what may be done from then on. `notify`: names of those who are told when it is met, and when it is late.
-    `step`: what is done next to meet it.
+    `permits`: actions permitted from then on. `notify`: receivers notified when it is met or late. `step`: the kind of
+    the next step.
     """
 
     id: str
@@ -79,7 +79,7 @@ class SopStage:
 
 @dataclass(frozen=True, slots=True)
 class Sop:
-    """One procedure. `permits`: what may be done from its start on. `notify`: who is told of its start and its end."""
+    """One procedure. `permits`: actions permitted from the start. `notify`: receivers of its start and end."""
 
     id: str
     title: str
@@ -100,7 +100,7 @@ class Sop:
 
 
 def allows(permits: Iterable[str], action: str) -> bool:
-    """Whether `action` is among `permits`; who may run what is of higher risk may run what is of lower."""
+    """Whether `action` is among `permits`; permission for a higher risk includes lower ones."""
     granted = set(permits)
     if action not in REMEDIES.values():
         return action in granted
@@ -109,5 +109,5 @@ def allows(permits: Iterable[str], action: str) -> bool:
 
 
 def needed(risk: str, disruption: str) -> tuple[str, ...]:
-    """What has to be permitted for a playbook of that risk and disruption."""
+    """Permissions that a playbook of that risk and disruption needs."""
     return (REMEDIES[risk], RESTART) if disruption == "restarts" else (REMEDIES[risk],)

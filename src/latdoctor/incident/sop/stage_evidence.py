@@ -1,7 +1,7 @@
-"""Whether the journal shows what an SOP counts as met. Unknown is never met.
+"""Evidence for the stages of an SOP in the journal. Unknown never meets a stage.
 
-What was true of an incident and is no more does not count: a run that was taken back mitigates nothing, and an alert
-that fires again is not resolved.
+Void evidence does not count: a run that was rolled back mitigates nothing, and an alert that fires again is not
+resolved.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from latdoctor.remediation.run_result import Outcome
 from latdoctor.sanitize import clean
 
 _WHY = 160  # characters of why something is not known
-LONGEST_GAP = 60.0  # seconds without a sample, after which nobody knows whether it held meanwhile
+LONGEST_GAP = 60.0  # seconds without a sample that interrupt a condition
 
 
 @dataclass(frozen=True, slots=True)
 class SignEvidence:
-    """What an entry says of a sign: holds, fails or unknown; `says` in words."""
+    """Result of a sign for one entry: holds, fails or unknown, with a message."""
 
     status: str
     entry: JournalEntry
@@ -51,9 +51,9 @@ class SignContext:
 
 
 def evidence_of(sign: Sign, scene: SignContext) -> tuple[SignEvidence, ...]:
-    """What each entry that the sign asks for says, in their order; nothing after the first that holds."""
+    """Results for each entry that the sign concerns, in order, up to the first that holds."""
     found: list[SignEvidence] = []
-    for one in _TELLING.get(sign.event, _plain)(sign, scene):
+    for one in _EVIDENCE.get(sign.event, _plain)(sign, scene):
         found.append(one)
         if one.status == HOLDS:
             break
@@ -64,7 +64,7 @@ def _plain(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
     for entry in scene.entries:
         if entry.kind == sign.event:
             values = _VALUES[sign.event](entry)
-            status = _least(_asked(wanted, values[name]) for name, wanted in sign.qualifiers.items())
+            status = _weakest(_compare(accepted, values[name]) for name, accepted in sign.qualifiers.items())
             message = ", ".join(f"{name} {' and '.join(values[name]) or 'none'}" for name in sign.qualifiers)
             why = f" ({_why_unknown(entry)})" if status == UNKNOWN and entry.kind == events.CONFIRMED else ""
             yield SignEvidence(status, entry, f"{message}{why}")
@@ -74,19 +74,19 @@ def _why_unknown(entry: JournalEntry) -> str:
     return clean(decode_body(entry, events.AlertConfirmed).message, _WHY)
 
 
-def _asked(wanted: Sequence[str], values: Sequence[str]) -> str:
-    if set(wanted) & set(values):
+def _compare(accepted: Sequence[str], values: Sequence[str]) -> str:
+    if set(accepted) & set(values):
         return HOLDS
     return UNKNOWN if set(values) & _NOT_KNOWN else FAILS
 
 
-def _least(statuses: Iterator[str]) -> str:
+def _weakest(statuses: Iterator[str]) -> str:
     found = set(statuses)
     return FAILS if FAILS in found else UNKNOWN if UNKNOWN in found else HOLDS
 
 
-# Values by which an entry says that something could not be told.
-_NOT_KNOWN = frozenset({events.UNKNOWN, "inconclusive", Outcome.INCOMPLETE.value})
+# Values by which an entry reports an unknown result.
+_NOT_KNOWN = frozenset({events.Confirmation.UNKNOWN, "inconclusive", Outcome.INCOMPLETE.value})
 
 Values = Mapping[str, tuple[str, ...]]
 
@@ -117,60 +117,66 @@ _VALUES: Mapping[str, Callable[[JournalEntry], Values]] = {
 
 
 def _diagnoses(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
-    """A diagnosis counts where what it saw lies in the incident, and behind what it has to come after."""
+    """A diagnosis counts if its evidence is from the incident, and from after the stage that the sign follows."""
     for one in _plain(sign, scene):
-        seen = decode_body(one.entry, events.DiagnosisRecord)
-        if seen.seen_until is None:
-            yield SignEvidence(UNKNOWN, one.entry, "the diagnosis does not tell of which time it speaks")
-        elif seen.seen_until < scene.start.at - MAX_AGE:
-            yield SignEvidence(FAILS, one.entry, "what the diagnosis saw was before the incident")
-        elif scene.since and (seen.seen_from is None or seen.seen_from < unix_seconds(scene.since.at)):
-            yield SignEvidence(UNKNOWN, one.entry, "what the diagnosis saw began before that")
+        observed = decode_body(one.entry, events.DiagnosisRecord)
+        if observed.seen_until is None:
+            yield SignEvidence(UNKNOWN, one.entry, "the time range of the diagnosis is unknown")
+        elif observed.seen_until < scene.start.at - MAX_AGE:
+            yield SignEvidence(FAILS, one.entry, "the evidence of the diagnosis is from before the incident")
+        elif scene.since and (observed.seen_from is None or observed.seen_from < unix_seconds(scene.since.at)):
+            yield SignEvidence(UNKNOWN, one.entry, "the evidence of the diagnosis began before that")
         else:
             yield one
 
 
 def _runs(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
-    """The last end of each run counts, and none of one that is being taken back."""
+    """The last closing of each run counts, unless it is being rolled back."""
     last: dict[str, JournalEntry] = {}
     for entry in scene.incident.entries:
         if entry.kind in (RUN_CLOSED, "rollback.begun"):
             last[entry.run] = entry
     for one in _plain(sign, scene):
-        standing = last[one.entry.run]
-        if standing is one.entry:
+        history = last[one.entry.run]
+        if history is one.entry:
             yield one
         elif one.status == HOLDS:
-            yield SignEvidence(FAILS, one.entry, f"run {one.entry.run} was taken back")
+            yield SignEvidence(FAILS, one.entry, f"run {one.entry.run} was rolled back")
 
 
 def _alerts(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
-    """How the alerts stood after each notification. Resolved are they where none fires again after it."""
-    wanted = sign.qualifiers.get("status", (events.FIRING,))
-    alerts: dict[str, str] = {}
-    standing: list[tuple[str, JournalEntry, int]] = []
+    """State of the alerts after each notification; resolved only where none fires again later."""
+    accepted = sign.qualifiers.get("status", (events.AlertStatus.FIRING,))
+    alerts: dict[str, events.AlertStatus] = {}
+    history: list[tuple[events.AlertStatus, JournalEntry, int]] = []
     for entry in scene.incident.entries:
         if entry.kind == events.ALERTED:
             notification = decode_body(entry, events.AlertsReceived)
             alerts.update({alert.fingerprint: alert.status for alert in notification.alerts})
-            state = events.FIRING if events.FIRING in alerts.values() else events.RESOLVED
-            standing.append((state, entry, notification.truncated))
-    fires_last = max((place for place, (state, _, _) in enumerate(standing) if state == events.FIRING), default=-1)
+            state = (
+                events.AlertStatus.FIRING
+                if events.AlertStatus.FIRING in alerts.values()
+                else events.AlertStatus.RESOLVED
+            )
+            history.append((state, entry, notification.truncated))
+    fires_last = max(
+        (place for place, (state, _, _) in enumerate(history) if state == events.AlertStatus.FIRING), default=-1
+    )
     least = scene.since.seq if scene.since else 0
-    for place, (state, entry, truncated) in enumerate(standing):
+    for place, (state, entry, truncated) in enumerate(history):
         if entry.seq <= least:
             continue
-        if state == events.RESOLVED and place < fires_last:
+        if state == events.AlertStatus.RESOLVED and place < fires_last:
             yield SignEvidence(FAILS, entry, "the alert fired again")
-        elif state == events.RESOLVED and truncated:
+        elif state == events.AlertStatus.RESOLVED and truncated:
             yield SignEvidence(UNKNOWN, entry, f"{truncated} alerts were left out of the notification")
         else:
-            yield SignEvidence(HOLDS if state in wanted else FAILS, entry, f"status {state}")
+            yield SignEvidence(HOLDS if state in accepted else FAILS, entry, f"status {state}")
 
 
 def _samples(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
-    """The condition in each sample; it holds where it did for `holds` seconds on end."""
-    since: float | None = None  # the start of the samples in which it has held without a break
+    """The condition in each sample; met after it held for `holds` consecutive seconds."""
+    since: float | None = None  # start of the uninterrupted samples in which it held
     ended = after = 0.0
     if scene.since:
         after = scene.passed[scene.since.digest].seconds or 0.0
@@ -197,9 +203,9 @@ def _samples(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
 
 
 def _sampled(sign: Sign, sample: events.ServiceSampled, entry: JournalEntry, at: float) -> tuple[str, str]:
-    """Whether the condition holds for every subject of the sample, and what was seen."""
+    """Whether the condition holds for every subject of the sample, and the observed values."""
     if sign.when is None:
-        return UNKNOWN, "nothing is asked"
+        return UNKNOWN, "the sign has no condition"
     window = Window(at - sample.seconds, at)
     readings = tuple(
         Reading(
@@ -209,11 +215,11 @@ def _sampled(sign: Sign, sample: events.ServiceSampled, entry: JournalEntry, at:
         for signal, value in values.items()
     )
     slo = {} if sample.slo_p99 is None else {"slo.p99": sample.slo_p99}
-    seen = judged(sign.when, Observation(Evidence(readings=readings), {}, slo, at - sample.seconds, at), {})
-    return seen.status, seen.told
+    observed = judged(sign.when, Observation(Evidence(readings=readings), {}, slo, at - sample.seconds, at), {})
+    return observed.status, observed.told
 
 
-_TELLING: Mapping[str, Callable[[Sign, SignContext], Iterator[SignEvidence]]] = {
+_EVIDENCE: Mapping[str, Callable[[Sign, SignContext], Iterator[SignEvidence]]] = {
     events.ALERTED: _alerts,
     events.DIAGNOSED: _diagnoses,
     RUN_CLOSED: _runs,

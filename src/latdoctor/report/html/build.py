@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from latdoctor import __version__
 from latdoctor.diagnosis.recommend import first_playbook
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.incident.timeline_model import RUN, Timeline
+from latdoctor.incident.timeline_model import Timeline, TimelineSubject
 from latdoctor.report import presenter
 from latdoctor.report.html import causes, coverage, distributions, time_series
 from latdoctor.report.html import timeline as course
@@ -106,7 +106,7 @@ def figures_of(timeline: Timeline, looks: Sequence[Seen]) -> Facts:
         )
         for one in timeline.measures
     ]
-    if timeline.subject == RUN:
+    if timeline.subject == TimelineSubject.RUN:
         return Facts(tuple(facts))
     return Facts((worst_p99(timeline, looks), over_slo(timeline), *facts))
 
@@ -185,10 +185,10 @@ def of_incident(timeline: Timeline, looks: Sequence[Seen]) -> Page:
         answer=answer_of(timeline, looks),
         figures=figures_of(timeline, looks),
         sections=(
-            *(() if timeline.subject == RUN else _seen(timeline, looks)),
+            *(() if timeline.subject == TimelineSubject.RUN else _seen(timeline, looks)),
             *_why(timeline, diagnosis),
             course.mending(timeline),
-            *(() if timeline.subject == RUN else (course.sop(timeline),)),
+            *(() if timeline.subject == TimelineSubject.RUN else (course.sop(timeline),)),
             course.story(timeline),
             *_looked_at(timeline, diagnosis, looks),
         ),

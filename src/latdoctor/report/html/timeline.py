@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from latdoctor.conditions.evaluator import show
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.incident import events
-from latdoctor.incident.elapsed import WALL, by_clock
+from latdoctor.incident.elapsed import ClockType, by_clock
 from latdoctor.incident.timeline_model import (
-    FACT,
-    INFERENCE,
     OWN,
-    SAID,
+    Basis,
     MeasuredSignal,
     RunReport,
     StageReport,
@@ -72,7 +70,7 @@ _STEPS = (
     events.RUN_JOINED,
 )
 _FIRST = ("change.made", events.ALERTED, events.CONFIRMED, "verify.passed", "rollback.begun", "verify.failed")
-_BASIS = {FACT: "fact", INFERENCE: "inference", SAID: "said by a human"}
+_BASIS = {Basis.FACT: "fact", Basis.INFERENCE: "inference", Basis.REPORTED: "said by a human"}
 _TONES = {"met": GOOD, "late": BAD, "unmet": QUIET, "unknown": WARN}
 _LEVELS = {"critical": BAD, "warning": WARN, "healthy": GOOD}
 
@@ -189,7 +187,7 @@ def story(timeline: Timeline) -> Section:
     if len(first) < len(moments):
         whole = _told(moments, timeline, f"All {len(moments)} moments", note)
         blocks.append(Fold(f"Every step of the runs: {len(moments)} moments", (whole,)))
-    if any(told.measured == WALL for told in timeline.moments):
+    if any(told.measured == ClockType.WALL for told in timeline.moments):
         blocks.append(
             Paragraph("≈ by the wall clock: the machine was started anew, or another clock told the time.", QUIET)
         )
@@ -207,7 +205,7 @@ def _moment(told: TimelineEvent, day: str) -> tuple[str, ...]:
         after = "unknown"
     else:
         sign = "−" if told.seconds < 0 else ""
-        about = "≈ " if told.measured == WALL else ""
+        about = "≈ " if told.measured == ClockType.WALL else ""
         after = f"{about}{sign}{format_value(abs(told.seconds), 'time')}"
     time = unix(told.at)
     at = told.at if time is None else clock(time).removeprefix(f"{day} ")
