@@ -141,7 +141,7 @@ def test_few_batches_are_a_gap() -> None:
     assert not found.readings
     (gap,) = found.gaps
     assert (gap.signals, gap.subject) == (DERIVED, "model/m")
-    assert gap.reason == "batch.size: 49 batches seen, 50 are needed"
+    assert gap.reason == "batch.size: 49 batches observed, 50 are needed"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_of_a_lag_only_the_mean_may_be_known() -> None:
     lag = Reading("loop.lag.mean", SERVER, 0.012, Origin("s"), WINDOW)
     found = derive(Evidence(distributions=pages, readings=(lag,))).readings_by_signal["client.excess.small"]
     assert [(one.value, one.bound) for one in found] == [(pytest.approx(0.06), AT_MOST)]
-    assert "may account for 96 ms" in found[0].note
+    assert "may explain 96 ms" in found[0].note
 
 
 def test_servers_that_answered_it_all_together_are_taken_together() -> None:
@@ -126,12 +126,12 @@ def test_at_least_and_at_most_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("pages", "reason"),
     [
-        ((side(CLIENT, QUICK, SLOW),), "no server's own latency"),
+        ((side(CLIENT, QUICK, SLOW),), "no server-side latency"),
         ((side(CLIENT, QUICK, SLOW), side(SERVER, QUICK, SLOW, window=Window(2000.0, 2010.0))), "different times"),
         ((side(CLIENT, QUICK, SLOW), side(SERVER, QUICK, SLOW, window=Window(0.0, 1010.0))), "different times"),
         ((side(CLIENT, QUICK, SLOW), side(SERVER, QUICK, SLOW, window=Window(None, 1010.0))), "lifetime averages"),
-        ((side(CLIENT, QUICK[:10], []), side(SERVER, QUICK, SLOW)), "10 answers were seen on client/load@c"),
-        ((side(CLIENT, QUICK, SLOW), side("client/b@d", QUICK, SLOW)), "no server's own latency"),
+        ((side(CLIENT, QUICK[:10], []), side(SERVER, QUICK, SLOW)), "10 responses observed on client/load@c"),
+        ((side(CLIENT, QUICK, SLOW), side("client/b@d", QUICK, SLOW)), "no server-side latency"),
     ],
 )
 def test_what_cannot_be_compared_is_a_gap(pages: tuple[tuple[Distribution, ...], ...], reason: str) -> None:

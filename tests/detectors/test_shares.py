@@ -39,7 +39,7 @@ def test_what_is_believed(signal: str, value: float, believed: bool) -> None:
     (gap,) = found.gaps
     assert not found.readings
     assert (gap.signals, gap.subject, gap.origin) == ((signal,), "model/a", Origin("page", "line 3"))
-    assert f"{signal} reads {value:.4g}" in gap.reason
+    assert f"{signal} is {value:.4g}" in gap.reason
     assert derive(found) == derive(evidence)
 
 

@@ -54,14 +54,14 @@ signals:
     assert [line.split(None, 1)[0] for line in found] == ["5", "6", "7", "8", "9", "10", "11", "12", "13"]
     for expected, line in zip(
         [
-            "say in which unit",
+            "set its unit with",
             "unknown signal",
             "expected '|'",
             "lacks 'over'",
             "exactly one of",
             "it takes histogram, not gauge",
             "itl needs a time",
-            "which no metrics page gives",
+            "which metrics pages cannot provide",
             "unknown key 'colour'",
         ],
         found,
@@ -74,16 +74,16 @@ signals:
     ("old", "new", "said"),
     [
         ("id: mine", "id: Mine", "must be the file's name"),
-        ("recognise: [my_requests_total]", "recognise: []", "lacks 'recognise'"),
+        ("recognise: [my_requests_total]", "recognise: []", "needs 'recognise'"),
         ("recognise: [my_requests_total]", "recognise: ['a b']", "is not a family's name"),
-        ('id: "model/{model}"', "id: model/fixed", "takes no label"),
+        ('id: "model/{model}"', "id: model/fixed", "contains no label"),
         ('id: "model/{model}"', 'id: "{model}"', "is not a subject"),
         ("parent: server", 'parent: "node/{node}"', "may only use labels of"),
         ("title: My server\n", "", "lacks 'title'"),
         ("{rate: my_requests_total}", "{rate: [[a]]}", "must be a sample name"),
         ("{rate: my_requests_total}", "{summary: s, quantile: 99, scale: s}", "is not a quantile"),
         ("{rate: my_requests_total}", "{gauge: x, take: median}", "is not one of mean, first, last, max"),
-        ("subjects:", "blanks: [{from: 3, to: 2}]\nsubjects:", "must not lie above"),
+        ("subjects:", "blanks: [{from: 3, to: 2}]\nsubjects:", "must not be greater than"),
         ("subjects:", "bits: [{gauge: x, signals: {gpu.throttle.idle: one}}]\nsubjects:", "is not a bit mask"),
     ],
 )

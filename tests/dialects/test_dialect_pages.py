@@ -97,9 +97,9 @@ def test_the_last_xid_is_told_as_sticky() -> None:
 @pytest.mark.parametrize(
     ("subject", "signal", "said"),
     [
-        ("gpu/1@x", "gpu.temperature", "stands for no value"),
-        ("gpu/1@x", "gpu.power", "stands for no value"),
-        ("gpu/1@x", "gpu.sm_clock", "stands for no value"),
+        ("gpu/1@x", "gpu.temperature", "means no value"),
+        ("gpu/1@x", "gpu.power", "means no value"),
+        ("gpu/1@x", "gpu.sm_clock", "means no value"),
         ("gpu/2@x", "gpu.power", "is nan"),
         ("gpu/3@x", "gpu.utilization", "1 % or all"),
     ],

@@ -1,8 +1,8 @@
-"""Statistics over evidence: series and distributions become derived readings.
+"""Detectors: statistics over evidence that turn series and distributions into derived readings.
 
-A detector is a pure function from evidence to the new pieces only. They run in the order of `DETECTORS`, each on what
-was given and what the ones before it found. Before them, what several sources tell of one GPU is put together (`cards`)
-and what contradicts itself or is no share of anything is taken out (`consistency`, `shares`).
+A detector is a pure function from evidence to new evidence. `derive` runs them in the order of `DETECTORS`, each on the
+input and the results of those before it. First it merges the subjects of one GPU (`gpu_identity`) and drops
+contradictory figures (`littles_law`) and impossible shares (`derived_ratios`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ DETECTORS: tuple[Detector, ...] = (
 
 
 def derive(evidence: Evidence) -> Evidence:
-    """`evidence` with everything derived from it, and without what contradicts itself. Deriving twice adds nothing."""
+    """Return `evidence` with all derived evidence added and contradictions removed. Idempotent."""
     evidence = drop_inconsistent_queues(drop_impossible_shares(merge_gpu_subjects(evidence)))
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])

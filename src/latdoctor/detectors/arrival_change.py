@@ -1,10 +1,11 @@
-"""Did the arrival rate rise or fall at once within the window, for the rest of it or for a while?
+"""Step changes of the arrival rate within the window.
 
 For every run of steps, G = n₁·ln(r₁/r) + n₂·ln(r₂/r) is the log likelihood ratio of two Poisson rates, inside and
-outside the run, against one, with n arrivals at rate r (the scan statistic of Kulldorff 1997, on a line). Only runs
-that begin within the window count, so that the change itself was seen; of a high and a low one the sharper is told, for
-after a burst the rate falls. The largest G must exceed 12: by the χ² with one degree of freedom that is p = 10⁻⁶ for
-one run, which leaves room for trying every run and for arrivals that come in clumps. Else jump and drop are 1.
+outside the run, against one rate, with n arrivals at rate r (the scan statistic of Kulldorff 1997, in one dimension).
+Only runs that begin within the window count, so that the change itself was observed. Of a rise and a fall the sharper
+one is reported, because the rate falls after a burst. The largest G must exceed 12: by the χ² distribution with one
+degree of freedom that is p = 10⁻⁶ for one run, which leaves room for testing every run and for clustered arrivals.
+Otherwise jump and drop are 1.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ DERIVED = (JUMP, DROP)
 MIN_G = 12.0
 MIN_STEPS = 2  # on either side
 MIN_ARRIVALS = 30
-LONG = 600.0  # seconds; within hours the load of every service rises and falls, and that is no jump
-AT_ONCE = 60.0  # seconds before and after a jump, which there must show it too
-MAX_STEPS = 240  # of a longer series neighbouring steps are taken together: every run is tried
+LONG = 600.0  # seconds; over hours the load of every service rises and falls gradually
+AT_ONCE = 60.0  # seconds before and after a jump that must show it too
+MAX_STEPS = 240  # neighbouring steps of a longer series are merged, because every run is tested
 
 
 def arrival_changes(evidence: Evidence) -> Evidence:
-    """`arrival.jump` and `arrival.drop` for every series of the arrival rate with enough steps and arrivals."""
+    """Derive `arrival.jump` and `arrival.drop` for every arrival-rate series with enough steps and arrivals."""
     reported = {one.subject for one in evidence.readings_by_signal.get(JUMP, ())}
     found = [_of_one(one) for one in evidence.series if one.signal == SIGNAL and one.subject not in reported]
     return Evidence(readings=tuple(reading for readings in found for reading in readings))
@@ -50,7 +51,7 @@ def _of_one(series: Series) -> tuple[Reading, ...]:
         ratio = max(ratio, min(1.0, minutes)) if falls else min(ratio, max(1.0, minutes))
     note = f"from {sum(lengths[:at]):.0f} s of the window"
     if strength < MIN_G:
-        ratio, note = 1.0, f"no change within {sum(lengths):.0f} s that chance would not bring"
+        ratio, note = 1.0, f"no significant change within {sum(lengths):.0f} s"
     origin = Origin(series.origin.artifact, f"{series.origin.place}, page by page")
     window = Window(series.times[0] - steps[0], series.times[-1])
     values = ((JUMP, 1.0 if falls else ratio), (DROP, ratio if falls else 1.0))
@@ -58,7 +59,9 @@ def _of_one(series: Series) -> tuple[Reading, ...]:
 
 
 def _at_once(arrived: Sequence[float], steps: Sequence[float], at: int, slack: int) -> float:
-    """The rate in the minute after step `at` over that in the minute before; `slack` steps around it are left out."""
+    """Ratio of the rate in the minute after step `at` to that in the minute before; `slack` steps on either side are
+    skipped.
+    """
     width = max(1, round(AT_ONCE / (sum(steps) / len(steps))))
     early, late = slice(max(0, at - slack - width), max(0, at - slack)), slice(at + slack, at + slack + width)
     before, after = sum(steps[early]), sum(steps[late])
@@ -68,7 +71,7 @@ def _at_once(arrived: Sequence[float], steps: Sequence[float], at: int, slack: i
 
 
 def _lengths(times: Sequence[float]) -> list[float]:
-    """How long each step took, seconds. A series tells where steps end; the first is taken to be like the second."""
+    """Length of each step in seconds. A series has step ends only; the first step is assumed as long as the second."""
     later = [after - before for before, after in pairwise(times)]
     return [later[0], *later] if later else []
 
@@ -78,7 +81,7 @@ def _together(values: Sequence[float], each: int) -> list[float]:
 
 
 def sharpest(counts: Sequence[float], lengths: Sequence[float], *, falling: bool = False) -> tuple[float, int, float]:
-    """The rate within the likeliest high (or low) run over the rate outside, the step at which it begins, and its G."""
+    """Return the rate ratio inside/outside of the likeliest high (or low) run, its first step, and its G."""
     arrivals, seconds = sum(counts), sum(lengths)
     before, passed = (0.0, *accumulate(counts)), (0.0, *accumulate(lengths))
     best = (1.0, MIN_STEPS, 0.0)
@@ -89,7 +92,7 @@ def sharpest(counts: Sequence[float], lengths: Sequence[float], *, falling: bool
             within, without, whole = inside / time, outside / rest, arrivals / seconds
             strength = _gain(inside, within, whole) + _gain(outside, without, whole)
             if (within < without if falling else within > without) and strength > best[2]:
-                # Half an arrival stands for none, so that a rate from nothing, or to nothing, is a finite multiple.
+                # Zero arrivals count as half an arrival, so that the ratio stays finite.
                 best = (max(inside, 0.5) / time / (max(outside, 0.5) / rest), start, strength)
     return best
 

@@ -1,13 +1,14 @@
-"""Do the batch sizes have two peaks? Hartigan's dip test, made fit for whole numbers.
+"""Bimodality of batch sizes: Hartigan's dip test, adapted to integers.
 
-The dip test (Hartigan and Hartigan 1985, package diptest) supposes a continuous quantity. Whole numbers are a row of
-spikes with nothing between them, which it takes for many modes: raw, it fires on nearly every healthy sample. So every
-batch size k becomes values spread evenly at random over k−½ … k+½ (a fixed seed: equal evidence gives equal answers).
-A p-value tells only that there is a dip; how far the peaks lie apart is the effect size, `batch.size.separation`.
+The dip test (Hartigan and Hartigan 1985, package diptest) assumes a continuous variable. Integers form a row of spikes,
+which it takes for many modes: on raw sizes it fires on nearly every healthy sample. Each batch size k is therefore
+replaced by values spread uniformly over k−½ … k+½ (with a fixed seed, so that equal evidence gives equal results). The
+p-value only says that there is a dip; the distance of the peaks is the effect size, `batch.size.separation`.
 
-Peaks: the counts per size, smoothed by one pass of (1, 2, 1)/4 for every 12 sizes of range (a handful of sizes need
-none). Two peaks are two if the valley between them is below half of the smaller and each side of it holds at least 5 %
-of the batches. They are sought only where the dip has p < 0.05; otherwise the sizes have one peak and separation is 0.
+Peaks: the counts per size, smoothed by one pass of (1, 2, 1)/4 for every 12 sizes of range (none for a handful of
+sizes). Two peaks are distinct if the valley between them is below half of the smaller one and each side of it has at
+least 5 % of the batches. They are searched only if the dip has p < 0.05; otherwise there is one peak and separation is
+0.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ SIGNAL = "batch.size"
 DERIVED = tuple(f"{SIGNAL}.{name}" for name in ("dip", "dip_p", "modes", "mode_low", "mode_high", "separation"))
 
 MIN_BATCHES = 50
-MAX_VALUES = 5000  # of more batches a sample in the same proportions is tested; the dip grows no clearer
-MAX_SIZE = 1 << 16  # no server computes more requests together
+MAX_VALUES = 5000  # larger samples are scaled down in proportion; more values do not sharpen the test
+MAX_SIZE = 1 << 16  # no server batches more requests
 SEED = 1985
-P_FLOOR = 1e-5  # diptest interpolates in a table that ends there; its 0 means "less than that"
+P_FLOOR = 1e-5  # diptest interpolates in a table that ends here; its 0 means "less than this"
 P_PEAKS = 0.05
 VALLEY = 0.5
 LEAST_SHARE = 0.05
 SIZES_PER_PASS = 12
-LEFT_OUT = 0.01  # share of batches in buckets wider than one size that may be left out
+LEFT_OUT = 0.01  # tolerated share of batches in buckets wider than one size
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSizeModes:
-    """The peaks of the batch sizes; one peak where `low` equals `high`."""
+    """The peaks of the batch sizes; `low` equals `high` for a single peak."""
 
     low: int
     high: int
@@ -56,7 +57,7 @@ class BatchSizeModes:
 
 
 def batch_bimodality(evidence: Evidence) -> Evidence:
-    """The `batch.size.*` readings of DERIVED for every distribution of batch sizes told size by size."""
+    """Derive the `batch.size.*` readings of DERIVED for every distribution with one bucket per batch size."""
     reported = {(reading.subject, reading.labels) for reading in evidence.readings if reading.signal in DERIVED}
     parts = [
         _of_one(one)
@@ -68,15 +69,15 @@ def batch_bimodality(evidence: Evidence) -> Evidence:
 
 def _of_one(distribution: Distribution) -> Evidence:
     if not is_valid(distribution):
-        return _gap(distribution, "its counts or bounds make no sense", "")
+        return _gap(distribution, "its counts or bounds are invalid", "")
     counts = batch_sizes(distribution)
     whole, observed = sum(counts.values()), distribution.count
     if observed < MIN_BATCHES:
         return _gap(
-            distribution, f"{observed:g} batches seen, {MIN_BATCHES} are needed", "watch for longer: --window 60s"
+            distribution, f"{observed:g} batches observed, {MIN_BATCHES} are needed", "watch for longer: --window 60s"
         )
     if whole < (1 - LEFT_OUT) * observed:
-        reason = "its buckets hold several batch sizes each, so that peaks cannot be told apart"
+        reason = "its buckets contain several batch sizes each, so that peaks cannot be distinguished"
         return _gap(distribution, reason, "count batches size by size: one bucket for each")
     dip, p = dip_test(counts)
     modes = find_modes(counts) if p < P_PEAKS else BatchSizeModes(_commonest(counts), _commonest(counts))
@@ -99,7 +100,7 @@ def _of_one(distribution: Distribution) -> Evidence:
 
 
 def batch_sizes(distribution: Distribution) -> dict[int, float]:
-    """How many batches had each size, from the buckets that hold one size only: k itself, or (k−1, k]."""
+    """Count batches per size, using only buckets that contain a single size: k itself, or (k−1, k]."""
     found: dict[int, float] = {}
     for bucket in distribution.buckets:
         single = bucket.high - bucket.low in (0.0, 1.0) and float(bucket.high).is_integer()
@@ -109,7 +110,7 @@ def batch_sizes(distribution: Distribution) -> dict[int, float]:
 
 
 def dip_test(counts: dict[int, float]) -> tuple[float, float]:
-    """The dip statistic of dithered batch sizes and its p-value (at least P_FLOOR)."""
+    """Return the dip statistic of dithered batch sizes and its p-value (at least P_FLOOR)."""
     import diptest  # type: ignore[import-untyped]  # the package ships no types
     import numpy as np
 
@@ -120,14 +121,14 @@ def dip_test(counts: dict[int, float]) -> tuple[float, float]:
 
 
 def _scaled(counts: dict[int, float]) -> list[int]:
-    """Whole counts in the same proportions, MAX_VALUES in all at most; rounded on the running sum, which so keeps."""
+    """Scale counts to at most MAX_VALUES in total, keeping proportions (rounded on the running sum)."""
     shrink = min(1.0, MAX_VALUES / sum(counts.values()))
     sums = [0, *(round(total * shrink) for total in accumulate(counts.values()))]
     return [upper - lower for lower, upper in pairwise(sums)]
 
 
 def find_modes(counts: dict[int, float]) -> BatchSizeModes:
-    """The two highest peaks with a valley between them, or the highest alone."""
+    """Return the two highest peaks separated by a valley, or the highest one alone."""
     first = min(counts)
     smooth = _smoothed(counts)
     whole = float(smooth.sum())

@@ -1,4 +1,4 @@
-"""What the detectors give, out of what is given to them: the other half of where a signal comes from."""
+"""Which signals each detector derives from which available signals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SignalSet = frozenset[str]
 
 
 def _quantiles(available: SignalSet) -> SignalSet:
-    """The quantiles and means of distributions, where the catalogue has them."""
+    """The quantiles and means of distributions that exist in the catalogue."""
     spread = [name for name in available if catalogue()[name].kind == "distribution"]
     suffixes = (MEAN, *(suffix for suffix, _, _ in QUANTILES))
     return frozenset(name + suffix for name in spread for suffix in suffixes) & catalogue().keys()
@@ -39,7 +39,7 @@ def _quotients(available: SignalSet) -> SignalSet:
 
 
 def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[SignalSet], SignalSet]:
-    """`gives`, where all that is `needed` is there."""
+    """Return a function that yields `gives` if all `needed` signals are available."""
     return lambda available: frozenset(gives) if available.issuperset(needed) else frozenset()
 
 
@@ -69,7 +69,7 @@ def _engines(available: SignalSet) -> SignalSet:
     return frozenset(ENGINES) if any(name.startswith("engine.") for name in available) else frozenset()
 
 
-# By the detector's name, in the order in which they run. A test holds that none is missing and none gives more.
+# By the detector's function name, in execution order. A test asserts that the table is complete and exact.
 BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "quantiles": _quantiles,
     "quotients": _quotients,
@@ -90,7 +90,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
 
 
 def derivable_signals(sources: SignalSet) -> Mapping[str, SignalSet]:
-    """What each detector can give out of what the sources and the detectors before it give."""
+    """Return the signals that each detector can derive from `sources` and the results of earlier detectors."""
     have = sources
     found: dict[str, SignalSet] = {}
     for name, gives in BY_DETECTOR.items():

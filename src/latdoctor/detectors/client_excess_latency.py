@@ -1,19 +1,19 @@
-"""What a client waits beyond what the server says it took: the time between the two.
+"""Latency that a client measures beyond what its server reports.
 
-`client.excess.*` are differences of the same statistic on both sides. Of means the difference is the mean of the
-excess. Of 99th percentiles it is only that difference, for percentiles do not add. `client.excess.deviation` takes the
-network's delay as independent of the server's time, so that variances add: σ² = σ²(client) − σ²(server).
+`client.excess.*` are differences of the same statistic on both sides. For means, the difference is the mean excess. For
+99th percentiles it is only the difference, because percentiles do not add. `client.excess.deviation` assumes that the
+network delay is independent of the server's time, so that variances add: σ² = σ²(client) − σ²(server).
 
-Three things keep it honest:
+Three safeguards:
 
-* Several servers: where together they answered as many requests as the client got answers, they are taken together.
-  Else nobody knows which of them the client asked: it is measured against the slowest, and the excess is "at least" so
-  much.
-* A process whose event loop is held up sees requests and answers late: the client waits and no network is to blame.
-  Where that may account for all of the excess, it is "at most" so much. A request that comes at any moment of a time t
-  meets a loop held for x₁, x₂, … for Σx²/2t on average (mean residual life: D. R. Cox, Renewal Theory, 1962). The mean
-  of the lags is less, for a heartbeat measures one wait however long it is. Requests wait so, and their answers again.
-* The pages must speak of the same time. A lone page tells lifetime averages, and lifetimes differ.
+* Several servers: if together they answered as many requests as the client received, they are pooled. Otherwise it is
+  unknown which of them the client called: the excess is measured against the slowest one and marked "at least".
+* A process with a blocked event loop handles requests and responses late, so the client waits although the network is
+  not at fault. If that may explain the whole excess, it is marked "at most". A request that arrives at a random time of
+  an interval t meets a loop blocked for x₁, x₂, … for Σx²/2t on average (mean residual life: D. R. Cox, Renewal Theory,
+  1962). The mean of the lags is smaller, because a heartbeat measures one wait however long it is. Both requests and
+  responses are delayed this way.
+* The pages must cover the same time. A single page has lifetime averages, and lifetimes differ.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from latdoctor.units import format_value
 
 CLIENT = "client/"
 SMALL, LARGE = (("size", "small"),), (("size", "large"),)
-LOOP_PASSES = 3.0  # times that a request may meet a loop that is held: coming in, going out, and one to be safe
-LAGS = 8.0  # of a mean lag, where only that is known
-MIN_SEEN = 20  # answers on either side; a mean of fewer is the luck of one
+LOOP_PASSES = 3.0  # times that a request may meet a blocked loop: on arrival, on response, and one as a margin
+LAGS = 8.0  # multiple of the mean lag, if only that is known
+MIN_SEEN = 20  # responses on either side; a mean of fewer is decided by single requests
 OVERLAP = 0.5  # of the longer window
-ALIKE = 0.15  # counts that differ by no more are those of the same requests: pages are read one after the other
+ALIKE = 0.15  # relative difference of counts of the same requests, because pages are read one after the other
 DEVIATION = "client.excess.deviation"
 RATIO = "client.latency_ratio"
 DERIVED = (
@@ -77,7 +77,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class LoopDelay:
-    """How long event loops may hold up a request: mean and standard deviation, seconds."""
+    """Possible delay of a request by blocked event loops: mean and standard deviation, seconds."""
 
     mean: float
     deviation: float = 0.0
@@ -88,7 +88,7 @@ class LoopDelay:
 
 
 def client_excess_latency(evidence: Evidence) -> Evidence:
-    """The signals of DERIVED for every client of which a server's page tells the other side."""
+    """Derive the signals of DERIVED for every client with a matching server page."""
     reported = {(reading.signal, reading.subject) for reading in evidence.readings if reading.signal in DERIVED}
     found: list[Reading | Gap] = []
     for client in _of(evidence, "client.latency.mean", ()):
@@ -129,18 +129,18 @@ def _of_client(evidence: Evidence, client: Reading) -> Iterator[Reading | Gap]:
 def _alone(client: Reading, servers: list[Reading]) -> Gap:
     if not servers:
         return _gap(
-            client, DERIVED, "no server's own latency was read beside the client's", "add --server URL of the server"
+            client, DERIVED, "no server-side latency was collected for this client", "add --server URL of the server"
         )
     if client.window.start is None or all(one.window.start is None for one in servers):
-        reason = "lifetime averages of a client and a server do not compare"
+        reason = "lifetime averages of a client and a server are not comparable"
     else:
-        reason = "the client's page and the server's speak of different times"
+        reason = "the pages of the client and the server cover different times"
     return _gap(client, DERIVED, reason, "watch both at once: --server SERVER --server CLIENT --window 10s")
 
 
 def _same_time(one: Window, other: Window) -> bool:
     if one == other == Window():
-        return True  # written by hand: a test's evidence
+        return True  # evidence written by hand in a test
     if one.start is None or one.end is None or other.start is None or other.end is None:
         return False
     longer = max(one.end - one.start, other.end - other.start)
@@ -150,12 +150,12 @@ def _same_time(one: Window, other: Window) -> bool:
 def _few(evidence: Evidence, subjects: set[str]) -> str:
     for one in latest_distributions(evidence):
         if one.signal in ("latency", "client.latency") and one.subject in subjects and one.count < MIN_SEEN:
-            return f"{one.count:g} answers were seen on {one.subject}, {MIN_SEEN} are needed"
+            return f"{one.count:g} responses observed on {one.subject}, {MIN_SEEN} are needed"
     return ""
 
 
 def _loop_delay(evidence: Evidence, client: str, servers: frozenset[str]) -> LoopDelay:
-    """How long the loops on both sides may hold up a request, as far as they are told."""
+    """Possible delay by the event loops on both sides, as far as reported."""
     own = _measured_loop_delay(evidence, "client.loop_lag", frozenset({client}))
     server_side = _measured_loop_delay(evidence, "loop.lag", servers)
     return LoopDelay(LOOP_PASSES * (own.mean + server_side.mean), math.hypot(own.deviation, server_side.deviation))
@@ -177,7 +177,9 @@ def _measured_loop_delay(evidence: Evidence, signal: str, subjects: frozenset[st
 
 
 def _residual(lags: Distribution, seconds: float) -> LoopDelay:
-    """Of the buckets' upper ends, so that it is rather too much; of the last bucket half as much again as its lower."""
+    """Mean residual delay from the buckets' upper bounds, an overestimate; the unbounded bucket counts 1.5 × its lower
+    bound.
+    """
     ends = [(one.high if math.isfinite(one.high) else 1.5 * one.low, one.count) for one in lags.buckets]
     mean = sum(count * end**2 for end, count in ends) / (2 * seconds)
     square = sum(count * end**3 for end, count in ends) / (3 * seconds)
@@ -185,7 +187,7 @@ def _residual(lags: Distribution, seconds: float) -> LoopDelay:
 
 
 def _together(evidence: Evidence, client: str, servers: frozenset[str]) -> tuple[Reading, ...]:
-    """The servers' own readings taken together, where their answers are as many as the client's; else none."""
+    """Pool the servers' readings if their responses are as many as the client's; otherwise return none."""
     known = {(one.signal, one.subject, one.labels): one for one in latest_distributions(evidence) if is_valid(one)}
     client_side = known.get(("client.latency", client, ()))
     if client_side is None or len(servers) < 2:
@@ -242,10 +244,10 @@ def _difference(
 
 
 def _bounded(reading: Reading, loop_delay: float) -> Reading | Gap:
-    """`made`, as "at most" where the loops' own lateness may account for it."""
+    """Return `reading`, marked "at most" if event loop delays may explain it."""
     if loop_delay <= 0 or loop_delay < _number(reading):
         return reading
-    late = f"event loops that are held up may account for {format_value(loop_delay, 'time')} of it"
+    late = f"blocked event loops may explain {format_value(loop_delay, 'time')} of it"
     if reading.bound:
         return _gap(reading, (reading.signal,), f"{reading.signal}: {late}", "")
     return Reading(
@@ -272,7 +274,7 @@ def _ratio(client: Reading, excess: Reading) -> Iterator[Reading]:
 def _deviation(
     evidence: Evidence, client: str, servers: frozenset[str], loop_delay: LoopDelay
 ) -> Iterator[Reading | Gap]:
-    """Of small bodies, so that what size costs is not taken for what varies; with one server only."""
+    """Uses small bodies only, to exclude the cost of size, and requires a single server."""
     found = {
         one.subject: one
         for one in latest_distributions(evidence)
@@ -284,7 +286,7 @@ def _deviation(
         return
     spread, own = _variance(client_side), _variance(server_side[0])
     if spread is None or own is None:
-        reason = f"{DEVIATION}: fewer than {MIN_SEEN} answers to small bodies, or some beyond every bucket"
+        reason = f"{DEVIATION}: fewer than {MIN_SEEN} responses to small bodies, or some beyond the last bucket"
         yield Gap("derived", reason, (DEVIATION,), client, "watch for longer: --window 60s")
         return
     note = f"standard deviations {format_value(math.sqrt(spread), 'time')} at the client and "
@@ -295,7 +297,7 @@ def _deviation(
 
 
 def _variance(one: Distribution) -> float | None:
-    """Of the buckets' middles (s²); None where too few or unbounded ones hold them."""
+    """Variance from bucket middles (s²); None if there are too few observations or unbounded buckets."""
     buckets = [bucket for bucket in one.buckets if bucket.count > 0]
     if not is_valid(one) or one.count < MIN_SEEN or any(math.isinf(b.high) or math.isinf(b.low) for b in buckets):
         return None
@@ -305,7 +307,7 @@ def _variance(one: Distribution) -> float | None:
 
 
 def _of(evidence: Evidence, signal: str, labels: Labels) -> tuple[Reading, ...]:
-    """The known readings of `signal` with exactly `labels`; of each subject the one whose window ends last."""
+    """Known readings of `signal` with exactly `labels`; per subject the one whose window ends last."""
     found: dict[str, Reading] = {}
     for one in evidence.readings_by_signal.get(signal, ()):
         if one.labels != labels or isinstance(one.value, str) or is_unknown(one.value):

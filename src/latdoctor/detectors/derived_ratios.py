@@ -1,4 +1,4 @@
-"""Ratios of two readings, where a source told both sides but not the ratio itself."""
+"""Readings derived from two others: ratios, remainders, process starts, model properties; and a check of shares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Seri
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """`signal` = `over` / `under`. `under` may belong to what the subject runs on, where `inherited` says so."""
+    """`signal` = `over` / `under`. With `inherited`, `under` may belong to a parent of the subject."""
 
     signal: str
     over: str
@@ -40,7 +40,7 @@ QUOTIENTS = (
 
 
 def quotients(evidence: Evidence) -> Evidence:
-    """The ratios of `QUOTIENTS` for every subject with both sides; a denominator that is not above 0 is a gap."""
+    """Derive the ratios of `QUOTIENTS` for every subject with both sides; a denominator of 0 or less is a gap."""
     found = [piece for quotient in QUOTIENTS for piece in _of_one(quotient, evidence)]
     return Evidence(
         readings=tuple(piece for piece in found if isinstance(piece, Reading)),
@@ -70,7 +70,7 @@ def _of_one(quotient: Quotient, evidence: Evidence) -> Iterator[Reading | Gap]:
 
 
 def _numerators(quotient: Quotient, evidence: Evidence) -> tuple[Reading, ...]:
-    """Of each subject and labels the known reading whose window ends last."""
+    """The known reading whose window ends last, per subject and labels."""
     found: dict[tuple[str, object], Reading] = {}
     for reading in evidence.readings_by_signal.get(quotient.over, ()):
         key = (reading.subject, reading.labels)
@@ -80,7 +80,7 @@ def _numerators(quotient: Quotient, evidence: Evidence) -> tuple[Reading, ...]:
 
 
 def _denominator(quotient: Quotient, over: Reading, evidence: Evidence) -> Reading | None:
-    """The other side for the same labels; the same window before any other, then the one that ends last."""
+    """The other side with the same labels; preferably of the same window, else the one that ends last."""
     readings = evidence.readings_by_signal.get(quotient.under, ())
     for owner in evidence.lineage(over.subject) if quotient.inherited else (over.subject,):
         labels = over.labels if owner == over.subject else ()
@@ -98,7 +98,7 @@ GIVES = ("arrival.first_rate", "batch.padding_ratio")
 
 
 def derived_remainders(evidence: Evidence) -> Evidence:
-    """`arrival.first_rate` = arrivals · (1 − share of retries); `batch.padding_ratio` = 1 − 1 / padding factor."""
+    """Derive `arrival.first_rate` = arrivals · (1 − retry share) and `batch.padding_ratio` = 1 − 1 / padding factor."""
     return Evidence(readings=(*_first_rates(evidence), *_padding(evidence)))
 
 
@@ -114,7 +114,7 @@ def _first_rates(evidence: Evidence) -> Iterator[Reading]:
 def _padding(evidence: Evidence) -> Iterator[Reading]:
     reported = _subjects(evidence, "batch.padding_ratio")
     for factor, value in latest_numbers(evidence, "batch.padding_factor"):
-        # Below 1 fewer tokens were computed than asked for: the two counters do not speak of the same batches.
+        # Below 1 fewer tokens were computed than requested: the two counters do not cover the same batches.
         if factor.subject not in reported and value >= 1:
             yield _derive(factor, "batch.padding_ratio", 1 - 1 / value, "one less 1 / batch.padding_factor")
 
@@ -124,7 +124,7 @@ def _subjects(evidence: Evidence, signal: str) -> frozenset[str]:
 
 
 def latest_numbers(evidence: Evidence, signal: str) -> Iterator[tuple[Reading, float]]:
-    """The known readings without labels; of one subject the one whose window ends last."""
+    """Yield the known numeric readings without labels; per subject the one whose window ends last."""
     found: dict[str, tuple[Reading, float]] = {}
     for one in evidence.readings_by_signal.get(signal, ()):
         if isinstance(one.value, str) or is_unknown(one.value) or one.labels:
@@ -139,11 +139,11 @@ def _derive(source: Reading, signal: str, value: float, place: str) -> Reading:
     return Reading(signal, source.subject, value, Origin(source.origin.artifact, place), source.window, (), source.note)
 
 
-SLACK = 0.05  # what is in use and what there is are not read at one moment
+SLACK = 0.05  # usage and capacity are not read at the same moment
 
 
 def drop_impossible_shares(evidence: Evidence) -> Evidence:
-    """`evidence` without the shares that are none."""
+    """Return `evidence` without shares outside 0..1, each replaced by a gap."""
     wrong = {(signal, subject): (value, origin) for signal, subject, value, origin in _impossible(evidence)}
     if not wrong:
         return evidence
@@ -170,8 +170,8 @@ def _values(of: Reading | Series) -> Iterator[float]:
 
 
 def _gap(signal: str, subject: str, value: float, origin: Origin) -> Gap:
-    reason = f"{signal} reads {value:.4g}, and a share lies between 0 and 1"
-    return Gap("derived", reason, (signal,), subject, "see in which unit its exporter tells it", origin)
+    reason = f"{signal} is {value:.4g}, but a share must be between 0 and 1"
+    return Gap("derived", reason, (signal,), subject, "check the unit of its exporter", origin)
 
 
 UPTIMES = ("server.uptime", "process.uptime")
@@ -179,7 +179,7 @@ STARTED = "change.process_start"
 
 
 def process_starts(evidence: Evidence) -> Evidence:
-    """`change.process_start` of every uptime, where no source told the start itself."""
+    """Derive `change.process_start` from every uptime whose source did not report the start itself."""
     reported = {event.subject for event in evidence.events_by_signal.get(STARTED, ())}
     found: list[Event] = []
     for signal in UPTIMES:
@@ -192,7 +192,7 @@ def process_starts(evidence: Evidence) -> Evidence:
     return Evidence(events=tuple(found))
 
 
-# Bits of the number types that frameworks name; a name that is not here tells nothing.
+# Bits of the number types of common frameworks.
 BITS: Mapping[str, float] = {
     **dict.fromkeys(("fp64", "float64", "double"), 64.0),
     **dict.fromkeys(("fp32", "float32", "float", "tf32"), 32.0),
@@ -208,7 +208,7 @@ WORDS = (("model.dtype", "model.bits", BITS), ("model.attention", "model.attenti
 
 
 def model_properties(evidence: Evidence) -> Evidence:
-    """`model.bits` of `model.dtype` and `model.attention_fused` of `model.attention`, where the word is known."""
+    """Derive `model.bits` from `model.dtype` and `model.attention_fused` from `model.attention`, for known values."""
     found: list[Reading] = []
     for source, signal, meaning in WORDS:
         reported = {one.subject for one in evidence.readings_by_signal.get(signal, ())}

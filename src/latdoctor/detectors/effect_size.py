@@ -1,10 +1,10 @@
-"""Are latencies other after than before, and by how much? Judged by the size of the effect, and only then by chance.
+"""Effect size and significance of a change in latency between two periods.
 
-With many requests any difference is "significant"; so Cliff's delta decides (the chance that one from after is larger
-than one from before, less the reverse; negligible below 0.147: Romano et al. 2006). Requests that follow each other are
-alike, and a rank test on them fires on nothing (57 % at a level of 1 %, measured with an AR(1) of .9): so its chance is
-taken on the means of BLOCKS blocks either side (Mann and Whitney 1947, normal approximation). How far each quantile
-moved is told with the interval of the order statistics.
+With many requests any difference is "significant", so Cliff's delta decides (the probability that a later value is
+larger than an earlier one, minus the reverse; negligible below 0.147: Romano et al. 2006). Consecutive requests are
+correlated, and a rank test on them fires without cause (57 % at a level of 1 %, measured with an AR(1) of .9). Its
+p-value is therefore computed on the means of BLOCKS blocks per side (Mann and Whitney 1947, normal approximation).
+Quantile shifts come with confidence intervals from order statistics.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class QuantileShift:
-    """One quantile before and after; `low` and `high` bound after - before (95 %), None with too few values."""
+    """One quantile before and after; `low` and `high` bound after − before (95 %), None with too few values."""
 
     quantile: float
     before: float
@@ -40,7 +40,7 @@ class QuantileShift:
 
 @dataclass(frozen=True, slots=True)
 class EffectSize:
-    """`delta` from -1 to 1, above 0 where later values are larger; `p` of the block means (1 with too few)."""
+    """`delta` from -1 to 1, above 0 if later values are larger; `p` of the block means (1 with too few)."""
 
     delta: float
     p: float
@@ -52,7 +52,7 @@ class EffectSize:
 
 
 def compare_latencies(before: Numbers, after: Numbers) -> EffectSize:
-    """`after` against `before`, each in the order of time. Raises ValueError where one is empty or not finite."""
+    """Compare `after` with `before`, both in time order. Raises ValueError if one is empty or not finite."""
     import numpy as np
 
     if not (len(before) and len(after) and np.isfinite(before).all() and np.isfinite(after).all()):
@@ -74,10 +74,10 @@ def _chance(before: Numbers, after: Numbers) -> float:
     import numpy as np
 
     blocks = min(BLOCKS, min(len(before), len(after)) // MIN_PER_BLOCK)
-    if blocks < 5:  # of four blocks either side no order at all is rarer than 1 in 35
+    if blocks < 5:  # with four blocks per side no order is rarer than 1 in 35
         return 1.0
     means = [np.array([part.mean() for part in np.array_split(side, blocks)]) for side in (before, after)]
-    deviation = math.sqrt((2 * blocks + 1) / 3) / blocks  # of Cliff's delta where nothing differs
+    deviation = math.sqrt((2 * blocks + 1) / 3) / blocks  # of Cliff's delta under the null hypothesis
     return 2 * (1 - NormalDist().cdf(abs(_delta(*means)) / deviation))
 
 
@@ -89,7 +89,7 @@ def _shift(before: Numbers, after: Numbers, quantile: float) -> QuantileShift:
 
 
 def _with_bounds(ordered: Numbers, quantile: float) -> tuple[float, float | None, float | None]:
-    """The quantile and its bounds by the order statistics, 1.25 % beyond each, so that a difference has 95 %."""
+    """The quantile and its order-statistic bounds at 1.25 % on either side, so that a difference has 95 %."""
     count = len(ordered)
     at = float(ordered[min(count - 1, math.ceil(quantile * count) - 1)])
     width = NormalDist().inv_cdf(0.9875) * math.sqrt(count * quantile * (1 - quantile))

@@ -1,9 +1,9 @@
-"""One GPU that several sources speak of, by different names, is one subject.
+"""Merge the subjects under which several sources report one GPU.
 
-NVML calls it `gpu/0`, an exporter `gpu/0@gpus:9400`, a driver log `gpu/0000:9b:00`. Where two of them tell one UUID,
-they are one card. A driver log tells the PCI address alone, which every machine gives to a card of its own: the
-log's GPU is taken for the one card that has that address among all that were seen. Where several have it, or none
-tells its address, it stays apart and a gap says so.
+NVML uses `gpu/0`, an exporter `gpu/0@gpus:9400`, a driver log `gpu/0000:9b:00`. Subjects with the same UUID are one
+GPU. A driver log has only the PCI address, which is not unique across machines: its GPU is merged with the only known
+GPU at that address. If several GPUs have that address, or none reports it, the subject stays separate and a gap says
+so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class GpuRecord:
-    """A GPU as one source calls it, and what that tells of its identity; empty where it does not."""
+    """A GPU as named by one source, with its UUID and PCI address (empty if not reported)."""
 
     subject: str
     uuid: str
@@ -35,7 +35,7 @@ class GpuRecord:
 
 
 def merge_gpu_subjects(evidence: Evidence) -> Evidence:
-    """`evidence` with one name for each card: NVML's, else an exporter's. Joining twice adds nothing."""
+    """Return `evidence` with one subject per GPU: NVML's name, else an exporter's. Idempotent."""
     cards = tuple(_cards(evidence))
     names = _one_name_each(cards)
     logged = [one.id for one in evidence.subjects if pci_of(one.id.removeprefix(GPU)) and OF_SERVER not in one.id]
@@ -54,7 +54,7 @@ def merge_gpu_subjects(evidence: Evidence) -> Evidence:
 
 
 def _cards(evidence: Evidence) -> Iterator[GpuRecord]:
-    """Every GPU of which NVML or a page tells, as far as it has a name of its own."""
+    """Yield every GPU reported by NVML or a metrics page under a name of its own."""
     reported: dict[str, dict[str, str]] = {}
     for signal in (UUID, PCI, "gpu.name", "gpu.utilization"):
         for one in evidence.readings_by_signal.get(signal, ()):
@@ -65,7 +65,7 @@ def _cards(evidence: Evidence) -> Iterator[GpuRecord]:
 
 
 def _one_name_each(cards: tuple[GpuRecord, ...]) -> dict[str, str]:
-    """By UUID: the name of each card that has another one too. Slices of one card share its UUID on one page."""
+    """Map names to the preferred name of the same UUID. MIG slices share the UUID of their GPU on one page."""
     groups: dict[str, list[GpuRecord]] = {}
     for card in cards:
         if card.uuid:
@@ -80,7 +80,7 @@ def _one_name_each(cards: tuple[GpuRecord, ...]) -> dict[str, str]:
 
 
 def _put_beneath(parents: dict[str, str | None], card: str, node: str | None) -> None:
-    """The log's machine between a card and what it was part of, so that what the log says of it still counts."""
+    """Insert the log's node between a GPU and its parent, so that the findings of the log still apply to it."""
     above = parents.get(card)
     if node is None or node in (above, card):
         return
@@ -103,11 +103,11 @@ def _lineage(parents: Mapping[str, str | None], subject: str) -> list[str]:
 def _apart(subject: str, found: list[str]) -> Gap:
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        why = f"{', '.join(found[:_SHOWN])}{more} have that PCI address and no UUID joins them"
+        why = f"{', '.join(found[:_SHOWN])}{more} have that PCI address and no common UUID"
     else:
-        why = "no GPU that was seen tells that PCI address"
-    step = "let NVML be read on that machine (--nvml), or give its exporter's page alone"
-    return Gap("derived", f"{subject} of the driver log stays a subject of its own: {why}", (), None, step)
+        why = "no known GPU reports that PCI address"
+    step = "read NVML on that machine (--nvml), or pass only its exporter's page"
+    return Gap("derived", f"{subject} of the driver log stays a separate subject: {why}", (), None, step)
 
 
 def _renamed(

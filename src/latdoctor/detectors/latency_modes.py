@@ -1,11 +1,10 @@
-"""Do the latencies of single requests have two peaks, and where?
+"""Bimodality of request latencies and the positions of the peaks.
 
-Two tests on the logarithms, for latencies spread over orders of magnitude. Hartigan's dip finds two large groups; it is
-blind to a small one (no power at 5 %, measured), which a second test finds: a peak of at least SMALLEST of the requests
-behind a valley that lies lower than chance would have it. Latencies rounded to a millisecond are a row of spikes, which
-the dip takes for peaks: each is spread evenly over the width of the rounding first (fixed seed). Peaks are sought in a
-histogram of BINS_PER_E bins for each factor e, WIDTH of them together; the valley between must hold less than half of
-the smaller peak.
+Two tests on logarithms, because latencies span orders of magnitude. Hartigan's dip finds two large groups but has no
+power for a small one (5 %, measured). A second test finds those: a peak of at least SMALLEST of the requests beyond a
+valley deeper than chance explains. Latencies rounded to a millisecond form a row of spikes, which the dip takes for
+peaks, so each is first spread uniformly over the rounding width (fixed seed). Peaks are searched in a histogram of
+BINS_PER_E bins per factor e, smoothed over WIDTH bins; the valley must be below half of the smaller peak.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ if TYPE_CHECKING:
 SIGNAL = LATENCY
 DERIVED = tuple(f"latency.{name}" for name in ("dip_p", "modes", "mode_low", "mode_high", "mode_high_share"))
 MIN_REQUESTS = 200
-MAX_VALUES = 20_000  # of more every n-th is taken; the tests grow no clearer
+MAX_VALUES = 20_000  # longer series are thinned; more values do not sharpen the tests
 SEED = 1985
 P_FLOOR = 1e-5
 P_PEAKS = 0.01
 SMALLEST = 0.01  # share of the requests
 VALLEY = 0.5
-DEVIATIONS = 4.0  # by which the valley lies below the peak, in standard deviations of a count
+DEVIATIONS = 4.0  # depth of the valley below the peak, in standard deviations of a count
 BINS_PER_E = 8
-WIDTH = 5  # bins that are counted together
-FEW_VALUES = 200  # distinct ones; with fewer they were rounded, or are no latencies
+WIDTH = 5  # bins of the smoothing window
+FEW_VALUES = 200  # distinct values; fewer mean that they were rounded
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyPeaks:
-    """The two peaks in seconds (equal where there is one), and the share of the requests beyond the valley."""
+    """The two peaks in seconds (equal for a single one), and the share of requests beyond the valley."""
 
     low: float
     high: float
@@ -54,7 +53,7 @@ class LatencyPeaks:
 
 
 def latency_modes(evidence: Evidence) -> Evidence:
-    """DERIVED for every series of single requests' latencies."""
+    """Derive DERIVED for every series of request latencies."""
     return Evidence.merge(_of_one(one) for one in pending_latencies(evidence, DERIVED[0]))
 
 
@@ -74,7 +73,7 @@ def _of_one(series: Series) -> Evidence:
 
 
 def find_peaks(values: Numbers) -> tuple[float, LatencyPeaks]:
-    """The dip's p (at least P_FLOOR) and the peaks of `values` (seconds, above 0)."""
+    """Return the dip's p-value (at least P_FLOOR) and the peaks of `values` (seconds, above 0)."""
     import diptest  # type: ignore[import-untyped]  # the package ships no types
     import numpy as np
 
@@ -84,7 +83,7 @@ def find_peaks(values: Numbers) -> tuple[float, LatencyPeaks]:
 
 
 def _spread(values: Numbers) -> Numbers:
-    """`values` spread over the width to which they were rounded, if they were."""
+    """Dither `values` over the width to which they were rounded, if they were."""
     import numpy as np
 
     distinct = np.unique(values)
@@ -94,7 +93,7 @@ def _spread(values: Numbers) -> Numbers:
 
 
 def _peaks(logs: Numbers, *, ramp: bool) -> LatencyPeaks:
-    """The highest peak, and the highest other one that a valley parts from it: one so low that it is no chance."""
+    """The highest peak, and the highest other one separated from it by a valley too deep for chance."""
     import numpy as np
 
     bins = max(WIDTH, math.ceil(float(np.ptp(logs)) * BINS_PER_E) + 1)
@@ -117,7 +116,7 @@ def _peaks(logs: Numbers, *, ramp: bool) -> LatencyPeaks:
 
 
 def _parted(valley: float, peak: float, beyond: float, *, ramp: bool) -> bool:
-    """A large group may rest on the dip test; a small one must show by itself that its valley is no chance."""
+    """A large group may rely on the dip test; a small one needs a valley that is significant by itself."""
     if beyond < SMALLEST or valley >= VALLEY * peak:
         return False
     return bool((ramp and beyond >= 0.1) or peak - valley > DEVIATIONS * math.sqrt(peak + valley))

@@ -1,10 +1,10 @@
-"""Do the figures of a queue fit together? Where they break Little's law, the evidence is invalid, and no cause.
+"""Consistency check of queue figures by Little's law; contradictory figures are dropped.
 
-L = λ·W (Little 1961): the mean number that waits is the rate times the mean wait, whatever the order of service. Rates
-of arrivals and of completions differ while a queue grows or shrinks, so L must lie between the two products. A depth
-that was sampled a few times is a rough mean and waits are counted when they end, hence a factor of FACTOR each way.
-Beyond it one of the two speaks of something else than the other (a depth that counts only part of the queue, a wait in
-another unit, counters of another model): neither is believed.
+L = λ·W (Little 1961): the mean number waiting is the arrival rate times the mean wait, whatever the order of service.
+Arrival and completion rates differ while a queue grows or shrinks, so L must be between the two products. A depth
+sampled a few times is a rough mean, and waits are counted when they end, hence a tolerance of FACTOR in either
+direction. Beyond it the figures describe different things (a depth of part of the queue, a wait in another unit,
+counters of another model), and none of them is used.
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ DEPTH, WAIT = "queue.depth", "queue.time.mean"
 RATES = ("arrival.rate", "completion.rate")
 DOUBTED = (DEPTH, WAIT, "queue.time")
 FACTOR = 3.0
-LEAST = 10.0  # requests: below it one sample more or less decides
+LEAST = 10.0  # requests; below this, single samples decide
 
 
 def drop_inconsistent_queues(evidence: Evidence) -> Evidence:
-    """`evidence` without the queue's figures where they contradict each other, which is a gap instead."""
+    """Return `evidence` with contradictory queue figures replaced by a gap."""
     broken = dict(_contradictions(evidence))
     if not broken:
         return evidence
     gaps = tuple(
-        Gap("derived", reason, DOUBTED, subject, "ask the server's queue for itself, or watch for longer: --window 60s")
+        Gap(
+            "derived",
+            reason,
+            DOUBTED,
+            subject,
+            "check the server's own queue metrics, or watch for longer: --window 60s",
+        )
         for subject, reason in broken.items()
     )
     return replace(
@@ -45,7 +51,7 @@ def drop_inconsistent_queues(evidence: Evidence) -> Evidence:
 
 
 def _contradictions(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """Each subject whose figures contradict each other, and what is said of it."""
+    """Yield each subject with contradictory figures and the reason."""
     waits, *rates = (_values(evidence, signal) for signal in (WAIT, *RATES))
     for subject, depth in _values(evidence, DEPTH).items():
         known_rates = [rate[subject] for rate in rates if subject in rate]
@@ -54,8 +60,8 @@ def _contradictions(evidence: Evidence) -> Iterator[tuple[str, str]]:
         wait = waits[subject]
         low, high = min(known_rates) * wait, max(known_rates) * wait
         if max(depth, low) >= LEAST and not low / FACTOR <= depth <= high * FACTOR:
-            expected = f"{min(known_rates):.4g}/s that wait {format_value(wait, 'time')} each make a queue of {low:.3g}"
-            detail = f"{expected}, and its depth is {depth:.3g}"
+            expected = f"{min(known_rates):.4g}/s waiting {format_value(wait, 'time')} each give a queue of {low:.3g}"
+            detail = f"{expected}, but its depth is {depth:.3g}"
             yield subject, f"the queue's figures contradict each other by Little's law: {detail}"
 
 

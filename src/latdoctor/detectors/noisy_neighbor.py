@@ -1,6 +1,6 @@
-"""What others take of the processors of a watched process, the servers whose pages are read being no strangers.
+"""CPU time that unrelated processes take from a watched process.
 
-Replicas on one machine take processors from each other; who asks whether somebody else does has named them all.
+Replicas on one machine compete for its processors; servers whose pages are collected are not counted as neighbours.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ NEIGHBOURS = "process.neighbour_cpu_ratio"
 
 
 def neighbour_cpu(evidence: Evidence) -> Evidence:
-    """`process.neighbour_cpu_ratio`: what others took, less what the servers seen on this machine used beside it.
+    """Derive `process.neighbour_cpu_ratio`: CPU used by others, minus that of the known servers on this machine.
 
-    A gap where one of several replicas here does not tell what it used: whose the rest is cannot be told then.
+    A gap if one of several local replicas does not report its CPU use.
     """
     if NEIGHBOURS in evidence.readings_by_signal:
         return Evidence()
@@ -41,16 +41,16 @@ def _found(evidence: Evidence) -> Iterator[Reading | Gap]:
         if taken.subject not in own or processors <= 0:
             continue
         if silent:
-            reason = f"{silent[0]} does not tell how much of the processors it uses"
+            reason = f"{silent[0]} does not report its CPU use"
             yield Gap("derived", reason, (NEIGHBOURS,), taken.subject, origin=origin)
             continue
         used_by_servers = max(0.0, sum(used.values()) - own[taken.subject]) / processors
-        note = f"{len(used)} servers are no strangers" if used_by_servers else ""
+        note = f"{len(used)} known servers not counted" if used_by_servers else ""
         yield Reading(NEIGHBOURS, taken.subject, max(0.0, ratio - used_by_servers), origin, taken.window, note=note)
 
 
 def _replicas(subjects: Iterable[str]) -> frozenset[str]:
-    """Those on this machine that have a page to themselves: one that tells of several is a router's."""
+    """Local replicas with a page of their own; a page that lists several replicas is a router's."""
     pages: dict[str, list[str]] = {}
     for subject in subjects:
         if subject.startswith(REPLICA) and _is_here(subject):
@@ -59,5 +59,5 @@ def _replicas(subjects: Iterable[str]) -> frozenset[str]:
 
 
 def _is_here(subject: str) -> bool:
-    """Whether it is told by a page of this machine: `replica/0@127.0.0.1:8000`."""
+    """Whether the subject is from a page of this machine: `replica/0@127.0.0.1:8000`."""
     return is_loopback(subject.rpartition(OF_SERVER)[2].rpartition(":")[0])

@@ -1,17 +1,18 @@
-"""Since when is it slow? The run of time in which the latency lies higher than in the rest, and where it begins.
+"""Onset of a slowdown: the period in which latency is higher than in the rest, and its start.
 
-A series of latencies is cut into at most BLOCKS blocks, each with the median of its steps. For every run of blocks that
-begins within the window, z is the rank sum of the run against the rest, standardised (Mann and Whitney 1947); the
-run with the largest z is taken. Ranks, because latencies have heavy tails. Two more things must hold, for a z alone
-comes easily from latencies that wander: the run's median is at least half again that of what lay before it, the change
-that the rules call over the baseline, and its lower quartile lies above 95 % of what lay before it. A short run cannot
-reach a large z; it counts where all of it lies above all the rest and chance would hardly bring that: of n blocks, any
-m are the highest with a chance of one in C(n, m).
-Blocks that follow each other are alike where latencies wander, and count for less: z shrinks by √((1−ρ)/(1+ρ)), where ρ
-is the correlation of neighbours about the medians of run and rest (the variance of a mean under AR(1)). The first RAMP
-blocks of either are left out of it: there the level itself is on its way.
+A latency series is cut into at most BLOCKS blocks, each with the median of its steps. For every run of blocks that
+begins within the window, z is the standardised rank sum of the run against the rest (Mann and Whitney 1947); the run
+with the largest z is taken. Ranks are used because latencies have heavy tails. Two more conditions apply, because
+wandering latencies easily reach a high z: the run's median is at least 1.5 × that of the time before, the change that
+the rules require over the baseline, and its lower quartile is above 95 % of the values before. A short run cannot reach
+a large z; it counts if all of it is above all the rest and chance is unlikely to produce that: of n blocks, any m are
+the highest with a probability of one in C(n, m).
 
-How often it speaks falsely was measured on healthy series: tests/detectors/test_onset.py has the figures.
+Neighbouring blocks of wandering latencies are correlated and carry less information: z shrinks by √((1−ρ)/(1+ρ)), where
+ρ is the correlation of neighbours about the medians of run and rest (the variance of a mean under AR(1)). The first
+RAMP blocks of both are excluded, because there the level itself is changing.
+
+False positive rates were measured on healthy series; see tests/detectors/test_onset.py.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ SIGNALS = ("latency.p99", "latency.p95", "latency.p50", "latency.mean")
 ONSET = "latency.onset"
 BLOCKS = 120
 MIN_BLOCKS = 20
-MIN_RUN = 4  # blocks, of the run and of what lies before it
+MIN_RUN = 4  # blocks of the run and of the time before it
 MIN_RATIO = 1.5
 MIN_STEPS = 30
 MIN_CHOICES = 1_000_000
 MAX_DEPENDENCE = 0.3
-RAMP = 2  # blocks on the way from one level to another: a rate over several steps rises as slowly as it looks back
-_Z_FEW, _Z = 3.2, 4.0  # below and from 40 blocks on: of 20 blocks no run of four reaches more than 3.0
+RAMP = 2  # blocks between two levels: a rate over several steps rises as slowly as its range is long
+_Z_FEW, _Z = 3.2, 4.0  # below 40 blocks, and from 40 on: with 20 blocks no run of four exceeds 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class HighRun:
-    """Steps first..last (indexes of the series) that lie high, and the medians before and in them.
+    """Steps first..last (indexes of the series) with high values, and the medians before and within.
 
-    It begins at most `unsure` steps before or after `first`: that far its block and the one before it reach.
+    The run begins at most `unsure` steps before or after `first`.
     """
 
     first: int
@@ -53,7 +54,7 @@ class HighRun:
 
 
 def onsets(evidence: Evidence) -> Evidence:
-    """`latency.onset` of each subject, by the quantile whose series shows it most sharply."""
+    """Derive `latency.onset` per subject from the quantile series that shows it most sharply."""
     reported = {event.subject for event in evidence.events_by_signal.get(ONSET, ())}
     best: dict[str, tuple[HighRun, Series]] = {}
     for one in evidence.series:
@@ -81,12 +82,12 @@ def _event(run: HighRun, series: Series) -> Event:
 
 
 def highest_run(values: Sequence[float]) -> HighRun | None:
-    """The run of `values` that lies highest, or None where no rise is sure."""
+    """Return the highest run of `values`; None if no rise is significant."""
     if len(values) < MIN_STEPS or not all(math.isfinite(value) for value in values):
         return None
     size = math.ceil(len(values) / BLOCKS)
-    # Six digits: a quantile that a server computes of one bucket is constant but for the last ones, and their order is
-    # none. Left in, it would pass for latencies that wander.
+    # Six digits: a quantile that a server computes from one bucket varies in the last digits only, without meaning.
+    # Kept, they would look like wandering latencies.
     blocks = [float(f"{median(values[start : start + size]):.6g}") for start in range(0, len(values), size)]
     if len(blocks) < MIN_BLOCKS:
         return None
@@ -110,7 +111,7 @@ def highest_run(values: Sequence[float]) -> HighRun | None:
 
 
 def _dependence(parts: Sequence[Sequence[float]]) -> float:
-    """The correlation of neighbouring blocks, by their ranks within each part; 0 where it is negative."""
+    """Correlation of neighbouring blocks by their ranks within each part; 0 if negative."""
     above = below = 0.0
     for part in parts:
         middle = (len(part) + 1) / 2
@@ -125,7 +126,7 @@ def _wholly_apart(rest: Sequence[float], run: Sequence[float]) -> bool:
 
 
 def _sharpest(blocks: Sequence[float]) -> tuple[int, int, float]:
-    """The run first..last-1 with the largest standardised rank sum, and that."""
+    """Return the run first..last-1 with the largest standardised rank sum, and that sum."""
     n = len(blocks)
     sums = (0.0, *accumulate(_ranks(blocks)))
     best = (MIN_RUN, n, 0.0)
@@ -140,7 +141,7 @@ def _sharpest(blocks: Sequence[float]) -> tuple[int, int, float]:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1; equal values share the mean of theirs."""
+    """Ranks from 1; equal values share their mean rank."""
     order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     start = 0
@@ -153,7 +154,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def _refined(values: Sequence[float], low: int, high: int, middle: float) -> int:
-    """The step at which the rise begins: the first above `middle` of which most of the next four are so too."""
+    """Return the step at which the rise begins: the first above `middle` followed mostly by values above it."""
     for index in range(max(1, low), min(high, len(values))):
         following = values[index + 1 : index + 5]
         if values[index] > middle and sum(value > middle for value in following) * 2 > len(following):

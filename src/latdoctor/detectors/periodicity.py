@@ -1,12 +1,11 @@
-"""Does something stop the service at even intervals? A period in the latencies of single requests.
+"""Periodic stalls: a period in the latencies of single requests.
 
-The latencies' ranks (heavy tails do not matter then) are averaged in bins of BIN seconds and correlated with themselves
-at every lag, by FFT; bins without a request count for nothing. A period is the lag of the highest peak of that
-correlation, if it was low in between (what wanders slowly is no pulse) and comes again at twice and thrice the lag. It
-is confirmed on the requests themselves by epoch folding (Leahy et al. 1983): the share of the ranks' variance that
-lies between the phases of the period, `pulse_share`, must be more than chance brings (χ² with PHASES - 1 degrees of
-freedom), and every part of the window must show the same phases: a queue makes waves of any length, but not twice
-alike.
+The ranks of the latencies (insensitive to heavy tails) are averaged in bins of BIN seconds and autocorrelated by FFT;
+empty bins are ignored. The period is the lag of the highest peak, provided the correlation fell in between (otherwise
+it is slow drift) and the peak recurs at two and three times the lag. It is confirmed on the requests by epoch folding
+(Leahy et al. 1983): the share of the ranks' variance between the phases of the period, `pulse_share`, must exceed
+chance (χ² with PHASES - 1 degrees of freedom), and all parts of the window must show the same phases: a queue produces
+waves of any length, but never the same one twice.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 SIGNAL = LATENCY
 DERIVED = ("latency.pulse_period", "latency.pulse_share")
 BIN = 0.01  # seconds
-SHORTEST, LONGEST = 0.05, 10.0  # seconds, the periods looked for
-CYCLES = 6  # so many must fit into the window
+SHORTEST, LONGEST = 0.05, 10.0  # seconds, range of periods
+CYCLES = 6  # minimum number of periods in the window
 MIN_REQUESTS = 300
 MAX_BINS = 1 << 20
 MIN_DEVIATIONS = 5.0  # of the mean of three correlations: hundreds of lags are tried
@@ -38,12 +37,12 @@ PARTS = 3
 MIN_LIKENESS = 0.6  # correlation of the phases of one part with those of another
 MAX_P = 1e-6
 MOST_ALIKE = 0.95  # mean resultant length of the ends on the circle of the period (Rayleigh): 1 where all are one
-_ROUNDING = 1e-3  # seconds: latencies are often told in milliseconds
+_ROUNDING = 1e-3  # seconds: latencies are often logged in milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyPulse:
-    """`period` in seconds; `share` of the variance that lies between its phases; `p` by chance."""
+    """`period` in seconds; `share` of the variance between its phases; `p` by chance."""
 
     period: float
     share: float
@@ -51,7 +50,7 @@ class LatencyPulse:
 
 
 def latency_pulses(evidence: Evidence) -> Evidence:
-    """DERIVED for every series of single requests' latencies; without a pulse the share is 0 and no period is told."""
+    """Derive DERIVED for every series of request latencies; without a pulse the share is 0 and there is no period."""
     return Evidence.merge(_of_one(one) for one in pending_latencies(evidence, DERIVED[1]))
 
 
@@ -63,7 +62,7 @@ def _of_one(series: Series) -> Evidence:
     if reason:
         return insufficient_data(series, f"pulses: {reason}", DERIVED)
     one = find_pulse(times, values)
-    # A start is the end less the latency: where every end stands at one phase, each start's phase is its own latency.
+    # A start is the end minus the latency: if all ends have one phase, the phase of a start is its own latency.
     if one is not None and _alike(times + values, one.period) > MOST_ALIKE:
         return insufficient_data(series, f"pulses: requests end at one moment of each {one.period:.3g} s only", DERIVED)
     pairs = [(DERIVED[1], 0.0)] if one is None else [(DERIVED[0], one.period), (DERIVED[1], one.share)]
@@ -74,20 +73,20 @@ def _unfit(times: Numbers, values: Numbers) -> str:
     import numpy as np
 
     if len(values) < MIN_REQUESTS:
-        return f"{len(values)} requests seen, {MIN_REQUESTS} are needed"
+        return f"{len(values)} requests observed, {MIN_REQUESTS} are needed"
     if not (np.isfinite(times).all() and np.isfinite(values).all()):
-        return "times or latencies are no numbers"
+        return "times or latencies are not finite"
     span = float(times.max() - times.min())
     if span < CYCLES * SHORTEST or span > BIN * MAX_BINS:
-        return f"they span {span:.3g} s; between {CYCLES * SHORTEST:g} s and {BIN * MAX_BINS:.0f} s can be looked at"
-    # Access logs stamp the end, often in whole seconds: a start that is such an end less the latency beats by itself.
+        return f"they span {span:.3g} s; between {CYCLES * SHORTEST:g} s and {BIN * MAX_BINS:.0f} sare required"
+    # Access logs stamp the end, often in whole seconds: a start computed from that is periodic by itself.
     if any(np.all(np.abs(stamps - np.round(stamps)) < _ROUNDING) for stamps in (times, times + values)):
-        return "times are told in whole seconds only"
+        return "times have a resolution of whole seconds only"
     return ""
 
 
 def find_pulse(times: Numbers, values: Numbers) -> LatencyPulse | None:
-    """The pulse in `values` (any unit) at `times` (seconds), or None."""
+    """Return the pulse in `values` (any unit) at `times` (seconds), or None."""
     import numpy as np
 
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -108,14 +107,14 @@ def find_pulse(times: Numbers, values: Numbers) -> LatencyPulse | None:
 
 
 def _alike(times: Numbers, period: float) -> float:
-    """How much the phases of `times` are one: 0..1."""
+    """How concentrated the phases of `times` are: 0..1."""
     import numpy as np
 
     return float(abs(np.mean(np.exp(2j * np.pi * (times % period) / period))))
 
 
 def _binned(times: Numbers, ranks: Numbers) -> tuple[Numbers, Numbers]:
-    """The mean rank of each bin (0 where it is empty), and whether it holds any request."""
+    """The mean rank per bin (0 if empty), and whether the bin contains a request."""
     import numpy as np
 
     places = (times / BIN).astype(np.int64)
@@ -128,7 +127,7 @@ def _binned(times: Numbers, ranks: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _autocorrelation(means: Numbers, filled: Numbers) -> tuple[Numbers, Numbers]:
-    """The correlation at each lag in bins, over the pairs that both hold requests, and its standard deviation."""
+    """The correlation at each lag in bins, over pairs of non-empty bins, and its standard deviation."""
     import numpy as np
 
     size = 1 << (2 * len(means) - 1).bit_length()
@@ -140,8 +139,10 @@ def _autocorrelation(means: Numbers, filled: Numbers) -> tuple[Numbers, Numbers]
 
 
 def _peak(correlation: Numbers, deviation: Numbers) -> int | None:
-    """The lag whose comb (itself, twice and thrice the lag) stands out of chance, after the correlation had sunk: of
-    those nearly as high as the highest the first, for the others are its multiples."""
+    """Return the first significant lag nearly as high as the highest (others are its multiples); None if there is none.
+
+    A lag is significant if its comb (1, 2 and 3 × the lag) exceeds chance after the correlation has fallen.
+    """
     import numpy as np
 
     low = np.minimum.accumulate(correlation)
@@ -158,7 +159,7 @@ def _peak(correlation: Numbers, deviation: Numbers) -> int | None:
 
 
 def _refined(times: Numbers, ranks: Numbers, lag: float) -> float:
-    """The period near `lag` that folds best: 3 % either way, in steps that turn the last cycle by a phase."""
+    """The period near `lag` that folds best: ±3 %, in steps that shift the last cycle by one phase."""
     import numpy as np
 
     cycles = max(1.0, float(times.max() - times.min()) / lag)
@@ -168,7 +169,7 @@ def _refined(times: Numbers, ranks: Numbers, lag: float) -> float:
 
 
 def _between(times: Numbers, ranks: Numbers, period: float) -> float:
-    """The share of the variance of `ranks` that lies between the phases of `period`."""
+    """The share of the variance of `ranks` between the phases of `period`."""
     import numpy as np
 
     sums, counts = _phases(times, ranks, period)
@@ -176,7 +177,7 @@ def _between(times: Numbers, ranks: Numbers, period: float) -> float:
 
 
 def _phases(times: Numbers, ranks: Numbers, period: float) -> tuple[Numbers, Numbers]:
-    """The sum of the ranks and the number of requests in each phase."""
+    """The sum of the ranks and the number of requests per phase."""
     import numpy as np
 
     phases = ((times % period) / period * PHASES).astype(np.int64) % PHASES
@@ -187,7 +188,7 @@ def _phases(times: Numbers, ranks: Numbers, period: float) -> tuple[Numbers, Num
 
 
 def _likeness(times: Numbers, ranks: Numbers, period: float) -> float:
-    """The lowest correlation of the phases' means between any two of PARTS equal parts of the window."""
+    """The lowest correlation of the phase means between any two of PARTS equal parts of the window."""
     import numpy as np
 
     edges = np.linspace(float(times.min()), float(times.max()), PARTS + 1)[1:-1]

@@ -1,10 +1,9 @@
-"""Quantiles and means of distributions, where nobody told them.
+"""Quantiles and means of distributions whose source did not report them.
 
-A quantile is interpolated linearly inside the bucket it falls into, as Prometheus' histogram_quantile does; its note
-names the bucket, for no truth is finer than that. In the bucket without an upper bound only the lower bound is known:
-the reading's `bound` says so, and no comparison takes it for the value.
-A quantile q needs enough observations beyond it to be more than the luck of one: at least 3 for the median, 20 for the
-95th and 100 for the 99th percentile, so that about one observation lies above it.
+A quantile is interpolated linearly within its bucket, as Prometheus' histogram_quantile does; the note names the
+bucket, which limits the precision. In the unbounded bucket only the lower bound is known: the reading's `bound` says
+so, and comparisons do not take it for the value. A quantile q needs enough observations: at least 3 for the median, 20
+for the 95th and 100 for the 99th percentile, so that about one observation is above it.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from latdoctor.units import format_value
 # Suffix of the derived signal, the quantile, and how many observations it needs.
 QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))
 MEAN = ".mean"
+_WATCH_LONGER = "watch for longer: --window 60s"
 
 Key = tuple[str, str, Labels]  # signal, subject, labels
 
 
 class QuantileEstimate(NamedTuple):
-    """A quantile or mean in base units, how sure it is, and AT_LEAST or AT_MOST where it is only a bound."""
+    """A quantile or mean in base units, a note on its precision, and AT_LEAST or AT_MOST if it is only a bound."""
 
     value: float
     note: str
@@ -33,7 +33,7 @@ class QuantileEstimate(NamedTuple):
 
 
 def quantiles(evidence: Evidence) -> Evidence:
-    """`.mean`, `.p50`, `.p95` and `.p99` of every distribution for which the catalogue has such a signal."""
+    """Derive `.mean`, `.p50`, `.p95` and `.p99` of every distribution, as far as the catalogue has these signals."""
     known = {(reading.signal, reading.subject, reading.labels) for reading in evidence.readings}
     found = [piece for distribution in latest_distributions(evidence) for piece in _of_one(distribution, known)]
     return Evidence(
@@ -43,7 +43,7 @@ def quantiles(evidence: Evidence) -> Evidence:
 
 
 def latest_distributions(evidence: Evidence) -> tuple[Distribution, ...]:
-    """Of each signal, subject and labels the distribution whose window ends last."""
+    """The distribution whose window ends last, per signal, subject and labels."""
     found: dict[Key, Distribution] = {}
     for one in evidence.distributions:
         key = (one.signal, one.subject, one.labels)
@@ -53,9 +53,9 @@ def latest_distributions(evidence: Evidence) -> tuple[Distribution, ...]:
 
 
 def observation_shortfall(evidence: Evidence, signals: Container[str]) -> float:
-    """What the fewest observations would have to be multiplied by for each quantile of `signals` to be told.
+    """Factor by which the fewest observations must grow before every quantile of `signals` can be derived.
 
-    At most 1 where there are enough already, 0 where nothing was observed that would tell one of them.
+    At most 1 if there are enough, 0 if no matching distribution has observations.
     """
     return max(
         (
@@ -69,12 +69,12 @@ def observation_shortfall(evidence: Evidence, signals: Container[str]) -> float:
 
 
 def is_valid(distribution: Distribution) -> bool:
-    """Every count is a number from 0 on and every bucket has its bounds in order."""
+    """Whether every count is finite and not negative, and the bounds of every bucket are in order."""
     return all(math.isfinite(b.count) and b.count >= 0 and b.low <= b.high for b in distribution.buckets)
 
 
 def derived_origin(distribution: Distribution, derivation: str) -> Origin:
-    """Where `distribution` was read, with what was made of it."""
+    """The origin of `distribution` with the derivation appended."""
     place = distribution.origin.place
     return Origin(distribution.origin.artifact, f"{place}, {derivation}" if place else derivation)
 
@@ -89,10 +89,10 @@ def _of_one(distribution: Distribution, known: set[Key]) -> Iterator[Reading | G
     if not missing:
         return
     if not is_valid(distribution):
-        yield _gap(distribution, missing, "its counts or bounds make no sense")
+        yield _gap(distribution, missing, "its counts or bounds are invalid")
         return
     if distribution.count == 0:
-        yield _gap(distribution, missing, "nothing was observed")
+        yield _gap(distribution, missing, "nothing was observed", _WATCH_LONGER)
         return
     if MEAN in missing:
         yield _mean(distribution)
@@ -100,19 +100,19 @@ def _of_one(distribution: Distribution, known: set[Key]) -> Iterator[Reading | G
         if suffix not in missing:
             continue
         if distribution.count < needed:
-            yield _gap(distribution, [suffix], f"{distribution.count:g} observed, {needed} are needed")
+            yield _gap(distribution, [suffix], f"{distribution.count:g} observed, {needed} are needed", _WATCH_LONGER)
         else:
             found = quantile(distribution, share)
             if math.isinf(found.value):
-                yield _gap(distribution, [suffix], "its buckets have no bound to tell it by")
+                yield _gap(distribution, [suffix], "its buckets have no finite bound")
             else:
                 yield _reading(distribution, suffix, found)
 
 
 def quantile(distribution: Distribution, share: float) -> QuantileEstimate:
-    """The value below which `share` of the observations lie.
+    """Return the value below which `share` of the observations are.
 
-    `distribution` must make sense and hold at least one observation.
+    `distribution` must be valid and have at least one observation.
     """
     buckets = sorted((b for b in distribution.buckets if b.count > 0), key=lambda b: (b.low, b.high))
     rank = share * distribution.count
@@ -121,7 +121,7 @@ def quantile(distribution: Distribution, share: float) -> QuantileEstimate:
         if below + bucket.count >= rank:
             return _inside(distribution, bucket, (rank - below) / bucket.count)
         below += bucket.count
-    return _inside(distribution, buckets[-1], 1.0)  # rounding: the rank is the last observation's
+    return _inside(distribution, buckets[-1], 1.0)  # rounding: the rank is that of the last observation
 
 
 def _inside(distribution: Distribution, bucket: Bucket, part: float) -> QuantileEstimate:
@@ -142,7 +142,7 @@ def _mean(distribution: Distribution) -> Reading | Gap:
         return _reading(distribution, MEAN, QuantileEstimate(distribution.total / distribution.count, "sum over count"))
     buckets = [bucket for bucket in distribution.buckets if bucket.count > 0]
     if any(math.isinf(bucket.low) or math.isinf(bucket.high) for bucket in buckets):
-        return _gap(distribution, [MEAN], "the sum was not told, and some observations lie beyond every bound")
+        return _gap(distribution, [MEAN], "the sum is not reported, and some observations are in unbounded buckets")
     total = sum(bucket.count * (bucket.low + bucket.high) / 2 for bucket in buckets)
     exact = all(bucket.low == bucket.high for bucket in buckets)
     note = f"of {distribution.count:g} observations" if exact else "estimated from the middles of the buckets"
@@ -166,12 +166,12 @@ def _reading(distribution: Distribution, suffix: str, found: QuantileEstimate) -
     )
 
 
-def _gap(distribution: Distribution, suffixes: list[str], reason: str) -> Gap:
+def _gap(distribution: Distribution, suffixes: list[str], reason: str, next_step: str = "") -> Gap:
     return Gap(
         source="derived",
         reason=f"{distribution.signal}: {reason}",
         signals=tuple(distribution.signal + suffix for suffix in suffixes),
         subject=distribution.subject,
-        next_step="watch for longer: --window 60s" if "observed" in reason else "",
+        next_step=next_step,
         origin=distribution.origin,
     )

@@ -1,10 +1,9 @@
-"""Replicas, GPUs and model versions against each other: is one of them unlike the rest?
+"""Outliers among replicas, GPUs and model versions.
 
-A replica or GPU is compared with the median of the others, so that a single outlier does not move what it is measured
-against. A sibling that was lost, takes nothing or is still eased in by its router is no measure: it takes less because
-it must. A router's page tells of all replicas, and each of those may show a page as well: what one page tells of
-several is compared within that page. Versions of the model are compared where one server answers with several, else
-between servers.
+A replica or GPU is compared with the median of the others, so that a single outlier does not move its own reference.
+Replicas that were lost, receive no traffic or are still being warmed up by the router are excluded from the reference.
+A router's page covers all replicas, and each of those may have a page of its own: subjects of one page are compared
+within it. Model versions are compared within a server that answers with several, otherwise across servers.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from latdoctor.conditions.evaluator import of_ratio
 from latdoctor.evidence.model import Evidence, Origin, Reading, Value, is_unknown
 
 REPLICA, GPU = "replica/", "gpu/"
-OF_SERVER = "@"  # stands between a subject and the page that tells of it, where there are several pages
+OF_SERVER = "@"  # separates a subject from its page
 VERSION = "model_version"
 VERSIONS = ("version.slowest", "version.median_ratio", "version.tail_ratio")
-# The signal, what it is made of, and whose subjects are compared.
+# The derived signal, its source signal, and the prefix of the subjects to compare.
 RATIOS = (
     ("replica.load_ratio", "arrival.rate", REPLICA),
     ("replica.latency_ratio", "latency.mean", REPLICA),
     ("gpu.clock_to_others", "gpu.sm_clock", GPU),
     ("gpu.utilization_to_others", "gpu.utilization", GPU),
 )
-FULL_SHARE = 0.99  # of its weight, over the window
-MIN_ARRIVALS = 1.0  # per second; a median of less says nothing about who takes more
+FULL_SHARE = 0.99  # of a replica's weight over the window
+MIN_ARRIVALS = 1.0  # per second; below this median, load ratios are meaningless
 
 
 def compare_replicas(evidence: Evidence) -> Evidence:
-    """The ratios of RATIOS for every replica or GPU that has siblings, and the `version.*` ratios."""
+    """Derive the ratios of RATIOS for every replica or GPU with siblings, and the `version.*` ratios."""
     found = [one for signal, of, prefix in RATIOS for one in _compared_with_others(evidence, signal, of, prefix)]
     return Evidence(readings=(*found, *_versions(evidence)))
 
@@ -56,7 +55,7 @@ def _compared_with_others(evidence: Evidence, signal: str, of: str, prefix: str)
 
 
 def _groups(subjects: Iterable[str]) -> dict[str, list[str]]:
-    """For each subject those that one page tells of with it, or all that have a page to themselves."""
+    """Map each subject to the subjects of its page, or to all that have a page of their own."""
     pages: dict[str, list[str]] = {}
     for subject in subjects:
         pages.setdefault(subject.partition(OF_SERVER)[2], []).append(subject)
@@ -69,7 +68,7 @@ def _name(subject: str) -> str:
 
 
 def _absent(evidence: Evidence) -> frozenset[str]:
-    """The names of replicas that were not in full service all through the window, as far as a router tells."""
+    """Names of replicas that were not in full service throughout the window, according to a router."""
     return frozenset(
         _name(one.subject)
         for signal, is_absent in _ABSENT.items()
@@ -114,7 +113,7 @@ def _by_version(evidence: Evidence, signal: str) -> Mapping[tuple[str, str], Rea
 
 
 def _compared(medians: Mapping[str, Reading], tails: Mapping[str, Reading | None]) -> Iterator[Reading]:
-    """The slowest version against the quickest, as told of the slowest one's subject."""
+    """Compare the slowest version with the fastest; the readings belong to the slowest one's subject."""
     slowest = max(medians, key=lambda version: _number(medians[version].value))
     quickest = min(medians, key=lambda version: _number(medians[version].value))
     source, low = medians[slowest], _number(medians[quickest].value)

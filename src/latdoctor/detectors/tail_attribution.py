@@ -1,8 +1,8 @@
-"""Which stage makes the slowest requests slow? The tail's excess over an ordinary request, parted by stage.
+"""Attribution of tail latency to stages.
 
-The mean time of each stage among the slowest hundredth, less its mean among the requests between the 40th and the 60th
-percentile, over the same difference of whole latencies. What no stage accounts for is `other`, so the shares add up to
-one; a stage that is quicker in the tail has a share below zero.
+The share of a stage is its mean time among the slowest 1 % of requests minus its mean among those between the 40th and
+60th percentile, divided by the same difference of whole latencies. The part of no stage is `other`, so that the shares
+add up to one; a stage that is faster in the tail has a negative share.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ LATENCY = "request.latency"
 
 
 def pending_latencies(evidence: Evidence, derived: str) -> tuple[Series, ...]:
-    """The latencies of single requests of each subject of which `derived` is not told yet."""
+    """The latency series of all subjects for which `derived` does not exist yet."""
     rows = {one.subject for one in evidence.readings_by_signal.get(derived, ())}
     return tuple(one for one in evidence.series if one.signal == LATENCY and one.subject not in rows)
 
 
 def insufficient_data(series: Series, reason: str, signals: tuple[str, ...]) -> Evidence:
-    """Why `signals` cannot be told of `series`."""
+    """Return a gap that says why `signals` cannot be derived from `series`."""
     return Evidence(gaps=(Gap("derived", reason, signals, series.subject, "", series.origin),))
 
 
 def too_few_requests(series: Series, what: str, observed: int, needed: int, signals: tuple[str, ...]) -> Evidence:
-    return insufficient_data(series, f"{what}: {observed} requests seen, {needed} are needed", signals)
+    return insufficient_data(series, f"{what}: {observed} requests observed, {needed} are needed", signals)
 
 
 def derived_readings(series: Series, how: str, rows: Iterable[tuple[str, Value, Labels]], observed: int) -> Evidence:
-    """(signal, value, labels) of `seen` requests, made of `series` in the way that `how` names."""
+    """Build readings from `rows` (signal, value, labels), derived from `observed` requests by the method `how`."""
     origin = Origin(series.origin.artifact, f"{series.origin.place}, {how}")
     window, note = Window(series.times[0], series.times[-1]), f"of {observed} requests"
     return Evidence(
@@ -56,7 +56,7 @@ MIDDLE = (0.4, 0.6)
 
 
 def tail_shares(evidence: Evidence) -> Evidence:
-    """DERIVED by stage, for every series of single requests whose stages are told for the same requests."""
+    """Derive DERIVED by stage for every latency series whose stages cover the same requests."""
     wholes = pending_latencies(evidence, DERIVED)
     return Evidence.merge(_of_one(whole, stages) for whole in wholes if (stages := _stages(evidence, whole)))
 
@@ -82,7 +82,7 @@ def _of_one(whole: Series, stages: dict[str, Series]) -> Evidence:
 
 
 def attribute_tail(latencies: Numbers, stages: dict[str, Numbers]) -> dict[str, float]:
-    """The share of each stage, and of OTHER; nothing where the tail is no slower than the middle, or figures lack."""
+    """Return the share of each stage and of OTHER; empty if the tail is not slower or data is missing."""
     import numpy as np
 
     known = np.isfinite(latencies)

@@ -1,7 +1,7 @@
-"""Engines beside each other and beside the machine: is a narrower one no faster, and is it made for this GPU?
+"""Comparison of TensorRT engines with each other and with the GPU of this machine.
 
-Two engines are compared only where nothing speaks against it: the same GPU and the same shape of input, as far as both
-say. The time is that of their layers together where both have a profile, else the median of their runs.
+Two engines are compared unless they differ in GPU or input shape, as far as both report them. The time is that of their
+layers if both have a profile, otherwise the median of their runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EngineReadings = Mapping[str, Reading]
 
 
 def compare_engines(evidence: Evidence) -> Evidence:
-    """The comparisons of every engine with the others, and whether it fits the GPUs that were seen."""
+    """Derive the comparisons of every engine with the others, and whether it was built for a known GPU."""
     found = _engines(evidence)
     pieces = [*_compared(found), *_foreign(found, evidence)]
     reported = {(reading.signal, reading.subject) for reading in evidence.readings}
@@ -45,7 +45,9 @@ def _compared(found: Mapping[str, EngineReadings]) -> Iterator[Reading | Gap]:
         fitting = [(name, other) for name, other in others if not _differ(engine, other)]
         if not fitting:
             reason = f"{subject}: cannot be compared with {others[0][0]}: {_differ(engine, others[0][1])}"
-            yield Gap("derived", reason, (_OVER_WIDER, _OVER_FASTEST), subject, "give engines of one GPU and one shape")
+            yield Gap(
+                "derived", reason, (_OVER_WIDER, _OVER_FASTEST), subject, "pass engines of one GPU and one input shape"
+            )
             continue
         wider = [(name, other) for name, other in fitting if _bits(other) > _bits(engine) > 0]
         yield from _ratio(_OVER_FASTEST, subject, engine, fitting)
@@ -55,7 +57,7 @@ def _compared(found: Mapping[str, EngineReadings]) -> Iterator[Reading | Gap]:
 def _ratio(
     signal: str, subject: str, engine: EngineReadings, others: list[tuple[str, EngineReadings]]
 ) -> Iterator[Reading]:
-    """Over the fastest of `others`, by the first kind of time that the engine and any of them have."""
+    """Ratio to the fastest of `others`, by the first kind of time that both have."""
     for kind in _TIMES:
         timed = [(_number(other, kind), name) for name, other in others if _number(other, kind) > 0]
         own = _number(engine, kind)
@@ -67,13 +69,13 @@ def _ratio(
 
 
 def _differ(one: EngineReadings, other: EngineReadings) -> str:
-    """Why two engines cannot be compared; empty where they can."""
-    for signal, what in (("engine.device", "GPUs"), ("engine.input", "shapes of input")):
+    """Say why two engines cannot be compared; empty if they can."""
+    for signal, what in (("engine.device", "GPUs"), ("engine.input", "input shapes")):
         reported = [engine[signal].value for engine in (one, other) if signal in engine]
         if len(reported) == 2 and reported[0] != reported[1]:
-            return f"they are of different {what} ({reported[0]}, {reported[1]})"
+            return f"they have different {what} ({reported[0]}, {reported[1]})"
     if not any(_number(one, kind) > 0 and _number(other, kind) > 0 for kind in _TIMES):
-        return "no time is known of both"
+        return "no time is reported for both"
     return ""
 
 
@@ -85,7 +87,7 @@ def _foreign(found: Mapping[str, EngineReadings], evidence: Evidence) -> Iterato
         if "engine.device" in engine:
             own = engine["engine.device"]
             fits = _plain(str(own.value)) in {_plain(name) for name in gpu_names}
-            place = f"built for {own.value}; seen: {', '.join(gpu_names[:4])}"
+            place = f"built for {own.value}; found: {', '.join(gpu_names[:4])}"
             yield Reading(_FOREIGN, subject, float(not fits), Origin(own.origin.artifact, place))
 
 
@@ -98,6 +100,6 @@ def _bits(engine: EngineReadings) -> float:
 
 
 def _number(engine: EngineReadings, signal: str) -> float:
-    """0 where it is unknown."""
+    """The numeric value of a signal; 0 if unknown."""
     found = engine.get(signal)
     return 0.0 if found is None or isinstance(found.value, str) else found.value

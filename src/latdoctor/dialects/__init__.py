@@ -1,1 +1,1 @@
-"""Servers and exporters as data: their metric names mapped to our signals."""
+"""Dialects: one YAML file per server or exporter that maps its metrics to signals, and the code that evaluates them."""

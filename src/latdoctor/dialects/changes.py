@@ -1,7 +1,4 @@
-"""What changed while a server's pages were read: its model, its version, its process, as the pages themselves say.
-
-`marks` tells by which labels a history of the same samples shows it.
-"""
+"""Changes visible on metrics pages: process starts, versions, models and settings in labels."""
 
 from __future__ import annotations
 
@@ -31,10 +28,10 @@ _MODEL = "model/"  # begins the subjects that are models
 
 
 class ChangeLabel(Struct, frozen=True):
-    """Labels whose text, when it changes, is an event of its own: that of the first which a sample has.
+    """Labels whose change is an event of its own: that of the first label that a sample has.
 
-    `change` is the event's signal and `what` the words for it; the samples `names` carry the labels, as far as they are
-    there. `of_server`: it is the server's, whichever model a sample is of.
+    `change` is the event's signal and `what` its description; the samples `names` carry the labels, as far as present.
+    `of_server`: the label belongs to the server, whatever model the sample is of.
     """
 
     signal: str
@@ -49,7 +46,7 @@ class ChangeLabel(Struct, frozen=True):
 
 
 def change_labels(dialect: Dialect) -> tuple[ChangeLabel, ...]:
-    """The labels of `dialect` that tell of changes; its models' names and versions are among them."""
+    """The labels of `dialect` that indicate changes, including names and versions of its models."""
     found = [
         ChangeLabel(rule.signal, *_LABELS[rule.signal], tuple(rule.label.split("|")), _names(rule) or dialect.recognise)
         for options in dialect.rules
@@ -70,17 +67,17 @@ def _names(rule: Rule) -> tuple[str, ...]:
 
 
 def is_plausible_start(start: float) -> bool:
-    """Whether a number can be the time at which a process started, unix seconds."""
+    """Whether a number can be a process start time, unix seconds."""
     return _SANE[0] < start < _SANE[1]
 
 
 def change_signals(signals: frozenset[str]) -> frozenset[str]:
-    """The changes that pages can show which give `signals`; when a process started, any page may tell."""
+    """The change events that pages with `signals` can yield; any page may have a process start."""
     return frozenset({"change.process_start", *(change for name, (change, _) in _LABELS.items() if name in signals)})
 
 
 def changes(view: DialectView) -> Iterator[Event]:
-    """The events, each with the time of the page on which it first shows; None where that is not known."""
+    """Yield the events with the time of the page on which each first appears; None if unknown."""
     for options in view.dialect.rules:
         for rule in options:
             if rule.kind == "label" and rule.signal in _LABELS:
@@ -95,7 +92,7 @@ def _of_label(view: DialectView, rule: Rule) -> Iterator[Event]:
     current: dict[str, str] = {}
     for scrape in view.scrapes:
         for subject, texts in _texts(view, rule, scrape.page.samples).items():
-            if len(texts) != 1:  # two at once: a page that contradicts itself, or a rollout on its way
+            if len(texts) != 1:  # two at once: a contradictory page, or a rollout in progress
                 continue
             now = next(iter(texts))
             before = current.get(subject, now)
@@ -120,7 +117,7 @@ def _texts(view: DialectView, rule: Rule, samples: Mapping[str, tuple[MetricSamp
 
 
 def _of_versions(view: DialectView, rule: Rule) -> Iterator[Event]:
-    """A version that no earlier page shows; what the first page shows may be old."""
+    """A version that no earlier page has; versions of the first page may be old."""
     names = [f"{name}{end}" for name in _names(rule) for end in ("_count", "_bucket")]
     known: dict[str, set[str]] = {}
     for number, scrape in enumerate(view.scrapes):
@@ -131,7 +128,7 @@ def _of_versions(view: DialectView, rule: Rule) -> Iterator[Event]:
                 reported.add(version)
                 if number and len(reported) > 1:
                     fields = {"what": "model version", "to": version}
-                    place = f"label {rule.by}, first seen"
+                    place = f"label {rule.by}, first observed"
                     yield Event("change.model", subject, Origin(scrape.artifact, place), dict(fields), scrape.at)
 
 

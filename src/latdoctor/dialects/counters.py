@@ -1,7 +1,7 @@
-"""How much counters and histograms grew between the first and the last page.
+"""Growth of counters and histograms between the first and the last page.
 
-Counters only grow; one that went back belongs to a server that started anew, and its growth is unknown. With a lone
-page the "growth" is the whole value: everything since the server started.
+A counter that decreased belongs to a restarted server, and its growth is unknown. With a single page the growth is the
+whole value: everything since the server started.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from latdoctor.dialects.page_series import DialectView, SampleSeries
 from latdoctor.evidence.model import Bucket, Labels
 from latdoctor.sanitize import clean
 
-_AGAIN = "look again now that it is up"
+_AGAIN = "collect again now that it is up"
 RESTART_FAMILY = "process_start_time_seconds"
 
 
 def restarted(view: DialectView) -> Unusable | None:
-    """The server's process started anew between the pages, by its own word."""
+    """Return why growth is unknown if the server's start time changed between the pages."""
     starts = {s.value for scrape in view.scrapes for s in scrape.page.samples.get(RESTART_FAMILY, ())[:1]}
     if len(starts) > 1 and max(starts) - min(starts) > 1:
-        return Unusable(f"the server started anew between the pages ({RESTART_FAMILY} moved)", next_step=_AGAIN)
+        return Unusable(f"the server restarted between the pages ({RESTART_FAMILY} changed)", next_step=_AGAIN)
     return None
 
 
 def unsummable(
     view: DialectView, rule: Rule, selector: Selector, series: tuple[SampleSeries, ...], ignored: tuple[str, ...] = ()
 ) -> Unusable | None:
-    """Series of one subject may be summed only over labels that the rule names."""
+    """Return why the series of one subject must not be summed: they differ in labels that the rule does not name."""
     free = {*rule.sum_over, *ignored}
     if rule.sum_over and any(_may_be(bad, selector) for scrape in view.scrapes for bad in scrape.page.bad_lines):
-        return Unusable(f"a line of {selector.name} could not be read, so that its sum is not known")
+        return Unusable(f"a line of {selector.name} could not be read, so its sum is unknown")
     kept = {tuple(pair for pair in one.labels if pair[0] not in free) for one in series}
     if len(kept) < 2:
         return None
@@ -43,7 +43,7 @@ def unsummable(
 
 
 def _may_be(bad: BadLine, selector: Selector) -> bool:
-    """May this line have been one of the selector's? Of a page that is cut, half a name may be all there is."""
+    """Whether the line may have been one of the selector's; a truncated page may end within the name."""
     names = (selector.name, selector.name + "_bucket", selector.name + "_sum", selector.name + "_count")
     return bad.name != "" and any(name.startswith(bad.name) for name in names)
 
@@ -76,20 +76,20 @@ def _growth_of(view: DialectView, rule: Rule, series: SampleSeries) -> float | U
         return values[-1]
     for before, after in pairwise(values):
         if after < before:
-            why = f"the server started anew{_doubt(view, series.name)}"
-            return Unusable(f"{series.name} went back from {before:g} to {after:g}: {why}", next_step=_AGAIN)
+            why = f"the server restarted{_doubt(view, series.name)}"
+            return Unusable(f"{series.name} decreased from {before:g} to {after:g}: {why}", next_step=_AGAIN)
     if series.samples[0] is not None:
         return values[-1] - values[0]
     if view.scrapes[0].page.bad_lines:
-        return Unusable(f"{series.name} is missing from the first page, which could not be read whole")
-    return values[-1]  # born between the pages: counters begin at zero, so all of it is growth
+        return Unusable(f"{series.name} is missing from the first page, which could not be read completely")
+    return values[-1]  # created between the pages: counters begin at zero, so all of it is growth
 
 
 def _doubt(view: DialectView, name: str) -> str:
-    """What else may have made the counter `name` go back."""
-    others = "" if view.window else ", or the pages are of two servers, or the last was given first"
+    """Other possible reasons for a decrease of the counter `name`."""
+    others = "" if view.window else ", or the pages are of two servers or in the wrong order"
     cut = any(scrape.page.unended and scrape.page.unended.name == name for scrape in view.scrapes)
-    return others + (", or a page was cut within this number" if cut else "")
+    return others + (", or a page was truncated within this number" if cut else "")
 
 
 def held_growth(view: DialectView, rule: Rule, term: Term, subject: str) -> float | Unusable:
@@ -123,7 +123,7 @@ def histogram(view: DialectView, rule: Rule, selector: Selector, subject: str) -
         shapes.setdefault(tuple(pair for pair in one.labels if pair[0] != "le"), set()).add(bound)
         per_bound[bound] = per_bound.get(bound, 0.0) + grown
     if len({frozenset(shape) for shape in shapes.values()}) != 1 or math.inf not in per_bound:
-        return Unusable(f"the buckets of {selector} do not fit together or lack +Inf")
+        return Unusable(f"the buckets of {selector} are inconsistent or lack +Inf")
     buckets = _buckets(selector, per_bound)
     if isinstance(buckets, Unusable):
         return buckets
@@ -141,7 +141,7 @@ def _bound(series: SampleSeries) -> float | Unusable:
 
 
 def _buckets(selector: Selector, per_bound: dict[float, float]) -> tuple[Bucket, ...] | Unusable:
-    """Cumulative counts → one count per bucket. What is counted here is never negative, so the first begins at 0."""
+    """Convert cumulative counts to counts per bucket. All values are non-negative, so the first bucket starts at 0."""
     buckets: list[Bucket] = []
     low, below = 0.0, 0.0
     for bound in sorted(per_bound):

@@ -1,4 +1,4 @@
-"""One rule of a dialect over the pages: what it finds per subject, or why it finds nothing."""
+"""Evaluation of one rule over the pages: its value per subject, or why there is none."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Labels, Origin, Series
 
 LIFETIME = "lifetime average"
-_TWO_PAGES = "watch it live (--server URL), or give a first and a last page (--metrics FIRST --metrics LAST)"
-CACHED = "rough over a short window: the exporter refreshes by a clock of its own"
+_TWO_PAGES = "collect it live (--server URL), or pass a first and a last page (--metrics FIRST --metrics LAST)"
+CACHED = "rough over a short window: the exporter refreshes on its own schedule"
 
 
 def evaluate(view: DialectView, rule: Rule) -> RuleResult | MissingSamples:
-    """What `rule` finds. A ratio or histogram of a lone page covers the server's lifetime; a rate needs two pages."""
+    """Evaluate `rule`. A ratio or histogram of a single page covers the server's lifetime; a rate needs two pages."""
     absent = [term for term in _all_terms(rule) if _absent(view, rule, term)]
     if absent:
         return MissingSamples(tuple(_absence(view, term) for term in absent))
@@ -76,27 +76,27 @@ def _absence(view: DialectView, term: Term) -> str:
 
 
 def _hindrance(view: DialectView, rule: Rule) -> Unusable | None:
-    """What keeps every counter from telling its growth."""
+    """Return why no counter's growth can be computed, if so."""
     started = counters.restarted(view)
     if started:
         return started
     if view.unrefreshed():
         return Unusable(
-            "the exporter showed the same numbers on every page: it did not refresh them in between",
+            "the exporter returned the same numbers on every page, without a refresh in between",
             next_step="watch for longer (--window 60s)",
         )
     if rule.kind in ("slope", "rate") and view.lone:
-        return Unusable("one page tells no rate: two pages or a live window are needed", next_step=_TWO_PAGES)
+        return Unusable("a rate needs two pages or a live window", next_step=_TWO_PAGES)
     if rule.kind in ("slope", "rate") and view.window is None:
         return Unusable(
-            "the time between the saved pages is not known, so they tell no rate",
+            "the time between the saved pages is unknown, so there is no rate",
             next_step="collect it live: latdoctor collect --server URL --to FOLDER",
         )
     return None
 
 
 def _by_subject(view: DialectView, rule: Rule, terms: Sequence[Term]) -> dict[str, float | Unusable]:
-    """The growth of a sum of counters per subject. Every term must be there."""
+    """The growth of a sum of counters per subject. Every term must be present."""
     parts: list[tuple[str, dict[str, float | Unusable]]] = []
     for term in terms:
         selector = view.present(term)
@@ -153,7 +153,7 @@ def _slope(view: DialectView, rule: Rule) -> RuleResult:
 
 
 def _rise(points: Sequence[tuple[float, float]]) -> float:
-    """Growth per second between the first and the last third of the pages, by medians: one odd page is nothing."""
+    """Growth per second between the first and the last third of the pages, by medians, robust to one odd page."""
     third = max(1, len(points) // 3)
     early, late = points[:third], points[-third:]
     (start, low), (end, high) = ((median(at for at, _ in part), median(v for _, v in part)) for part in (early, late))
@@ -161,7 +161,7 @@ def _rise(points: Sequence[tuple[float, float]]) -> float:
 
 
 def rate_series(view: DialectView, rule: Rule, subject: str, origin: Origin, labels: Labels) -> tuple[Series, ...]:
-    """A rate between each page and the next; none where the pages' times or a page's sample are not known."""
+    """The rate between consecutive pages; none if the time of a page or a sample is missing."""
     totals: list[float] = []
     for page, scrape in enumerate(view.scrapes):
         found = [_at(view, term, subject, page) for term in rule.terms]
@@ -185,10 +185,10 @@ def _at(view: DialectView, term: Term, subject: str, page: int) -> float | None:
 
 
 def _per_second(view: DialectView, rule: Rule, grown: float) -> RuleValue:
-    # More may leave than is counted as held; what came in is never negative.
+    # More requests may finish than are counted as in flight, but arrivals are never negative.
     value = max(0.0, grown) * rule.factor / (view.window or 1.0)
     if catalogue()[rule.signal].dimension == "ratio":
-        value = min(1.0, value)  # a share of the window, which a cached counter may overrun
+        value = min(1.0, value)  # a share of the window, which a cached counter may exceed
     return RuleValue(value, view.place(rule.terms), join_notes(rule.note, CACHED if view.dialect.cached else ""))
 
 
@@ -199,7 +199,7 @@ def _ratio(view: DialectView, rule: Rule) -> RuleResult:
     for subject in dict.fromkeys([*upper, *lower]):
         above, below = upper.get(subject), lower.get(subject)
         if above is None or below is None:
-            outcome[subject] = Unusable(f"{place}: one of the two has no sample for {subject}")
+            outcome[subject] = Unusable(f"{place}: numerator or denominator has no sample for {subject}")
         elif isinstance(above, Unusable) or isinstance(below, Unusable):
             outcome[subject] = above if isinstance(above, Unusable) else _only_trouble(below)
         elif below <= 0:

@@ -1,4 +1,4 @@
-"""Gauges: what an exporter showed at the moment of each page."""
+"""Rules over values of a moment: gauges, bit masks, summaries and labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from latdoctor.units import format_value
 
 
 def _page_values(view: DialectView, rule: Rule, term: Term) -> dict[str, list[float | Unusable | None]]:
-    """A gauge per subject and page; None where a page lacks it."""
+    """A gauge per subject and page; None if a page lacks it."""
     selector = view.present(term)
     found: dict[str, list[float | Unusable | None]] = {}
     for subject, series in view.series(selector).items() if selector else ():
@@ -64,7 +64,7 @@ def gauge(view: DialectView, rule: Rule) -> RuleResult:
                 trouble = trouble or value
             else:
                 values[page] = value * rule.factor
-        outcome[subject] = _taken(rule, values, place) if values else trouble or Unusable(f"{place} is not there")
+        outcome[subject] = _taken(rule, values, place) if values else trouble or Unusable(f"{place} is absent")
     return outcome
 
 
@@ -85,12 +85,12 @@ def _on_page(columns: _Columns, over: _Columns, less: _Columns, subject: str, pa
             total += value
         sums.append(total)
     if over and sums[1] <= 0:
-        return Unusable(f"the whole that the share of {subject} is taken of is zero")
+        return Unusable(f"the denominator of the share of {subject} is zero")
     return (sums[0] - sums[2]) / (sums[1] if over else 1.0)
 
 
 def bit_values(view: DialectView, bits: BitMask, signal: str, mask: int) -> RuleResult:
-    """1.0 for a page on which a bit of `mask` is set, 0.0 for one on which none is; over several pages their mean."""
+    """1.0 for a page with a bit of `mask` set, else 0.0; the mean over several pages."""
     outcome: dict[str | None, RuleValue | Unusable] = {}
     rule = Rule(signal=signal, kind="gauge", where=bits.rule.where, take="mean")
     for subject, pages in _page_values(view, bits.rule, bits.rule.terms[0]).items():
@@ -100,12 +100,12 @@ def bit_values(view: DialectView, bits: BitMask, signal: str, mask: int) -> Rule
         if values:
             outcome[subject] = _taken(rule, values, f"{place} & {mask:#x}")
         else:
-            outcome[subject] = trouble or Unusable(f"{place} is not there")
+            outcome[subject] = trouble or Unusable(f"{place} is absent")
     return outcome
 
 
 def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> RuleValue:
-    """Several pages' values as one: their mean (with the highest in the note), the first, the last, or the highest."""
+    """Reduce the values of several pages to one: mean (with the highest in the note), first, last, or highest."""
     values = list(by_page.values())
     value, spread, note = values[-1], "", rule.note
     if rule.take == "first":
@@ -123,8 +123,8 @@ def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> RuleValue:
     return RuleValue(value, place, join_notes(note, spread), first, last)
 
 
-# A summary that shows quantiles of 3 µs beside a mean of 443 ms was seen on a real server. The mean of what is not
-# negative lies between (1 − q)·Q(q) and the largest value; the factor allows for the quantiles' sliding window.
+# A real server exposed quantiles of 3 µs with a mean of 443 ms. The mean of non-negative values is between
+# (1 − q)·Q(q) and the largest value; the factor allows for the quantiles' sliding window.
 _SLACK = 10.0
 _TOP_QUANTILE = 0.9
 
@@ -137,7 +137,7 @@ def summary(view: DialectView, rule: Rule) -> RuleResult:
 
 
 def _quantile(view: DialectView, rule: Rule, selector: Selector, subject: str) -> RuleValue | Unusable:
-    """The server's own quantile on the last page, unless its own sum and count contradict it."""
+    """The server's own quantile on the last page, unless its sum and count contradict it."""
     series = view.series(selector)[subject]
     trouble = counters.unsummable(view, rule, selector, series, ("quantile",))
     if trouble:
@@ -155,7 +155,7 @@ def _quantile(view: DialectView, rule: Rule, selector: Selector, subject: str) -
     doubt = _contradiction(view, rule, selector, subject, known)
     if doubt:
         return doubt
-    return RuleValue(value * rule.factor, str(selector), join_notes("as the server estimates it", rule.note))
+    return RuleValue(value * rule.factor, str(selector), join_notes("estimated by the server", rule.note))
 
 
 def _contradiction(
@@ -169,15 +169,15 @@ def _contradiction(
         return Unusable(f"{selector}_count {NOTHING_COUNTED}", unused=True)
     ordered = sorted(quantiles.items())
     if any(later[1] < earlier[1] for earlier, later in pairwise(ordered)):
-        return Unusable(f"the quantiles of {selector} do not rise with their rank")
+        return Unusable(f"the quantiles of {selector} do not increase with their rank")
     mean, (top, highest) = total / count, ordered[-1]
     too_low = top >= _TOP_QUANTILE and mean > _SLACK * highest
     too_high = any(mean * _SLACK < (1 - q) * value for q, value in ordered)
     if too_low or too_high:
         figures = f"count {count:g}, sum {total:g}, so the mean is {mean:g}, but quantile {top:g} is {highest:g}"
         return Unusable(
-            f"{selector} contradicts itself ({figures}): its quantiles are not used",
-            next_step="take the quantiles that the clients or the gateway in front of it measure",
+            f"{selector} contradicts itself ({figures}): its quantiles are ignored",
+            next_step="use the quantiles measured by the clients or the gateway in front of it",
         )
     return None
 
@@ -190,7 +190,7 @@ def _as_float(text: str) -> float | None:
 
 
 def label(view: DialectView, rule: Rule) -> RuleResult:
-    """The text of a label on the last page. Two different texts for one subject are none."""
+    """The text of a label on the last page. Two different texts for one subject are an error."""
     found: dict[str | None, dict[str, str]] = {}
     selectors = [selector for selector in (view.present(term) for term in rule.terms) if selector]
     for selector in selectors or view.selectors():
@@ -206,6 +206,6 @@ def label(view: DialectView, rule: Rule) -> RuleResult:
 def _one_text(rule: Rule, texts: Mapping[str, str]) -> RuleValue | Unusable:
     if len(texts) > 1:
         quantiles = ", ".join(f"{text!r} ({place})" for text, place in list(texts.items())[:2])
-        return Unusable(f"{len(texts)} values stand on one page: {quantiles}")
+        return Unusable(f"{len(texts)} values on one page: {quantiles}")
     text, place = next(iter(texts.items()))
     return RuleValue(text, place, rule.note)

@@ -1,4 +1,4 @@
-"""Reads dialect files. To add a server is to add one YAML file to this folder."""
+"""Loader of dialect files. A new server is one more YAML file in this folder."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _FOLDER = Path(__file__).parent
 _FAMILY = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SUBJECT = re.compile(r"[a-z]+/[^{}\s]*(?:\{[a-zA-Z_][a-zA-Z0-9_]*\}[^{}\s]*)*")
-# The unit that fits where none is written: shares, counts, and counts per second need no scale.
+# Dimensions that need no scale: shares, counts, and counts per second.
 _BARE = frozenset({"ratio", "count", "rate", "text"})
 EITHER = "% or ratio"
 
 
 @cache
 def shipped() -> tuple[Dialect, ...]:
-    """The dialects in this folder, by id. Raises DefinitionError with the problems of all files."""
+    """Return the dialects of this folder by id. Raises DefinitionError with the problems of all files."""
     return read_dialects(sorted(_FOLDER.glob("*.yaml")))
 
 
 def read_dialects(paths: Sequence[Path]) -> tuple[Dialect, ...]:
-    """The dialects of `paths`. Raises DefinitionError with every problem of every file, each with file:line."""
+    """Load the dialects of `paths`. Raises DefinitionError with every problem of every file, as file:line."""
     problems: list[Problem] = []
     found: dict[str, Dialect] = {}
     for path in paths:
@@ -70,7 +70,7 @@ def _dialect(fields: Fields, stem: str) -> Dialect:
         if not _FAMILY.fullmatch(name):
             fields.problem(fields.where, f"recognise: {name!r} is not a family's name")
     if not recognise:
-        fields.problem(fields.where, "a dialect lacks 'recognise': families one of which is on every such page")
+        fields.problem(fields.where, "a dialect needs 'recognise': metric families, one of which is on every such page")
     rules = tuple(_alternatives(signal, node, problems) for signal, node in fields.items("signals"))
     dialect = Dialect(
         id=identity,
@@ -85,7 +85,7 @@ def _dialect(fields: Fields, stem: str) -> Dialect:
         hint=fields.text("hint"),
     )
     if not dialect.signals:
-        fields.problem(fields.where, "a dialect gives no signal")
+        fields.problem(fields.where, "a dialect needs at least one signal")
     fields.finish()
     return dialect
 
@@ -101,7 +101,7 @@ def _list(fields: Fields, key: str) -> tuple[Node, ...]:
 
 
 def _terms(fields: Fields, key: str, *, required: bool = False) -> tuple[Term, ...]:
-    """One term or a list of terms that are summed."""
+    """Parse one term or a list of summed terms."""
     node = fields.node(key, required=required)
     if node is None:
         return ()
@@ -123,7 +123,7 @@ def _subject(fields: Fields) -> SubjectRule:
     parent = fields.scalar("parent", lambda text: text if text == SERVER else _subject_template(text), "")
     labels = tuple(PLACEHOLDER.findall(identity))
     if identity and not labels:
-        fields.problem(fields.where, f"the subject {identity!r} takes no label into its name")
+        fields.problem(fields.where, f"the subject {identity!r} contains no label")
     rule = SubjectRule(identity, labels, parent, tuple(PLACEHOLDER.findall(parent)), fields.texts("apart"))
     if not set(rule.parent_labels) <= set(labels):
         fields.problem(fields.where, f"the parent {parent!r} may only use labels of {identity!r}")
@@ -141,7 +141,7 @@ def _blank(fields: Fields) -> NoValueRange:
     low = fields.scalar("from", float, math.nan, required=True)
     blank = NoValueRange(low, fields.scalar("to", float, math.inf))
     if not blank.low <= blank.high:
-        fields.problem(fields.where, "a blank's 'from' must not lie above its 'to'")
+        fields.problem(fields.where, "a blank's 'from' must not be greater than its 'to'")
     fields.finish()
     return blank
 
@@ -152,7 +152,7 @@ def _alternatives(signal: str, node: Node, problems: list[Problem]) -> tuple[Rul
         problems.append(Problem(node.where, f"unknown signal {signal!r}"))
         return ()
     if known.kind in ("event", "p-value"):
-        problems.append(Problem(node.where, f"{signal} is of kind {known.kind}, which no metrics page gives"))
+        problems.append(Problem(node.where, f"{signal} is of kind {known.kind}, which metrics pages cannot provide"))
         return ()
     parts = node.value if isinstance(node.value, tuple) else (node,)
     return tuple(_rule(known, Fields(part, problems, f"signal {signal}")) for part in parts)
@@ -187,7 +187,7 @@ def _rule(signal: Signal, fields: Fields) -> Rule:
         hint=fields.text("hint"),
     )
     if kind in ("histogram", "summary") and len(rule.terms) > 1:
-        fields.problem(fields.where, f"a {kind} has one name (with alternatives), not a sum")
+        fields.problem(fields.where, f"a {kind} takes one name (with alternatives), not a sum")
     fields.finish()
     return rule
 
@@ -203,7 +203,7 @@ def _check_kind(signal: Signal, kind: str, fields: Fields) -> None:
     fits = {"distribution": ("histogram",), "text": ("label",)}.get(
         signal.kind, ("gauge", "slope", "rate", "ratio", "summary")
     )
-    # `latency` is at once the distribution and nothing else, so a scalar for it would be lost.
+    # A scalar for `latency`, which is a distribution, would be lost.
     if kind not in fits:
         fields.problem(fields.where, f"{signal.id} is of kind {signal.kind}: it takes {' or '.join(fits)}, not {kind}")
 
@@ -212,9 +212,11 @@ def _factor(signal: Signal, kind: str, scale: str, fields: Fields) -> float:
     """The factor to the signal's base unit. A rate of a time is a share: seconds per second."""
     if not scale or scale == EITHER:
         if not scale and signal.dimension not in _BARE:
-            fields.problem(fields.where, f"{signal.id} is a {signal.dimension}: say in which unit with 'scale'")
+            fields.problem(fields.where, f"{signal.id} is a {signal.dimension}: set its unit with 'scale'")
         if scale and signal.dimension != "ratio":
-            fields.problem(fields.where, f"scale: {EITHER!r} is for shares, {signal.id} is a {signal.dimension}")
+            fields.problem(
+                fields.where, f"scale: {EITHER!r} applies to shares only, {signal.id} is a {signal.dimension}"
+            )
         return 1.0
     try:
         found = unit(scale)
@@ -242,12 +244,12 @@ def _bits(fields: Fields) -> BitMask:
     for signal, node in fields.items("signals"):
         known = catalogue().get(signal)
         if known is None or known.dimension not in ("ratio", "count"):
-            fields.problem(node.where, f"{signal!r} is not a signal that counts as a share")
+            fields.problem(node.where, f"{signal!r} is not a share or a count")
         try:
             masks.append((signal, int(node.text or "", 0)))
         except ValueError:
             fields.problem(node.where, f"{signal}: {node.text!r} is not a bit mask such as 0x4")
     if not masks:
-        fields.problem(fields.where, "a bit mask lacks 'signals'")
+        fields.problem(fields.where, "a bit mask needs 'signals'")
     fields.finish()
     return BitMask(rule, tuple(masks))

@@ -1,4 +1,4 @@
-"""What a dialect is: how one server or exporter names what the signal catalogue knows."""
+"""Types of a dialect: how one server or exporter names the quantities of the signal catalogue."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from latdoctor.dialects.metrics_page import MetricSample, MetricsPage
 from latdoctor.evidence.model import Bucket
 from latdoctor.sanitize import clean
 
-NOTHING_COUNTED = "counted nothing"  # in the reason of a Trouble and of its Gap: there was nothing to measure
+NOTHING_COUNTED = "counted nothing"  # in the reason of a gap: there was nothing to measure
 
 
 class Unusable(Struct, frozen=True):
-    """Why a value that the page should give cannot be used. `unused` means that there was nothing to measure."""
+    """Why a value of the page cannot be used. `unused`: there was nothing to measure."""
 
     reason: str
     unused: bool = False
@@ -24,7 +24,7 @@ class Unusable(Struct, frozen=True):
 
 
 class Histogram(Struct, frozen=True):
-    """Observations per bucket within the window, in the page's own unit, and their sum where it is known."""
+    """Observations per bucket within the window in the page's own unit, and their sum if known."""
 
     buckets: tuple[Bucket, ...]
     total: float | None
@@ -35,9 +35,9 @@ class Histogram(Struct, frozen=True):
 
 
 class RuleValue(Struct, frozen=True):
-    """A value in base units, or a text, or a histogram; `place` names the samples that it came from.
+    """A value in base units, a text, or a histogram; `place` names its samples.
 
-    `first` and `last` are the pages that had it; negative numbers count from the end.
+    `first` and `last` are the indexes of the pages that had it; negative numbers count from the end.
     """
 
     value: float | str | Histogram
@@ -48,31 +48,31 @@ class RuleValue(Struct, frozen=True):
 
     @property
     def is_finite(self) -> bool:
-        """Sums of huge numbers may overflow, which is no value either."""
+        """False if a sum of huge numbers overflowed."""
         if isinstance(self.value, Histogram):
             return math.isfinite(self.value.count)
         return isinstance(self.value, str) or math.isfinite(self.value)
 
 
 class MissingSamples(Struct, frozen=True):
-    """The pages have none of the samples that the rule reads."""
+    """The pages have none of the samples of the rule."""
 
     names: tuple[str, ...]
 
 
-# By subject; None stands for all of them.
+# Results by subject; None applies to all subjects.
 RuleResult = Mapping[str | None, RuleValue | Unusable]
 
 
 def join_notes(*parts: str) -> str:
-    """The parts that say something, as one note."""
+    """Join the non-empty parts of a note."""
     return "; ".join(part for part in parts if part)
 
 
 KINDS = ("gauge", "slope", "rate", "ratio", "histogram", "summary", "label")
 TAKES = ("mean", "first", "last", "max")
 PLACEHOLDER = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}")
-SERVER = "server"  # stands for the subject server/NAME in a dialect's `parent`
+SERVER = "server"  # the subject server/NAME as a `parent`
 
 
 class LabelMatch(Struct, frozen=True):
@@ -84,7 +84,7 @@ class LabelMatch(Struct, frozen=True):
 
 
 class Selector(Struct, frozen=True):
-    """Samples of one name, with a label filter: `x{reason="stop|length"}`."""
+    """Samples of one name with a label filter: `x{reason="stop|length"}`."""
 
     name: str
     matches: tuple[LabelMatch, ...] = ()
@@ -100,7 +100,7 @@ class Selector(Struct, frozen=True):
 
 
 class Term(Struct, frozen=True):
-    """Names of one quantity, the preferred one first; the first that a page has is read."""
+    """Alternative names of one quantity in order of preference; the first one on a page is used."""
 
     options: tuple[Selector, ...]
 
@@ -109,25 +109,25 @@ class Term(Struct, frozen=True):
 
 
 class NoValueRange(Struct, frozen=True):
-    """A range of numbers, both ends included, by which an exporter says that it has no value."""
+    """A range of numbers, inclusive, that an exporter uses as "no value"."""
 
     low: float
     high: float
 
 
 class Rule(Struct, frozen=True):
-    """One way to one signal. `terms` are summed, and so are `over`; values are multiplied by `factor`.
+    """One way to compute a signal. `terms` are summed, and so are `over`; values are multiplied by `factor`.
 
-    gauge      the value, less `less`, or over the sum of `over`; over several pages `take` says which of them
-    slope      the gauge's change per second from the first third of the pages to the last, which may be negative
-    rate       the counters' growth per second; `held` are gauges whose growth is added (requests still inside)
-    ratio      the growth of the counters `terms` over the growth of `over`
-    histogram  a Distribution out of the buckets of `terms[0]`
-    summary    the `quantile` that the server itself computed
-    label      the text of `label` on the samples of `terms`, or on any sample that the dialect knows
+        gauge      the value, minus `less`, or divided by the sum of `over`; `take` selects among several pages
+        slope      change of the gauge per second from the first third of the pages to the last; may be negative
+        rate       growth of the counters per second; `held` are gauges whose growth is added (requests in flight)
+        ratio      growth of the counters `terms` divided by the growth of `over`
+        histogram  a Distribution from the buckets of `terms[0]`
+        summary    the `quantile` computed by the server itself
+        label      the text of `label` on the samples of `terms`, or on any sample of the dialect
 
-    `by` is a label whose values are kept apart: one labelled reading for each, of which only `terms` are narrowed.
-    `series` asks of a rate also what it was between each page and the next.
+    `by` is a label whose values are kept separate: one labelled reading each, of which only `terms` are narrowed.
+    `series` requests the rate between consecutive pages as well.
     """
 
     signal: str
@@ -152,20 +152,20 @@ class Rule(Struct, frozen=True):
 
 
 class BitMask(Struct, frozen=True):
-    """A bit mask: each signal is 1 while a bit of its mask is set and 0 while none is."""
+    """Signals that are 1 while a bit of their mask is set in a gauge, else 0."""
 
     rule: Rule
     masks: tuple[tuple[str, int], ...]
 
 
 class SubjectRule(Struct, frozen=True):
-    """`model/{model}`: the subject of a sample that has all the labels named; `parent` is a template, or `server`.
+    """`model/{model}`: the subject of a sample that has all the named labels; `parent` is a template, or `server`.
 
-    The server's name comes behind it (`model/m@localhost:8000`): two servers may serve one model, and the GPU 0 of an
-    exporter is not known to be the GPU 0 that NVML tells of. A `parent` template is taken as it stands.
+    The server's name is appended (`model/m@localhost:8000`): two servers may serve one model, and GPU 0 of an exporter
+    need not be GPU 0 of NVML. A `parent` template is used unchanged.
 
-    `apart` are labels that split the subject where one page shows several of their values (two versions of a model,
-    two engines), so that nothing is ever averaged over them.
+    `apart` are labels that split the subject if one page has several of their values (two versions of a model, two
+    engines), so that nothing is averaged over them.
     """
 
     id: str
@@ -176,9 +176,9 @@ class SubjectRule(Struct, frozen=True):
 
 
 class Dialect(Struct, frozen=True):
-    """One server or exporter. `idle` are samples that are all zero for a subject which nobody uses.
+    """One server or exporter. `idle` are samples that are all zero for an unused subject.
 
-    `cached` tells that the exporter refreshes its numbers by a clock of its own, so that two pages may be one reading.
+    `cached`: the exporter refreshes its numbers on a schedule of its own, so that two pages may be one reading.
     """
 
     id: str
@@ -194,12 +194,12 @@ class Dialect(Struct, frozen=True):
 
     @property
     def signals(self) -> frozenset[str]:
-        """Every signal that the dialect may give."""
+        """Every signal that the dialect may yield."""
         direct = {options[0].signal for options in self.rules}
         return frozenset(direct | {signal for bits in self.bits for signal, _ in bits.masks})
 
     def speaks(self, page: MetricsPage) -> bool:
-        """Is `page` one of this dialect's? A family that is declared without a sample counts."""
+        """Whether `page` belongs to this dialect. A family declared without a sample counts."""
         return any(name in page.samples or name in page.kinds for name in self.recognise)
 
 
@@ -208,7 +208,7 @@ _MATCH = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(!?=)\s*"([^"]*)"\s*')
 
 
 def parse_term(text: str) -> Term:
-    """`a | b{c="d"}` → the alternatives in their order. Raises ValueError."""
+    """Parse `a | b{c="d"}` into its alternatives. Raises ValueError."""
     options: list[Selector] = []
     rest = text
     while True:

@@ -1,4 +1,4 @@
-"""The pages of one server through the eyes of one dialect: series, and which subject each belongs to."""
+"""The pages of one server as seen by one dialect: sample series and their subjects."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from latdoctor.dialects.model import (
 from latdoctor.evidence.model import Labels, Subject
 from latdoctor.sanitize import clean
 
-# More models or GPUs than this on one page are not read one by one.
+# Further models or GPUs on one page are not read.
 MAX_SUBJECTS = 256
-# Of a label that is kept apart, more values than this are left out.
+# Further values of a label that is kept separate are left out.
 MAX_VALUES = 16
 _SUFFIXES = ("", "_bucket")
-# What client libraries add about the exporter's own process, which changes although its readings do not.
+# Metrics of the exporter's own process, which change although its readings do not.
 _RUNTIME = ("go_", "process_", "promhttp_", "python_", "dcgm_exporter_")
 
 
 class SampleSeries(Struct, frozen=True):
-    """One series over the pages: its sample on each page, None where a page lacks it."""
+    """One series over the pages: its sample on each page, None if absent."""
 
     name: str
     labels: Labels
@@ -42,7 +42,7 @@ class SampleSeries(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class DialectView:
-    """`server` is the subject that stands for the server itself."""
+    """`server` is the subject of the server itself."""
 
     dialect: Dialect
     scrapes: tuple[ScrapedPage, ...]
@@ -52,7 +52,7 @@ class DialectView:
     _known: dict[Labels, str | None] = field(default_factory=dict)
     _series: dict[tuple[Selector, str], dict[str, tuple[SampleSeries, ...]]] = field(default_factory=dict)
     _beyond: set[str] = field(default_factory=set)
-    cut: dict[str, int] = field(default_factory=dict)  # signal → values of a label that were left out
+    cut: dict[str, int] = field(default_factory=dict)  # signal → number of omitted label values
 
     def __post_init__(self) -> None:
         for name in dict.fromkeys(s.name + suffix for s in self.selectors() for suffix in ("", "_bucket")):
@@ -62,12 +62,12 @@ class DialectView:
 
     @property
     def left_out(self) -> int:
-        """How many subjects were not read because there are more than MAX_SUBJECTS."""
+        """Number of subjects beyond MAX_SUBJECTS, which are not read."""
         return len(self._beyond)
 
     @property
     def window(self) -> float | None:
-        """Seconds between the first and the last page; None where that is not known."""
+        """Seconds between the first and the last page; None if unknown."""
         first, last = self.scrapes[0].at, self.scrapes[-1].at
         return None if first is None or last is None or last <= first else last - first
 
@@ -79,7 +79,7 @@ class DialectView:
         return Subject(subject, self._parents.get(subject))
 
     def present(self, term: Term) -> Selector | None:
-        """The first of the term's names that any page has a sample of."""
+        """The first name of the term that any page has a sample of."""
         for option in term.options:
             for scrape in self.scrapes:
                 if any(option.accepts(sample) for sample in scrape.page.samples.get(option.name, ())):
@@ -87,19 +87,19 @@ class DialectView:
         return None
 
     def place(self, terms: Sequence[Term]) -> str:
-        """The names that a sum is read from, for a reader who wants to go and look."""
+        """The sample names of a sum, as the origin of a reading."""
         names = [str(self.present(term) or term) for term in terms]
         return names[0] if len(names) == 1 else f"({' + '.join(names)})"
 
     def is_declared(self, term: Term) -> bool:
-        """Does some page declare the family (`# TYPE`) and have no sample of it at all?"""
+        """Whether some page declares the family (`# TYPE`) without a sample of it."""
         names = [option.name for option in term.options]
         return any(
             name in scrape.page.kinds and name not in scrape.page.samples for name in names for scrape in self.scrapes
         )
 
     def kept_apart(self, options: tuple[Rule, ...]) -> Iterator[tuple[Labels, tuple[Rule, ...]]]:
-        """A signal's rules as they are; or, where they keep the values of a label apart, once for each value seen."""
+        """Yield a signal's rules unchanged, or narrowed to each value of the label that they keep separate."""
         by = options[0].by
         if not by:
             yield (), options
@@ -183,7 +183,7 @@ class DialectView:
                 yield from term.options
 
     def idle(self) -> frozenset[str]:
-        """Subjects of whose `idle` samples all are zero on every page: loaded perhaps, but used by nobody."""
+        """Subjects whose `idle` samples are zero on every page: loaded perhaps, but unused."""
         busy: dict[str, bool] = {}
         for term in self.dialect.idle:
             selector = self.present(term)
@@ -193,7 +193,7 @@ class DialectView:
         return frozenset(subject for subject, used in busy.items() if not used)
 
     def unrefreshed(self) -> bool:
-        """Does a caching exporter show the very same page again, so that no time has passed for its counters?"""
+        """Whether a caching exporter returned the same page each time, so that its counters did not advance."""
         if not self.dialect.cached or self.lone:
             return False
         pages = [
@@ -203,15 +203,13 @@ class DialectView:
         return all(page == pages[0] for page in pages[1:])
 
     def number(self, rule: Rule, name: str, sample: MetricSample) -> float | Unusable:
-        """The sample's value, unless it is not one: NaN, infinite, or the exporter's mark for "no value"."""
+        """The sample's value; Unusable for NaN, infinity, or the exporter's marker for "no value"."""
         value = sample.value
         if not math.isfinite(value):
             return Unusable(f"{name} is {value}")
         blank = any(blank.low <= value <= blank.high for blank in self.dialect.blanks)
         if blank or (rule.blank_from is not None and value >= rule.blank_from):
-            return Unusable(
-                f"{name} holds {value:.0f}, which stands for no value (not supported, not permitted or blank)"
-            )
+            return Unusable(f"{name} is {value:.0f}, which means no value (not supported, not permitted or blank)")
         if not rule.percent_or_ratio or value == 0:
             return value
         if sample.whole and value == 1:
@@ -224,7 +222,7 @@ def _fill(template: str, values: dict[str, str]) -> str:
 
 
 def _narrowed(rule: Rule, label: str, value: str) -> Rule:
-    """`rule` for samples that have this value only; what it is divided by stays whole."""
+    """Restrict the terms of `rule` to one label value; its denominator stays unrestricted."""
     match = LabelMatch(label, (value,))
     terms = tuple(
         Term(tuple(Selector(option.name, (*option.matches, match)) for option in term.options)) for term in rule.terms

@@ -1,10 +1,10 @@
-"""A dialect's rules as PromQL: what a Prometheus server is asked for, so that it does the counting.
+"""PromQL queries for a dialect's rules.
 
-Two kinds of questions come of a dialect. Samples: for each sample name its growth over a window (counters) or what it
-showed (levels), out of which pages are made that the rules read as they read a scraped one. Curves: a signal over a
-longer time as one expression, its rates and quantiles computed by the server.
+There are two kinds of queries. Samples: for each sample name its growth over a window (counters) or its value (gauges),
+from which pages are built that the rules evaluate like scraped ones. Curves: a signal over a longer time as one
+expression, with rates and quantiles computed by the server.
 
-Nothing is aggregated but the labels that a rule itself sums over, so that replicas and GPUs stay apart.
+Only the labels that a rule itself sums over are aggregated, so that replicas and GPUs stay separate.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from msgspec import Struct
 from latdoctor.dialects.model import Dialect, Rule, Selector, Term
 from latdoctor.evidence.catalogue import catalogue
 
-# The label by which the answers of several names in one question are told apart: functions drop `__name__`.
+# The label that identifies the name of a series in a query of several names: functions drop `__name__`.
 SAMPLE = "latdoctor_sample"
-_BATCH = 24  # names in one question: a proxy may bound its length, and one that fails must not cost them all
+_BATCH = 24  # names per query: a proxy may limit its length, and one failure must not lose all of them
 _QUANTILES = ((".p50", 0.5), (".p95", 0.95), (".p99", 0.99))
 _SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
 _MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*')
-_SELECT = ("$select",)  # where the user's matchers go in a curve
+_SELECT = ("$select",)  # placeholder of the user's matchers in a curve
 _MAX_SELECT = 2000  # characters
 
 RAW, MEAN, HIGHEST = "raw", "mean", "highest"
 
 
 class SampleNames(Struct, frozen=True):
-    """The sample names that a dialect reads: counters, and gauges with the way to take them between two moments."""
+    """The sample names of a dialect: counters, and gauges with the way to aggregate them between two moments."""
 
     counters: frozenset[str]
     levels: tuple[tuple[str, str], ...]  # (name, RAW | MEAN | HIGHEST)
 
 
 class SignalCurve(Struct, frozen=True):
-    """A signal over time: `expression` holds `$range` where a duration goes; `factor` leads to the base unit."""
+    """A signal over time: `$range` in `expression` is a duration; `factor` converts to the base unit."""
 
     signal: str
     expression: str
@@ -47,7 +47,7 @@ class SignalCurve(Struct, frozen=True):
 
 
 def parse_matchers(text: str) -> tuple[str, ...]:
-    """`{job="a",pod=~"b.*"}` → its matchers, written anew. Raises ValueError for anything else."""
+    """Parse `{job="a",pod=~"b.*"}` and return its matchers in canonical form. Raises ValueError."""
     inside = text.strip()
     if len(inside) > _MAX_SELECT:
         raise ValueError(f"a selector of more than {_MAX_SELECT} characters")
@@ -61,7 +61,7 @@ def parse_matchers(text: str) -> tuple[str, ...]:
         try:
             value = json.loads(match[3])
         except ValueError as error:
-            raise ValueError(f"the value of {match[1]} is not written as a text in quotes") from error
+            raise ValueError(f"the value of {match[1]} is not a quoted string") from error
         found.append(f"{match[1]}{match[2]}{_quoted(value)}")
         inside = inside[match.end() :]
         if inside and not inside.startswith(","):
@@ -76,7 +76,7 @@ def name_matcher(names: Iterable[str], label: str = "__name__") -> str:
 
 
 def format_selector(name: str, extra: Sequence[str] = (), of: Selector | None = None) -> str:
-    """`name{…}` with the dialect's own label filter and the user's matchers."""
+    """Format `name{…}` with the dialect's label filter and the user's matchers."""
     own = []
     for match in of.matches if of else ():
         own.append(f"{match.label}{'!~' if match.negated else '=~'}{_any_of(match.values)}")
@@ -85,10 +85,10 @@ def format_selector(name: str, extra: Sequence[str] = (), of: Selector | None = 
 
 
 def sample_names(dialect: Dialect) -> SampleNames:
-    """What to fetch for `dialect`. A name that is read both as a counter and as a gauge is a counter."""
+    """The samples to query for `dialect`. A name used both as a counter and as a gauge is a counter."""
     counters: set[str] = set()
     levels: dict[str, set[str]] = {}
-    exact = bool(dialect.blanks)  # a mean over a mark for "no value" would be a number that nobody showed
+    exact = bool(dialect.blanks)  # a mean that includes a marker for "no value" would be meaningless
     for rule in [rule for options in dialect.rules for rule in options]:
         names, gauges = _of_rule(rule)
         counters |= names
@@ -137,10 +137,10 @@ def all_sample_names(dialects: Iterable[Dialect]) -> frozenset[str]:
 
 
 def growth_queries(names: Iterable[str], window: float, extra: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Questions for the growth of counters over `window` seconds, resets taken into account.
+    """Yield queries for the growth of counters over `window` seconds, resets included.
 
-    A series that began within the window, of a target that was up before it, has grown from nothing: `increase` would
-    miss that first step, which for a counter of errors may be all there is.
+    A series created within the window on a target that was up before has grown from zero: `increase` would miss that
+    first step, which may be all there is for an error counter.
     """
     over = duration(window)
 
@@ -153,14 +153,14 @@ def growth_queries(names: Iterable[str], window: float, extra: Sequence[str]) ->
 
 
 def last_value_queries(names: Iterable[str], extra: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Questions for what each name shows."""
+    """Yield queries for the current value of each name."""
     yield from _batched(sorted(names), lambda name: format_selector(name, extra))
 
 
 def gauge_queries(
     levels: Iterable[tuple[str, str]], step: float, extra: Sequence[str]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Questions for gauges, step by step: their mean or highest since the step before, where that is what is taken."""
+    """Yield step-by-step queries for gauges: their mean or maximum since the previous step if the rule takes that."""
     ways = dict(levels)
 
     def one(name: str) -> str:
@@ -179,9 +179,9 @@ def _batched(names: Sequence[str], one: Callable[[str], str]) -> Iterator[tuple[
 
 
 def curve_queries(dialect: Dialect, signals: Sequence[str], present: frozenset[str]) -> Iterator[SignalCurve]:
-    """The curves of those of `signals` that the dialect gives and whose samples are `present`, each signal once.
+    """Yield the curves of those `signals` that the dialect provides and whose samples are `present`, once each.
 
-    Rules that keep a label apart or tell percent from ratio by how a number is written have none.
+    Rules that keep a label separate or distinguish percent from ratio by the number format have no curve.
     """
     reported: set[str] = set()
     for rule in (rule for options in dialect.rules for rule in options):
@@ -220,7 +220,7 @@ def _curve(rule: Rule, expression: str, names: frozenset[str], suffix: str = "")
 
 
 def _spread(rule: Rule, present: frozenset[str]) -> Iterator[SignalCurve]:
-    """The quantiles of a histogram, by the server, and its mean."""
+    """The quantiles of a histogram, computed by the server, and its mean."""
     name = _option(rule.terms[0], present, "_bucket")
     buckets = format_selector(name.name + "_bucket", _SELECT, name)
     for suffix, share in _QUANTILES:

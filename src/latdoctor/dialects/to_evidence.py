@@ -1,4 +1,4 @@
-"""Pages → Evidence, by one dialect."""
+"""Evidence from the pages of one server by one dialect."""
 
 from __future__ import annotations
 
@@ -27,19 +27,17 @@ _NAMES_SHOWN = 5
 
 
 def recognise_dialects(dialects: Iterable[Dialect], pages: Sequence[MetricsPage]) -> tuple[Dialect, ...]:
-    """The dialects that some page speaks; a page may speak several."""
+    """The dialects that some page belongs to; a page may belong to several."""
     return tuple(dialect for dialect in dialects if any(dialect.speaks(page) for page in pages))
 
 
 def read_pages(dialect: Dialect, scrapes: Sequence[ScrapedPage], server: str, source: str = "metrics") -> Evidence:
-    """The evidence of a server's pages, oldest first. `server` is its subject, such as server/127.0.0.1:8000;
-    what it serves is named after it, such as model/m@127.0.0.1:8000.
+    """Return the evidence of a server's pages, oldest first. `server` is its subject, such as server/127.0.0.1:8000;
+    subjects of what it serves carry its name, such as model/m@127.0.0.1:8000. `source` is the source of the gaps.
 
-    `source` is what gaps name as theirs.
-
-    With two pages or more, counters and histograms cover the time between the first and the last; with a lone page
-    they cover the server's lifetime (the note says "lifetime average") and rates are gaps. Gauges are averaged over
-    the pages. What could not be read is a gap; a subject that nobody uses gives nothing.
+    With two pages or more, counters and histograms cover the time between the first and the last; with one page they
+    cover the server's lifetime (note "lifetime average") and rates are gaps. Gauges are averaged over the pages.
+    Unreadable values are gaps; an unused subject yields nothing.
     """
     gathering = _EvidenceBuilder(DialectView(dialect, tuple(scrapes), server), source)
     for options in dialect.rules:
@@ -57,7 +55,7 @@ def read_pages(dialect: Dialect, scrapes: Sequence[ScrapedPage], server: str, so
 
 
 class _EvidenceBuilder:
-    """Collects what the rules find; gaps with one reason become one gap."""
+    """Collects the results of the rules; gaps with the same reason become one gap."""
 
     def __init__(self, view: DialectView, source: str) -> None:
         self.view = view
@@ -70,7 +68,7 @@ class _EvidenceBuilder:
         self._unused: dict[str, tuple[list[str], list[str]]] = {}  # reason → signals, subjects
 
     def take(self, options: Sequence[Rule], labels: Labels = ()) -> None:
-        """The first alternative that has a value for a subject wins; else the first trouble is told."""
+        """Use the first alternative with a value for a subject; otherwise report the first reason for its absence."""
         merged: dict[str | None, tuple[RuleValue | Unusable, Rule]] = {}
         absent: list[str] = []
         for rule in options:
@@ -93,7 +91,7 @@ class _EvidenceBuilder:
     def missing(self, signal: str, names: Iterable[str], hint: str) -> None:
         listed = _listed(list(dict.fromkeys(names)))
         if all(scrape.page.cut for scrape in self.view.scrapes):
-            self._trouble(signal, f"not on the page, which is cut: {listed}", None, "fetch the page again")
+            self._trouble(signal, f"not on the page, which is truncated: {listed}", None, "fetch the page again")
         else:
             self._trouble(signal, f"not exported: {listed}", None, hint or self.view.dialect.hint)
 
@@ -104,13 +102,13 @@ class _EvidenceBuilder:
             if isinstance(result, RuleValue) and result.is_finite:
                 self._found(signal, rule, subject or self.view.server, result, labels)
             elif isinstance(result, RuleValue):
-                self._trouble(signal, f"{result.place} gives no finite number", subject, "")
+                self._trouble(signal, f"{result.place} is not a finite number", subject, "")
             elif result.unused:
                 signals, subjects = self._unused.setdefault(result.reason, ([], []))
                 signals.extend([signal] if signal not in signals else [])
                 subjects.extend([subject] if subject and subject not in subjects else [])
             else:
-                # The rule's hint is for what the page does not show at all.
+                # The rule's hint is for samples that the page lacks altogether.
                 self._trouble(signal, result.reason, subject, result.next_step)
 
     def _trouble(self, signal: str, reason: str, subject: str | None, hint: str) -> None:
@@ -167,10 +165,10 @@ class _EvidenceBuilder:
         for (reason, subject, hint), signals in self._troubles.items():
             yield Gap(source, f"{title}: {reason}", tuple(signals), subject, hint, origin)
         for reason, (signals, subjects) in self._unused.items():
-            # Of no subject: where nothing was measured nothing is hidden, and a judge need not hold it "unknown".
+            # Without a subject: nothing was measured, so nothing is hidden and no check becomes "unknown".
             yield Gap(source, f"{title}: {reason} for {_listed(subjects)}", tuple(signals), None, "", origin)
         if self._idle:
-            reason = f"{title}: answered no request, so nothing is said about them: {_listed(sorted(self._idle))}"
+            reason = f"{title}: no requests, therefore not evaluated: {_listed(sorted(self._idle))}"
             yield Gap(source, reason, (), None, "", origin)
         for signal, more in self.view.cut.items():
             yield Gap(source, f"{title}: {more} more values of a label were left unread", (signal,), None, "", origin)

@@ -54,7 +54,7 @@ def test_a_line_cut_in_its_middle_is_told_with_all_that_may_be_missing_behind_it
     (told,) = (gap for gap in seen.gaps if "could not be read" in gap.reason)
     assert told.reason == "half.prom: line 6 could not be read; the page was cut there"
     (missing,) = seen.gaps_by_signal["queue.depth"]
-    assert missing.reason.startswith("Triton: not on the page, which is cut: nv_")
+    assert missing.reason.startswith("Triton: not on the page, which is truncated: nv_")
     assert missing.next_step == "fetch the page again"
     assert HALF not in str(notes(seen))
 
@@ -100,8 +100,8 @@ def test_nothing_is_told_where_no_signal_is_in_doubt(end: str, tmp_path: Path) -
 def test_a_counter_cut_to_fewer_digits_is_not_called_a_restart_for_sure(tmp_path: Path) -> None:
     text = 'nv_inference_request_success{model="m"} 5\nnv_inference_request_duration_us{model="m"} 1000000\n'
     whole, cut = page(tmp_path, "a", text), page(tmp_path, "b", text[:-4])
-    (went_back,) = (gap for gap in read(whole, cut).gaps_by_signal["latency.mean"] if "went back" in gap.reason)
-    assert went_back.reason.endswith("or a page was cut within this number")
+    (went_back,) = (gap for gap in read(whole, cut).gaps_by_signal["latency.mean"] if "decreased" in gap.reason)
+    assert went_back.reason.endswith("or a page was truncated within this number")
 
 
 @pytest.mark.parametrize(("length_told", "doubted"), [(True, False), (False, True)])

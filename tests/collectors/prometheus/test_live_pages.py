@@ -293,7 +293,7 @@ def test_a_restart_in_the_window_is_a_gap_and_no_negative_rate() -> None:
     with served(page(lambda: triton(500 if clock.time < 1005 else 3, 1, 0))) as url:
         seen = parsed(COLLECTOR.collect(CollectRequest(servers=(url,), window=10.0), clock))
     assert value(seen, "completion.rate") is None
-    assert "started anew" in seen.gaps_by_signal["completion.rate"][0].reason
+    assert "restarted" in seen.gaps_by_signal["completion.rate"][0].reason
 
 
 def test_proxies_of_the_environment_are_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

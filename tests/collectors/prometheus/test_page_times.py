@@ -9,7 +9,7 @@ import pytest
 
 from tests.collectors.prometheus.test_saved_pages import FIRST, LAST, read, values
 
-UNKNOWN = "the time between the saved pages is not known"
+UNKNOWN = "the time between the saved pages is unknown"
 
 
 def rate(folder: Path, first: str, last: str) -> object:
@@ -61,7 +61,7 @@ def test_a_clock_that_is_not_sure_on_every_page_tells_nothing(first: str, last: 
 def test_a_process_that_started_anew_has_no_rate_though_its_clock_goes_on(tmp_path: Path) -> None:
     first = "process_start_time_seconds 1.7e9\nprocess_uptime_seconds 10\n"
     last = "process_start_time_seconds 1.70001e9\nprocess_uptime_seconds 20\n"
-    assert "started anew" in str(rate(tmp_path, first, last))
+    assert "restarted" in str(rate(tmp_path, first, last))
 
 
 def test_the_times_of_the_files_are_not_asked(tmp_path: Path) -> None:

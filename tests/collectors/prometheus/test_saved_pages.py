@@ -58,7 +58,7 @@ def test_the_wrong_order_is_told(saved: tuple[Path, Path]) -> None:
     seen = read(*reversed(saved))
     assert "latency.mean" not in values(seen, "model/m@last")
     (gap,) = seen.gaps_by_signal["latency.mean"]
-    assert "the last was given first" in gap.reason
+    assert "in the wrong order" in gap.reason
     assert {subject.id for subject in seen.subjects} == {"server/last", "model/m@last"}
 
 

@@ -200,7 +200,7 @@ def test_warnings_of_the_server_are_gaps() -> None:
     ["{a}", '{a="b"', '{a=="b"}', '{a="b" c="d"}', "up", '{a="b"} or vector(1)', '{a="\\x"}', '{1a="b"}', "x" * 3000],
 )
 def test_a_selector_holds_matchers_and_nothing_else(text: str) -> None:
-    with pytest.raises(ValueError, match=r"selector|quotes|commas"):
+    with pytest.raises(ValueError, match=r"selector|quoted|commas"):
         parse_matchers(text)
 
 

@@ -81,7 +81,7 @@ def test_the_judged_window_for_each_replica_and_gpu(
 
 def test_a_mark_for_no_value_is_a_gap_in_a_history_too(seen: Evidence) -> None:
     (gap,) = (gap for gap in seen.gaps if gap.subject == "gpu/0@gpus:9400")
-    assert "stands for no value" in gap.reason
+    assert "means no value" in gap.reason
     assert {"gpu.ecc.uncorrectable", "gpu.ecc.uncorrectable_rate"} <= set(gap.signals)
 
 
