@@ -33,7 +33,7 @@ def test_a_moment_does_not_differ_from_itself() -> None:
     assert found["contrast"]["causes"] == []
     assert found["contrast"]["checks"] == []
     assert found["values"] == []
-    shown = " ".join(run(["diagnose", INCIDENT, "--against", INCIDENT]).out.split())
+    shown = " ".join(run(["diagnose", INCIDENT, "--against", INCIDENT, "-v"]).out.split())
     assert f"now, against {INCIDENT}" in shown.replace(" ", "") or "now, against" in shown
     assert f"critical: {HEAT}, as before" in shown
 
@@ -43,7 +43,7 @@ def test_values_that_moved_stand_in_the_report_and_in_the_document() -> None:
     assert (found["name"], found["than"]) == ("now", "well")
     moved = {one["signal"]: (one["before"], one["after"]) for one in found["values"]}
     assert moved["compute.time.mean"] == (pytest.approx(0.1), pytest.approx(0.3))
-    shown = " ".join(run(["diagnose", *NOW, "--against", "well"]).out.split())
+    shown = " ".join(run(["diagnose", *NOW, "--against", "well", "-v"]).out.split())
     assert "compute.time.mean: 100 ms → 300 ms, 3 times" in shown
     assert "### now, against well" in run(["diagnose", *NOW, "--against", "well", "-o", "markdown"]).out
 
@@ -77,7 +77,7 @@ def test_one_gpu_against_its_sibling() -> None:
     ratios = {one["signal"]: one for one in found["values"]}
     assert ratios["gpu.sm_clock"]["after"] < ratios["gpu.sm_clock"]["before"]
     assert all(one["before"] is None or one["after"] is None or one["subject"] == "gpu/1" for one in found["values"])
-    shown = run(["diagnose", INCIDENT, "--between", "gpu/0", "gpu/1"]).out
+    shown = run(["diagnose", INCIDENT, "--between", "gpu/0", "gpu/1", "-v"]).out
     assert "gpu/1, against gpu/0" in shown
 
 

@@ -57,7 +57,7 @@ def test_a_multiple_of_the_baseline_fires() -> None:
     (atom,) = (atom for atom in fired["atoms"] if atom["signal"] == "compute.time.mean")
     assert atom["value"] == pytest.approx(0.3)
     assert atom["limit"] == "140 ms (1.4 x baseline)"
-    shown = run(["diagnose", *PAGES, "--baseline", "healthy.json"]).out
+    shown = run(["diagnose", *PAGES, "--baseline", "healthy.json", "-v"]).out
     assert "compute.time.mean = 300 ms (limit > 140 ms (1.4 x baseline))" in " ".join(shown.split())
 
 

@@ -33,4 +33,4 @@ def test_a_p99_beyond_every_bucket(tmp_path: Path, slo: str, code: int, status: 
     assert message in (found["message"], found["reason"])
     assert document["verdict"]["level"] == ("critical" if code == 3 else "inconclusive")
     if code == 4:
-        assert f"application: p99-over-slo — {message}" in document["verdict"]["reasons"]
+        assert f"application: p99-over-slo: {message}" in document["verdict"]["reasons"]

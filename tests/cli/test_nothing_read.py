@@ -221,7 +221,7 @@ def test_a_baseline_that_lacks_a_value_is_not_called_absent() -> None:
     )
     sources = ["--metrics", "first.prom", "--metrics", "last.prom"]
     with_one = {check["id"]: check["reason"] for check in diagnosed(*sources, "--baseline", "b.json")["checks"]}
-    assert re.search(r"the baseline holds no .*compute\.time\.mean", with_one["compute-slower-at-same-batch"])
+    assert re.search(r"the baseline has no .*compute\.time\.mean", with_one["compute-slower-at-same-batch"])
     assert not [reason for reason in with_one.values() if "no baseline given" in reason]
     without = {check["id"]: check["reason"] for check in diagnosed(*sources)["checks"]}
     assert "no baseline given" in without["compute-slower-at-same-batch"]

@@ -101,13 +101,13 @@ def test_what_an_action_cannot_promise_is_told(own: str) -> None:
 
 def test_a_diagnosis_says_which_playbook_mends_what_it_names() -> None:
     said = " ".join(run(["diagnose", str(INCIDENTS / "dependency-slow.tar.zst")]).out.split())
-    assert "mend app.dependency.timeout: Wait less for the slow service (low risk, degrades answers;" in said
-    assert "Next latdoctor remediate --playbook app.dependency.timeout --server URL" in said
+    assert "Fix latdoctor remediate --playbook app.dependency.timeout --target reference" in said
+    assert "Wait less for the slow service (low risk, degrades answers)" in said
 
 
 def test_one_playbook_for_all_that_is_named_comes_first() -> None:
     said = " ".join(run(["diagnose", str(INCIDENTS / "promo-rush.tar.zst")]).out.split())
-    assert "Next latdoctor remediate --playbook promo-rush-sop --server URL" in said
+    assert "Fix latdoctor remediate --playbook promo-rush-sop \\ --server http://127.0.0.1:37365" in said
 
 
 def test_no_playbook_is_offered_where_no_server_was_seen(samples: Path) -> None:

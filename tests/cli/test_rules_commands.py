@@ -37,10 +37,10 @@ def site() -> str:
 
 
 def test_a_site_threshold_stands_in_the_report_and_in_explain(site: str) -> None:
-    said = run(["diagnose", str(INCIDENTS / "gpu-thermal"), "--rules", site, "-v"])
+    said = run(["diagnose", str(INCIDENTS / "gpu-thermal"), "--rules", site, "-vv"])
     assert re.search(r"limit\s+<\s+5\s+%\)\s+\[.*?;\s+site\s+threshold,\s+shipped\s+<\s+75\s+%\]", said.out, re.DOTALL)
     assert "\nof the findings, 1 judged by site thresholds (-v)\n" in said.out
-    assert "site threshold" not in run(["diagnose", str(INCIDENTS / "gpu-thermal"), "-v"]).out
+    assert "site threshold" not in run(["diagnose", str(INCIDENTS / "gpu-thermal"), "-vv"]).out
     told = " ".join(run(["explain", "gpu-clocks-cut-by-heat", "--rules", site]).out.split())
     assert (
         "Site thresholds gpu.sm_clock_ratio < 5%, shipped as gpu.sm_clock_ratio < 75%: these boards are capped on "
@@ -155,7 +155,7 @@ def test_what_cannot_be_compared_is_told(site: str, arguments: list[str], messag
 def test_a_cause_that_the_site_disabled_is_told_where_it_is_missing(site: str) -> None:
     why = "the hall is hot by design, and everybody who works in it knows"
     Path("site/overlays/hall.yaml").write_text(f"- {{cause: {HEAT}, disable: true, rationale: {why!r}}}\n")
-    said = run(["diagnose", str(INCIDENTS / "gpu-thermal"), "--rules", site])
+    said = run(["diagnose", str(INCIDENTS / "gpu-thermal"), "--rules", site, "-v"])
     assert f"not ranked, disabled by the site: {HEAT}" in " ".join(said.out.split())
     changed = " ".join(run(["rules", "diff", site]).out.split())
     assert f"~ cause {HEAT} disabled by the site: {why}" in changed

@@ -212,9 +212,9 @@ VERDICTS = [
     (WARNING_NAMED, SEEN, (BROKEN,), "critical", "critical, cause found"),
     (CRITICAL_NAMED, SEEN, (FINE,), "critical", "critical: condition found"),
     (CRITICAL_NAMED, SEEN, (FINE, DEEP), "critical", "critical: condition found"),
-    (CRITICAL_NAMED, SEEN, (UNSEEN,), "critical", "critical: condition found; harm not seen"),
-    (WARNING_NAMED, SEEN, (UNSEEN,), "warning", "warning: condition found; harm not seen"),
-    (INFO_NAMED, SEEN, (UNSEEN,), "info", "info: condition found; harm not seen"),
+    (CRITICAL_NAMED, SEEN, (UNSEEN,), "critical", "critical: condition found; user impact not measured"),
+    (WARNING_NAMED, SEEN, (UNSEEN,), "warning", "warning: condition found; user impact not measured"),
+    (INFO_NAMED, SEEN, (UNSEEN,), "info", "info: condition found; user impact not measured"),
     (WARNING_NAMED, SEEN, (UNSEEN, DEEP), "warning", "warning, cause found"),
     # a warning that does not hurt
     (WARNING_NAMED, SEEN, (FINE,), "healthy", healthy(1, 1, PRESENT)),
@@ -258,8 +258,8 @@ def test_the_reasons_of_an_inconclusive_verdict_name_everything_that_is_in_doubt
     found = verdict((suspect(0.31, "critical"),), tiers("unseen", "partly", "seen"), checks)
     assert found.reasons == (
         "p99: not seen",
-        "infrastructure: nothing of it was seen",
-        "framework: essential-framework — not looked at",
+        "framework: essential-framework: not looked at",
+        "infrastructure: nothing of it was measured",
         "c is possible (31%)",
     )
 
@@ -300,12 +300,12 @@ DIAGNOSES = [
     ({"slow": True}, "critical", "unexplained", (), None),
     ({"slow": None}, "inconclusive", "none", (), None),
     ({"slow": True, "launches": True, "copies": True}, "critical", "named", ("fw.bound",), "hurting"),
-    ({"launches": True, "copies": True}, "healthy", "named", ("fw.bound",), "present, not hurting"),
-    ({"launches": True, "copies": True, "backlog": True}, "healthy", "named", ("fw.bound",), "present, not hurting"),
-    ({"launches": True, "copies": True, "slow": None}, "warning", "named", ("fw.bound",), "harm not seen"),
+    ({"launches": True, "copies": True}, "healthy", "named", ("fw.bound",), "not-hurting"),
+    ({"launches": True, "copies": True, "backlog": True}, "healthy", "named", ("fw.bound",), "not-hurting"),
+    ({"launches": True, "copies": True, "slow": None}, "warning", "named", ("fw.bound",), "not-measured"),
     ({"launches": True, "copies": True, "slow": None, "backlog": True}, "warning", "named", ("fw.bound",), "hurting"),
-    ({"hot": True, "power": True}, "critical", "named", ("infra.heat",), "present, not hurting"),
-    ({"xid": True}, "critical", "named", ("infra.dead",), "present, not hurting"),
+    ({"hot": True, "power": True}, "critical", "named", ("infra.heat",), "not-hurting"),
+    ({"xid": True}, "critical", "named", ("infra.dead",), "not-hurting"),
     ({"failing": True, "xid": True}, "critical", "named", ("infra.dead",), "hurting"),
     ({"slow": True, "hot": True, "power": True, "long": True, "lonely": True, "shared": True}, "critical", "named",
      ("infra.heat", "app.alone"), "hurting"),
@@ -321,7 +321,7 @@ def test_a_diagnosis(rules: RuleSet, states: dict, level: str, kind: str, causes
     assert (found.verdict.level, found.answer.kind) == (level, kind), found.verdict
     assert set(found.answer.causes) == set(causes)
     if standing:
-        assert found.causes[0].standing == standing
+        assert found.causes[0].impact == standing
 
 
 def test_elimination_alone_names_nothing(rules: RuleSet) -> None:

@@ -81,7 +81,7 @@ def test_it_is_read_back_as_it_was(text: str) -> None:
 
 def test_every_check_is_in_the_document_with_a_status_and_a_reason(text: str) -> None:
     said = json.loads(text)
-    assert said["schema_version"] == "1"
+    assert said["schema_version"] == "2"
     ids = [check["id"] for check in said["checks"]]
     assert len(ids) == len(set(ids)) >= 70
     for check in said["checks"]:

@@ -142,7 +142,9 @@ def diagnose_command(
     no_redact: options.NoRedact = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="How the answer is printed.")] = Output.TEXT,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 3 from this level on.")] = FailOn.CRITICAL,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every check, account and gap.")] = False,
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="The evidence in full; -vv every check, score and gap.")
+    ] = 0,
     watch: Watch = False,
     every: Every = None,
     against: AgainstOption = None,
@@ -181,7 +183,7 @@ class _How:
 
     output: Output
     fail_on: FailOn
-    verbose: bool
+    verbose: int
     keep: Path | None
     redact: bool
     every: str
@@ -250,7 +252,7 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
         "--keep": how.keep is not None,
         "--against": how.against is not None,
         "--between": how.between is not None,
-        "-v": how.verbose,
+        "-v": how.verbose > 0,
         "--html": how.html is not None,
         "-o markdown": how.output is Output.MARKDOWN,
     }
@@ -263,7 +265,7 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
     return watch(asked, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 
 
-def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:
+def _print(diagnosis: Diagnosis, output: Output, *, verbose: int) -> None:
     from latdoctor.cli.console import result_console
     from latdoctor.report import console, json_documents, markdown
 
@@ -272,4 +274,4 @@ def _print(diagnosis: Diagnosis, output: Output, *, verbose: bool) -> None:
     elif output is Output.MARKDOWN:
         typer.echo(markdown.render(diagnosis), nl=False)
     else:
-        console.render(diagnosis, result_console(), verbose=verbose)
+        console.render(diagnosis, result_console(), verbosity=verbose)

@@ -15,6 +15,7 @@ from latdoctor.diagnosis.recommend import next_looks
 from latdoctor.diagnosis.result import SCHEMA_VERSION, Diagnosis, Tool
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.diagnosis.verdict import answer, rank, verdict, walk
+from latdoctor.diagnosis.vitals import vitals
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.catalogue import TIERS
 from latdoctor.evidence.model import Coverage, Evidence, Window
@@ -67,6 +68,9 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         next_looks=next_looks(rules, network, checks, [*unread, *_ungiven(case)]),
         coverage=case.coverage,
         gaps=case.evidence.gaps,
+        vitals=vitals(case.evidence),
+        slo_p99=case.context.slo_p99,
+        slo_error_ratio=case.context.slo_error_ratio,
         disabled_causes=tuple(cause.id for cause in rules.causes if cause.disabled),
     )
 

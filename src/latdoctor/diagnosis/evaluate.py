@@ -24,14 +24,14 @@ from latdoctor.conditions.evaluator import (
     reading_of,
     show,
 )
-from latdoctor.diagnosis.result import Check
+from latdoctor.diagnosis.codes import CheckStatus, ReasonCode
+from latdoctor.diagnosis.result import Check, Reason
 from latdoctor.diagnosis.rule_schema import Finding, RuleSet
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import is_unknown
 
-FIRED, CLEAR, NOT_EVALUATED, NOT_APPLICABLE = "fired", "clear", "not-evaluated", "not-applicable"
-
-NOT_SO = "not so: "  # before what a clear finding says
+FIRED, CLEAR = CheckStatus.FIRED, CheckStatus.CLEAR
+NOT_EVALUATED, NOT_APPLICABLE = CheckStatus.NOT_EVALUATED, CheckStatus.NOT_APPLICABLE
 
 PLACE = re.compile(r"\{([\w.]+)(?::(\w+))?\}")  # {signal}, {slo.p99}, or {event signal:field}
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")  # left out where a place in it is unknown
@@ -68,7 +68,7 @@ def judge(rules: RuleSet, facts: Facts, providers: tuple[Provider, ...]) -> tupl
 
 def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> Check:
     if finding.disabled:
-        return _made(finding, NOT_EVALUATED, {}, reason=finding.disabled)
+        return _made(finding, NOT_EVALUATED, {}, (Reason(ReasonCode.DISABLED, finding.disabled),))
     inner, outer = candidates(finding.when, facts)
     truths = {subject: evaluate(finding.when, subject, facts) for subject in inner}
     # A server may be slow as a whole while the one model that tells its own latency is not.
@@ -79,9 +79,10 @@ def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> C
         return _made(finding, CLEAR, truths, facts=facts)
     # Only now: what was seen is never hidden, as an Xid beside a server that says it computes on the CPU.
     if _not_applicable(finding, facts):
-        return _made(finding, NOT_APPLICABLE, {}, reason="does not apply to this target")
+        reason = Reason(ReasonCode.NOT_APPLICABLE, "does not apply to this target")
+        return _made(finding, NOT_APPLICABLE, {}, (reason,))
     unknown = {subject: truth for subject, truth in truths.items() if truth.status == UNKNOWN}
-    return _made(finding, NOT_EVALUATED, unknown, reason=_reason(finding, unknown, facts, providers))
+    return _made(finding, NOT_EVALUATED, unknown, _reasons(finding, unknown, facts, providers))
 
 
 def _holding(truths: Mapping[str, Truth]) -> Mapping[str, Truth]:
@@ -98,16 +99,20 @@ def _not_applicable(finding: Finding, facts: Facts) -> bool:
 
 
 def _made(
-    finding: Finding, status: str, truths: Mapping[str, Truth], *, reason: str = "", facts: Facts | None = None
+    finding: Finding,
+    status: CheckStatus,
+    truths: Mapping[str, Truth],
+    reasons: tuple[Reason, ...] = (),
+    *,
+    facts: Facts | None = None,
 ) -> Check:
     evaluated = status in (FIRED, CLEAR)
-    not_so = NOT_SO if status == CLEAR else ""
     # The subject that speaks loudest stands first: its numbers are the ones that `says` shows.
     ordered = sorted(truths, key=lambda subject: -truths[subject].ln_lambda) if evaluated else list(truths)
     return Check(
         id=finding.id,
         status=status,
-        message=not_so + ((_says(finding, ordered[0], facts) if facts and ordered else None) or _words(finding)),
+        message=(_says(finding, ordered[0], facts) if facts and ordered else None) or _words(finding),
         tier=finding.tier,
         kind=finding.kind,
         severity=finding.severity,
@@ -115,7 +120,9 @@ def _made(
         subjects=tuple(ordered),
         ln_lambda=max((truth.ln_lambda for truth in truths.values()), default=0.0) if evaluated else 0.0,
         atoms=tuple(atom for subject in ordered for atom in truths[subject].atoms),
-        reason=reason,
+        reason="; ".join(reason.message for reason in reasons),
+        reasons=reasons,
+        site=bool(finding.site),
     )
 
 
@@ -166,39 +173,49 @@ def _event_part(finding: Finding, name: str, part: str | None, subject: str, fac
     return None
 
 
-def _reason(finding: Finding, unknown: Mapping[str, Truth], facts: Facts, providers: tuple[Provider, ...]) -> str:
-    said = {why: None for truth in unknown.values() for why in truth.unsettled}
+def _reasons(
+    finding: Finding, unknown: Mapping[str, Truth], facts: Facts, providers: tuple[Provider, ...]
+) -> tuple[Reason, ...]:
+    """Why `finding` is unknown, at most three reasons: what was measured and left open first."""
+    open_points = dict.fromkeys(why for truth in unknown.values() for why in truth.unsettled)
     missing = {name for truth in unknown.values() for name in truth.missing}
-    if not (said or missing):
+    if not (open_points or missing):
         missing = set(signals_of(finding.when))
-    nowhere: list[str] = []
+    reasons = [Reason(ReasonCode.UNSETTLED, why) for why in open_points]
+    not_shown: list[str] = []
     for name in sorted(missing):
-        gaps = facts.evidence.gaps_by_signal.get(name, ())
-        if name in SLO_TERMS:
-            said["no SLO given (--slo 500ms)"] = None
-        elif name == "baseline":
-            said[_without_baseline(finding, facts)] = None
-        elif name.endswith(OF_ZERO):
-            said[f"nothing is a multiple of a {name}"] = None
-        elif gaps:
-            said.update(dict.fromkeys(gap.reason for gap in gaps[:2]))
-        else:
-            asks = [provider.ask for provider in providers if name in provider.signals]
-            if asks:
-                said[f"not looked at: needs {' or '.join(asks)}"] = None
-            else:
-                nowhere.append(name)
-    if nowhere:
-        said[f"nothing shows {', '.join(nowhere)}"] = None
-    return "; ".join(list(said)[:3])
+        found = _missing(finding, name, facts, providers)
+        reasons.extend(found)
+        if not found:
+            not_shown.append(name)
+    if not_shown:
+        reasons.append(Reason(ReasonCode.NOT_SHOWN, f"nothing shows {', '.join(not_shown)}", signals=tuple(not_shown)))
+    return tuple({reason.message: reason for reason in reversed(reasons)}.values())[::-1][:3]
 
 
-def _without_baseline(finding: Finding, facts: Facts) -> str:
+def _missing(finding: Finding, name: str, facts: Facts, providers: tuple[Provider, ...]) -> tuple[Reason, ...]:
+    """Why one term of a condition is unknown; empty where no source at hand shows it."""
+    if name in SLO_TERMS:
+        return (Reason(ReasonCode.NO_SLO, "no SLO given (--slo 500ms)", ("--slo 500ms",)),)
+    if name == "baseline":
+        return (_without_baseline(finding, facts),)
+    if name.endswith(OF_ZERO):
+        return (Reason(ReasonCode.ZERO_REFERENCE, f"nothing is a multiple of a {name}"),)
+    gaps = facts.evidence.gaps_by_signal.get(name, ())
+    if gaps:
+        return tuple(Reason(ReasonCode.GAP, gap.reason, signals=(name,)) for gap in gaps[:2])
+    options = tuple(provider.ask for provider in providers if name in provider.signals)
+    if options:
+        return (Reason(ReasonCode.SOURCE_NOT_GIVEN, f"needs {' or '.join(options)}", options, (name,)),)
+    return ()
+
+
+def _without_baseline(finding: Finding, facts: Facts) -> Reason:
     """Why a comparison with the baseline could not be made."""
     if not facts.baseline:
-        return "no baseline given (--baseline FILE)"
+        return Reason(ReasonCode.NO_BASELINE, "no baseline given (--baseline FILE)", ("--baseline FILE",))
     compared = against_baseline(finding.when)
     absent = compared - {signal for signal, _ in facts.baseline}
     if absent:
-        return f"the baseline holds no {', '.join(sorted(absent))}"
-    return f"the baseline holds no {', '.join(sorted(compared))} of this subject"
+        return Reason(ReasonCode.NOT_IN_BASELINE, f"the baseline has no {', '.join(sorted(absent))}")
+    return Reason(ReasonCode.NOT_IN_BASELINE, f"the baseline has no {', '.join(sorted(compared))} of this subject")

@@ -5,17 +5,35 @@ from __future__ import annotations
 from msgspec import Struct
 
 from latdoctor.conditions.evaluator import Atom
+from latdoctor.diagnosis.codes import (
+    AnswerKind,
+    CheckStatus,
+    Confidence,
+    Level,
+    ReasonCode,
+    TierCoverage,
+    UserImpact,
+)
 from latdoctor.evidence.diff import Difference
-from latdoctor.evidence.model import Coverage, Gap, Origin, Window
+from latdoctor.evidence.model import Coverage, Gap, Origin, Value, Window
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
+
+
+class Reason(Struct, frozen=True):
+    """Why a check has no outcome. `options` are the command-line options that would read a source for it."""
+
+    code: ReasonCode
+    message: str
+    options: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()  # the signals that are missing, where the code is about signals
 
 
 class Check(Struct, frozen=True):
     """A finding as reported. `ln_lambda` is how strongly the evidence speaks for (+) or against (−) it."""
 
     id: str
-    status: str  # fired | clear | not-evaluated | not-applicable
+    status: CheckStatus
     message: str  # the finding with its numbers
     tier: str  # may be empty for symptoms
     kind: str
@@ -24,7 +42,16 @@ class Check(Struct, frozen=True):
     subjects: tuple[str, ...]
     ln_lambda: float
     atoms: tuple[Atom, ...]
-    reason: str = ""  # why it was not evaluated, or not applicable
+    reason: str = ""  # why it was not evaluated, or not applicable: the messages of `reasons`
+    reasons: tuple[Reason, ...] = ()
+    site: bool = False  # whether a limit of the site replaced a shipped one
+
+    @property
+    def source_missing(self) -> bool:
+        """Whether it was not evaluated only because no source was read that shows it."""
+        codes = [reason.code for reason in self.reasons]
+        missing = ReasonCode.SOURCE_NOT_GIVEN, ReasonCode.NOT_SHOWN
+        return self.status == CheckStatus.NOT_EVALUATED and codes[:1] == [missing[0]] and set(codes) <= set(missing)
 
 
 class Contribution(Struct, frozen=True):
@@ -44,10 +71,10 @@ class RankedCause(Struct, frozen=True):
     severity: str
     status: str
     probability: float
-    confidence: str  # confirmed | likely | candidate
+    confidence: Confidence
     named: bool
     grounded: bool
-    standing: str  # hurting | present, not hurting | harm not seen
+    impact: UserImpact
     subjects: tuple[str, ...]
     evidence_for: tuple[str, ...]  # ids of fired checks that it expects
     evidence_against: tuple[str, ...]  # ids of clear checks that it expects, and of fired ones that rule it out
@@ -63,9 +90,9 @@ class RankedCause(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """How the service is. `level`: critical | warning | info | healthy | inconclusive."""
+    """How the service is."""
 
-    level: str
+    level: Level
     message: str
     reasons: tuple[str, ...]
 
@@ -79,9 +106,9 @@ class RuledOut(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """Why. `kind`: named | one-of | unexplained | none."""
+    """Why."""
 
-    kind: str
+    kind: AnswerKind
     causes: tuple[str, ...]
     no_known_cause: float  # P(∅) + P(other)
     unexplained: tuple[str, ...]  # fired specific checks that none of `causes` expects
@@ -92,7 +119,7 @@ class Tier(Struct, frozen=True):
     """One tier of the walk."""
 
     name: str
-    seen: str  # seen | partly | unseen | not-applicable
+    seen: TierCoverage
     fired: tuple[str, ...]
     clear: tuple[str, ...]
     not_evaluated: tuple[str, ...]
@@ -205,6 +232,16 @@ class Against(Struct, frozen=True):
     values: tuple[Difference, ...]  # values that differ by more than a fifth or are seen on one side only
 
 
+class Vital(Struct, frozen=True):
+    """A key number of what was measured. `part`: which of several, such as a kind of kernel; empty for the only one."""
+
+    signal: str
+    subject: str
+    value: Value
+    shown: str  # with its unit
+    part: str = ""
+
+
 class Diagnosis(Struct, frozen=True):
     """Ranked causes with evidence for and against, the tier walk, and the gaps."""
 
@@ -226,4 +263,7 @@ class Diagnosis(Struct, frozen=True):
     coverage: tuple[Coverage, ...]
     gaps: tuple[Gap, ...]
     against: Against | None = None  # null where nobody asked to compare
+    vitals: tuple[Vital, ...] = ()  # in the order of importance, the worst subject of each
+    slo_p99: float | None = None  # seconds; null where none was given
+    slo_error_ratio: float | None = None
     disabled_causes: tuple[str, ...] = ()  # of the catalogue, that the site does not want ranked

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from latdoctor.diagnosis.codes import AnswerKind, Confidence, Level, TierCoverage, UserImpact
 from latdoctor.diagnosis.evaluate import CLEAR, FIRED, NOT_APPLICABLE, NOT_EVALUATED
 from latdoctor.diagnosis.noisy_or import Network, grounding, ruled_out_by
 from latdoctor.diagnosis.onset import impact
@@ -21,7 +22,7 @@ LISTED_UNGROUNDED = 0.1  # and so are these, where nothing specific points at th
 MAX_LISTED = 10
 SUSPECTED = 0.2  # a grounded critical cause at least this probable keeps a service from being called healthy
 
-HURTING, NOT_HURTING, HARM_UNSEEN = "hurting", "present, not hurting", "harm not seen"
+HURTING, NOT_HURTING, HARM_UNSEEN = UserImpact.HURTING, UserImpact.NOT_HURTING, UserImpact.NOT_MEASURED
 
 
 def rank(
@@ -92,10 +93,10 @@ def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Che
         severity=cause.severity,
         status=cause.status,
         probability=round(probability, 4),
-        confidence="confirmed" if named and probability >= CONFIRMED else "likely" if named else "candidate",
+        confidence=_confidence(probability, named=named),
         named=named,
         grounded=grounded,
-        standing=_standing(checks),
+        impact=_standing(checks),
         subjects=tuple(dict.fromkeys(subject for check in own for subject in check.subjects)),
         evidence_for=tuple(check.id for check in sorted(fired, key=lambda check: -cause.expects[check.id])),
         evidence_against=tuple(against),
@@ -111,7 +112,13 @@ def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Che
     )
 
 
-def _standing(checks: Sequence[Check]) -> str:
+def _confidence(probability: float, *, named: bool) -> Confidence:
+    if not named:
+        return Confidence.CANDIDATE
+    return Confidence.CONFIRMED if probability >= CONFIRMED else Confidence.LIKELY
+
+
+def _standing(checks: Sequence[Check]) -> UserImpact:
     """Does what was found hurt? Told by the symptoms alone, and by the lesser ones only where a required one is unseen.
 
     A deep queue is no harm while P99 is seen to be within the SLO.
@@ -137,9 +144,9 @@ def answer(rules: RuleSet, network: Network, ranked: Sequence[RankedCause], chec
         and not any(rules.cause[name].weight(rules.finding[check.id]) >= GROUNDING for name in named or group)
     )
     if named or group:
-        kind = "named" if named else "one-of"
+        kind = AnswerKind.NAMED if named else AnswerKind.ONE_OF
     else:
-        kind = "unexplained" if any(check.status == FIRED for check in checks) else "none"
+        kind = AnswerKind.UNEXPLAINED if any(check.status == FIRED for check in checks) else AnswerKind.NONE
     ruled_out = tuple(_ruled_out(rules, network, checks, unexplained))
     return Answer(kind, named or group, round(network.no_known_cause, 4), unexplained, ruled_out)
 
@@ -176,11 +183,11 @@ def _tier(name: str, checks: Sequence[Check]) -> Tier:
 
     looked = [check for check in checks if check.status in (FIRED, CLEAR)]
     if checks and all(check.status == NOT_APPLICABLE for check in checks):
-        seen = "not-applicable"
+        seen = TierCoverage.NOT_APPLICABLE
     elif not looked:
-        seen = "unseen"
+        seen = TierCoverage.UNSEEN
     else:
-        seen = "partly" if _unseen_essentials(checks) else "seen"
+        seen = TierCoverage.PARTLY if _unseen_essentials(checks) else TierCoverage.SEEN
     return Tier(name, seen, having(FIRED), having(CLEAR), having(NOT_EVALUATED), having(NOT_APPLICABLE))
 
 
@@ -196,7 +203,7 @@ def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequen
     levels = [check.severity for check in fired] + [cause.severity for cause in counting]
     level = max(levels, key=SEVERITIES.index, default="")
     if level:
-        return Verdict(level, _sentence(level, ranked, checks), tuple(check.message for check in fired))
+        return Verdict(Level(level), _sentence(level, ranked, checks), tuple(check.message for check in fired))
     doubts = list(_unseen(tiers, checks))
     doubts += [
         f"{cause.id} is possible ({cause.probability:.0%})"
@@ -205,27 +212,31 @@ def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequen
     ]
     if doubts:
         return Verdict(
-            "inconclusive", "nothing critical found, but too little was seen to call it healthy", tuple(doubts)
+            Level.INCONCLUSIVE, "nothing critical found, but too little was seen to call it healthy", tuple(doubts)
         )
     present = [cause.title for cause in ranked if cause.named]
     clear = sum(check.status == CLEAR for check in checks)
     applying = sum(check.status != NOT_APPLICABLE for check in checks)
     message = f"healthy: {clear} of {applying} checks clear, every essential was seen"
     return Verdict(
-        "healthy", message + ("; a condition is present and does not hurt" if present else ""), tuple(present)
+        Level.HEALTHY, message + ("; a condition is present and does not hurt" if present else ""), tuple(present)
     )
 
 
 def _unseen(tiers: Sequence[Tier], checks: Sequence[Check]) -> Iterator[str]:
-    """Why the service cannot be called healthy: per tier the essentials that nobody saw, or that nobody looked."""
-    names = [tier.name for tier in tiers]
+    """Why the service cannot be called healthy: the essential checks that could not be evaluated, and why.
+
+    Those that only lack a source are named together on one line.
+    """
     lacking = _unseen_essentials(checks)
-    yield from (f"{check.id}: {check.reason}" for check in lacking if check.tier not in names)
+    for check in lacking:
+        if not check.source_missing:
+            yield f"{f'{check.tier}: ' if check.tier else ''}{check.id}: {check.reason}"
+    if without_source := [check.id for check in lacking if check.source_missing]:
+        yield f"no source was read that shows {', '.join(without_source)}"
     for tier in tiers:
-        own = [check for check in lacking if check.tier == tier.name]
-        yield from (f"{tier.name}: {check.id} — {check.reason}" for check in own)
-        if tier.seen == "unseen" and not own:
-            yield f"{tier.name}: nothing of it was seen"
+        if tier.seen == TierCoverage.UNSEEN and not any(check.tier == tier.name for check in lacking):
+            yield f"{tier.name}: nothing of it was measured"
 
 
 def _sentence(level: str, ranked: Sequence[RankedCause], checks: Sequence[Check]) -> str:
@@ -235,4 +246,8 @@ def _sentence(level: str, ranked: Sequence[RankedCause], checks: Sequence[Check]
         return f"{level}, cause unknown"
     if standing == HURTING:
         return f"{level}, cause found"
-    return f"{level}: condition found; harm not seen" if standing == HARM_UNSEEN else f"{level}: condition found"
+    return (
+        f"{level}: condition found; user impact not measured"
+        if standing == HARM_UNSEEN
+        else f"{level}: condition found"
+    )

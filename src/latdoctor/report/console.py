@@ -15,30 +15,28 @@ from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import comparison, presenter
+from latdoctor.report.answer import answer
 from latdoctor.report.presenter import gap_lines, unexplained
 from latdoctor.units import percent
 
-LEVEL_STYLE = {
-    "critical": "bold red",
-    "warning": "bold yellow",
-    "info": "bold cyan",
-    "healthy": "bold green",
-    "inconclusive": "bold magenta",
-}
 _MARK = {presenter.FOR: ("+", "green"), presenter.AGAINST: ("-", "red"), presenter.UNSEEN: ("?", "magenta")}
 _COMPACT = {presenter.FOR: 5, presenter.AGAINST: 2, presenter.UNSEEN: 2}
 _MAX_GAPS = 3
 
 
-def render(diagnosis: Diagnosis, console: Console, *, verbose: bool = False) -> None:
-    """Prints `diagnosis`; `verbose` adds the account of each probability, all checks and all gaps."""
-    for part in parts(diagnosis, verbose=verbose):
+def render(diagnosis: Diagnosis, console: Console, *, verbosity: int = 0) -> None:
+    """Print the answer on one screen; from 1 on the evidence in full, from 2 on every check, score and gap."""
+    if verbosity == 0:
+        for line in answer(diagnosis):
+            console.print(Text(line.text, style=line.style))
+        return
+    for part in parts(diagnosis, verbose=verbosity > 1):
         console.print(part)
 
 
 def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[RenderableType]:
     """The same, piece by piece."""
-    yield Text(presenter.headline(diagnosis), style=LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
+    yield Text(presenter.headline(diagnosis), style=presenter.LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
     yield Text(presenter.scope(diagnosis), style="dim")
     if line := presenter.site_line(diagnosis):
         yield Text(line, style="dim")
@@ -56,9 +54,7 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     for cause in presenter.shown_causes(diagnosis, every=verbose):
         yield _cause(cause, diagnosis, verbose=verbose)
     if diagnosis.verdict.level == "inconclusive":
-        yield _listing(
-            "Why not healthy", diagnosis.verdict.reasons if verbose else presenter.verdict_reasons(diagnosis)
-        )
+        yield _listing("Why not healthy", diagnosis.verdict.reasons)
     pain = presenter.symptoms(diagnosis)
     if any(line.kind == presenter.FOR for line in pain) or (pain and verbose):
         yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
@@ -77,7 +73,7 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
     head = Table.grid(expand=True, padding=(0, 1))
     head.add_column(ratio=1)
     head.add_column(justify="right", no_wrap=True)
-    style = LEVEL_STYLE.get(cause.severity, "bold")
+    style = presenter.LEVEL_STYLE.get(cause.severity, "bold")
     head.add_row(Text(cause.title, style=style), Text(f"{percent(cause.probability)} {cause.confidence}", style="bold"))
     rows: list[RenderableType] = [head, _indented(Text(presenter.facts_of(cause), style="dim"), 2), _advice(cause)]
     rows += _evidence(presenter.evidence_lines(cause, diagnosis), verbose=verbose)

@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.report import console, presenter
+from latdoctor.report import presenter
+from latdoctor.report.answer import HEIGHT, answer
 from latdoctor.report.comparison import answered
 from latdoctor.units import percent
 
@@ -54,4 +55,5 @@ def screen(diagnosis: Diagnosis, lately: Sequence[Told], heading: str) -> Render
         Text(f"{moment(told.at)[11:19]}  {told.message}", no_wrap=True, overflow="ellipsis")
         for told in lately[-LATELY:]
     ]
-    return Group(*parts, Text(), *console.parts(diagnosis))
+    lines = answer(diagnosis, HEIGHT - len(parts) - 1)
+    return Group(*parts, Text(), *(Text(line.text, style=line.style, no_wrap=True) for line in lines))

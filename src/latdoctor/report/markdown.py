@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import comparison, presenter
+from latdoctor.report.answer import answer
 from latdoctor.report.presenter import gap_lines, unexplained
 from latdoctor.units import percent
 
@@ -32,19 +33,15 @@ def escape(text: str) -> str:
 
 
 def _lines(diagnosis: Diagnosis) -> Iterable[str]:
-    yield f"## {escape(presenter.headline(diagnosis))}"
-    yield ""
-    yield escape(presenter.scope(diagnosis))
+    """The answer as on the terminal, then the evidence behind it."""
+    first, *rest = answer(diagnosis)
+    yield f"## {escape(first.text)}"
+    for line in rest:
+        evidence = line.text.startswith(" " * 6)
+        yield from ([f"* {escape(line.text.strip())}"] if evidence else ["", escape(line.text.strip())])
     if line := presenter.site_line(diagnosis):
         yield ""
         yield escape(line)
-    for line in presenter.since_lines(diagnosis):
-        yield ""
-        yield f"**{escape(line)}**"
-    line = presenter.answer_line(diagnosis)
-    if line:
-        yield ""
-        yield f"**{escape(line)}**"
     for cause in presenter.shown_causes(diagnosis, every=False):
         yield from _cause(cause, diagnosis)
     yield from _section("Why not healthy", diagnosis.verdict.reasons if _doubtful(diagnosis) else ())

@@ -11,54 +11,61 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 
 from latdoctor.conditions.evaluator import HOLDS, Atom
+from latdoctor.diagnosis.codes import Level, ReasonCode, UserImpact
 from latdoctor.diagnosis.evaluate import FIRED
-from latdoctor.diagnosis.overlays import DISABLED, SITE_THRESHOLD
 from latdoctor.diagnosis.recommend import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Change, Check, Diagnosis, Onset, RankedCause, RuledOut, Tier
 from latdoctor.evidence.model import Origin
 from latdoctor.report.playbook import advised
 from latdoctor.units import format_value, percent
 
-_UNLOOKED, _NOT_SHOWN_PREFIX = "not looked at: needs ", "nothing shows "  # how reasons begin (diagnosis/judge.py)
-_BEHIND = " — "  # stands before the reason in a verdict's line
 _SHOWN = 4
-
-
-def is_unlooked(check: Check) -> bool:
-    """Whether it was not evaluated because no source was given that shows it, and for nothing else."""
-    return check.status == "not-evaluated" and _is_one(check.reason)
-
-
-def _is_one(reason: str) -> bool:
-    parts = reason.split("; ")
-    return all(part.startswith((_UNLOOKED, _NOT_SHOWN_PREFIX)) for part in parts) and parts[0].startswith(_UNLOOKED)
-
-
-def verdict_reasons(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Why nothing is called healthy: what was not looked at is one line, behind the others."""
-    reasons = diagnosis.verdict.reasons
-    folded = [reason for reason in reasons if _is_one(reason.partition(_BEHIND)[2])]
-    if len(folded) < 2:
-        return reasons
-    named = [reason.partition(": ")[2].partition(_BEHIND)[0] for reason in folded]
-    return (*(reason for reason in reasons if reason not in folded), f"not looked at: {', '.join(named)}")
+LEVEL_STYLE: Mapping[str, str] = {
+    Level.CRITICAL: "bold red",
+    Level.WARNING: "bold yellow",
+    Level.INFO: "bold cyan",
+    Level.HEALTHY: "bold green",
+    Level.INCONCLUSIVE: "bold magenta",
+}
+SOURCE_NOUNS = {
+    "prometheus": "the server's metrics page",
+    "promql": "Prometheus",
+    "nvml": "GPU",
+    "host": "the machine and the process",
+    "torch_trace": "profiler trace",
+    "nsight": "Nsight Systems trace",
+    "tensorrt": "TensorRT engine",
+    "torch_memory": "PyTorch memory",
+    "logs": "driver log",
+    "access_log": "access log",
+    "changes": "change log",
+    "baseline": "healthy baseline",
+}
+# What a required check is about, for a reader.
+ESSENTIALS = {
+    "p99-over-slo": "latency",
+    "queue-deep": "queue",
+    "cpu-pressure": "host CPU",
+    "gpu-clocks-cut": "GPU clocks",
+    "gpu-xid": "GPU errors",
+    "gpu-idle-between-kernels": "a profiler trace",
+}
+IMPACT = {
+    UserImpact.HURTING: "users are affected",
+    UserImpact.NOT_HURTING: "users are not affected",
+    UserImpact.NOT_MEASURED: "user impact not measured",
+}
 
 
 def summary(diagnosis: Diagnosis) -> str:
-    """How many checks were not looked at, and what would show most of them; empty where there are none."""
-    reasons = [check.reason for check in diagnosis.checks if is_unlooked(check)]
-    if not reasons:
+    """How many checks lack a source, and what would show most of them; empty where there are none."""
+    lacking = [check for check in diagnosis.checks if check.source_missing]
+    if not lacking:
         return ""
-    counts = Counter(ask for reason in reasons for ask in _asks(reason))
+    counts = Counter(option for check in lacking for option in {o for reason in check.reasons for o in reason.options})
     (first, most), *others = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    more = "".join(f", {ask} {count}" for ask, count in others[: _SHOWN - 1])
-    return f"not looked at: {len(reasons)} checks, of which {first} would show {most}{more} (-v)"
-
-
-def _asks(reason: str) -> set[str]:
-    """The options that a reason names: `needs --server URL (or --metrics FILE) or --log FILE` names two."""
-    parts = (part[len(_UNLOOKED) :] for part in reason.split("; ") if part.startswith(_UNLOOKED))
-    return {ask for part in parts for ask in part.split(" or ")}
+    more = "".join(f", {option} {count}" for option, count in others[: _SHOWN - 1])
+    return f"no source for {len(lacking)} checks: {first} would show {most} of them{more}"
 
 
 def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -84,8 +91,8 @@ def gap_lines(diagnosis: Diagnosis, *, every: bool) -> tuple[str, ...]:
 
     One line for several subjects of which the same is said, and for several things with the same hint.
     """
-    reasons = [check.reason for check in diagnosis.checks if check.status == "not-evaluated"]
-    hidden = {gap: sum(gap.reason in reason for reason in reasons) for gap in diagnosis.gaps}
+    hiding = Counter(reason.message for check in diagnosis.checks for reason in check.reasons)
+    hidden = {gap: hiding[gap.reason] for gap in diagnosis.gaps}
     subjects: dict[tuple[str, str, str], list[str]] = {}
     for gap in sorted(diagnosis.gaps, key=lambda gap: -hidden[gap]):
         said = gap.reason.removeprefix(f"{gap.subject}: ")
@@ -112,7 +119,7 @@ def _gap_line(source: str, about: str, head: str, next_step: str, said: str) -> 
 
 FOR, AGAINST, UNSEEN = "for", "against", "not seen"
 _NOWHERE = "not shown by what was read"
-_NEAR = 0.1  # a cause that is less likely is not worth a tired person's time
+NEAR = 0.1  # a cause that is less likely is not worth a tired person's time
 _MUCH = 3  # checks hidden for one reason, from which on the compact answer tells of it
 _NAME_WIDTH = 44
 _LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
@@ -148,8 +155,8 @@ def headline(diagnosis: Diagnosis) -> str:
 
 def site_line(diagnosis: Diagnosis) -> str:
     """What was judged by limits of the site, or not judged as it wishes; empty where all is as shipped."""
-    limited = sum(any(SITE_THRESHOLD in atom.note for atom in check.atoms) for check in diagnosis.checks)
-    disabled = sum(check.reason.startswith(DISABLED) for check in diagnosis.checks)
+    limited = sum(check.site and bool(check.atoms) for check in diagnosis.checks)
+    disabled = sum(reason.code == ReasonCode.DISABLED for check in diagnosis.checks for reason in check.reasons)
     told = [f"{limited} judged by site thresholds"] if limited else []
     told += [f"{disabled} disabled by the site"] if disabled else []
     findings = [f"of the findings, {' and '.join(told)} (-v)"] if told else []
@@ -180,7 +187,7 @@ def answer_line(diagnosis: Diagnosis) -> str:
 def _nearest(diagnosis: Diagnosis) -> str:
     """The likeliest cause, where it is not likely enough to be named and still worth a look."""
     first = next(iter(diagnosis.causes), None)
-    return f" (nearest: {first.id}, {percent(first.probability)})" if first and first.probability >= _NEAR else ""
+    return f" (nearest: {first.id}, {percent(first.probability)})" if first and first.probability >= NEAR else ""
 
 
 def shown_causes(diagnosis: Diagnosis, *, every: bool) -> tuple[RankedCause, ...]:
@@ -195,7 +202,7 @@ def facts_of(cause: RankedCause) -> str:
     """The line under a cause's title."""
     subjects = f" · on {', '.join(shortened(subject) for subject in cause.subjects[:4])}" if cause.subjects else ""
     more = f" and {len(cause.subjects) - 4} more" if len(cause.subjects) > 4 else ""
-    standing = "" if cause.standing == "hurting" else f" · {cause.standing}"
+    standing = "" if cause.impact == UserImpact.HURTING else f" · {IMPACT[cause.impact]}"
     return f"{cause.id} · {cause.tier} · {cause.severity}{standing}{subjects}{more}"
 
 
@@ -207,7 +214,7 @@ def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLi
         check = checks[name]
         lines.append(EvidenceLine(AGAINST, check.message, details(check)))
     lines += [
-        EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})", unlooked=is_unlooked(checks[name]))
+        EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})", unlooked=checks[name].source_missing)
         for name in cause.unseen
     ]
     return tuple(lines)
@@ -287,7 +294,9 @@ def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierL
         ),
         clear=tuple(EvidenceLine(AGAINST, checks[name].message, details(checks[name])) for name in tier.clear),
         not_evaluated=_grouped(unseen),
-        not_evaluated_otherwise=_grouped((one for one in unseen if not (is_unlooked(one) or _is_nowhere(one))), _MUCH),
+        not_evaluated_otherwise=_grouped(
+            (one for one in unseen if not (one.source_missing or _is_nowhere(one))), _MUCH
+        ),
     )
 
 
@@ -305,7 +314,7 @@ def _grouped(checks: Iterable[Check], least: int = 1) -> tuple[str, ...]:
 
 
 def _is_nowhere(check: Check) -> bool:
-    return check.reason.startswith("nothing shows ") and ";" not in check.reason
+    return bool(check.reasons) and all(reason.code == ReasonCode.NOT_SHOWN for reason in check.reasons)
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
@@ -338,9 +347,10 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
         steps.append(f"look with {look.ask}: it {look.cost} and would show {', '.join(look.checks)}")
     if diagnosis.answer.causes and not diagnosis.next_looks:
         steps.append("no other source would change this ranking")
-    if any(check.required and "nothing shows latency.p99" in check.reason for check in diagnosis.checks):
+    lacking = [reason for check in diagnosis.checks if check.required for reason in check.reasons]
+    if any(one.code == ReasonCode.NOT_SHOWN and "latency.p99" in one.signals for one in lacking):
         steps.append("watch the server's own metrics page (--server URL): nothing that was read tells its P99")
-    if any(check.required and "no SLO given" in check.reason for check in diagnosis.checks):
+    if any(one.code == ReasonCode.NO_SLO for one in lacking):
         steps.append("give the SLO, such as --slo 500ms: without an SLO nobody can say whether this is slow")
     return tuple(steps) or ("latdoctor preflight",)
 
@@ -351,7 +361,7 @@ _SLACK = 60.0  # seconds by which a look's own readings may reach back behind it
 _SURE = 1.0  # seconds: a moment that is known to the second is told as it is
 _CENTURY = 3.2e9  # seconds: further ahead lies what is no time at all
 _MAX_CHANGES = 3
-_OF_LATE, _BEFORE, _ABOUT, _AFTER = "changed of late", "shortly before", "about then, before or after", "just after"
+_OF_LATE, _BEFORE, _ABOUT, _AFTER = "Changed recently", "Changed before", "Changed about then", "Changed just after"
 
 
 def scope(diagnosis: Diagnosis) -> str:
@@ -376,23 +386,41 @@ def _ahead(end: float, now: float | None) -> str:
     return f", {format_value(end - now, 'time')} ahead of the clock here"
 
 
+def since(diagnosis: Diagnosis) -> str:
+    """Since when it is slow: `since 01:00:43 (34 s)`; empty where it is not known, or nothing is wrong."""
+    onset = None if diagnosis.verdict.level == Level.HEALTHY else diagnosis.since
+    if onset is None:
+        return ""
+    about = f" (± {format_value(onset.within, 'time')})" if onset.within > _SURE else ""
+    end = onset.until if onset.until is not None else diagnosis.evidence_window.end
+    lasted = f", {format_value(end - onset.time, 'time')}" if end is not None and end > onset.time else ""
+    until = f" until {_clock(onset.until, _moment(onset.time)[:10])}" if onset.until is not None else ""
+    return f"since {_moment(onset.time)}{about}{until}{lasted}"
+
+
 def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Since when it is slow, and what changed shortly before, at about that time, and just after it."""
     lines = []
-    # Within the SLO a rise is no trouble: the document has it, the first lines do not.
-    since, day = None if diagnosis.verdict.level == "healthy" else diagnosis.since, ""
-    if since is not None:
-        name = since.signal.rpartition(".")[2].upper()
-        rise = f"{name} {format_value(since.before, 'time')} before, {format_value(since.after, 'time')} then"
-        until = f" until {_clock(since.until, _moment(since.time)[:10])}" if since.until is not None else ""
-        about = f" (± {format_value(since.within, 'time')})" if since.within > _SURE else ""
-        lines.append(f"slow since {_moment(since.time)}{about}{until}: {rise} ({shortened(since.subject)})")
-        day = _moment(since.time)[:10]
-    if diagnosis.changes and diagnosis.verdict.level != "healthy":
-        lines += _changed(diagnosis, day)
-    elif since is not None:
-        lines.append(f"{_BEFORE}: {_no_change(diagnosis)}")
-    return tuple(lines)
+    onset = None if diagnosis.verdict.level == Level.HEALTHY else diagnosis.since
+    if onset is not None:
+        name = onset.signal.rpartition(".")[2].upper()
+        rise = f"{name} {format_value(onset.before, 'time')} before, {format_value(onset.after, 'time')} then"
+        lines.append(f"slow {since(diagnosis)}: {rise} ({shortened(onset.subject)})")
+    return (*lines, *change_lines(diagnosis))
+
+
+def change_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What changed shortly before, at about that time, and just after it."""
+    if diagnosis.verdict.level == Level.HEALTHY:
+        return ()
+    if diagnosis.changes:
+        return tuple(_changed(diagnosis, _moment(diagnosis.since.time)[:10] if diagnosis.since else ""))
+    return (f"{_BEFORE}: {_no_change(diagnosis)}",) if diagnosis.since else ()
+
+
+def tier_noun(tier: str) -> str:
+    """What a tier is about, for a reader."""
+    return {"infrastructure": "the GPU and the host", "framework": "the framework"}.get(tier, "the application")
 
 
 def _changed(diagnosis: Diagnosis, day: str) -> Iterator[str]:
@@ -435,7 +463,10 @@ def _clock(time: float, day: str) -> str:
 
 def _span(start: float, end: float) -> str:
     first, last = _moment(start), _moment(end)
-    return first if first == last else f"{first} to {last}"
+    if first == last:
+        return first
+    same_day = first[:10] == last[:10]
+    return f"{first.removesuffix(' UTC')} to {last[11:] if same_day else last}"
 
 
 def _moment(time: float) -> str:

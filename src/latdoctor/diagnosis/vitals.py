@@ -1,0 +1,109 @@
+"""The key numbers of what was measured: said whether or not a finding fired.
+
+For a service: latency, errors, load, queue, batches. For a profiler trace: how busy the GPU is and what with. For an
+engine, an allocator or a machine: what an engineer looks at first. Each is the worst of all subjects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from latdoctor.conditions.evaluator import show
+from latdoctor.diagnosis.result import Vital
+from latdoctor.evidence.model import Evidence, Reading, is_unknown
+
+Worst = Callable[[Sequence[float]], float]
+
+# Signals in the order in which they are shown, and which of several subjects is the worst.
+_SINGLE: dict[str, Worst] = {
+    "latency.p99": max,
+    "client.latency.p99": max,
+    "latency.mean": max,
+    "ttft.p99": max,
+    "ttft.mean": max,
+    "error.ratio": max,
+    "arrival.rate": sum,
+    "completion.rate": sum,
+    "queue.depth": max,
+    "queue.time.mean": max,
+    "compute.time.mean": max,
+    "requests.running": sum,
+    "kv.usage": max,
+    "batch.size.mean": min,
+    "forward.utilization": max,
+    "gpu.busy_ratio": min,
+    "gpu.utilization": max,
+    "gpu.memory_used_ratio": max,
+    "gpu.temperature": max,
+    "gpu.sm_clock_ratio": min,
+    "gpu.power_ratio": max,
+    "trace.span": max,
+    "trace.kernels": max,
+    "copy.time_share": max,
+    "sync.idle_share": max,
+    "launch.api_share": max,
+    "engine.compute.median": max,
+    "engine.enqueue.median": max,
+    "engine.layers": max,
+    "engine.reformat.time_share": max,
+    "engine.fp32.time_share": max,
+    "alloc.reserved": max,
+    "alloc.allocated": max,
+    "alloc.inactive_split_ratio": max,
+    "host.cpu.busy_ratio": max,
+    "host.memory.available_ratio": min,
+}
+# Shares of a whole: the largest three parts, named by a label.
+_PARTS = {"kernel.kind_share": "kind", "operator.gpu_share": "operator", "gap.host_share": "host"}
+_MAX_PARTS = 3
+_LEAST_PART = 0.01
+
+
+def vitals(evidence: Evidence) -> tuple[Vital, ...]:
+    """The vital signs in `evidence`, in the order of importance; a signal that nothing shows is left out."""
+    return (*_singles(evidence), *_parts(evidence), *_searched(evidence))
+
+
+def _singles(evidence: Evidence) -> Iterator[Vital]:
+    for signal, worst in _SINGLE.items():
+        found = [one for one in evidence.readings_by_signal.get(signal, ()) if not one.labels and _is_number(one)]
+        if not found:
+            continue
+        newest = _newest(found)
+        values = {subject: _number(one) for subject, one in newest.items()}
+        value = worst(list(values.values()))
+        subject = next((name for name, number in values.items() if number == value), next(iter(values)))
+        yield Vital(signal, subject, value, show(signal, value, newest[subject].bound))
+
+
+def _newest(readings: Sequence[Reading]) -> dict[str, Reading]:
+    """The last reading of each subject: of a series of pages the newest counts."""
+    return {one.subject: one for one in readings}
+
+
+def _parts(evidence: Evidence) -> Iterator[Vital]:
+    for signal, label in _PARTS.items():
+        found = [
+            one
+            for one in evidence.readings_by_signal.get(signal, ())
+            if _is_number(one) and dict(one.labels).get(label)
+        ]
+        found.sort(key=_number, reverse=True)
+        for one in [one for one in found if _number(one) >= _LEAST_PART][:_MAX_PARTS]:
+            yield Vital(signal, one.subject, one.value, show(signal, one.value), dict(one.labels)[label])
+
+
+def _searched(evidence: Evidence) -> Iterator[Vital]:
+    """How many events of each kind a log has, where it was searched for them."""
+    for signal in dict.fromkeys(signal for signal, _ in evidence.looked if signal.startswith("log.")):
+        subject = next(subject for name, subject in evidence.looked if name == signal)
+        count = len(evidence.events_by_signal.get(signal, ()))
+        yield Vital(signal, subject, float(count), str(count))
+
+
+def _is_number(reading: Reading) -> bool:
+    return not isinstance(reading.value, str) and not is_unknown(reading.value)
+
+
+def _number(reading: Reading) -> float:
+    return reading.value if not isinstance(reading.value, str) else 0.0

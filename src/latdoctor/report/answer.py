@@ -1,0 +1,279 @@
+"""The answer on one screen: at most 24 lines of 80 columns, what is wrong first and one next command.
+
+The default of `diagnose`; Markdown and the HTML page begin with the same lines. Everything else is behind -v. It has no
+id of a check, no signal name and no subject inside a file. Lines are dropped, the least important first, until it
+fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rich.cells import cell_len
+
+from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, ReasonCode, UserImpact
+from latdoctor.diagnosis.recommend import playbooks_for
+from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause
+from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.report import presenter
+from latdoctor.report.comparison import headline as comparison_headline
+from latdoctor.report.playbook import facts
+from latdoctor.report.text_utils import wrapped
+from latdoctor.report.vital_signs import file_noun, harm, measured, subject_of
+from latdoctor.units import percent
+
+HEIGHT, WIDTH = 24, 80
+_INDENT = 6  # of evidence below a cause
+_MAX_CAUSES = 3
+_MAX_EVIDENCE = 4
+_NEAR = 0.25  # a rival at least this probable is worth a line
+_ADDRESS = re.compile(r"[\w.\[\]:-]+:\d{1,5}")
+_NUMBER = re.compile(r"\d[\d.,\u202f\u00a0]*(?: ?(?:%|[µmn]?s|/s|[KMG]i?B|°C))?")
+
+
+class Rank(IntEnum):
+    """How soon a line is dropped where the screen is full: the highest first."""
+
+    KEEP = 0
+    DO = 1
+    EVIDENCE = 2
+    CHANGE = 3
+    NOT_SEEN = 4
+    MORE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the answer. `style` is rich's; `level` where the verdict stands in it."""
+
+    text: str
+    style: str = ""
+    rank: Rank = Rank.KEEP
+
+
+def answer(diagnosis: Diagnosis, height: int = HEIGHT) -> tuple[Line, ...]:
+    """The lines for a screen of `height` lines."""
+    parts = [
+        list(_verdict(diagnosis)),
+        list(_comparison(diagnosis)),
+        list(_causes(diagnosis)),
+        list(_do(diagnosis)),
+        [*_changes(diagnosis), *_not_seen(diagnosis)],
+        list(_more(diagnosis)),
+    ]
+    return _fitted([part for part in parts if part], height)
+
+
+def text(diagnosis: Diagnosis, height: int = HEIGHT) -> str:
+    """The same as plain text."""
+    return "\n".join(line.text for line in answer(diagnosis, height)) + "\n"
+
+
+def _fitted(parts: Sequence[list[Line]], height: int) -> tuple[Line, ...]:
+    """The parts with a blank line between them, without the lines that do not fit."""
+    kept = [list(part) for part in parts]
+    while sum(len(part) for part in kept) + max(0, len(kept) - 1) > height:
+        rank = max((line.rank for part in kept for line in part), default=Rank.KEEP)
+        if rank == Rank.KEEP:
+            break
+        part = next(part for part in reversed(kept) if any(line.rank == rank for line in part))
+        last = max(number for number, line in enumerate(part) if line.rank == rank)
+        first = last
+        while first > 0 and part[first].text.startswith(" " * (_INDENT + 2)) and part[first - 1].rank == rank:
+            first -= 1  # a sentence is dropped whole
+        del part[first : last + 1]
+        kept = [part for part in kept if part]
+    lines: list[Line] = []
+    for part in kept:
+        lines += [Line("")] * bool(lines) + part
+    return tuple(lines[:height])
+
+
+def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
+    """How bad it is in numbers, since when, and what was observed."""
+    level = diagnosis.verdict.level
+    said = harm(diagnosis)
+    first, *rest = wrapped(f"{level.upper()}  {said}", "", "  ")[:2]
+    yield Line(first, presenter.LEVEL_STYLE.get(level, "bold"))
+    yield from (Line(more, presenter.LEVEL_STYLE.get(level, "bold")) for more in rest)
+    yield Line(wrapped(subject_of(diagnosis))[0], "dim")
+
+
+def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
+    """Faster, slower or the same, by how much, and what else moved."""
+    if diagnosis.against:
+        first, *rest = comparison_headline(diagnosis.against)
+        yield Line(first, "bold")
+        for one in rest:
+            yield Line(f"  {one}"[:WIDTH], rank=Rank.EVIDENCE)
+
+
+def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
+    """The named causes with their evidence; else what is known of a cause, and the key numbers."""
+    kind = diagnosis.answer.kind
+    chosen = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes][:_MAX_CAUSES]
+    checks = {check.id: check for check in diagnosis.checks}
+    if kind in (AnswerKind.NAMED, AnswerKind.ONE_OF):
+        if kind == AnswerKind.ONE_OF:
+            yield Line("Cause: one of these; the evidence does not tell them apart", "bold")
+        shown: set[str] = set()
+        for number, cause in enumerate(chosen, 1):
+            yield from _cause(number, cause, checks, shown, most=max(2, _MAX_EVIDENCE - len(chosen) + 1))
+        if kind == AnswerKind.NAMED and (rival := _rival(diagnosis)):
+            yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(rival, "    or: ", " " * 8))
+        return
+    yield from _unknown_cause(diagnosis, checks)
+    yield from measured(diagnosis, Line)
+
+
+def _cause(number: int, cause: RankedCause, checks: dict[str, Check], shown: set[str], *, most: int) -> Iterator[Line]:
+    share = percent(cause.probability)
+    width = WIDTH - cell_len(share) - 6
+    title = presenter.shortened(cause.title, width - 2)
+    yield Line(f" {number}  {title}{' ' * max(2, WIDTH - 4 - cell_len(title) - cell_len(share))}{share}", "bold")
+    for sentence in _evidence(cause, checks, shown)[:most]:
+        yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(sentence, " " * _INDENT, " " * (_INDENT + 2)))
+
+
+def _evidence(cause: RankedCause, checks: dict[str, Check], shown: set[str]) -> list[str]:
+    """The sentences of what fired, strongest first; one whose numbers all stand above already is left out."""
+    fired = [checks[name] for name in cause.evidence_for]
+    fired.sort(key=lambda check: check.kind != "specific")
+    found = []
+    for check in fired:
+        numbers = set(_NUMBER.findall(check.message))
+        if check.message in shown or (numbers and numbers <= shown):
+            continue
+        shown |= {check.message, *numbers}
+        found.append(check.message)
+    return found
+
+
+def _rival(diagnosis: Diagnosis) -> str:
+    """A cause that is nearly as likely as a named one, and what would decide."""
+    named = set(diagnosis.answer.causes)
+    rival = next((one for one in diagnosis.causes if one.id not in named and one.probability >= _NEAR), None)
+    return f"{rival.title} ({percent(rival.probability)})" if rival else ""
+
+
+def _unknown_cause(diagnosis: Diagnosis, checks: dict[str, Check]) -> Iterator[Line]:
+    level = diagnosis.verdict.level
+    if level == Level.HEALTHY or (level == Level.INCONCLUSIVE and diagnosis.answer.kind == AnswerKind.NONE):
+        return
+    if diagnosis.answer.kind == AnswerKind.NONE:
+        yield Line("Cause: unknown; no finding points at one", "bold")
+        return
+    yield Line("Cause: unknown; no known cause fits these findings well enough", "bold")
+    left = [checks[name].message for name in diagnosis.answer.unexplained]
+    left = left or [check.message for check in checks.values() if check.status == CheckStatus.FIRED]
+    for sentence in left[:_MAX_EVIDENCE]:
+        yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(sentence, "    ", " " * (_INDENT + 2)))
+    nearest = next(iter(diagnosis.causes), None)
+    if nearest and nearest.probability >= presenter.NEAR:
+        against = next((checks[name] for name in nearest.evidence_against if name in checks), None)
+        why = f"; against it: {_against(against)}" if against else ""
+        sentence = f"nearest: {nearest.title} ({percent(nearest.probability)}){why}"
+        yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(sentence, "    ", " " * (_INDENT + 2)))
+
+
+def _against(check: Check) -> str:
+    return check.message if check.status == CheckStatus.FIRED else f"not the case that {check.message}"
+
+
+def _do(diagnosis: Diagnosis) -> Iterator[Line]:
+    """The one safest next step, else what to do by hand, and the owner to page."""
+    named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes and cause.named]
+    if not named:
+        yield from _find_out(diagnosis)
+        return
+    first = named[0]
+    playbooks = playbooks_for(named)
+    if playbooks:
+        yield from _command(f" Fix   latdoctor remediate --playbook {playbooks[0]}", _at(diagnosis))
+        yield from _labelled("", f"{_advice(playbooks[0])} shows the plan; --apply runs it", most=2)
+    else:
+        yield from _labelled("Do", first.remediation, most=3)
+    owners = list(dict.fromkeys(cause.owner for cause in named if cause.owner))
+    if owners:
+        yield Line(f" Page  {', '.join(owners)}{', if the fix is refused' if playbooks else ''}", rank=Rank.DO)
+
+
+def _command(start: str, end: str) -> Iterator[Line]:
+    """A command that can be pasted, on a second line where it is too long for one."""
+    whole = f"{start} {end}"
+    lines = [whole] if len(whole) <= WIDTH else [f"{start} \\", f"         {end}"]
+    yield from (Line(line, "bold", Rank.DO) for line in lines)
+
+
+def _advice(name: str) -> str:
+    """What a playbook does and costs; empty where it is not one of the shipped."""
+    playbook = shipped().by_id.get(name)
+    return f"{playbook.title} ({facts(playbook)});" if playbook else ""
+
+
+def _at(diagnosis: Diagnosis) -> str:
+    """The option that names the target to change: its address, or the name it has in the configuration."""
+    name = diagnosis.target.partition(" ")[0]
+    if _ADDRESS.fullmatch(name):
+        return f"--server http://{name}"
+    return "--server URL" if "." in name or "/" in name else f"--target {name}"
+
+
+def _sentence(text: str, first: str, rest: str, most: int = 2) -> list[str]:
+    """`text` wrapped in at most `most` lines; what is cut ends in an ellipsis."""
+    lines = wrapped(text, first, rest)
+    if len(lines) > most:
+        lines = [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 2].rstrip(' ,.;')} …"]
+    return lines
+
+
+def _labelled(label: str, sentence: str, *, most: int, rank: Rank = Rank.DO) -> Iterator[Line]:
+    lines = _sentence(sentence, f" {label:<5} ", " " * 7, most)
+    yield from (Line(line, rank=rank) for line in lines)
+
+
+def _find_out(diagnosis: Diagnosis) -> Iterator[Line]:
+    """Where no cause is named: the source that would help most."""
+    reasons = [reason for check in diagnosis.checks if check.required for reason in check.reasons]
+    if diagnosis.verdict.level == Level.HEALTHY:
+        return
+    if file_noun(diagnosis):
+        yield from _labelled("Next", "do users suffer? latdoctor diagnose --server URL --slo 500ms", most=1)
+    elif any(reason.code == ReasonCode.NO_SLO for reason in reasons):
+        yield from _labelled("Next", "give the latency objective: --slo 500ms", most=1)
+    elif diagnosis.next_looks:
+        yield from _labelled("Next", f"latdoctor diagnose {_option(diagnosis.next_looks[0].ask)}", most=1)
+
+
+def _option(ask: str) -> str:
+    """`--server URL` of `--server URL (or --metrics FILE)`."""
+    return ask.partition(" (")[0]
+
+
+def _changes(diagnosis: Diagnosis) -> Iterator[Line]:
+    """What changed shortly before, at most two."""
+    for line in presenter.change_lines(diagnosis)[:2]:
+        yield from (Line(one, rank=Rank.CHANGE) for one in _sentence(line, " ", "   ", 1))
+
+
+def _not_seen(diagnosis: Diagnosis) -> Iterator[Line]:
+    """The kinds of sources that would change this answer most, and the options that read them."""
+    if diagnosis.verdict.level == Level.HEALTHY or (file_noun(diagnosis) and not diagnosis.answer.causes):
+        return
+    named = bool(diagnosis.answer.causes)
+    looks = diagnosis.next_looks if named else diagnosis.next_looks[1:]
+    wanted = [f"{presenter.SOURCE_NOUNS.get(look.source, look.source)} ({_option(look.ask)})" for look in looks]
+    impact = next((cause.impact for cause in diagnosis.causes if cause.named), None)
+    if impact == UserImpact.NOT_MEASURED and not diagnosis.slo_p99:
+        wanted = ["user impact (--server URL --slo 500ms)"]
+    if wanted:
+        both = f" Not seen  {'; '.join(wanted[:2])}"
+        yield Line(both if len(both) <= WIDTH else f" Not seen  {wanted[0]}", rank=Rank.NOT_SEEN)
+
+
+def _more(diagnosis: Diagnosis) -> Iterator[Line]:
+    explain = f" · latdoctor explain {diagnosis.answer.causes[0]}" if diagnosis.answer.causes else ""
+    yield Line(f" -v evidence in full{explain}", "dim", Rank.MORE)

@@ -1,0 +1,199 @@
+"""Vital signs in words: the harm in one line, what was observed, and the key numbers with their meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, UserImpact
+from latdoctor.diagnosis.result import Diagnosis, Vital
+from latdoctor.report import presenter
+from latdoctor.report.text_utils import wrapped
+from latdoctor.units import format_value
+
+Made = TypeVar("Made")
+
+# How a vital sign is said; {} is its value with the unit.
+_PHRASES = {
+    "latency.p99": "P99 {}",
+    "client.latency.p99": "P99 {} at the client",
+    "latency.mean": "mean latency {}",
+    "ttft.p99": "time to first token P99 {}",
+    "ttft.mean": "mean time to first token {}",
+    "error.ratio": "errors {}",
+    "arrival.rate": "{} requests arrive",
+    "completion.rate": "{} answered",
+    "queue.depth": "{} waiting",
+    "queue.time.mean": "mean wait {}",
+    "compute.time.mean": "mean compute time {}",
+    "requests.running": "{} running",
+    "kv.usage": "KV cache {} full",
+    "batch.size.mean": "mean batch {}",
+    "forward.utilization": "model busy {}",
+    "gpu.busy_ratio": "GPU busy {}",
+    "gpu.utilization": "GPU utilization {}",
+    "gpu.memory_used_ratio": "GPU memory {} used",
+    "gpu.temperature": "GPU {}",
+    "gpu.sm_clock_ratio": "SM clock {} of its maximum",
+    "gpu.power_ratio": "power {} of the limit",
+    "trace.span": "trace of {}",
+    "trace.kernels": "{} kernels",
+    "copy.time_share": "copies {} of the time",
+    "sync.idle_share": "host waits on an idle GPU {} of the time",
+    "launch.api_share": "launch calls {} of the time",
+    "engine.compute.median": "median run on the GPU {}",
+    "engine.enqueue.median": "median time to enqueue a run {}",
+    "engine.layers": "{} layers",
+    "engine.reformat.time_share": "layout and type conversions {} of layer time",
+    "engine.fp32.time_share": "FP32 layers {} of layer time",
+    "alloc.reserved": "{} reserved",
+    "alloc.allocated": "{} allocated",
+    "alloc.inactive_split_ratio": "{} in unusable holes",
+    "host.cpu.busy_ratio": "CPU {} busy",
+    "host.memory.available_ratio": "{} of memory available",
+}
+_PARTS = {
+    "kernel.kind_share": "GPU time by kind of kernel: {}",
+    "operator.gpu_share": "GPU time by operator: {}",
+    "gap.host_share": "while the GPU has no work, the host is in: {}",
+}
+_HOST = {
+    "none": "no CUDA call",
+    "launch": "launches",
+    "copy": "copies",
+    "synchronise": "synchronization",
+    "allocate": "allocation",
+}
+_BUSY, _IDLE = 0.9, 0.5
+_LOGGED = {
+    "log.xid": "Xid",
+    "log.gpu_lost": "lost GPU",
+    "log.driver_mismatch": "driver mismatch",
+    "log.cuda_error": "CUDA error",
+    "log.oom_kill": "out-of-memory kill",
+    "log.dcgm_error": "DCGM error",
+    "log.sxid": "NVSwitch fault (SXid)",
+}
+_FILES = {
+    "torch_trace": "trace",
+    "nsight": "trace",
+    "logs": "log",
+    "torch_memory": "memory snapshot",
+    "tensorrt": "engine",
+}
+_HARM = (
+    "latency.p99",
+    "client.latency.p99",
+    "latency.mean",
+    "ttft.p99",
+    "error.ratio",
+    "arrival.rate",
+    "completion.rate",
+)
+_MAX_LINES = 6
+
+
+def harm(diagnosis: Diagnosis) -> str:
+    """What users suffer, in numbers, and since when; else what is known instead."""
+    level = diagnosis.verdict.level
+    signs = {one.signal: one for one in diagnosis.vitals}
+    parts = [_phrase(signs[name]) for name in ("latency.p99", "client.latency.p99") if name in signs][:1]
+    if parts and diagnosis.slo_p99:
+        parts[0] += f" (SLO {format_value(diagnosis.slo_p99, 'time')})"
+    parts += [_phrase(signs[name]) for name in ("latency.mean", "ttft.p99") if name in signs and not parts][:1]
+    parts += [_phrase(signs["error.ratio"])] if "error.ratio" in signs and _tells(signs["error.ratio"], level) else []
+    rates = [_phrase(signs[name]) for name in ("arrival.rate", "completion.rate") if name in signs]
+    parts += [", ".join(rates)] if rates else []
+    said = ", ".join(parts)
+    if since := presenter.since(diagnosis):
+        said = f"{said}, {since}" if said else since
+    if level == Level.INCONCLUSIVE:
+        nothing = (
+            "no cause found"
+            if any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
+            else "nothing wrong found"
+        )
+        if (noun := file_noun(diagnosis)) and not said:
+            return f"{nothing} in this {noun}; latency and load were not in it"
+        return f"{nothing}; {_missing(diagnosis)}" + (f"; {said}" if said else "")
+    impact = next((cause.impact for cause in diagnosis.causes if cause.named), None)
+    if not parts or not _latency(signs):
+        unmeasured = "user impact not measured" if impact == UserImpact.NOT_MEASURED else ""
+        found = "condition found" if diagnosis.answer.kind == AnswerKind.NAMED else ""
+        said = "; ".join(part for part in (said, found, unmeasured) if part)
+    return said or _symptom(diagnosis)
+
+
+def _symptom(diagnosis: Diagnosis) -> str:
+    fired = [check for check in diagnosis.checks if check.status == CheckStatus.FIRED and check.severity]
+    return fired[0].message if fired else "see -v"
+
+
+def _latency(signs: dict[str, Vital]) -> bool:
+    return any(name in signs for name in ("latency.p99", "client.latency.p99", "latency.mean"))
+
+
+def _tells(sign: Vital, level: Level) -> bool:
+    return level == Level.HEALTHY or (not isinstance(sign.value, str) and sign.value > 0)
+
+
+def _missing(diagnosis: Diagnosis) -> str:
+    """The kinds of essentials that were not measured, in the user's words."""
+    lacking = {check.id for check in diagnosis.checks if check.required and check.status == CheckStatus.NOT_EVALUATED}
+    nouns = dict.fromkeys(
+        presenter.ESSENTIALS.get(check.id, presenter.tier_noun(check.tier))
+        for check in diagnosis.checks
+        if check.id in lacking
+    )
+    return f"not measured: {', '.join(nouns)}" if nouns else "too little was measured to call it healthy"
+
+
+def subject_of(diagnosis: Diagnosis) -> str:
+    """What was observed and when: the service's name, else the file or address."""
+    return presenter.scope(diagnosis).removeprefix("target ")
+
+
+def _phrase(sign: Vital) -> str:
+    return _PHRASES[sign.signal].format(sign.shown)
+
+
+def measured(diagnosis: Diagnosis, make: Callable[[str], Made]) -> Iterator[Made]:
+    """What was measured although nothing is named: at most six lines, those already in the headline left out."""
+    lines = list(_measured(diagnosis))[:_MAX_LINES]
+    yield from (make(line) for line in lines)
+
+
+def _measured(diagnosis: Diagnosis) -> Iterator[str]:
+    singles = [one for one in diagnosis.vitals if not one.part]
+    compute_bound = False
+    busy = next((one for one in singles if one.signal == "gpu.busy_ratio"), None)
+    if busy and not isinstance(busy.value, str):
+        compute_bound = busy.value >= _BUSY
+        yield from wrapped(f"GPU busy {busy.shown}{_meaning(busy.value)}", " ", "   ")
+    said = [_phrase(one) for one in singles if one.signal in _PHRASES and one.signal not in (*_HARM, "gpu.busy_ratio")]
+    for signal, phrase in _PARTS.items():
+        shares = [f"{_HOST.get(one.part, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
+        if shares and not (signal == "gap.host_share" and compute_bound):
+            yield wrapped(phrase.format(", ".join(shares)), " ", "   ")[0]
+    if said:
+        yield from wrapped(" · ".join(said), " ", " ")[:2]
+    if line := _logs(diagnosis):
+        yield from wrapped(line, " ", "   ")[:2]
+
+
+def _meaning(busy: float) -> str:
+    if busy >= _BUSY:
+        return ": it is compute-bound, not waiting for the host"
+    return ": most of the time it waits for work" if busy < _IDLE else ""
+
+
+def _logs(diagnosis: Diagnosis) -> str:
+    """What the logs were searched for in vain."""
+    absent = [_LOGGED[one.signal] for one in diagnosis.vitals if one.signal in _LOGGED and not one.value]
+    return f"the log has no {', no '.join(dict.fromkeys(absent))}" if absent else ""
+
+
+def file_noun(diagnosis: Diagnosis) -> str:
+    """The kind of file where nothing but files of one kind was read: `trace`; empty for live sources."""
+    read = {row.collector for row in diagnosis.coverage if row.status in ("read", "partly")}
+    return _FILES.get(next(iter(read)), "") if len(read) == 1 else ""
