@@ -36,9 +36,9 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     """The answer as on the terminal, then the evidence behind it."""
     first, *rest = answer(diagnosis)
     yield f"## {escape(first.text)}"
-    for line in rest:
-        evidence = line.text.startswith(" " * 6)
-        yield from ([f"* {escape(line.text.strip())}"] if evidence else ["", escape(line.text.strip())])
+    for shown in rest:
+        escaped = escape(shown.text.strip())
+        yield from ([f"* {escaped}"] if shown.text.startswith(" " * 6) else ["", escaped])
     if line := presenter.site_line(diagnosis):
         yield ""
         yield escape(line)
