@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from latdoctor.evaluation.diagnose_runs import RankedCause, VariantAnswer
-from latdoctor.evaluation.ground_truth import PLAYED, GroundTruth, IncidentContext, TimeRange
+from latdoctor.evaluation.ground_truth import RunKind, GroundTruth, IncidentContext, TimeRange
 from latdoctor.evaluation.recording import RecordingAttempt
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Window
@@ -16,7 +16,7 @@ ref_queue_depth{{replica="0"}} {count}
 """
 
 
-def truth(run: str, *causes: str, kind: str = PLAYED, severity: str = "usual") -> GroundTruth:
+def truth(run: str, *causes: str, kind: RunKind = RunKind.LIVE, severity: str = "usual") -> GroundTruth:
     return GroundTruth(run, kind, scenario=run, seed=1, severity=severity, causes=causes)
 
 

@@ -16,8 +16,8 @@ from latdoctor.errors import BundleError, OperationError
 from latdoctor.evaluation import benchmark, recording, report
 from latdoctor.evaluation.calibration import GRID, calibrate
 from latdoctor.evaluation.diagnose_runs import DiagnosedVariant
-from latdoctor.evaluation.fixture_export import anonymous
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, IncidentContext, TimeRange, split
+from latdoctor.evaluation.fixture_export import anonymized
+from latdoctor.evaluation.ground_truth import RunKind, IncidentContext, TimeRange, split
 from latdoctor.evaluation.method_comparison import (
     CauseRanker,
     MethodRanking,
@@ -27,7 +27,7 @@ from latdoctor.evaluation.method_comparison import (
 )
 from latdoctor.evaluation.run_spec import RunSpec
 from latdoctor.evaluation.scoring import OURSELVES, score
-from latdoctor.evaluation.store import SPOILED, TOLD, TRIES, TRUTHS, RecordedRun, RecordingStore, recordings
+from latdoctor.evaluation.store import CONTEXTS, SPOILED, TRIES, TRUTHS, RecordedRun, RecordingStore, recordings
 from latdoctor.evidence.bundle_files import opened
 from tests.cli.running import run
 from tests.evaluation.made import attempt, truth
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three kinds of made telemetry with something wrong in it, and one without."""
     made = tmp_path_factory.mktemp("recordings")
     for kind in KINDS:
-        RecordingStore(made).keep(recording.RunRecorder().attempt(RunSpec(MADE, kind, "0.7", 1), print))
+        RecordingStore(made).keep(recording.RunRecorder().attempt(RunSpec(RunKind.SYNTHETIC, kind, "0.7", 1), print))
     return made
 
 
@@ -88,24 +88,23 @@ def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(
         print,
     )
     assert scores.ac1.value == 1
-    assert scores.runs.made == len(KINDS)
+    assert scores.runs.synthetic == len(KINDS)
     assert scores.runs.spoiled_tries == 1
     assert [peer.name for peer in scores.peers] == ["latdoctor"]
     assert scores.peers[0].ac1.of == 0, "made telemetry has no before, so no peer is judged on it"
-    shown = report.page(scores)
-    assert "| AC@1 | 100.0% [43.9%–100.0%] |" in shown
-    assert "## Hard pairs" in shown
-    assert "Of --matrix x 1 of 5 are not among them." in shown
-    assert "None" not in shown + report.summary(scores)
+    tables = {table.name: table.csv() for table in report.tables(scores)}
+    assert "AC@1,100.0% [43.9%–100.0%]" in tables["summary"]
+    assert "1 of 5 runs of --matrix x are missing." in tables["summary"]
+    assert "None" not in "".join(tables.values()) + report.summary(scores)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"run": "another"}, "is of 'another'"),
-        ({"causes": ("infra.gpu.moon",)}, "'infra.gpu.moon', which is no cause"),
-        ({"kind": "dreamt"}, "is of the kind 'dreamt'"),
-        ({"kind": PLAYED}, "was played, and it is not told when it was slow"),
+        ({"run": "another"}, "belongs to 'another'"),
+        ({"causes": ("infra.gpu.moon",)}, "the unknown cause 'infra.gpu.moon'"),
+        ({"kind": "dreamt"}, "Invalid enum value 'dreamt'"),
+        ({"kind": PLAYED}, "has no incident window"),
     ],
 )
 def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
@@ -121,7 +120,7 @@ def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
 def test_what_was_told_cannot_be_the_truth(folder: Path, tmp_path: Path) -> None:
     copied = RecordingStore(Path(shutil.copytree(folder, tmp_path / "copied")))
     run = copied.runs()[0]
-    shutil.copy(copied.json(TRUTHS, run), copied.json(TOLD, run))
+    shutil.copy(copied.json(TRUTHS, run), copied.json(CONTEXTS, run))
     with pytest.raises(BundleError, match="damaged: Object contains unknown field"):
         list(recordings(copied.folder))
 
@@ -135,9 +134,8 @@ def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
     assert fit.judged_on == 2, "the driver's errors, and the healthy one"
     assert fit.fitted_on == sum("infra.gpu" in one.answered.run for one in found)
     assert len(fit.curve) == len(GRID)
-    assert "## The temperature" in report.page(
-        benchmark.scores(whole(folder), found, benchmark.RunSelection("--matrix x", 3, 0, 0), print), fit
-    )
+    scores = benchmark.scores(whole(folder), found, benchmark.RunSelection("--matrix x", 3, 0, 0), print)
+    assert "temperature" in {table.name for table in report.tables(scores, fit)}
 
 
 def test_answers_are_the_same_by_several_processes(folder: Path, found: Sequence[DiagnosedVariant]) -> None:
@@ -183,9 +181,9 @@ def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
         OURSELVES, "bundle", [MethodRanking(one.truth, one.truth.causes, 0.1) for one in runs[:2]], split()
     )
     beside = structs.replace(score({}, (), split()), peers=(ours, sound, broken))
-    for text in (report.page(beside), report.summary(beside)):
-        assert "Ahead of the best that reads scraped, by AC@1: 0.50." in text
-        assert "Ahead of the best that reads signals, by AC@1: 1.00." in text
+    text = report.summary(beside)
+    assert "AC@1 lead over the best method on scraped input: 0.50" in text
+    assert "AC@1 lead over the best method on signals input: 1.00" in text
 
 
 def test_a_mistake_of_our_own_is_no_failure_of_a_peer() -> None:
@@ -204,28 +202,26 @@ def test_nobody_enters_where_only_one_cause_occurs() -> None:
 
 
 def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder: Path, tmp_path: Path) -> None:
-    arguments = ["lab", "bench", "diagnosis", "--no-play", "--matrix", "hour", "--folder", str(folder)]
-    shown = run([*arguments, "--page", str(tmp_path / "bench.md"), "-o", "json", "--calibrate"])
+    arguments = ["lab", "bench", "diagnosis", "--no-run", "--matrix", "hour", "--folder", str(folder)]
+    shown = run([*arguments, "--tables", str(tmp_path / "tables"), "-o", "json", "--calibrate"])
     assert shown.code == 0, shown.err
     scores = json.loads(shown.out)
     for key in ("ac1", "ac3", "both_of_two", "false_alarms", "ece", "brier", "peers", "calibration"):
         assert key in scores
-    assert (tmp_path / "bench.md").read_text().startswith("# How right the diagnosis is")
+    assert (tmp_path / "tables" / "summary.csv").read_text().startswith(",value\nruns,")
     assert "AC@1" in run([*arguments, "--answers", str(tmp_path / "answers.jsonl")]).out
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert {line["run"] for line in lines} == set(RecordingStore(folder).runs())
-    empty = run(["lab", "bench", "diagnosis", "--no-play", "--quick", "--folder", str(tmp_path / "nothing")])
+    empty = run(["lab", "bench", "diagnosis", "--no-run", "--quick", "--folder", str(tmp_path / "nothing")])
     assert empty.code == 2
     assert "there is no such folder" in empty.err
     assert f"{len(RecordingStore(folder).runs())} of the" in " ".join(shown.err.split()), (
         "or a part would pass for the whole"
     )
     name = "infra.gpu.xid-fault"
-    only = run([*arguments, "--only", name, "--page", str(tmp_path / "only.md"), "-o", "json"])
-    assert json.loads(only.out)["runs"]["made"] == sum(name in run for run in RecordingStore(folder).runs())
-    assert (
-        f"`latdoctor lab bench diagnosis --matrix hour --only {name} --page FILE`" in (tmp_path / "only.md").read_text()
-    )
+    only = run([*arguments, "--only", name, "-o", "json"])
+    assert json.loads(only.out)["runs"]["synthetic"] == sum(name in run for run in RecordingStore(folder).runs())
+    assert json.loads(only.out)["runs"]["chosen"] == f"--matrix hour --only {name}"
     once = run(["lab", "bench", "diagnosis", "--once", "--quick", "--folder", str(tmp_path / "new")])
     assert once.code == 3, once.err
     assert len(RecordingStore(tmp_path / "new").runs()) == 1
@@ -238,38 +234,33 @@ def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_
     shutil.copytree(folder, held, ignore=shutil.ignore_patterns(SPOILED))
     for _ in range(TRIES):
         RecordingStore(held).keep_spoiled("played-of-no-matrix", ["it was too loud"])
-    RecordingStore(held).write(TOLD, "played-without-a-truth", IncidentContext())
+    RecordingStore(held).write(CONTEXTS, "played-without-a-truth", IncidentContext())
     arguments = ["lab", "bench", "diagnosis", "--matrix", "recorded", "--folder", str(held)]
-    shown = run([*arguments, "--no-peers", "--page", str(tmp_path / "page.md")])
+    shown = run([*arguments, "--no-peers"])
     assert shown.code == 0, shown.err
-    report = " ".join((tmp_path / "page.md").read_text().split())
-    assert "`latdoctor lab bench diagnosis --matrix recorded --no-peers --page FILE`" in report
-    assert f"{TRIES} spoiled tries, 1 runs given up" in report
-    assert f"2 of {len(KINDS) + 2} are not among them" in report
+    assert f"{TRIES} spoiled attempts, 1 runs given up" in shown.out
+    assert f"2 of {len(KINDS) + 2} runs of --matrix recorded --no-peers are missing" in shown.out
     assert RecordingStore(held).runs() == RecordingStore(folder).runs(), "nothing is played"
     nowhere = run([*arguments[:-1], str(tmp_path / "nowhere")])
     assert "there is no such folder next: name the folder" in " ".join(nowhere.err.split())
-    other = run(["lab", "bench", "diagnosis", "--no-play", "--matrix", "fresh", "--folder", str(held)])
-    assert "score whatever it holds: --matrix recorded" in " ".join(other.err.split())
+    other = run(["lab", "bench", "diagnosis", "--no-run", "--matrix", "fresh", "--folder", str(held)])
+    assert "score all of its runs: --matrix recorded" in " ".join(other.err.split())
     for option in (["--once"], ["--only", "healthy"]):
         refused = run([*arguments, *option])
         assert refused.code == 2
-        assert f"{option[0]} is for a matrix that is planned" in " ".join(refused.err.split())
+        assert f"{option[0]} conflicts with --matrix recorded" in " ".join(refused.err.split())
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--page", "no/such/page.md"], "the page cannot be written: No such file or directory"),
-        (["--page", "."], "the page cannot be written: Is a directory"),
         (["--answers", "no/such/answers"], "the answers cannot be written: No such file or directory"),
         (["--folder", "a-file"], "a folder of recordings is needed, and this is none"),
-        (["--matrix", "full"], "--quick and --matrix full are two matrices"),
-        (["--seed", "100"], "the seeds of the matrix quick are its own next: --matrix fresh"),
-        (["--only", "no-such"], "no run plays 'no-such'"),
-        (["--once"], "--once plays one run, and --no-play none"),
-        (["--page", "x", "--answers", "x"], "the page and the answers are one file"),
-        (["--page", "{folder}/truths/x.json"], "the page would lie among the recordings"),
+        (["--matrix", "full"], "--quick conflicts with --matrix full"),
+        (["--seed", "100"], "--seed does not apply to --matrix quick next: use --matrix fresh"),
+        (["--only", "no-such"], "no run has the scenario 'no-such'"),
+        (["--once"], "--once conflicts with --no-run"),
+        (["--answers", "{folder}/truths/x.json"], "the answers would be written among the recordings"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_scored(
@@ -282,7 +273,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_scored(
             "lab",
             "bench",
             "diagnosis",
-            "--no-play",
+            "--no-run",
             "--quick",
             "--folder",
             str(folder),
@@ -316,7 +307,7 @@ def test_groups_of_processes_get_other_names_wherever_they_stand() -> None:
     )
     sample = Artifact("host/000.json", "host", "host", "/proc", 1.0, text.encode())
     other = Artifact("logs/a", "logs", "a", "a", 1.0, b"/farm/0a1b")
-    made = anonymous(replace(attempt("x").bundle, artifacts=(sample, other)))
+    made = anonymized(replace(attempt("x").bundle, artifacts=(sample, other)))
     told = made.artifacts[0].read().decode()
     assert "farm" not in told
     assert "0a1b" not in told

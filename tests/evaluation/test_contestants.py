@@ -112,19 +112,19 @@ def test_scores_that_were_kept_enter_the_contest(folder: Path, tmp_path: Path) -
 def test_kept_scores_that_are_none_are_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "peers").mkdir()
     (tmp_path / "peers" / "x.json").write_text(text)
-    with pytest.raises(BundleError, match="no scores of a peer"):
+    with pytest.raises(BundleError, match="not the scores of a method"):
         stored_methods(tmp_path)
 
 
-def test_the_mapping_is_written_as_a_page(folder: Path, tmp_path: Path) -> None:
-    outcome = run(["lab", "bench", "mapping", "--folder", str(folder), "--to", str(tmp_path / "mapping.md")])
+def test_mapping_is_written_as_csv(folder: Path, tmp_path: Path) -> None:
+    outcome = run(["lab", "bench", "mapping", "--folder", str(folder), "--to", str(tmp_path / "mapping")])
     assert outcome.code == 0, outcome.err
-    text = (tmp_path / "mapping.md").read_text()
-    assert text.startswith("# What the peers are told to see in a metric\n")
-    assert all(f"| {peer.title.replace('|', chr(92) + '|')} |" in text for peer in BASELINES)
-    empty = run(["lab", "bench", "mapping", "--folder", str(tmp_path / "none"), "--to", str(tmp_path / "x.md")])
+    text = (tmp_path / "mapping" / "mapping-scraped.csv").read_text()
+    assert text.startswith("method,mapping,metrics used,")
+    assert all(f"\n{peer.title}," in text for peer in BASELINES)
+    empty = run(["lab", "bench", "mapping", "--folder", str(tmp_path / "none"), "--to", str(tmp_path / "x")])
     assert empty.code == 2
-    assert "nothing to learn from" in empty.err
+    assert "no training runs" in empty.err
 
 
 @given(st.one_of(st.binary(max_size=200), st.recursive(

@@ -44,7 +44,7 @@ def test_of_two_processes_the_one_that_was_there_longer_is_looked_at() -> None:
 
 
 def gap(at: float, port: int) -> TimedGap:
-    return TimedGap(at, Gap("prometheus", f"http://127.0.0.1:{port}/metrics refused", ("queue.depth",)))
+    return TimedGap(at, Gap("prometheus", f"http://127.0.0.1:{port}/metrics refused", ("queue.depth",), f"server/127.0.0.1:{port}"))
 
 
 def test_a_server_that_stops_is_told_as_a_look_tells_it() -> None:
@@ -67,13 +67,13 @@ def test_a_server_that_never_answers_hides_its_signals_and_one_that_misses_a_tur
 
 def test_the_views_of_a_run() -> None:
     made = attempt("x", "app.load.burst")
-    found = {view.name: view.bundle for view in variants(made.bundle, made.told)}
+    found = {view.name: view.bundle for view in variants(made.bundle, made.context)}
     assert list(found)[:2] == [PLAIN, BEFORE]
     assert set(found) == {PLAIN, BEFORE, "no baseline", "no server page", "no clients' page"}
     assert found[PLAIN].baseline is not None
     assert found["no baseline"].baseline is None
-    assert {one.source for one in found["no server page"].artifacts} == {made.told.clients}
-    assert made.told.clients not in {one.source for one in found["no clients' page"].artifacts}
+    assert {one.source for one in found["no server page"].artifacts} == {made.context.clients}
+    assert made.context.clients not in {one.source for one in found["no clients' page"].artifacts}
     assert found[BEFORE].window.end == START + 7
 
 

@@ -20,18 +20,17 @@ from latdoctor.evaluation.remediation import runner
 from latdoctor.evaluation.remediation import simulated_operator as user
 from latdoctor.evaluation.remediation.run_record import (
     IncidentTimes,
+    RemediationOutcome,
     RemediationReport,
     SaturatedRates,
     SloAlarm,
-    moved,
+    is_incident,
     spoiled,
     within,
 )
 from latdoctor.evaluation.remediation.run_specs import (
-    DIAGNOSED,
-    GIVEN,
     QUICK,
-    WRONG,
+    PlaybookChoice,
     RemediationRunSpec,
     planned_runs,
     remediable_scenarios,
@@ -47,7 +46,16 @@ from latdoctor.lab.scenario import LoadSettings, Scenario, ScenarioPhase, find
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import MAX_PHASES, LoadPhase, LoadPlan
-from latdoctor.load.summary import GeneratorHealth, Latencies, LoadResult, PhaseResult, RequestCounts, summary
+from latdoctor.load.summary import (
+    GeneratorHealth,
+    Latencies,
+    LoadProblem,
+    LoadProblemCode,
+    LoadResult,
+    PhaseResult,
+    RequestCounts,
+    summary,
+)
 from latdoctor.pipeline import remedy_of
 from latdoctor.remediation.playbook_loader import shipped
 
@@ -65,13 +73,13 @@ def test_the_quick_runs_come_first_and_every_run_has_a_name_of_its_own() -> None
 
 
 def test_every_fault_that_a_playbook_addresses_is_played() -> None:
-    played = {cell.scenario for cell in planned_runs(shipped()) if cell.kind == DIAGNOSED}
+    played = {cell.scenario for cell in planned_runs(shipped()) if cell.kind is PlaybookChoice.DIAGNOSED}
     assert played == set(remediable_scenarios(shipped()))
     assert {"promo-rush", "threads", "bad-rollout"} <= played
     assert not {"no-fault", "busy", "gc-pauses"} & played
 
 
-@pytest.mark.parametrize(("scenario", "playbook"), listed.WRONGLY)
+@pytest.mark.parametrize(("scenario", "playbook"), listed.WRONG_PLAYBOOKS)
 def test_a_wrong_playbook_addresses_nothing_that_is_wrong_there(scenario: str, playbook: str) -> None:
     causes = {truth.cause for truth in find(scenario).causes}
     assert not causes & set(shipped().find(playbook).addresses)
@@ -101,10 +109,10 @@ def whole(name: str, start: float, p99: float, *, answered: int = 100, late: flo
     return PhaseResult(name, start, summary(4.0, counts, Latencies([p99] * 100), {"200": answered}, late), {})
 
 
-def loaded(*phases: PhaseResult, told: tuple[str, ...] = ()) -> LoadResult:
+def loaded(*phases: PhaseResult, problems: tuple[LoadProblem, ...] = ()) -> LoadResult:
     plan = LoadPlan(tuple(LoadPhase(phase.name, 4.0, Poisson(25.0)) for phase in phases))
     total = phases[0].whole
-    return LoadResult(plan, "", "", 0.0, 20.0, 0, total, {}, phases, (), GeneratorHealth(0.0, 0.0, 0.0, 0.1, 9), told)
+    return LoadResult(plan, "", "", 0.0, 20.0, 0, total, {}, phases, (), GeneratorHealth(0.0, 0.0, 0.0, 0.1, 9), problems)
 
 
 FIGURES = PhaseReport(
@@ -135,28 +143,28 @@ def test_only_whole_slices_within_a_time_are_merged() -> None:
     [
         ((), FIGURES, ILL, 0.02, []),
         ((), FIGURES, ILL, None, []),
-        (("stopped after 8.0 s of 180.0 s",), FIGURES, ILL, 0.0, []),
-        (("incident-2: the generator was 40 ms late",), FIGURES, ILL, 0.0, []),
-        (("incident: the generator was 40 ms late",), FIGURES, ILL, 0.0, ["incident: "]),
-        (("the generator used 90% of a core",), FIGURES, ILL, 0.0, ["90%"]),
+        ((LoadProblem(LoadProblemCode.STOPPED, "stopped"),), FIGURES, ILL, 0.0, []),
+        ((LoadProblem(LoadProblemCode.GENERATOR_LATE, "late", "incident-2"),), FIGURES, ILL, 0.0, []),
+        ((LoadProblem(LoadProblemCode.GENERATOR_LATE, "late", "incident"),), FIGURES, ILL, 0.0, ["incident: "]),
+        ((LoadProblem(LoadProblemCode.GENERATOR_BUSY, "used 90% of a core"),), FIGURES, ILL, 0.0, ["90%"]),
         ((), FIGURES, ILL, 0.4, ["40%"]),
         ((), msgspec.structs.replace(FIGURES, good=50), ILL, 0.0, ["only 50 of 100"]),
-        ((), FIGURES, FIGURES, 0.0, ["moved nothing"]),
+        ((), FIGURES, FIGURES, 0.0, ["no effect"]),
     ],
 )
 def test_a_run_is_spoiled_whatever_became_of_it(
-    told: tuple[str, ...], before: PhaseReport, incident: PhaseReport, others: float | None, reasons: list[str]
+    told: tuple[LoadProblem, ...], before: PhaseReport, incident: PhaseReport, others: float | None, reasons: list[str]
 ) -> None:
     phases = (whole("before", 0.0, 0.1), whole("incident", 4.0, 2.0), whole("incident-2", 8.0, 6.0))
-    found = list(spoiled(loaded(*phases, told=told), [TimeRange(0.0, 7.9)], before, incident, others))
+    found = list(spoiled(loaded(*phases, problems=told), [TimeRange(0.0, 7.9)], before, incident, others))
     assert len(found) == len(reasons)
     assert all(part in one for part, one in zip(reasons, found, strict=True))
 
 
 def test_requests_that_are_lost_are_an_incident_without_a_tail() -> None:
-    assert moved(FIGURES, msgspec.structs.replace(FIGURES, answered=80))
-    assert not moved(FIGURES, msgspec.structs.replace(FIGURES, p99=0.25))
-    assert not moved(FIGURES, msgspec.structs.replace(FIGURES, p99=None))
+    assert is_incident(FIGURES, msgspec.structs.replace(FIGURES, answered=80))
+    assert not is_incident(FIGURES, msgspec.structs.replace(FIGURES, p99=0.25))
+    assert not is_incident(FIGURES, msgspec.structs.replace(FIGURES, p99=None))
 
 
 def test_the_alarm_rings_at_the_first_window_of_the_incident_over_the_slo() -> None:
@@ -166,12 +174,12 @@ def test_the_alarm_rings_at_the_first_window_of_the_incident_over_the_slo() -> N
         return Progress(elapsed, 180.0, "x", 1, 1, 0, 0, 0.0, None, p99)
 
     for one in (progress(10.0, 3.0), progress(15.0, 0.4), progress(20.0, None)):
-        alarm.heard(one)
-    assert not alarm.rung.is_set()
-    alarm.heard(progress(25.0, 0.6))
-    alarm.heard(progress(30.0, 0.6))
+        alarm.on_progress(one)
+    assert not alarm.fired.is_set()
+    alarm.on_progress(progress(25.0, 0.6))
+    alarm.on_progress(progress(30.0, 0.6))
     assert alarm.over == 8.0
-    assert alarm.rung.is_set()
+    assert alarm.fired.is_set()
 
 
 # --- what an operator does
@@ -190,24 +198,24 @@ def operator(tmp_path: Path, *servers: str, router: str = "") -> SimulatedOperat
 
 
 def test_the_playbook_of_the_first_named_cause_is_taken(tmp_path: Path) -> None:
-    remedy = operator(tmp_path).remedy(diagnosed("dependency-slow.tar.zst"))
-    assert remedy is not None
-    assert remedy.because is not None
-    assert remedy.because.cause == "app.dependency.slow"
-    assert remedy.playbook.id == "app.dependency.timeout"
+    selected = operator(tmp_path).select_playbook(diagnosed("dependency-slow.tar.zst"))
+    assert selected is not None
+    assert selected.because is not None
+    assert selected.because.cause == "app.dependency.slow"
+    assert selected.playbook.id == "app.dependency.timeout"
 
 
 def test_what_no_playbook_mends_leads_to_none(tmp_path: Path) -> None:
-    assert operator(tmp_path).remedy(diagnosed("gc-pauses.tar.zst")) is None
-    assert operator(tmp_path).remedy(diagnosed("no-fault.tar.zst")) is None
+    assert operator(tmp_path).select_playbook(diagnosed("gc-pauses.tar.zst")) is None
+    assert operator(tmp_path).select_playbook(diagnosed("no-fault.tar.zst")) is None
 
 
 def test_another_playbook_is_taken_only_where_it_addresses_what_is_named(tmp_path: Path) -> None:
     found = diagnosed("dependency-slow.tar.zst")
-    remedy = operator(tmp_path).remedy(found, "app.dependency.bypass")
-    assert remedy is not None
-    assert remedy.playbook.id == "app.dependency.bypass"
-    assert operator(tmp_path).remedy(found, "promo-rush-sop") is None
+    selected = operator(tmp_path).select_playbook(found, "app.dependency.bypass")
+    assert selected is not None
+    assert selected.playbook.id == "app.dependency.bypass"
+    assert operator(tmp_path).select_playbook(found, "promo-rush-sop") is None
 
 
 def test_where_it_is_one_of_several_what_mends_all_of_them_is_taken() -> None:
@@ -243,7 +251,7 @@ def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Pat
 
 
 def report(
-    kind: str, scenario: str, outcome: str, *, cause: str = "", playbook: str = "", restored: bool | None = None
+    kind: PlaybookChoice, scenario: str, outcome: RemediationOutcome, *, cause: str = "", playbook: str = "", restored: bool | None = None
 ) -> RemediationReport:
     causes = tuple(truth.cause for truth in find(scenario).causes)
     first = SaturatedRates(100.0, 1.0, 900.0, None), SaturatedRates(170.0, 0.25, 9.0, None)
@@ -270,20 +278,20 @@ def report(
 
 
 RUNS = (
-    report(GIVEN, "promo-rush", "verified", cause="app.batching.long-alone", playbook="app.batching.token-budget"),
-    report(DIAGNOSED, "threads", "verified", cause="infra.cpu.contention"),
-    report(DIAGNOSED, "leak", "rolled-back", cause="framework.alloc.leak", playbook="framework.alloc.more-room"),
-    report(DIAGNOSED, "overload", "nothing-named"),
-    report(WRONG, "loop-block", "rolled-back", playbook="app.batching.by-complexity", restored=True),
-    report(WRONG, "burst", "verified", playbook="app.batching.by-complexity", restored=False),
-    report(WRONG, "alloc-storm", "refused", playbook="app.governance.lanes"),
+    report(PlaybookChoice.GIVEN, "promo-rush", RemediationOutcome.VERIFIED, cause="app.batching.long-alone", playbook="app.batching.token-budget"),
+    report(PlaybookChoice.DIAGNOSED, "threads", RemediationOutcome.VERIFIED, cause="infra.cpu.contention"),
+    report(PlaybookChoice.DIAGNOSED, "leak", RemediationOutcome.ROLLED_BACK, cause="framework.alloc.leak", playbook="framework.alloc.more-room"),
+    report(PlaybookChoice.DIAGNOSED, "overload", RemediationOutcome.NOTHING_NAMED),
+    report(PlaybookChoice.WRONG, "loop-block", RemediationOutcome.ROLLED_BACK, playbook="app.batching.by-complexity", restored=True),
+    report(PlaybookChoice.WRONG, "burst", RemediationOutcome.VERIFIED, playbook="app.batching.by-complexity", restored=False),
+    report(PlaybookChoice.WRONG, "alloc-storm", RemediationOutcome.REFUSED, playbook="app.governance.lanes"),
 )
 
 
 def test_a_mended_incident_counts_only_where_a_true_cause_was_acted_on() -> None:
     scores = score(RUNS, spoiled_tries=2, given_up=1)
     assert (scores.right.right, scores.right.of) == (2, 4)
-    assert (scores.mended.right, scores.mended.of) == (1, 2)
+    assert (scores.verified.right, scores.verified.of) == (1, 2)
     assert (scores.wrong_refused.right, scores.wrong_refused.of) == (2, 3)
     assert (scores.wrong_restored.right, scores.wrong_restored.of) == (2, 2)
     assert scores.outcomes == {"nothing-named": 1, "rolled-back": 1, "verified": 2}
@@ -299,17 +307,16 @@ def test_a_mended_incident_counts_only_where_a_true_cause_was_acted_on() -> None
 
 
 def test_the_page_tells_every_run_and_why_one_was_not_verified() -> None:
-    text = page.page(score(RUNS))
-    table = next(line for line in text.splitlines() if line.startswith("| threads |"))
-    assert "`infra.cpu.contention` (wrong)" in table
-    assert "it has not helped: a \\| b" in text
-    assert "−75 %" in text
-    assert "× 5.0" in text
-    assert "| loop-block | `app.batching.by-complexity` | rolled-back | yes |" in text
-    assert page.page(score(())).count("Nothing to tell.") >= 3
+    tables = {table.name: table for table in page.tables(score(RUNS))}
+    threads = next(row for row in tables["remediation-incidents"].rows if row[0] == "threads")
+    assert threads[3:5] == ("infra.cpu.contention", "no")
+    assert ("leak", "rolled-back", "it has not helped: a | b") in tables["remediation-not-verified"].rows
+    rush = tables["promo-rush"].csv()
+    assert "−75 %" in rush
+    assert "× 5.0" in rush
+    assert tables["wrong-playbooks"].rows[0][:4] == ("loop-block", "app.batching.by-complexity", "rolled-back", "yes")
     assert "promo-rush" in page.summary(score(RUNS))
-    assert "Not played yet: x, y." in page.page(score(RUNS, missing=("x", "y")))
-    assert "Not played yet" not in text
+    assert "Missing: x, y." in page.summary(score(RUNS, missing=("x", "y")))
 
 
 def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:
@@ -319,7 +326,7 @@ def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:
 
     def attempt(cell: RemediationRunSpec, say: Callable[[str], None]) -> RemediationAttempt:
         played.append(cell.scenario)
-        made = report(cell.kind, cell.scenario, "verified")
+        made = report(cell.kind, cell.scenario, RemediationOutcome.VERIFIED)
         return RemediationAttempt(msgspec.structs.replace(made, spoiled=script.pop(0)), None)
 
     assert record(store, wanted, attempt, print, most=1) == 2
@@ -348,11 +355,11 @@ def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.Monkey
         load=LoadSettings(rate=12.0, slo=0.5),
         truth=("app.batching.waits-too-long",),
     )
-    monkeypatch.setattr(listed, "_found", lambda name: scenario)
+    monkeypatch.setattr(listed, "shipped_scenario", lambda name: scenario)
     monkeypatch.setattr(listed, "BEFORE_SECONDS", 5.0)
     monkeypatch.setattr(user, "OBSERVATION", 3.0)
     monkeypatch.setattr(runner, "AFTER", 4.0)
-    attempt = runner.attempt(RemediationRunSpec(DIAGNOSED, "waits-too-long"), print)
+    attempt = runner.attempt(RemediationRunSpec(PlaybookChoice.DIAGNOSED, "waits-too-long"), print)
     made = attempt.report
     assert made.named == ("app.batching.waits-too-long",)
     assert made.outcome == "verified", made.reason
@@ -365,7 +372,7 @@ def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.Monkey
     store = RemediationStore(tmp_path)
     store.keep(attempt)
     assert store.report(made.run).outcome == "verified"
-    with opened(store.look(made.run)) as look:
+    with opened(store.observation(made.run)) as look:
         evidence, coverage = pipeline.seen(look)
         again = diagnose(pipeline.case(look, evidence, coverage), shipped_rules(), Stamp("again", ""))
     assert again.answer.causes == made.named

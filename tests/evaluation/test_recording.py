@@ -13,15 +13,16 @@ import pytest
 from latdoctor.collectors.base import Collector, CollectRequest, CollectResult
 from latdoctor.errors import UsageError
 from latdoctor.evaluation import machine_state, recording, run_matrix
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, split
+from latdoctor.evaluation.ground_truth import RunKind, split
 from latdoctor.evaluation.recording import RecordingAttempt, SourceSampler, sampling
-from latdoctor.evaluation.run_spec import LONG, RunSpec, injected_causes, scenario_of, seconds
+from latdoctor.evaluation.run_spec import LONG, RunSpec, injected_causes, scenario_of
 from latdoctor.evaluation.scoring import PAIR_RUNS
 from latdoctor.evaluation.store import RecordingStore, recordings, signals
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
 from latdoctor.lab.run_report import CauseEffect, PhaseReport, RunReport
 from latdoctor.lab.scenario import LoadSettings, Scenario, ScenarioPhase, find
+from latdoctor.load.summary import LoadProblem, LoadProblemCode
 from tests.evaluation.made import attempt
 
 
@@ -88,10 +89,14 @@ PHASE = PhaseReport(
 )  # fmt: skip
 
 
-def report(*truth: CauseEffect, spoiled: tuple[str, ...] = (), good: int = 100) -> RunReport:
+def late(phase: str = "") -> LoadProblem:
+    return LoadProblem(LoadProblemCode.GENERATOR_LATE, "late", phase)
+
+
+def report(*truth: CauseEffect, problems: tuple[LoadProblem, ...] = (), good: int = 100) -> RunReport:
     phase = msgspec.structs.replace(PHASE, good=good)
     draining = msgspec.structs.replace(PHASE, name="draining")
-    return RunReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), spoiled, None, truth)
+    return RunReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), problems, None, truth)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +107,9 @@ def report(*truth: CauseEffect, spoiled: tuple[str, ...] = (), good: int = 100) 
         (report(CauseEffect("a", 0.1, True)), 0.0, []),
         (report(CauseEffect("a")), 0.0, []),
         (report(CauseEffect("a", 0.1, True), CauseEffect("b", 0.3, False)), 0.0, []),
-        (report(CauseEffect("a", 0.3, False)), 0.0, ["moved nothing"]),
-        (report(spoiled=("late",)), 0.0, ["late"]),
-        (report(spoiled=("draining: late", "incident: late")), 0.0, ["incident: late"]),
+        (report(CauseEffect("a", 0.3, False)), 0.0, ["had an effect"]),
+        (report(problems=(late(),)), 0.0, ["late"]),
+        (report(problems=(late("draining"), late("incident"))), 0.0, ["incident: late"]),
         (report(), 0.4, ["40%"]),
         (report(good=50), 0.0, ["only 50 of 100"]),
         (report(CauseEffect("a", 0.1, True), good=50), 0.0, []),
@@ -176,12 +181,12 @@ def test_what_the_kernel_does_not_tell_of_the_machine_stays_empty(tmp_path: Path
     assert (told["load_average"], told["psi_cpu"]) == (0.52, "avg10=1.50")
 
 
-@pytest.mark.parametrize("name", run_matrix.MATRICES)
+@pytest.mark.parametrize("name", tuple(run_matrix.Matrix))
 def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: str) -> None:
-    cells = run_matrix.cells(name)
+    cells = run_matrix.planned_runs(name)
     assert len({cell.run for cell in cells}) == len(cells)
     for cell in cells:
-        if cell.kind == PLAYED:
+        if cell.kind == RunKind.LIVE:
             scenario = scenario_of(cell)
             assert scenario.incident.name == "incident"
             assert not (cell.calm and scenario.truth)
@@ -189,22 +194,22 @@ def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: st
 
 
 def test_the_matrices_grow_and_the_hour_takes_about_one() -> None:
-    quick, hour, full = (set(run_matrix.cells(name)) for name in ("quick", "hour", "full"))
+    quick, hour, full = (set(run_matrix.planned_runs(name)) for name in ("quick", "hour", "full"))
     assert hour <= full
     assert len(quick) < len(hour) < len(full)
-    assert sum(map(seconds, quick)) < 6 * 60
-    assert 40 * 60 < sum(map(seconds, hour)) < 60 * 60
+    assert sum(run.seconds for run in quick) < 6 * 60
+    assert 40 * 60 < sum(run.seconds for run in hour) < 60 * 60
 
 
 def test_every_kind_of_run_is_there_for_every_seed() -> None:
-    played = [cell for cell in run_matrix.cells("full") if cell.kind == PLAYED]
+    played = [cell for cell in run_matrix.planned_runs("full") if cell.kind == RunKind.LIVE]
     calm = Counter(cell.seed for cell in played if cell.calm)
     together = Counter(cell.seed for cell in played if cell.beside)
     long = Counter(cell.seed for cell in played if cell.long)
     assert set(calm) == set(together) == {1, 2, 3, 4}
     assert len(set(calm.values())) == 1
     assert min(calm.values()) > 20
-    assert set(together.values()) == {len(run_matrix.TOGETHER)}
+    assert set(together.values()) == {len(run_matrix.COMBINED)}
     assert long == {1: len(run_matrix.STEADY), 2: len(run_matrix.STEADY)}
     plain = [cell for cell in played if not (cell.calm or cell.beside or cell.long)]
     ill = {cell.scenario for cell in plain if injected_causes(cell)}
@@ -218,35 +223,35 @@ def test_every_kind_of_run_is_there_for_every_seed() -> None:
 
 
 def test_no_other_matrix_has_a_fresh_seed() -> None:
-    seen = {(cell.kind, cell.seed) for name in ("quick", "hour", "full") for cell in run_matrix.cells(name)}
-    fresh = run_matrix.cells("fresh", run_matrix.FRESH_SEED)
+    seen = {(cell.kind, cell.seed) for name in ("quick", "hour", "full") for cell in run_matrix.planned_runs(name)}
+    fresh = run_matrix.planned_runs("fresh", run_matrix.FRESH_SEED)
     assert not seen & {(cell.kind, cell.seed) for cell in fresh}
-    assert {cell.scenario for cell in run_matrix.cells("full")} == {cell.scenario for cell in fresh}
+    assert {cell.scenario for cell in run_matrix.planned_runs("full")} == {cell.scenario for cell in fresh}
     assert {cell.severity for cell in fresh if cell.kind == PLAYED} == set(run_matrix.SEVERITIES)
-    other = run_matrix.cells("fresh", run_matrix.FRESH_SEED + len(run_matrix.SEVERITIES))
+    other = run_matrix.planned_runs("fresh", run_matrix.FRESH_SEED + len(run_matrix.SEVERITIES))
     assert not set(fresh) & set(other), "a seed further on is fresh again"
-    with pytest.raises(UsageError, match="may have been seen"):
-        run_matrix.cells("fresh", run_matrix.FRESH_SEED - 1)
+    with pytest.raises(UsageError, match="may have been used"):
+        run_matrix.planned_runs("fresh", run_matrix.FRESH_SEED - 1)
 
 
 def test_causes_that_are_hard_to_tell_apart_have_the_runs_for_it() -> None:
-    cells = run_matrix.cells("full")
+    cells = run_matrix.planned_runs("full")
     runs = Counter(cause for cell in cells for cause in injected_causes(cell))
     for group in split().pairs:
         for cause in group:
             assert runs[cause] >= PAIR_RUNS, cause
-    apart = Counter(pair for cell in cells for pair in run_matrix.separated(cell))
+    apart = Counter(pair for cell in cells for pair in run_matrix.separating_pairs(cell))
     assert min(apart.values()) >= PAIR_RUNS
     both_ways = {way for one, other in split().pairs for way in ((one, other), (other, one))}
     assert both_ways == set(apart)
 
 
 def test_a_beginning_of_the_full_matrix_is_balanced() -> None:
-    cells = run_matrix.cells("full")
-    hour = run_matrix.cells("hour")
+    cells = run_matrix.planned_runs("full")
+    hour = run_matrix.planned_runs("hour")
     assert cells[: len(hour)] == hour
-    fresh = [cell for cell in cells[len(hour) :] if cell.kind == PLAYED]
-    ill = {cell.scenario for cell in hour if cell.kind == PLAYED and injected_causes(cell)}
+    fresh = [cell for cell in cells[len(hour) :] if cell.kind == RunKind.LIVE]
+    ill = {cell.scenario for cell in hour if cell.kind == RunKind.LIVE and injected_causes(cell)}
     second, then = fresh[: len(ill)], fresh[len(ill) :]
     assert {(cell.scenario, cell.severity, cell.seed) for cell in second} == {(name, "usual", 2) for name in ill}
     kinds = [
@@ -258,15 +263,15 @@ def test_a_beginning_of_the_full_matrix_is_balanced() -> None:
 
 
 def test_of_a_run_with_both_of_a_pair_nothing_is_told_apart() -> None:
-    promo = run_matrix.separated(RunSpec(PLAYED, "promo-rush", "usual", 1))
+    promo = run_matrix.separating_pairs(RunSpec(RunKind.LIVE, "promo-rush", "usual", 1))
     assert ("app.batching.long-alone", "app.batching.count-only") in promo
     assert ("app.batching.long-alone", "framework.alloc.storm") not in promo
-    assert run_matrix.separated(RunSpec(PLAYED, "loop-block", "usual", 1, calm=True)) == frozenset()
-    assert injected_causes(RunSpec(MADE, "healthy", "0.7", 1)) == ()
+    assert run_matrix.separating_pairs(RunSpec(RunKind.LIVE, "loop-block", "usual", 1, calm=True)) == frozenset()
+    assert injected_causes(RunSpec(RunKind.SYNTHETIC, "healthy", "0.7", 1)) == ()
 
 
 def test_faults_together_are_left_out_one_at_a_time() -> None:
-    both = scenario_of(RunSpec(PLAYED, "dependency-slow", "usual", 1, beside="network-jitter"))
+    both = scenario_of(RunSpec(RunKind.LIVE, "dependency-slow", "usual", 1, beside="network-jitter"))
     assert both.clients_proxy
     assert both.dependency is not None
     assert len(both.incident.faults) == 2
@@ -275,16 +280,16 @@ def test_faults_together_are_left_out_one_at_a_time() -> None:
 
 
 def test_a_long_run_keeps_its_faults_for_as_long() -> None:
-    long = scenario_of(RunSpec(PLAYED, "network-jitter", "usual", 1, long=True))
+    long = scenario_of(RunSpec(RunKind.LIVE, "network-jitter", "usual", 1, long=True))
     assert long.incident.seconds == LONG
     assert long.incident.faults[0].toxic.lifetime > LONG  # type: ignore[union-attr]
 
 
 def test_made_telemetry_is_recorded_and_its_truth_lies_apart(tmp_path: Path) -> None:
-    cell = RunSpec(MADE, "infra.gpu.thermal-throttle", "0.7", 1)
+    cell = RunSpec(RunKind.SYNTHETIC, "infra.gpu.thermal-throttle", "0.7", 1)
     made = recording.RunRecorder().attempt(cell, print)
     assert made.truth.causes == ("infra.gpu.thermal-throttle",)
-    assert made.told.incident is None
+    assert made.context.incident is None
     RecordingStore(tmp_path).keep(made)
     (kept,) = recordings(tmp_path)
     assert all(len(before) == 0 for before, _ in signals(kept).values())
@@ -299,19 +304,19 @@ def test_a_rate_is_measured_again_after_an_hour_for_another_severity_and_where_a
         given.append(rate)
         return dataclasses.replace(attempt(cell.run), rate=rate or 50.0 + len(given), spoiled=spoiled_next)
 
-    monkeypatch.setattr(recording, "_played", played)
+    monkeypatch.setattr(recording, "_record_live", played)
     clock = FixedClock()
     recorder = recording.RunRecorder(clock.now)
 
     def play(severity: str, seed: int) -> None:
-        recorder.attempt(RunSpec(PLAYED, "burst", severity, seed), print)
+        recorder.attempt(RunSpec(RunKind.LIVE, "burst", severity, seed), print)
 
     spoiled_next: tuple[str, ...] = ()
     play("usual", 1)
     play("usual", 2)
     play("mild", 2)
     assert given == [0.0, 51.0, 0.0]
-    clock.at += recording.RATE_STAYS + 1
+    clock.at += recording.RATE_VALID + 1
     play("usual", 3)
     play("usual", 4)
     assert given[3:] == [0.0, 54.0]
@@ -331,13 +336,13 @@ def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest
         load=LoadSettings(rate=20.0, slo=5.0),
     )
     monkeypatch.setattr(recording, "scenario_of", lambda cell: scenario)
-    made = recording.RunRecorder().attempt(RunSpec(PLAYED, "no-fault", "usual", 1), print)
+    made = recording.RunRecorder().attempt(RunSpec(RunKind.LIVE, "no-fault", "usual", 1), print)
     assert made.truth.causes == ()
-    others = ("others took", "the machine was too busy")  # they may run on this machine beside the test
+    others = ("other processes used", "the machine was too busy")  # they may run on this machine beside the test
     assert [reason for reason in made.spoiled if not any(one in reason for one in others)] == []
-    assert made.told.before is not None
-    assert made.told.incident is not None
-    assert made.told.incident.start - made.told.before.start == pytest.approx(3.0, abs=0.5)
+    assert made.context.before is not None
+    assert made.context.incident is not None
+    assert made.context.incident.start - made.context.before.start == pytest.approx(3.0, abs=0.5)
     RecordingStore(tmp_path).keep(made)
     (kept,) = recordings(tmp_path)
     rates = {key: seen for key, seen in signals(kept).items() if key.startswith("arrival.rate replica/")}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from latdoctor.evaluation import report
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, FamilySplit, GroundTruth, split
+from latdoctor.evaluation.ground_truth import RunKind, FamilySplit, GroundTruth, split
 from latdoctor.evaluation.scoring import DiagnosisScores, ac_at, average_at_5, score
 from tests.evaluation.made import answered, truth
 
@@ -20,7 +20,7 @@ def scored(*pairs: tuple[GroundTruth, object]) -> DiagnosisScores:
     return score({one.run: one for one, _ in pairs}, [answer for _, answer in pairs], SPLIT)  # type: ignore[misc]
 
 
-def well(run: str, scenario: str, kind: str = PLAYED) -> GroundTruth:
+def well(run: str, scenario: str, kind: RunKind = RunKind.LIVE) -> GroundTruth:
     return replace(truth(run, kind=kind), scenario=scenario)
 
 
@@ -77,15 +77,15 @@ def test_false_alarms_stand_by_what_the_runs_are_an_example_of() -> None:
         (well("b", "busy"), answered("b", [A])),
         (well("c", "busy"), answered("c")),
         (well("d", "dependency-slow"), answered("d")),
-        (well("e", "healthy-but-busy", kind=MADE), answered("e")),
+        (well("e", "healthy-but-busy", kind=RunKind.SYNTHETIC), answered("e")),
         (truth("wrong", A), answered("wrong", [A])),
     )
-    told = {one.name: (one.false_alarms.share.right, one.false_alarms.share.of) for one in found.well}
+    told = {one.name: (one.false_alarms.share.right, one.false_alarms.share.of) for one in found.healthy}
     assert told == {
-        "played, calm": (0, 1),
-        "played, busy": (1, 2),
-        "played, the load of a fault's scenario without its fault": (0, 1),
-        "made, busy": (0, 1),
+        "live, calm": (0, 1),
+        "live, busy": (1, 2),
+        "live, the load of a fault's scenario without its fault": (0, 1),
+        "synthetic, busy": (0, 1),
     }
     assert sum(of for _, of in told.values()) == found.false_alarms.share.of
 
@@ -94,14 +94,15 @@ def test_the_page_says_what_rate_no_false_alarm_bounds_and_which_pairs_have_too_
     runs = [(well(str(n), "busy"), answered(str(n))) for n in range(60)]
     runs += [(truth(f"a{n}", A), answered(f"a{n}", [A, B])) for n in range(20)]
     runs += [(truth("b", B), answered("b", [A, B]))]
-    shown = report.page(scored(*runs))
-    assert (
-        "| played, busy | 0 of 60: 0.0% [0.0%–6.0%]; the true rate is at most 4.9%, below 3/60 (one-sided 95 %) |"
-        in shown
-    )
-    assert f"| `{A}` | `{B}` | 20 of 20: 100.0% [83.9%–100.0%] |" in shown
-    assert f"| `{B}` | `{A}` | 0 of 1: 0.0% [0.0%–79.3%] (few) |" in shown
-    assert "| hard pairs told apart | 1 of 2 in 90% of the runs or more; 1 of 2 with 20 runs |" in shown
+    tables = {table.name: table for table in report.tables(scored(*runs))}
+    bound = "0 of 60: 0.0% [0.0%–6.0%]; the true rate is at most 4.9%, below 3/60 (one-sided 95 %)"
+    assert ("live, busy", bound) in tables["healthy-runs"].rows
+    assert tables["confusable-pairs"].rows == [
+        (A, B, "20 of 20: 100.0% [83.9%–100.0%]"),
+        (B, A, "0 of 1: 0.0% [0.0%–79.3%] (few)"),
+    ]
+    separated = ("confusable pairs separated", "1 of 2 in 90% of the runs or more; 1 of 2 with 20 runs")
+    assert separated in tables["summary"].rows
 
 
 def test_naming_nothing_is_abstaining_and_costs_no_precision() -> None:
@@ -120,7 +121,7 @@ def test_cited_findings_are_grounded_where_the_fault_moved_them() -> None:
     found = scored(
         (truth("x", A), answered("x", [A], cited=["f", "g"], moved=["f", "h"])),
         (truth("wrong", A), answered("wrong", [B], cited=["f"], moved=[])),
-        (truth("made", A, kind=MADE), answered("made", [A], cited=["f"])),
+        (truth("made", A, kind=RunKind.SYNTHETIC), answered("made", [A], cited=["f"])),
     )
     assert found.grounded.value == 0.5
     assert found.grounded.of == 1
@@ -152,7 +153,7 @@ def test_an_unknown_incident_is_wrongly_named_outside_its_own_hard_pair_only() -
         (truth("nothing", C), answered("nothing", [C], unknown=[])),
     )
     assert (found.unknown_named.right, found.unknown_named.of) == (1, 3)
-    assert {one.cause: one.wrongly_named.right for one in found.left_out} == {A: 1, C: 0}
+    assert {one.cause: one.wrongly_named.right for one in found.hidden_causes} == {A: 1, C: 0}
 
 
 def test_views_stand_beside_the_plain_looks_of_the_same_runs_and_count_nowhere_else() -> None:
@@ -163,9 +164,9 @@ def test_views_stand_beside_the_plain_looks_of_the_same_runs_and_count_nowhere_e
         (truth("y", A), answered("y", [C])),
     )
     assert found.ac1.of == 2
-    assert [row.name for row in found.withheld] == ["no host", "no host: the same runs with it"]
+    assert [row.name for row in found.withheld] == ["no host", "no host: plain variant of the same runs"]
     assert [row.accuracy.ac1.right for row in found.withheld] == [0, 1]
-    assert found.wrong_time[0].sureness == 0.3
+    assert found.displaced[0].sureness == 0.3
 
 
 def test_families_and_the_split_are_apart() -> None:

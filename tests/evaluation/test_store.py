@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from latdoctor.errors import BundleError, LatdoctorError, OperationError
-from latdoctor.evaluation.ground_truth import PLAYED
+from latdoctor.evaluation.ground_truth import RunKind
 from latdoctor.evaluation.recording import RecordingAttempt
 from latdoctor.evaluation.run_spec import RunSpec
 from latdoctor.evaluation.store import TRIES, RecordingStore, record, recordings
 from tests.evaluation.made import attempt
 
-CELLS = tuple(RunSpec(PLAYED, "no-fault", "usual", seed) for seed in (1, 2, 3))
+CELLS = tuple(RunSpec(RunKind.LIVE, "no-fault", "usual", seed) for seed in (1, 2, 3))
 
 
 class Player:
@@ -116,5 +116,5 @@ def test_a_truth_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = attempt("x", "app.load.burst")
     store.keep(made)
     assert store.truth("x") == made.truth
-    assert store.told("x") == made.told
+    assert store.context("x") == made.context
     assert msgspec.json.decode((tmp_path / "truths" / "x.json").read_bytes())["causes"] == ["app.load.burst"]

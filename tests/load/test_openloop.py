@@ -49,7 +49,7 @@ def test_a_stall_of_the_generator_is_in_the_latencies_and_spoils_the_run() -> No
     assert result.generator.late_max == pytest.approx(1.9)
     assert result.total.longest == pytest.approx(2.0, rel=1e-3)
     assert sum(row.counts.requests for row in result.series if (row.p50 or 0) > 0.4) == 20
-    assert len(result.spoiled) == 1
+    assert len(result.problems) == 1
 
 
 def test_each_second_tells_when_the_server_was_frozen() -> None:
@@ -72,7 +72,7 @@ def test_what_was_not_sent_is_counted_counts_with_the_timeout_and_spoils_the_run
     assert (result.total.counts.timed_out, result.total.counts.not_sent) == (4, 16)
     assert result.total.p50 == pytest.approx(5, rel=1e-3)
     assert result.generator.most_in_flight == 4
-    assert ["16 requests were not sent" in reason for reason in result.spoiled] == [True]
+    assert ["16 requests were not sent" in problem.text for problem in result.problems] == [True]
 
 
 def test_refused_and_failed_requests_do_not_flatter_the_latencies() -> None:
@@ -206,7 +206,7 @@ def test_a_late_generator_spoils_the_run(late: float, took: float, spoiled: bool
     outcomes = tuple(RequestOutcome(request.index, took, late, "answered", ("200",)) for request in planned)
     result = summarise(plan, planned, RawRun("", 0.0, 10.0, 0.5, 1, False, outcomes))
     assert (result.generator.late_p50, result.generator.late_p99) == (late, late)
-    assert ["only: the generator was" in reason for reason in result.spoiled] == [True] * spoiled
+    assert ["only: the generator was" in problem.text for problem in result.problems] == [True] * spoiled
 
 
 def test_a_busy_or_a_stopped_generator_spoils_the_run() -> None:
@@ -214,7 +214,7 @@ def test_a_busy_or_a_stopped_generator_spoils_the_run() -> None:
     planned = schedule(plan)
     outcomes = tuple(RequestOutcome(request.index, 0.01, 0.0, "answered", ("200",)) for request in planned[:40])
     result = summarise(plan, planned, RawRun("", 0.0, 4.0, 3.9, 1, True, outcomes))
-    assert result.spoiled == (
+    assert tuple(problem.text for problem in result.problems) == (
         "stopped after 4.0 s of 10.0 s",
         "the generator used 98% of a core: it could not keep up",
     )

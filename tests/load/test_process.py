@@ -11,6 +11,7 @@ from latdoctor.errors import OperationError, UsageError
 from latdoctor.load.arrivals import Constant
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import Progress
+from latdoctor.load.summary import LoadProblemCode
 from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
 from latdoctor.load.process import LoadOrder, LoadProcess, run_load, saturate, start_load
 from tests.load.tiny_server import serving
@@ -74,7 +75,7 @@ def test_a_stopped_run_gives_its_result_and_says_so() -> None:
     with serving() as server, start_load(plan, server.address, report_s=0.1) as process:
         result = process.wait(lambda told: process.stop() if told.ended else None)
     assert 0 < result.total.counts.requests < 1000
-    assert result.spoiled[0].startswith("stopped after")
+    assert result.problems[0].code is LoadProblemCode.STOPPED
 
 
 def test_saturation_over_http() -> None:

@@ -1,4 +1,4 @@
-"""`latdoctor demo`: the field's incident on this machine, live: diagnosed, mended, and proved to be."""
+"""`latdoctor demo`: runs the promo-rush incident on this machine, diagnoses it, remediates it, and verifies the fix."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ if TYPE_CHECKING:
 SCENARIO = "promo-rush"
 SLO = "500ms"
 WINDOW = "5s"
-SETTLING = 2.0  # seconds after the load's beginning that are not looked at
-DEVELOPS = 5.0  # seconds between the beginning of the incident and the look: a queue has to build up
-AFTERWARDS = 6.0  # seconds of load after it was verified, so that the clients tell of it as well
+SETTLING = 2.0  # seconds at the start of the load that are not observed
+DEVELOPS = 5.0  # seconds from the start of the incident to its diagnosis: the queue must build up
+AFTERWARDS = 6.0  # seconds of load after verification, for the clients' figures
 
 
 def demo(
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="PATH", help="Keep what was seen in the incident, as a bundle.")
+        Path | None, typer.Option("--keep", metavar="PATH", help="Keep the evidence of the incident as a bundle.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the load.")] = 1,
+    force: Annotated[bool, typer.Option("--force", help="Run it although the machine is busy.")] = False,
 ) -> None:
-    """Play a real incident live, diagnose it and mend it.
+    """Run a real incident, diagnose it and remediate it.
 
-    The scenario is promo-rush: a real server, a real rush, a look at it while it happens, and the playbook that mends
-    it, which proves itself or is taken back. It takes some two minutes, and leaves nothing behind.
+    The scenario is promo-rush: a real server under a rush of long requests, its diagnosis while it is slow, and the
+    playbook that fixes it, which is verified or rolled back. It takes about two minutes and leaves nothing behind. It
+    does not start on a busy machine, where the fix could not be verified.
 
-    Exit codes: 0 played, and the server is mended · 1 server or generator broke, or nothing was changed · 2 the
-    laboratory's packages are missing · 3 no playbook was found, or it was not verified and taken back · 4 held for a
-    human · 5 refused by a guard · 6 NOT taken back: see the commands it prints.
+    Exit codes: 0 remediated and verified · 1 the machine is busy, server or generator failed, or nothing was changed ·
+    2 the lab packages are missing · 3 no playbook was found, or it was not verified and rolled back · 4 held for a
+    human · 5 refused by a guard · 6 the rollback failed.
     """
     from latdoctor.cli.interrupt import ended_by_sigterm
     from latdoctor.cli.lab import need_extra
@@ -50,20 +52,33 @@ def demo(
     need_extra()
     if keep is not None:
         must_be_new(keep)
+    if not force:
+        _check_machine()
     with ended_by_sigterm():
-        raise typer.Exit(_played(seed, keep))
+        raise typer.Exit(_run(seed, keep))
+
+
+def _check_machine() -> None:
+    """Raises OperationError where the machine is too busy to verify the fix."""
+    from latdoctor.errors import OperationError
+    from latdoctor.evaluation.machine_state import busy
+
+    if reason := busy():
+        raise OperationError(
+            f"the machine is too busy for the demo: {reason}", next_step="stop other work, or run it anyway: --force"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """What an operator knows of the service, and where she looks at what."""
+class _Session:
+    """The options of the commands that the demo runs, the server's address, and the screen."""
 
     given: Given
     url: str
     screen: Console
 
 
-def _played(seed: int, keep: Path | None) -> int:
+def _run(seed: int, keep: Path | None) -> int:
     """The exit code."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -79,24 +94,25 @@ def _played(seed: int, keep: Path | None) -> int:
     calm = sum(phase.seconds for phase in scenario.phases[:-1])
     notices.print("starting the server")
     with Deployment(scenario) as deployment, _own_state(deployment.token):
-        rate = calibrated(scenario, deployment, seed, RunObserver(say=notices.print))
+        rate = calibrated(scenario, deployment, seed, RunObserver(log=notices.print))
         with start_load(sliced_load(scenario.plan(rate, seed)), deployment.address, metrics_port=0) as load:
             begun = load.wait_started()
-            room = _Room(_asked(deployment, load.metrics), deployment.servers[0], screen)
-            with ThreadPoolExecutor(1) as beside:
-                clients = beside.submit(load.wait)
+            session = _Session(_options(deployment, load.metrics), deployment.servers[0], screen)
+            with ThreadPoolExecutor(1) as pool:
+                clients = pool.submit(load.wait)
                 try:
-                    code = _story(room, begun, begun + calm, keep)
+                    code = _incident(session, begun, begun + calm, keep)
                     time.sleep(AFTERWARDS)
                 finally:
                     load.stop()
-                _told_by_clients(screen, clients.result(), BEFORE)
-    screen.print("\nThat server is gone, and its journal with it. Next, of your own: latdoctor diagnose --server URL")
+                _print_client_figures(screen, clients.result(), BEFORE, verified=code == 0)
+    screen.print("\nThe demo's server and journal are gone; commands above that name them no longer apply.")
+    screen.print("Next, for your own server: latdoctor diagnose --server URL")
     return code
 
 
-def _story(room: _Room, begun: float, incident: float, keep: Path | None) -> int:
-    """Healthy, then the incident: its diagnosis, the playbook, and what the journal says of it."""
+def _incident(session: _Session, begun: float, incident: float, keep: Path | None) -> int:
+    """Diagnoses the healthy server, then the incident, and runs the playbook. Returns the exit code."""
     from latdoctor import __version__
     from latdoctor.cli.session import rule_set, the_diagnosis
     from latdoctor.evidence.bundle_files import save
@@ -104,50 +120,53 @@ def _story(room: _Room, begun: float, incident: float, keep: Path | None) -> int
     from latdoctor.report import console
 
     _until(begun + SETTLING)
-    room.screen.print(f"While all is well: {the_diagnosis(_look(room), rule_set(())).verdict.message}\n")
+    session.screen.print(f"Before the rush: {the_diagnosis(_look(session), rule_set(())).verdict.message}\n")
     _until(incident + DEVELOPS)
-    room.screen.print("The rush is on:\n")
-    bundle = _look(room)
+    session.screen.print("The rush has started:\n")
+    bundle = _look(session)
     diagnosis = the_diagnosis(bundle, rule_set(()))
-    console.render(diagnosis, room.screen)
+    console.render(diagnosis, session.screen)
     if keep is not None:
         save(bundle, keep, __version__)
     remedy = remedy_of(diagnosis)
     if remedy is None:
-        room.screen.print("\nNothing was named that a playbook mends.")
+        session.screen.print("\nNo named cause has a playbook.")
         return 3
-    return _mended(room, remedy[0])
+    return _remediate(session, remedy[0])
 
 
-def _mended(room: _Room, playbook: str) -> int:
+def _remediate(session: _Session, playbook: str) -> int:
     from latdoctor.cli.remediation_session import Mending, mend, own_folder
     from latdoctor.journal.state_dir import JOURNAL
     from latdoctor.journal.store import Journal
     from latdoctor.remediation import run_history
     from latdoctor.report import remediation
 
-    command = f"$ latdoctor remediate --playbook {playbook} --server {room.url}/metrics --slo {SLO}"
-    room.screen.print(f"\n{command}\n")
-    mend(room.given, Mending(playbook))
-    room.screen.print(f"\n{command} --apply --yes\n")
-    code = mend(room.given, Mending(playbook, apply=True, yes=True))
+    command = f"$ latdoctor remediate --playbook {playbook} --server {session.url}/metrics --slo {SLO}"
+    session.screen.print(f"\n{command}\n")
+    mend(session.given, Mending(playbook))
+    session.screen.print(f"\n{command} --apply --yes\n")
+    code = mend(session.given, Mending(playbook, apply=True, yes=True))
     entries = Journal.reading(own_folder() / JOURNAL).entries()
     for run in run_history.runs(entries):
-        room.screen.print(f"\n$ latdoctor runs show {run.id}\n")
-        remediation.run(run, [entry for entry in entries if entry.run == run.id], room.screen, as_json=False)
+        session.screen.print(f"\n$ latdoctor runs show {run.id}\n")
+        remediation.run(
+            run, [entry for entry in entries if entry.run == run.id], session.screen, as_json=False, next_step=False
+        )
     return code
 
 
-def _told_by_clients(screen: Console, result: LoadResult, before: str) -> None:
-    """What the clients had of it: before, in the worst stretch of the incident, and in the last one."""
+def _print_client_figures(screen: Console, result: LoadResult, before: str, *, verified: bool) -> None:
+    """Prints the clients' figures: before, in the worst slice of the incident, and at the end."""
     from rich.table import Table
 
-    seen = [phase for phase in result.phases if phase.whole.counts.requests]
-    slices = [phase for phase in seen if phase.name != before]
+    phases = [phase for phase in result.phases if phase.whole.counts.requests]
+    slices = [phase for phase in phases if phase.name != before]
     worst = max(slices, key=lambda phase: phase.whole.p99 or 0.0)
-    rows = {"before the rush": result.phase(before), "in the rush, at its worst": worst, "mended": slices[-2]}
+    last = "after the fix" if verified else "at the end"
+    rows = {"before the rush": result.phase(before), "worst slice of the rush": worst, last: slices[-2]}
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("what clients saw")
+    table.add_column("clients")
     for heading in ("requests", "within the SLO", "P99"):
         table.add_column(heading, justify="right")
     for name, phase in rows.items():
@@ -158,14 +177,14 @@ def _told_by_clients(screen: Console, result: LoadResult, before: str) -> None:
     screen.print(table)
 
 
-def _look(room: _Room) -> Bundle:
-    """What `latdoctor diagnose --server URL --pid N --slo 500ms` looks at now."""
+def _look(session: _Session) -> Bundle:
+    """Collects what `latdoctor diagnose --server URL --pid N --slo 500ms` collects."""
     from latdoctor.cli.session import look_now
 
-    return look_now(room.given)
+    return look_now(session.given)
 
 
-def _asked(deployment: Deployment, clients: str) -> Given:
+def _options(deployment: Deployment, clients: str) -> Given:
     from latdoctor.cli.options import Given
 
     pages = tuple(f"{page}/metrics" for page in (*deployment.pages, clients))
@@ -174,7 +193,7 @@ def _asked(deployment: Deployment, clients: str) -> Given:
 
 @contextmanager
 def _own_state(token: str) -> Iterator[None]:
-    """A state folder that goes with the demonstration, and the token of its server, for the commands it runs."""
+    """A temporary state folder and the server's token, as environment variables for the commands that the demo runs."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="latdoctor-demo-") as folder:

@@ -1,4 +1,4 @@
-"""`latdoctor lab serve`, and the other commands of the laboratory."""
+"""`latdoctor lab serve`, and the other commands of the lab."""
 
 from __future__ import annotations
 
@@ -17,26 +17,24 @@ if TYPE_CHECKING:
 
 
 def telemetry(
-    cause: Annotated[str | None, typer.Argument(metavar="CAUSE", help="What is to be wrong; see --list.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="DIR", help="The folder to write, which must not exist.")
-    ] = None,
+    cause: Annotated[str | None, typer.Argument(metavar="CAUSE", help="The fault; see --list.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", metavar="DIR", help="The folder to create.")] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same bytes.")] = 0,
     severity: Annotated[
-        float, typer.Option("--severity", metavar="S", help="How bad it is: above 0, at most 1.")
+        float, typer.Option("--severity", metavar="S", help="Severity: greater than 0, at most 1.")
     ] = 0.7,
     truth: Annotated[
-        Path | None, typer.Option("--truth", metavar="FILE", help="Where to write what is really wrong.")
+        Path | None, typer.Option("--truth", metavar="FILE", help="Write the ground truth to this file.")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Show what can be made, and write nothing.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the faults, and write nothing.")] = False,
 ) -> None:
-    """Make telemetry of a GPU machine, without one.
+    """Generate synthetic telemetry of a GPU machine.
 
-    NVML samples, metrics pages, logs, traces and TensorRT files with noise and healthy neighbours, marked as
-    generated. DIR/bundle is for `latdoctor diagnose`, DIR/raw holds the same as files. What is wrong stands in neither:
-    --truth writes it elsewhere.
+    NVML samples, metrics pages, logs, traces and TensorRT files with noise and healthy GPUs, marked as generated.
+    DIR/bundle is for `latdoctor diagnose`, DIR/raw has the same as files. Neither contains the ground truth: --truth
+    writes it to another place.
 
-    Exit codes: 0 written · 2 usage, or the place cannot be written.
+    Exit codes: 0 written · 2 usage, or a file cannot be written.
     """
     if list_:
         _list()
@@ -45,15 +43,15 @@ def telemetry(
     from latdoctor.lab.telemetry.generate import generate_telemetry, must_be_apart, write, write_truth
 
     if cause is None or output is None:
-        what = "nothing to make is named" if cause is None else "no place to write to is named"
+        what = "CAUSE is missing" if cause is None else "--output is missing"
         raise UsageError(what, next_step="latdoctor lab telemetry CAUSE --output DIR, or --list")
     if truth is not None:
         must_be_apart(truth, output)
-    made = generate_telemetry(cause, seed, severity)
-    write(made, output)
+    telemetry = generate_telemetry(cause, seed, severity)
+    write(telemetry, output)
     if truth is not None:
-        write_truth(made.truth, truth)
-    typer.echo(f"{made.mark}\nwrote {output}. Next: latdoctor diagnose {output / 'bundle'}")
+        write_truth(telemetry.truth, truth)
+    typer.echo(f"{telemetry.mark}\nwrote {output}. Next: latdoctor diagnose {output / 'bundle'}")
 
 
 def _list() -> None:
@@ -62,7 +60,7 @@ def _list() -> None:
     from latdoctor.cli.console import result_console
     from latdoctor.lab.telemetry.generate import INCIDENT_KINDS
 
-    table = Table("cause", "where it shows", "named today", box=None, pad_edge=False)
+    table = Table("cause", "visible in", "diagnosed", box=None, pad_edge=False)
     for kind in INCIDENT_KINDS:
         table.add_row(kind.id, kind.shows, "" if kind.healthy else "yes" if kind.named else "not yet")
     console = result_console()
@@ -70,22 +68,22 @@ def _list() -> None:
     console.print(f"{len(INCIDENT_KINDS)} kinds. Next: latdoctor lab telemetry CAUSE --output DIR")
 
 
-FOR_LOAD = ("aiohttp", "hdrh", "uvloop")  # all that the generator needs: it may run where no server does
+FOR_LOAD = ("aiohttp", "hdrh", "uvloop")  # of the load generator, which can run without a server
 _NEEDED = (*FOR_LOAD, "httptools", "starlette", "torch", "uvicorn")
 
 
 def need_extra(names: Sequence[str] = _NEEDED) -> None:
-    """Raises UsageError where one of these packages of the extra is missing."""
+    """Raises UsageError where a package of the `lab` extra is missing."""
     from importlib.util import find_spec
 
     from latdoctor.errors import UsageError
 
     missing = [name for name in names if find_spec(name) is None]
     if missing:
-        raise UsageError(f"the laboratory needs {', '.join(missing)}", next_step="pip install 'latdoctor[lab]'")
+        raise UsageError(f"this command needs {', '.join(missing)}", next_step="pip install 'latdoctor[lab]'")
 
 
-app = typer.Typer(help="A server whose incidents are real, to try latdoctor on.", no_args_is_help=True)
+app = typer.Typer(help="A reference server with real incidents, to try latdoctor on.", no_args_is_help=True)
 
 app.command("inject")(lab_inject.inject)
 app.command("load")(lab_load.load)
@@ -102,10 +100,10 @@ def serve(
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Allow an address that other machines can reach.")
     ] = False,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Groups of knobs, as YAML.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Configuration file, YAML.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="GROUP.KNOB=VALUE", help="One knob; may be repeated, and wins over the file."),
+        typer.Option("--set", metavar="GROUP.KNOB=VALUE", help="One setting; repeatable, overrides the file."),
     ] = None,
     admin_token_file: Annotated[
         Path | None,
@@ -114,9 +112,9 @@ def serve(
     access_log: Annotated[
         Path | None, typer.Option("--access-log", metavar="FILE", help="Append a JSON line for each request.")
     ] = None,
-    replica: Annotated[str, typer.Option("--replica", metavar="NAME", help="The name in its metrics.")] = "0",
+    replica: Annotated[str, typer.Option("--replica", metavar="NAME", help="The replica's name in its metrics.")] = "0",
     replicas: Annotated[
-        int | None, typer.Option("--replicas", min=1, max=32, metavar="N", help="So many of them, behind a router.")
+        int | None, typer.Option("--replicas", min=1, max=32, metavar="N", help="Number of replicas behind a router.")
     ] = None,
     fault_agent: Annotated[
         bool, typer.Option("--fault-agent", help="Let faults be injected through the admin interface.")
@@ -125,14 +123,14 @@ def serve(
     """Run the reference inference server.
 
     An intent model behind a batching queue. It answers POST /v1/intent with {"text": …} or {"audio_seconds": …}, and
-    shows GET /metrics, /healthz and /readyz. The admin interface (/admin, /debug) answers this machine only, and needs
+    serves GET /metrics, /healthz and /readyz. The admin interface (/admin, /debug) is limited to this machine and needs
     a token.
 
-    With --replicas the router listens on the port and each replica on a free one; their addresses follow the router's
-    on standard output, a line each. --set router.KNOB=VALUE turns the router's own knobs, and the access log of
-    replica 0 is FILE.0.
+    With --replicas the router listens on the port and each replica on a free one; their addresses are printed after the
+    router's, one per line. --set router.KNOB=VALUE changes the router's settings; the access log of replica 0 is
+    FILE.0.
 
-    Exit codes: 0 stopped in order · 1 the port cannot be had · 2 usage or an invalid configuration.
+    Exit codes: 0 stopped · 1 the port is not available · 2 usage or an invalid configuration.
     """
     need_extra()
     from latdoctor.lab.server import serve_replicas
@@ -159,7 +157,7 @@ def serve(
 
 
 def _agent() -> Agent:
-    """What injects faults; nothing of it is loaded without being asked for."""
+    """The fault agent, imported only with --fault-agent."""
     from latdoctor.lab.faults.agent import attach
 
     return attach

@@ -1,4 +1,4 @@
-"""`latdoctor lab bench`: records incidents, diagnoses each, scores the answers; has them mended, and measures that."""
+"""`latdoctor lab bench`: the commands of the benchmark."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli.lab_bench_diagnosis import Folder, Only, Output, diagnosis, of_scenario, play_missing
+from latdoctor.cli.lab_bench_diagnosis import (
+    Folder,
+    Once,
+    Only,
+    Output,
+    OutputFormat,
+    Tables,
+    diagnosis,
+    of_scenario,
+    record_missing,
+)
 
 if TYPE_CHECKING:
     from latdoctor.evaluation.remediation.scores import RemediationScores, RemediationStore
 
 
-app = typer.Typer(help="Measure latdoctor itself on incidents that are really played.", no_args_is_help=True)
+app = typer.Typer(help="Measure latdoctor on incidents of a real server.", no_args_is_help=True)
 
 app.command()(diagnosis)
 
@@ -21,81 +31,71 @@ app.command()(diagnosis)
 @app.command()
 def remediation(
     folder: Folder = Path("bench-remediation"),
-    quick: Annotated[bool, typer.Option("--quick", help="promo-rush and two others only: some eight minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three incidents only, promo-rush among them: 8 minutes.")
+    ] = False,
     only: Only = None,
-    once: Annotated[bool, typer.Option("--once", help="Play the next missing run, and stop without a score.")] = False,
-    no_play: Annotated[bool, typer.Option("--no-play", help="Play nothing: score what DIR holds.")] = False,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE", readable=False, help="Write it as a page of Markdown, too.")
-    ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How the scores are printed.")] = Output.TEXT,
+    once: Once = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing: score the reports in DIR.")] = False,
+    tables: Tables = None,
+    output: OutputFormat = Output.TEXT,
 ) -> None:
-    """Play incidents, have each mended, and measure that.
+    """Run incidents, have each remediated, and measure the result.
 
-    Each is diagnosed and remediated as an operator would. Every fault for which there is a playbook; for the
-    field's incident the emergency bundle besides; and playbooks that mend nothing, which must be taken back. Nobody
-    but the playbook takes an incident away. A run that is there is not repeated; a spoiled one is, twice at most.
+    Every fault with a playbook is diagnosed and remediated as an operator would; promo-rush also with the emergency
+    bundle; and wrong playbooks, which must be refused or rolled back. Faults last until they are remediated. Complete
+    runs are not repeated; spoiled ones are, at most twice.
 
-    Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged run · 3 --once, and more is left.
+    Exit codes: 0 done · 1 server or generator failed · 2 usage, or a damaged report · 3 --once, and more runs are due.
     """
     from latdoctor.cli.lab import need_extra
 
     need_extra()
-    from latdoctor.evaluation.remediation.run_specs import planned_runs as planned
+    from latdoctor.evaluation.remediation.report import summary
+    from latdoctor.evaluation.remediation.report import tables as result_tables
+    from latdoctor.evaluation.remediation.run_specs import planned_runs
     from latdoctor.evaluation.remediation.scores import RemediationStore
-    from latdoctor.output_file import must_be_a_folder, must_take_a_file
+    from latdoctor.evaluation.tables import write_tables
+    from latdoctor.evidence.model import to_json
+    from latdoctor.output_file import must_be_a_folder
     from latdoctor.remediation.playbook_loader import shipped
 
     must_be_a_folder(folder, "a folder of runs")
-    if page is not None:
-        must_take_a_file(page, "the page")
-    cells = of_scenario(planned(shipped(), quick=quick), only)
+    specs = of_scenario(planned_runs(shipped(), quick=quick), only)
     store = RemediationStore(folder)
-    if not no_play:
+    if not no_run:
         from latdoctor.evaluation.remediation.runner import attempt
 
-        play_missing(store, cells, attempt, once=once)
-    _print_mended(_mended(store, tuple(cell.run for cell in cells)), output, page)
+        record_missing(store, specs, attempt, once=once)
+    scores = _scores(store, tuple(spec.run for spec in specs))
+    if tables is not None:
+        write_tables(result_tables(scores), tables)
+    typer.echo(to_json(scores) if output is Output.JSON else summary(scores), nl=output is Output.JSON)
 
 
-def _mended(store: RemediationStore, wanted: tuple[str, ...]) -> RemediationScores:
-    """Raises UsageError where none of these runs is there."""
+def _scores(store: RemediationStore, planned: tuple[str, ...]) -> RemediationScores:
+    """Raises UsageError where no planned run has a report."""
     from latdoctor.errors import UsageError
     from latdoctor.evaluation.remediation.scores import score
 
-    there = set(store.runs())
-    runs = [store.report(run) for run in wanted if run in there]
+    complete = set(store.runs())
+    runs = [store.report(run) for run in planned if run in complete]
     if not runs:
-        raise UsageError("no such run is there", where=str(store.folder), next_step="leave --no-play out")
-    return score(runs, *store.losses(wanted), missing=[run for run in wanted if run not in there])
-
-
-def _print_mended(scores: RemediationScores, output: Output, page: Path | None) -> None:
-    import msgspec
-
-    from latdoctor.evaluation.remediation.report import page as whole
-    from latdoctor.evaluation.remediation.report import summary
-    from latdoctor.output_file import write_text
-
-    if page is not None:
-        write_text(page, whole(scores), "the page")
-    if output is Output.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(scores), indent=1).decode())
-        return
-    typer.echo(summary(scores), nl=False)
+        raise UsageError("no report of these runs", where=str(store.folder), next_step="leave --no-run out")
+    return score(runs, *store.losses(planned), missing=[run for run in planned if run not in complete])
 
 
 @app.command()
 def mapping(
-    to: Annotated[Path, typer.Option("--to", metavar="FILE", readable=False, help="The page of Markdown to write.")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", readable=False, help="The folder for the CSV files.")],
     folder: Folder = Path("bench-recordings"),
 ) -> None:
-    """Write which causes the peers are told to see in a metric.
+    """Write the causes that the baseline methods infer from each metric.
 
-    Peers rank metrics. What each ranking says of causes is learnt from the runs of families that were looked at, so
-    that they are judged as fairly as can be; this is that table.
+    The baseline methods rank metrics. The causes of each metric are learned from the runs of tuned families; these
+    tables have the learned shares.
 
-    Exit codes: 0 written · 2 nothing to learn from, or the page cannot be written.
+    Exit codes: 0 written · 2 no training runs, or a table cannot be written.
     """
     from latdoctor.cli.lab import need_extra
 
@@ -103,50 +103,47 @@ def mapping(
     from latdoctor.errors import UsageError
     from latdoctor.evaluation.baselines import BASELINES
     from latdoctor.evaluation.baselines.adapter import METRIC_SOURCES, readings
-    from latdoctor.evaluation.baselines.metric_to_cause import page
+    from latdoctor.evaluation.baselines.metric_to_cause import tables
     from latdoctor.evaluation.ground_truth import split
     from latdoctor.evaluation.method_comparison import comparable_runs
     from latdoctor.evaluation.store import recordings
-    from latdoctor.output_file import must_take_a_file, write_text
+    from latdoctor.evaluation.tables import write_tables
 
-    must_take_a_file(to, "the page")
-    known = split()
-    training = [one for one in comparable_runs(tuple(recordings(folder))) if not known.is_held_out(one.truth.causes)]
+    families = split()
+    training = [one for one in comparable_runs(tuple(recordings(folder))) if not families.is_held_out(one.truth.causes)]
     if not training:
         raise UsageError(
-            "nothing to learn from is recorded",
-            where=str(folder),
-            next_step="latdoctor lab bench diagnosis --folder DIR",
+            "no training runs are recorded", where=str(folder), next_step="latdoctor lab bench diagnosis --folder DIR"
         )
     fitted = {metrics.name: tuple(readings(BASELINES, metrics, training)) for metrics in METRIC_SOURCES}
-    write_text(to, page(fitted, {peer.name: peer.title for peer in BASELINES}), "the page")
-    typer.echo(f"wrote {to}, learnt from {len(training)} runs")
+    write_tables(tables(fitted, {method.name: method.title for method in BASELINES}), to)
+    typer.echo(f"wrote the tables of {len(training)} training runs to {to}")
 
 
 @app.command()
 def promote(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A recorded run, as its file in DIR/truths is called.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A recorded run: the name of its file in DIR/truths.")],
     to: Annotated[
         Path, typer.Option("--to", metavar="PATH", readable=False, help="The bundle to write: a folder or a .tar.zst.")
     ],
     folder: Folder = Path("bench-recordings"),
 ) -> None:
-    """Write the look at one recorded incident as a small bundle.
+    """Write a recorded incident as a small bundle for the fixtures.
 
-    Redacted, and with other names for the machine's cgroups: fit to stand among the fixtures.
+    The bundle is redacted, and the cgroups of the recording machine are renamed.
 
-    Exit codes: 0 written · 1 a name would remain · 2 no such run, or the bundle cannot be written.
+    Exit codes: 0 written · 1 a cgroup name could not be removed · 2 no such run, or the bundle cannot be written.
     """
     from latdoctor.cli.lab import need_extra
 
     need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation.fixture_export import promote as written
+    from latdoctor.evaluation.fixture_export import promote as export
     from latdoctor.evaluation.store import RecordingStore, recordings
 
     if not folder.is_dir():
         raise UsageError("there is no such folder", where=str(folder), next_step="name the folder: --folder DIR")
     if run not in RecordingStore(folder).runs():
-        raise UsageError(f"there is no run {run!r}", where=str(folder), next_step="look into its folder truths")
-    written(next(one for one in recordings(folder, (run,))), to)
+        raise UsageError(f"there is no run {run!r}", where=str(folder), next_step="list its folder truths")
+    export(next(one for one in recordings(folder, (run,))), to)
     typer.echo(f"wrote {to}. Next: latdoctor diagnose {to}")

@@ -1,4 +1,4 @@
-"""`latdoctor lab bench diagnosis`: records incidents, diagnoses each, and scores the answers."""
+"""`latdoctor lab bench diagnosis`: records incidents, diagnoses each, and scores the diagnoses."""
 
 from __future__ import annotations
 
@@ -10,33 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from latdoctor.evaluation.store import Due, Go, RunStore
-
-if TYPE_CHECKING:
     from latdoctor.evaluation.calibration import Fit
     from latdoctor.evaluation.run_spec import RunSpec
     from latdoctor.evaluation.scoring import DiagnosisScores
-    from latdoctor.evaluation.store import RecordingStore
+    from latdoctor.evaluation.store import Attempt, Due, RecordingStore, RunStore
 
 
-MORE_IS_LEFT = 3
+MORE_RUNS_DUE = 3
 
 
-class Playing(Protocol):
-    """A run of a bench: the scenario it plays."""
+class ScenarioRun(Protocol):
+    """A benchmark run of a scenario."""
 
     @property
     def scenario(self) -> str: ...
 
 
-Of = TypeVar("Of", bound=Playing)
-
-
-Only = Annotated[str | None, typer.Option("--only", metavar="SCENARIO", help="The runs of one scenario only.")]
+Run = TypeVar("Run", bound=ScenarioRun)
 
 
 class Output(StrEnum):
-    """How the scores are printed."""
+    """The output format of the scores."""
 
     TEXT = "text"
     JSON = "json"
@@ -44,186 +38,180 @@ class Output(StrEnum):
 
 Folder = Annotated[
     Path,
-    typer.Option("--folder", metavar="DIR", readable=False, help="Where the recordings are; none of them is repeated."),
+    typer.Option("--folder", metavar="DIR", readable=False, help="The recorded runs; none of them is repeated."),
 ]
+Only = Annotated[str | None, typer.Option("--only", metavar="SCENARIO", help="The runs of one scenario only.")]
+Once = Annotated[bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")]
+Tables = Annotated[
+    Path | None, typer.Option("--tables", metavar="DIR", readable=False, help="Write the results as CSV files, too.")
+]
+OutputFormat = Annotated[Output, typer.Option("--output", "-o", help="Format of the scores.")]
 
 
-def of_scenario(cells: Sequence[Of], only: str | None) -> tuple[Of, ...]:
-    """Those of `cells` that play the scenario `only`; None: all. Raises UsageError where none does."""
+def of_scenario(runs: Sequence[Run], only: str | None) -> tuple[Run, ...]:
+    """The `runs` of the scenario `only`; None: all. Raises UsageError where there are none."""
     from latdoctor.errors import UsageError
 
     if only is None:
-        return tuple(cells)
-    known = sorted({cell.scenario for cell in cells})
+        return tuple(runs)
+    known = sorted({run.scenario for run in runs})
     if only not in known:
-        raise UsageError(f"no run plays {only!r}", where="--only", next_step=f"one of {', '.join(known)}")
-    return tuple(cell for cell in cells if cell.scenario == only)
+        raise UsageError(
+            f"no run has the scenario {only!r}", where="--only", next_step=f"use one of {', '.join(known)}"
+        )
+    return tuple(run for run in runs if run.scenario == only)
 
 
-def play_missing(
-    store: RunStore[Go], cells: Sequence[Due], attempt: Callable[[Due, Callable[[str], None]], Go], *, once: bool
+def record_missing(
+    store: RunStore[Attempt],
+    runs: Sequence[Due],
+    attempt: Callable[[Due, Callable[[str], None]], Attempt],
+    *,
+    once: bool,
 ) -> None:
-    """Plays what is missing; with `once` one run of it, and then leaves."""
+    """Records the missing runs; with `once` one of them, and then exits."""
     from latdoctor.cli.interrupt import ended_by_sigterm
     from latdoctor.evaluation.store import record
 
     with ended_by_sigterm():
-        left = record(store, cells, attempt, say(), most=1 if once else None)
+        missing = record(store, runs, attempt, log(), most=1 if once else None)
     if once:
-        raise typer.Exit(MORE_IS_LEFT if left else 0)
+        raise typer.Exit(MORE_RUNS_DUE if missing else 0)
 
 
-def say() -> Callable[[str], None]:
+def log() -> Callable[[str], None]:
     from latdoctor.cli.console import notice_console
 
     notices = notice_console()
     return lambda text: notices.print(text, soft_wrap=True)
 
 
-Matrix = Annotated[
-    str | None,
-    typer.Option("--matrix", metavar="quick|hour|full|fresh|recorded", help="Which runs; else those of an hour."),
-]
-Quick = Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")]
-Seed = Annotated[
-    int | None,
-    typer.Option("--seed", metavar="N", help="Where the seeds of --matrix fresh begin: 100, or one further on."),
-]
-Once = Annotated[bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")]
-NoPlay = Annotated[bool, typer.Option("--no-play", help="Play nothing: score the recordings of DIR.")]
-NoPeers = Annotated[bool, typer.Option("--no-peers", help="Leave out the other methods: they take longest.")]
-Calibrate = Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and say what it does.")]
-Page = Annotated[
-    Path | None, typer.Option("--page", metavar="FILE", help="Write the scores as a page of Markdown, too.")
-]
-Answers = Annotated[
-    Path | None, typer.Option("--answers", metavar="FILE", help="Write every answer as a line of JSON, too.")
-]
-Processes = Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Diagnose in so many.")]
-Form = Annotated[Output, typer.Option("--output", "-o", help="How the scores are printed.")]
-
-
 def diagnosis(
     folder: Folder = Path("bench-recordings"),
-    matrix: Matrix = None,
-    quick: Quick = False,
-    seed: Seed = None,
+    matrix: Annotated[
+        str | None,
+        typer.Option("--matrix", metavar="quick|hour|full|fresh|recorded", help="The runs; hour where not given."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="The first seed of --matrix fresh: 100 or greater.")
+    ] = None,
     only: Only = None,
     once: Once = False,
-    no_play: NoPlay = False,
-    no_peers: NoPeers = False,
-    calibrate: Calibrate = False,
-    page: Page = None,
-    answers: Answers = None,
-    processes: Processes = 1,
-    output: Form = Output.TEXT,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Record nothing: score the recordings in DIR.")] = False,
+    no_peers: Annotated[
+        bool, typer.Option("--no-peers", help="Leave out the other methods: they take longest.")
+    ] = False,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and report its effect.")] = False,
+    tables: Tables = None,
+    answers: Annotated[
+        Path | None, typer.Option("--answers", metavar="FILE", help="Write every diagnosis as a line of JSON, too.")
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Processes that diagnose.")] = 1,
+    output: OutputFormat = Output.TEXT,
 ) -> None:
-    """Record incidents, diagnose each, and score the answers.
+    """Record incidents, diagnose each, and score the diagnoses.
 
-    Every fault at several seeds and severities, faults together, nothing wrong, and telemetry that is made. A run that
-    is recorded is not repeated, so that the whole can be done in several goes; a spoiled one is, twice at most. The
-    matrix fresh has seeds that no other has: what came of it by rules that were written before says most. The matrix
-    recorded is whatever DIR holds, and plays nothing.
+    Every fault at several seeds and severities, combined faults, healthy runs, and synthetic telemetry. A recorded run
+    is not repeated, so the matrix can be recorded in several steps; a spoiled run is repeated at most twice. The matrix
+    fresh has seeds that no other matrix uses: it measures rules that were written before. The matrix recorded is
+    whatever DIR contains, and records nothing.
 
-    Exit codes: 0 done · 1 server or generator broke · 2 usage, or a damaged recording · 3 --once, and more is left.
+    Exit codes: 0 done · 1 server or generator failed · 2 usage, or a damaged recording · 3 --once, and more are due.
     """
     from latdoctor.cli.lab import need_extra
 
     need_extra()
-    from latdoctor.evaluation.run_matrix import RECORDED
+    from latdoctor.evaluation.report import tables as result_tables
+    from latdoctor.evaluation.run_matrix import Matrix
     from latdoctor.evaluation.store import RecordingStore
-    from latdoctor.output_file import must_be_a_folder, write_text
+    from latdoctor.evaluation.tables import write_tables
+    from latdoctor.output_file import must_be_a_folder
 
-    _must_be_one_thing(matrix, only, quick=quick, once=once, no_play=no_play)
-    chosen, cells = _chosen("quick" if quick else matrix or "hour", seed, only)
+    _check_options(matrix, only, quick=quick, once=once, no_run=no_run)
+    selection, specs = _select("quick" if quick else matrix or Matrix.HOUR, seed, only)
     must_be_a_folder(folder, "a folder of recordings")
-    _must_take_files(page, answers, folder)
+    _check_answers(answers, folder)
     store = RecordingStore(folder)
-    if cells and not no_play:
+    if specs and not no_run:
         from latdoctor.evaluation.recording import RunRecorder
 
-        play_missing(store, cells, RunRecorder().attempt, once=once)
-    planned = store.tried() if matrix == RECORDED else tuple(cell.run for cell in cells)
-    chosen += " --no-peers" if no_peers else ""
-    scores, fit = _scored(store, planned, chosen, processes, answers, peers=not no_peers, calibrate=calibrate)
-    if page is not None:
-        from latdoctor.evaluation.report import page as made
-
-        write_text(page, made(scores, fit), "the page")
+        record_missing(store, specs, RunRecorder().attempt, once=once)
+    planned = store.attempted() if matrix == Matrix.RECORDED else tuple(spec.run for spec in specs)
+    selection += " --no-peers" if no_peers else ""
+    scores, fit = _scored(store, planned, selection, processes, answers, peers=not no_peers, calibrate=calibrate)
+    if tables is not None:
+        write_tables(result_tables(scores, fit), tables)
     _print(scores, fit, output)
 
 
-def _must_be_one_thing(matrix: str | None, only: str | None, *, quick: bool, once: bool, no_play: bool) -> None:
+def _check_options(matrix: str | None, only: str | None, *, quick: bool, once: bool, no_run: bool) -> None:
     """Raises UsageError for options that contradict each other."""
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation.run_matrix import RECORDED
+    from latdoctor.evaluation.run_matrix import Matrix
 
-    if quick and matrix not in (None, "quick"):
-        raise UsageError(f"--quick and --matrix {matrix} are two matrices", next_step="leave one of them out")
-    if once and no_play:
-        raise UsageError("--once plays one run, and --no-play none", next_step="leave one of them out")
-    if matrix == RECORDED and (once or only):
-        option = "--once" if once else "--only"
-        what = f"{option} is for a matrix that is planned, and --matrix {RECORDED} is whatever DIR holds"
-        raise UsageError(what, next_step="leave one of them out")
+    conflict = ""
+    if quick and matrix not in (None, Matrix.QUICK):
+        conflict = f"--quick conflicts with --matrix {matrix}"
+    elif once and no_run:
+        conflict = "--once conflicts with --no-run"
+    elif matrix == Matrix.RECORDED and (once or only):
+        conflict = f"{'--once' if once else '--only'} conflicts with --matrix {Matrix.RECORDED}, which plans no runs"
+    if conflict:
+        raise UsageError(conflict, next_step="leave one of them out")
 
 
-def _must_take_files(page: Path | None, answers: Path | None, folder: Path) -> None:
-    """Raises UsageError where what is written would not get there, or over a recording."""
+def _check_answers(answers: Path | None, folder: Path) -> None:
+    """Raises UsageError where the answers cannot be written, or would overwrite a recording."""
     from latdoctor.errors import UsageError
     from latdoctor.output_file import must_take_a_file
 
-    for path, what in ((page, "the page"), (answers, "the answers")):
-        if path is not None:
-            must_take_a_file(path, what)
-            _must_be_no_recording(path, what, folder)
-    if page is not None and answers is not None and page.resolve() == answers.resolve():
-        raise UsageError("the page and the answers are one file", where=str(page), next_step="write two")
+    if answers is None:
+        return
+    must_take_a_file(answers, "the answers")
+    if folder.resolve() in answers.resolve().parent.parents:
+        raise UsageError(
+            "the answers would be written among the recordings", where=str(answers), next_step="choose another folder"
+        )
 
 
-def _chosen(matrix: str, seed: int | None, only: str | None) -> tuple[str, tuple[RunSpec, ...]]:
-    """The options by which these runs are chosen, and the runs. Raises UsageError."""
+def _select(matrix: str, seed: int | None, only: str | None) -> tuple[str, tuple[RunSpec, ...]]:
+    """The options that select the runs, and the runs. Raises UsageError."""
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation import run_matrix as matrices
+    from latdoctor.evaluation.run_matrix import FRESH_SEED, Matrix, planned_runs
 
-    if seed is not None and matrix != matrices.FRESH:
-        raise UsageError(f"the seeds of the matrix {matrix} are its own", next_step=f"--matrix {matrices.FRESH}")
-    first = matrices.FRESH_SEED if seed is None else seed
-    cells = of_scenario(matrices.cells(matrix, first), only)
+    if seed is not None and matrix != Matrix.FRESH:
+        raise UsageError(f"--seed does not apply to --matrix {matrix}", next_step=f"use --matrix {Matrix.FRESH}")
+    first = FRESH_SEED if seed is None else seed
+    specs = of_scenario(planned_runs(matrix, first), only)
     words = [f"--matrix {matrix}"]
-    words += [f"--seed {first}"] if matrix == matrices.FRESH else []
+    words += [f"--seed {first}"] if matrix == Matrix.FRESH else []
     words += [f"--only {only}"] if only else []
-    return " ".join(words), cells
+    return " ".join(words), specs
 
 
-def _must_be_no_recording(path: Path, what: str, folder: Path) -> None:
-    """Raises UsageError for what lies in a folder of `folder`, where the recordings are."""
+def _recorded(store: RecordingStore, planned: Sequence[str], selection: str) -> tuple[str, ...]:
+    """The `planned` runs that are recorded; logs how many are missing. Raises UsageError where none is recorded."""
     from latdoctor.errors import UsageError
+    from latdoctor.evaluation.run_matrix import Matrix
 
-    if folder.resolve() in path.resolve().parent.parents:
-        raise UsageError(f"{what} would lie among the recordings", where=str(path), next_step="write it elsewhere")
-
-
-def _there(store: RecordingStore, planned: Sequence[str], chosen: str) -> tuple[str, ...]:
-    """Those of the `planned` runs that are recorded; says how many are not. Raises UsageError where none is."""
-    from latdoctor.errors import UsageError
-    from latdoctor.evaluation.run_matrix import RECORDED
-
-    recorded = frozenset(store.runs())
-    there = tuple(sorted(run for run in planned if run in recorded))
-    if not there:
-        what = f"no run of {chosen} is recorded" if store.folder.exists() else "there is no such folder"
-        instead = f"score whatever it holds: --matrix {RECORDED}" if recorded else "name the folder: --folder DIR"
-        raise UsageError(what, where=str(store.folder), next_step=instead)
-    if len(there) < len(planned):
-        say()(f"{len(there)} of the {len(planned)} runs of {chosen} are recorded: these are scored")
-    return there
+    complete = frozenset(store.runs())
+    recorded = tuple(sorted(run for run in planned if run in complete))
+    if not recorded:
+        what = f"no run of {selection} is recorded" if store.folder.exists() else "there is no such folder"
+        next_step = (
+            f"score all of its runs: --matrix {Matrix.RECORDED}" if complete else "name the folder: --folder DIR"
+        )
+        raise UsageError(what, where=str(store.folder), next_step=next_step)
+    if len(recorded) < len(planned):
+        log()(f"{len(recorded)} of the {len(planned)} runs of {selection} are recorded: these are scored")
+    return recorded
 
 
 def _scored(
     store: RecordingStore,
     planned: Sequence[str],
-    chosen: str,
+    selection: str,
     processes: int,
     answers: Path | None,
     *,
@@ -232,36 +220,32 @@ def _scored(
 ) -> tuple[DiagnosisScores, Fit | None]:
     from latdoctor.diagnosis.rule_loader import shipped
     from latdoctor.evaluation import benchmark
-    from latdoctor.evaluation.baselines.adapter import stored_methods as kept
-    from latdoctor.evaluation.benchmark import METHODS
-    from latdoctor.evaluation.calibration import calibrate as fitted
+    from latdoctor.evaluation.baselines.adapter import stored_methods
+    from latdoctor.evaluation.calibration import calibrate as fit_temperature
     from latdoctor.evaluation.ground_truth import split
     from latdoctor.evaluation.store import recordings
     from latdoctor.evidence.model import to_json
     from latdoctor.output_file import write_text
 
-    recorded = tuple(recordings(store.folder, _there(store, planned, chosen)))
-    contestants = (*METHODS, *kept(store.folder)) if peers else ()
-    whole = benchmark.Benchmark(recorded, shipped(), split(), contestants)
-    found = benchmark.diagnose_all(whole, say(), processes)
+    recorded = tuple(recordings(store.folder, _recorded(store, planned, selection)))
+    methods = (*benchmark.METHODS, *stored_methods(store.folder)) if peers else ()
+    bench = benchmark.Benchmark(recorded, shipped(), split(), methods)
+    found = benchmark.diagnose_all(bench, log(), processes)
     if answers is not None:
         write_text(answers, "".join(to_json(one.answered).decode() + "\n" for one in found), "the answers")
     truths = {one.truth.run: one.truth for one in recorded}
-    fit = fitted(truths, found, whole.rules, whole.split) if calibrate else None
-    return benchmark.scores(
-        whole, found, benchmark.RunSelection(chosen, len(planned), *store.losses(planned)), say()
-    ), fit
+    fit = fit_temperature(truths, found, bench.rules, bench.split) if calibrate else None
+    runs = benchmark.RunSelection(selection, len(planned), *store.losses(planned))
+    return benchmark.scores(bench, found, runs, log()), fit
 
 
 def _print(scores: DiagnosisScores, fit: Fit | None, output: Output) -> None:
     import msgspec
 
-    from latdoctor.evaluation import report as pages
+    from latdoctor.evaluation.report import summary, temperature
 
     if output is Output.JSON:
         whole = msgspec.to_builtins(scores) | ({"calibration": msgspec.to_builtins(fit)} if fit else {})
         typer.echo(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode())
         return
-    typer.echo(pages.summary(scores), nl=False)
-    if fit:
-        typer.echo(pages.told(fit), nl=False)
+    typer.echo(summary(scores) + (temperature(fit) if fit else ""), nl=False)

@@ -1,4 +1,4 @@
-"""`latdoctor lab inject`: puts a fault into a running reference server, and takes it out again."""
+"""`latdoctor lab inject`: injects a fault into a running reference server, and removes it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
 
 
 def proxy(
-    to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Where everything is passed on to.")],
+    to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="The upstream address.")],
     port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="The port; 0: a free one.")] = 0,
     control_port: Annotated[
-        int, typer.Option("--control-port", min=0, max=65535, metavar="N", help="Of the control; 0: a free one.")
+        int, typer.Option("--control-port", min=0, max=65535, metavar="N", help="The control port; 0: a free one.")
     ] = 0,
     admin_token_file: Annotated[
         Path | None,
-        typer.Option("--admin-token-file", metavar="FILE", help="The control's token; else LATDOCTOR_ADMIN_TOKEN."),
+        typer.Option("--admin-token-file", metavar="FILE", help="The control token; else LATDOCTOR_ADMIN_TOKEN."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Draws the jitter, and who is met.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed of the jitter and of the affected connections.")
+    ] = 0,
 ) -> None:
-    """Pass TCP connections on, and spoil them on request.
+    """Forward TCP connections, with network faults on request.
 
-    Listens on this machine only. The control adds and removes toxics: latency with jitter, bandwidth, reset, blackhole
-    and slow close. Each goes by itself after its lifetime. The addresses are written to standard output: HOST:PORT of
-    the proxy, then the control's URL.
+    Listens on this machine only. The control API adds and removes toxics: latency with jitter, bandwidth, reset,
+    blackhole and slow close. Each ends after its lifetime. Prints the proxy's HOST:PORT and the control URL.
 
-    Exit codes: 0 stopped in order · 1 a port cannot be had · 2 usage.
+    Exit codes: 0 stopped · 1 a port is not available · 2 usage.
     """
     from latdoctor.cli.lab import need_extra
 
@@ -48,9 +49,7 @@ def proxy(
 
     token = admin_token(admin_token_file)
     if not token:
-        raise UsageError(
-            "the proxy's control needs a token", next_step=f"set {ADMIN_TOKEN_VARIABLE} or give --admin-token-file"
-        )
+        raise UsageError("the control API needs a token", next_step=f"set {ADMIN_TOKEN_VARIABLE} or give --admin-token-file")
     host, upstream = address(to)
     run(ProxyOptions(host, upstream, token, port, control_port, seed), announce=_say)
 
@@ -60,7 +59,7 @@ def address(text: str) -> tuple[str, int]:
     rest = text.removeprefix("http://").removesuffix("/")
     host, _, port = rest.rpartition(":")
     if not host or "/" in host or not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
-        raise UsageError(f"{text!r} is no address", next_step="write HOST:PORT, as 127.0.0.1:8080")
+        raise UsageError(f"must be HOST:PORT, such as 127.0.0.1:8080 (got {text!r})")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -68,36 +67,34 @@ def _say(line: str) -> None:
     typer.echo(line)
 
 
-WATCHED = 2.0  # seconds of each look at the server's state
-RETURNS_WITHIN = 30.0
+WATCHED = 2.0  # seconds of each load measurement
+RECOVERS_WITHIN = 30.0
 
 
 def inject(
-    fault: Annotated[
-        str, typer.Argument(metavar="FAULT", help="A shipped scenario that puts something in, or a file.")
-    ] = "",
+    fault: Annotated[str, typer.Argument(metavar="FAULT", help="A shipped scenario with a fault, or a file.")] = "",
     server: Annotated[
         list[str] | None, typer.Option("--server", metavar="URL", help="A server started with --fault-agent.")
     ] = None,
     pid: Annotated[list[int] | None, typer.Option("--pid", metavar="N", help="The server's process.")] = None,
     router: Annotated[str, typer.Option("--router", metavar="URL", help="The router's address.")] = "",
     proxy: Annotated[str, typer.Option("--proxy", metavar="URL", help="A fault proxy's control address.")] = "",
-    lifetime: Annotated[str, typer.Option("--for", metavar="TIME", help="How long; it removes itself then.")] = "30s",
+    lifetime: Annotated[str, typer.Option("--for", metavar="TIME", help="Lifetime of the fault.")] = "30s",
     strength: Annotated[
-        float, typer.Option("--strength", metavar="N", help="Of a disturbance, instead of the scenario's.")
+        float, typer.Option("--strength", metavar="N", help="Strength of a disturbance, instead of the scenario's.")
     ] = 0.0,
     admin_token_file: Annotated[
         Path | None,
         typer.Option("--admin-token-file", metavar="FILE", help="The admin token; else LATDOCTOR_ADMIN_TOKEN."),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Say what can be injected, and end.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the faults, and exit.")] = False,
 ) -> None:
-    """Put a real fault into a running server, for a time.
+    """Inject a real fault into a running server, for a limited time.
 
-    The state of the server is told before it, with it, and after it is gone again. Ctrl-C takes it out at once, and it
-    removes itself after its time even where this command is killed.
+    Prints the load of the server before, during and after the fault. Ctrl-C removes the fault at once; it also ends
+    after its lifetime if this command is killed.
 
-    Exit codes: 0 in and out again · 1 it could not be had, or the server did not come back · 2 usage.
+    Exit codes: 0 injected and removed · 1 the fault failed, or the server did not recover · 2 usage.
     """
     from latdoctor.cli.lab import need_extra
 
@@ -110,7 +107,7 @@ def inject(
         _list()
         return
     if not fault:
-        raise UsageError("which fault?", next_step="latdoctor lab inject --list")
+        raise UsageError("FAULT is missing", next_step="latdoctor lab inject --list")
     try:
         seconds = parse_duration(lifetime)
     except ValueError as error:
@@ -118,44 +115,42 @@ def inject(
     addresses = tuple(server or ())
     site = _site(addresses, tuple(pid or ()), router, proxy, admin_token_file)
     chosen = find(fault)
-    _in_and_out(chosen.id, _faults(chosen, seconds, strength), site, addresses, seconds)
+    _inject(chosen.id, _faults(chosen, seconds, strength), site, addresses, seconds)
 
 
-def _in_and_out(
-    name: str, faults: tuple[Fault, ...], site: InjectionTargets, servers: tuple[str, ...], seconds: float
-) -> None:
-    """Tells the servers' state, puts the faults in, takes them out, and waits until the state is back."""
+def _inject(name: str, faults: tuple[Fault, ...], site: InjectionTargets, servers: tuple[str, ...], seconds: float) -> None:
+    """Injects the faults for `seconds`, removes them, and waits until the servers recover."""
     from latdoctor.cli.console import notice_console, result_console
-    from latdoctor.lab.faults.injection import inject as put_in
+    from latdoctor.lab.faults.injection import inject as inject_fault
     from latdoctor.lab.run_report import measure_load
 
-    def tell(when: str) -> ServerLoad | None:
+    def report(when: str) -> ServerLoad | None:
         if not servers:
             return None
         state = measure_load(servers, WATCHED)
-        result_console().print(f"{when:8} {state.told}")
+        result_console().print(f"{when:8} {state.text}")
         return state
 
-    before = tell("before")
+    before = report("before")
     with ExitStack() as undo:
         for one in faults:
-            put_in(one, site, undo)
-        notice_console().print(f"{name} is in, for {seconds:g} s at most; Ctrl-C takes it out")
+            inject_fault(one, site, undo)
+        notice_console().print(f"{name} is injected for at most {seconds:g} s; Ctrl-C removes it")
         if _waited(max(0.0, seconds - WATCHED)):
-            tell("with it")
+            report("during")
     if before is not None:
-        _wait_back(before, servers, tell)
+        _wait_recovered(before, servers, report)
 
 
-def _wait_back(before: ServerLoad, servers: tuple[str, ...], tell: Callable[[str], ServerLoad | None]) -> None:
+def _wait_recovered(before: ServerLoad, servers: tuple[str, ...], report: Callable[[str], ServerLoad | None]) -> None:
     from latdoctor.errors import OperationError
     from latdoctor.lab.run_report import is_recovered
 
-    deadline = time.monotonic() + RETURNS_WITHIN
-    while (after := tell("after")) is not None and not is_recovered(before, after):
+    deadline = time.monotonic() + RECOVERS_WITHIN
+    while (after := report("after")) is not None and not is_recovered(before, after):
         if time.monotonic() > deadline:
             raise OperationError(
-                f"the server did not come back within {RETURNS_WITHIN:g} s of the fault's end",
+                f"the server did not recover within {RECOVERS_WITHIN:g} s of the end of the fault",
                 next_step=f"latdoctor diagnose --server {servers[0]}/metrics",
             )
 
@@ -166,21 +161,21 @@ def _list() -> None:
     from latdoctor.cli.console import result_console
     from latdoctor.lab.scenario import find, names
 
-    table = Table("fault", "acts by", "what it is", box=None)
+    table = Table("fault", "mechanism", "description", box=None)
     for name in names():
         scenario = find(name)
         kinds = sorted({type(one).__name__.lower() for one in scenario.incident.faults})
-        table.add_row(name, ", ".join(kinds) or "its load: lab run", scenario.title)
+        table.add_row(name, ", ".join(kinds) or "its load: use lab run", scenario.title)
     result_console().print(table)
 
 
 def _faults(scenario: Scenario, seconds: float, strength: float) -> tuple[Fault, ...]:
-    """What `scenario` puts in, lasting `seconds`. Raises UsageError for one that puts nothing in."""
+    """The faults of `scenario`, lasting `seconds`. Raises UsageError for a scenario without any."""
     from latdoctor.errors import UsageError
 
     if not scenario.incident.faults:
         raise UsageError(
-            f"{scenario.id} puts nothing into the server: it is a matter of load or of its start",
+            f"{scenario.id} injects no fault: it is a scenario of load or start-up",
             next_step=f"latdoctor lab run {scenario.id}",
         )
     return tuple(_lasting(fault, seconds, strength) for fault in scenario.incident.faults)
@@ -202,9 +197,7 @@ def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:
             return replace(fault, lifetime=seconds)
 
 
-def _site(
-    servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None
-) -> InjectionTargets:
+def _site(servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None) -> InjectionTargets:
     from latdoctor.lab.clients import AdminClient
     from latdoctor.lab.faults.injection import InjectionTargets
     from latdoctor.lab.server.admin import admin_token
@@ -228,7 +221,7 @@ def _site(
 
 
 def _waited(seconds: float) -> bool:
-    """False where Ctrl-C or SIGTERM came before."""
+    """False where Ctrl-C or SIGTERM arrived earlier."""
     received: list[int] = []
     before = {
         one: signal.signal(one, lambda number, _: received.append(number)) for one in (signal.SIGINT, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`latdoctor lab load`: the command; its sub-app stands in `lab`."""
+"""`latdoctor lab load`: sends a load and prints the latencies."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _PLAIN_EVERY_S = 5.0
 
 
 class Output(StrEnum):
-    """How the result is printed; CSV is the series, one line a second."""
+    """The output format; CSV is the per-second series."""
 
     TEXT = "text"
     JSON = "json"
     CSV = "csv"
 
 
-class Kind(StrEnum):
-    """Arrivals that need a rate only; the others are written in a plan."""
+class ArrivalProcess(StrEnum):
+    """Arrival processes that need a rate only; a plan file has the others."""
 
     POISSON = "poisson"
     CONSTANT = "constant"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 class Retry(StrEnum):
-    """What clients do when refused."""
+    """The retry policy of the clients."""
 
     NONE = "none"
     IMMEDIATE = "immediate"
@@ -54,54 +54,58 @@ def load(
     ] = None,
     rate: Annotated[float, typer.Option("--rate", metavar="N", help="Requests per second.")] = 50.0,
     seconds: Annotated[str, typer.Option("--for", metavar="TIME", help="How long to send.")] = "10s",
-    arrivals: Annotated[Kind, typer.Option("--arrivals", help="How requests come.")] = Kind.POISSON,
+    arrivals: Annotated[
+        ArrivalProcess, typer.Option("--arrivals", help="The arrival process.")
+    ] = ArrivalProcess.POISSON,
     long_share: Annotated[str, typer.Option("--long", metavar="SHARE", help="Share of long requests.")] = "15%",
     audio_share: Annotated[str, typer.Option("--audio", metavar="SHARE", help="Share of audio requests.")] = "30%",
-    malformed_share: Annotated[str, typer.Option("--malformed", metavar="SHARE", help="Share of wrong bodies.")] = "0%",
+    malformed_share: Annotated[
+        str, typer.Option("--malformed", metavar="SHARE", help="Share of malformed bodies.")
+    ] = "0%",
     sessions: Annotated[int, typer.Option("--sessions", metavar="N", help="Conversations; 0: none.")] = 0,
-    retry: Annotated[Retry, typer.Option("--retry", help="What clients do when refused.")] = Retry.NONE,
-    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="When an attempt is given up.")] = "10s",
-    slo: Annotated[str, typer.Option("--slo", metavar="TIME", help="An answer within it is good.")] = "500ms",
+    retry: Annotated[
+        Retry, typer.Option("--retry", help="What clients do when a request is refused or fails.")
+    ] = Retry.NONE,
+    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="Timeout of an attempt.")] = "10s",
+    slo: Annotated[str, typer.Option("--slo", metavar="TIME", help="Answers within it count as goodput.")] = "500ms",
     warm_up: Annotated[str, typer.Option("--warm-up", metavar="TIME", help="Sent first, not measured.")] = "0s",
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The same seed is the same load.")] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How the result is printed.")] = Output.TEXT,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The same seed gives the same load.")] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Format of the result.")] = Output.TEXT,
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            "--metrics-port", min=0, max=65535, metavar="N", help="Show the client's own metrics; 0: a free port."
+            "--metrics-port", min=0, max=65535, metavar="N", help="Serve the client's metrics page; 0: a free port."
         ),
     ] = None,
     remote: Annotated[bool, typer.Option("--allow-remote", help="Allow a server on another machine.")] = False,
 ) -> None:
-    """Send a load and measure what users would feel.
+    """Send an open-loop load and measure the latency of the clients.
 
-    The load is fixed before it begins.
+    The schedule is fixed before the run: a slow server does not delay later requests, and latency counts from the time
+    a request was due. With --plan, only --seed, --output, --metrics-port and --allow-remote of the other options apply.
+    Ctrl-C stops sending and prints the result so far.
 
-    Open loop: a slow server slows nothing down here, and each latency counts from when its request was due. With
-    --plan, of the other options only --seed, --output, --metrics-port and --allow-remote apply. Ctrl-C stops sending
-    and shows what was measured.
+    --metrics-port serves the client's metrics (latency, bytes, retries) during the run: `latdoctor diagnose --server
+    SERVER --server http://127.0.0.1:N` can then separate network time from server time.
 
-    --metrics-port shows what the client sees (its own waiting, bytes, retries) for as long as the run lasts: `latdoctor
-    diagnose --server SERVER --server http://127.0.0.1:N` then tells the network from the server.
-
-    Exit codes: 0 measured · 1 no server, or the generator broke · 2 usage or an invalid plan · 4 measured, but the run
-    was spoiled.
+    Exit codes: 0 measured · 1 no server, or the generator failed · 2 usage or an invalid plan · 4 measured, but the run
+    is spoiled.
     """
     from latdoctor.cli.console import notice_console
     from latdoctor.cli.lab import FOR_LOAD, need_extra
 
     need_extra(FOR_LOAD)
     if plan is not None:
-        wanted = _from_file(plan, seed)
+        load_plan = _from_file(plan, seed)
     else:
         mix = {"long_share": long_share, "audio_share": audio_share, "malformed_share": malformed_share}
         times = {"seconds": seconds, "timeout_s": timeout, "slo_s": slo, "warm_up_s": warm_up}
-        wanted = _from_options({"kind": arrivals.value, "rate": rate}, mix, sessions, times, retry.value, seed or 0)
-    result = _run(wanted, server, remote=remote, metrics_port=metrics_port)
+        load_plan = _from_options({"kind": arrivals.value, "rate": rate}, mix, sessions, times, retry.value, seed or 0)
+    result = _run(load_plan, server, remote=remote, metrics_port=metrics_port)
     _print(result, output)
-    for reason in result.spoiled:
-        notice_console().print(f"spoiled: {reason}")
-    if result.spoiled:
+    for problem in result.problems:
+        notice_console().print(f"spoiled: {problem.text}")
+    if result.problems:
         raise typer.Exit(SPOILED)
 
 
@@ -135,11 +139,11 @@ def _from_options(
         }
         return msgspec.convert({"phases": [phase], "seed": seed, "retry": {"kind": retry}, **lengths}, LoadPlan)
     except ValueError as error:  # msgspec's own is one of these
-        raise UsageError(f"this load cannot be made: {error}") from error
+        raise UsageError(f"invalid load: {error}") from error
 
 
 def _run(plan: LoadPlan, server: str, *, remote: bool, metrics_port: int | None) -> LoadResult:
-    """The result; Ctrl-C stops the sending, and a second one leaves at once."""
+    """The result. Ctrl-C stops sending; a second one exits at once."""
     from latdoctor.cli.console import notice_console
     from latdoctor.load.process import start_load
 
@@ -147,14 +151,14 @@ def _run(plan: LoadPlan, server: str, *, remote: bool, metrics_port: int | None)
     with start_load(plan, server, remote=remote, metrics_port=metrics_port) as process:
         if metrics_port is not None:
             process.wait_started()
-            console.print(f"the client's metrics: {process.metrics}/metrics", soft_wrap=True)
+            console.print(f"metrics of the client: {process.metrics}/metrics", soft_wrap=True)
         if console.is_terminal:
             with console.status("starting") as status:
-                return _waited(process.wait, process.stop, lambda told: status.update(_line(told)))
-        return _waited(process.wait, process.stop, _plain_lines(lambda text: console.print(text, soft_wrap=True)))
+                return _wait(process.wait, process.stop, lambda progress: status.update(_line(progress)))
+        return _wait(process.wait, process.stop, _plain_lines(lambda text: console.print(text, soft_wrap=True)))
 
 
-def _waited(
+def _wait(
     wait: Callable[[Callable[[Progress], None]], LoadResult],
     stop: Callable[[], None],
     on_progress: Callable[[Progress], None],
@@ -166,21 +170,21 @@ def _waited(
         return wait(on_progress)
 
 
-def _plain_lines(say: Callable[[str], None]) -> Callable[[Progress], None]:
-    """Says the first line and then one now and then."""
+def _plain_lines(log: Callable[[str], None]) -> Callable[[Progress], None]:
+    """Logs the first progress line, then one every few seconds."""
     due = time.monotonic()
 
-    def told(progress: Progress) -> None:
+    def on_progress(progress: Progress) -> None:
         nonlocal due
         if time.monotonic() >= due:
             due = time.monotonic() + _PLAIN_EVERY_S
-            say(_line(progress))
+            log(_line(progress))
 
-    return told
+    return on_progress
 
 
 def _line(progress: Progress) -> str:
-    """One line: where the run stands, and what users feel now."""
+    """One line: the position in the schedule, and the current latencies."""
     parts = [
         f"{min(progress.elapsed, progress.of):.0f}/{progress.of:.0f} s {progress.phase}",
         f"sent {progress.sent}",

@@ -1,4 +1,4 @@
-"""`latdoctor lab run`: plays a scenario and prints its phases."""
+"""`latdoctor lab run`: runs a scenario and prints its phases."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from latdoctor.lab.run_report import CauseEffect, RunReport
-    from latdoctor.lab.runner import PhaseStart
 
 
 def run(
@@ -21,21 +18,21 @@ def run(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as load.rate=60.")
     ] = None,
     severity: Annotated[
-        str, typer.Option("--severity", metavar="NAME", help="As severe as the scenario says: mild, usual, severe.")
+        str, typer.Option("--severity", metavar="NAME", help="A severity of the scenario: mild, usual, severe.")
     ] = "usual",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json", help="How it is printed.")] = "text",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json", help="Format of the report.")] = "text",
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Play it again without each cause, where the scenario says how.")
+        bool, typer.Option("--confirm", help="Repeat the run without each cause that can be left out.")
     ] = False,
     truth: Annotated[
-        Path | None, typer.Option("--truth", metavar="FILE", help="Where to write what was really wrong.")
+        Path | None, typer.Option("--truth", metavar="FILE", help="Write the ground truth to this file.")
     ] = None,
 ) -> None:
-    """Play a scenario whole and print its phases.
+    """Run a scenario and print its phases.
 
-    A real server, its load, what goes wrong, and how it is mended.
+    Starts a real server and its load, injects the scenario's faults, and removes them.
 
-    Exit codes: 0 played · 1 server or generator broke · 2 usage or an invalid scenario · 3 the run was spoiled.
+    Exit codes: 0 done · 1 server or generator failed · 2 usage or an invalid scenario · 3 the run is spoiled.
     """
     from latdoctor.cli.lab import need_extra
 
@@ -50,30 +47,28 @@ def run(
     from latdoctor.lab.scenario import find, graded, overridden
 
     if output not in ("text", "json"):
-        raise UsageError(f"{output!r} is neither text nor json", where="--output")
+        raise UsageError(f"must be text or json (got {output!r})", where="--output")
     pairs = [text.partition("=") for text in set_ or ()]
     if any(not sign for _, sign, _ in pairs):
-        raise UsageError("a setting reads KEY=VALUE", where="--set")
+        raise UsageError("must be KEY=VALUE", where="--set")
     if truth is not None and not truth.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {truth.parent}", where="--truth", next_step="make it first")
+        raise UsageError(f"there is no folder {truth.parent}", where="--truth", next_step="create it first")
     chosen = overridden(graded(find(scenario), severity), iter([(key, value) for key, _, value in pairs]))
     notices = notice_console()
-    watcher = runner.RunObserver(on_phase=lambda stage: _tell(stage, notices), say=notices.print)
+    observer = runner.RunObserver(
+        on_phase=lambda phase: notices.print(f"phase {phase.phase}: {' '.join(phase.pages)}"), log=notices.print
+    )
     with ended_by_sigterm():
-        report = runner.run_scenario(chosen, seed, watcher)
+        report = runner.run_scenario(chosen, seed, observer)
         if confirm:
-            report = runner.confirm_causes(chosen, report, watcher)
+            report = runner.confirm_causes(chosen, report, observer)
     if truth is not None:
         truth.write_bytes(msgspec.json.encode(truth_file(report)))
     if output == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())
     else:
         print_report(report)
-    raise typer.Exit(3 if report.spoiled else 0)
-
-
-def _tell(stage: PhaseStart, notices: Console) -> None:
-    notices.print(f"phase {stage.phase}: {' '.join(stage.pages)}")
+    raise typer.Exit(3 if report.problems else 0)
 
 
 def print_report(report: RunReport) -> None:
@@ -105,17 +100,17 @@ def print_report(report: RunReport) -> None:
     for one in report.truth:
         console.print(_truth_line(one, report))
     if report.recovered is False:
-        console.print("not back: P99 afterwards is over the SLO and over twice what it was before")
-    for reason in report.spoiled:
-        console.print(f"spoiled: {reason}")
+        console.print("not recovered: P99 afterwards exceeds the SLO and twice its value before")
+    for problem in report.problems:
+        console.print(f"spoiled: {problem.text}")
     console.print("Next: latdoctor lab serve, and latdoctor diagnose --server URL while it is under load")
 
 
 def _truth_line(one: CauseEffect, report: RunReport) -> str:
     if one.moves is None:
-        return f"put in: {one.cause} (whether it alone moves P99 was not tried: --confirm)"
-    verb, p99 = "moves" if one.moves else "does not move", report.phase(report.incident).p99
-    return f"put in: {one.cause}; it {verb} P99: {_ms(p99)}, {_ms(one.p99_without)} without it"
+        return f"injected: {one.cause} (effect on P99 not tested: --confirm)"
+    verb, p99 = "raises" if one.moves else "does not raise", report.phase(report.incident).p99
+    return f"injected: {one.cause}; it {verb} P99: {_ms(p99)}, {_ms(one.p99_without)} without it"
 
 
 def _ms(seconds: float | None) -> str:

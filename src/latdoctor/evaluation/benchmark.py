@@ -1,4 +1,4 @@
-"""The whole bench over a folder of recordings: every look diagnosed, the answers scored, the peers beside them."""
+"""The diagnosis benchmark over recorded runs: diagnoses every variant, scores it, and compares other methods."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ METHODS: tuple[RankingMethod, ...] = tuple(
 )
 
 
-AT_ONCE = 4  # runs handed to a process together
+CHUNK = 4  # runs per task of a worker process
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What is judged: the runs, by which rules, beside whom."""
+    """The runs, the rules, and the other methods of a benchmark."""
 
     recorded: tuple[RecordedRun, ...]
     rules: RuleSet
     split: FamilySplit
-    contestants: tuple[RankingMethod, ...] = ()
+    methods: tuple[RankingMethod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RunSelection:
-    """The options that chose the runs, how many they are, and what became of those that are not recorded."""
+    """The options that select the runs, their number, and the losses among them."""
 
     options: str
     runs: int
@@ -55,61 +55,61 @@ class RunSelection:
     given_up: int
 
 
-def diagnose_all(bench: Benchmark, say: Callable[[str], None], processes: int = 1) -> tuple[DiagnosedVariant, ...]:
-    """Every look of every run, diagnosed. Raises BundleError for a damaged recording."""
+def diagnose_all(bench: Benchmark, log: Callable[[str], None], processes: int = 1) -> tuple[DiagnosedVariant, ...]:
+    """The diagnosis of every variant of every run. Raises BundleError for a damaged recording."""
     found: list[DiagnosedVariant] = []
     for number, one in enumerate(_each(bench, processes), 1):
         found += one
         if number % 25 == 0:
-            say(f"{number} of {len(bench.recorded)} runs diagnosed")
+            log(f"{number} of {len(bench.recorded)} runs diagnosed")
     return tuple(found)
 
 
 def _each(bench: Benchmark, processes: int) -> Iterator[tuple[DiagnosedVariant, ...]]:
-    if processes <= 1 or len(bench.recorded) <= AT_ONCE:
+    if processes <= 1 or len(bench.recorded) <= CHUNK:
         yield from (diagnose_variants(one, bench.rules) for one in bench.recorded)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(diagnose_variants, bench.recorded, [bench.rules] * len(bench.recorded), chunksize=AT_ONCE)
+        yield from pool.map(diagnose_variants, bench.recorded, [bench.rules] * len(bench.recorded), chunksize=CHUNK)
 
 
 def scores(
-    bench: Benchmark, found: Sequence[DiagnosedVariant], chosen: RunSelection, say: Callable[[str], None]
+    bench: Benchmark, found: Sequence[DiagnosedVariant], chosen: RunSelection, log: Callable[[str], None]
 ) -> DiagnosisScores:
-    """The scores of what was found, with the peers'."""
+    """The scores of the diagnoses and of the other methods."""
     truths = {one.truth.run: one.truth for one in bench.recorded}
-    given: list[VariantAnswer] = [one.answered for one in found]
-    made = score(truths, given, bench.split)
-    peers = (_ourselves(bench, given), *compare_methods(applicable_methods(bench), bench.recorded, bench.split, say))
+    answers: list[VariantAnswer] = [one.answered for one in found]
+    diagnosed = score(truths, answers, bench.split)
+    peers = (_latdoctor(bench, answers), *compare_methods(applicable_methods(bench), bench.recorded, bench.split, log))
     runs = msgspec.structs.replace(
-        made.runs,
+        diagnosed.runs,
         spoiled_tries=chosen.spoiled_tries,
         given_up=chosen.given_up,
         planned=chosen.runs,
         chosen=chosen.options,
     )
-    return msgspec.structs.replace(made, runs=runs, peers=peers)
+    return msgspec.structs.replace(diagnosed, runs=runs, peers=peers)
 
 
 def applicable_methods(bench: Benchmark) -> tuple[RankingMethod, ...]:
-    """The contestants; none where only one cause occurs, as whoever knows no other is always right."""
+    """The other methods; none where only one cause occurs: a method that knows no other is always right."""
     causes = {cause for one in comparable_runs(bench.recorded) for cause in one.truth.causes}
-    return bench.contestants if len(causes) > 1 else ()
+    return bench.methods if len(causes) > 1 else ()
 
 
-def _ourselves(bench: Benchmark, answered: Sequence[VariantAnswer]) -> MethodScore:
-    """The diagnosis as one more contestant, on the runs that the others are judged on."""
+def _latdoctor(bench: Benchmark, answered: Sequence[VariantAnswer]) -> MethodScore:
+    """The diagnosis as one more method, on the runs that the others are compared on."""
     plain = {one.run: one for one in answered if one.view == PLAIN}
     found = ((one.truth, plain[one.truth.run]) for one in comparable_runs(bench.recorded) if one.truth.run in plain)
-    given = [MethodRanking(truth, [cause.id for cause in own.ranked], own.seconds) for truth, own in found]
-    return method_score(OURSELVES, "bundle", given, bench.split)
+    ranked = [MethodRanking(truth, [cause.id for cause in own.ranked], own.seconds) for truth, own in found]
+    return method_score(OURSELVES, "bundle", ranked, bench.split)
 
 
 def read(path: Path) -> DiagnosisScores:
-    """Scores that were written as JSON. Raises BundleError."""
+    """Scores from a JSON file. Raises BundleError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=DiagnosisScores)
     except OSError as error:
         raise BundleError(f"the scores cannot be read: {error.strerror}", where=str(path)) from error
     except UNDECODABLE as error:
-        raise BundleError(f"these are no scores of this version: {error}", where=str(path)) from error
+        raise BundleError(f"not the scores of this version: {error}", where=str(path)) from error

@@ -1,7 +1,7 @@
-"""Fits the temperature, one number, on some families, and judges it on the others.
+"""Fits the temperature on the tuned families and judges it on the held-out ones.
 
-The temperature divides all evidence (`diagnosis.network`): above 1 it makes every answer less sure. Nothing else is
-fitted: weights, leaks and priors are what their rules explain.
+The temperature divides all evidence (`diagnosis.noisy_or`): above 1 it lowers every probability. Nothing else is
+fitted: weights, leaks and priors are justified in their rules.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from latdoctor.evaluation.ground_truth import FamilySplit, GroundTruth
 from latdoctor.evaluation.statistics import BootstrapEstimate, Prediction, bootstrap, brier, ece, log_loss
 from latdoctor.evaluation.variants import PLAIN, SHIFTS
 
-# From twice as sure to more than four times as doubtful, in steps of a fifth: finer ones do not differ in log loss.
+# 0.5 to 4.5 in steps of 20 %: finer steps do not differ in log loss.
 GRID = tuple(round(0.5 * 1.2**step, 4) for step in range(13))
 
 
 class Reliability(Struct, frozen=True):
-    """How far probabilities can be believed at one temperature."""
+    """The quality of the probabilities at one temperature."""
 
     temperature: float
     log_loss: BootstrapEstimate
@@ -31,34 +31,33 @@ class Reliability(Struct, frozen=True):
 
 
 class Fit(Struct, frozen=True):
-    """What was fitted on `fitted_on` looks, and how it does on the `judged_on` others beside no temperature at all."""
+    """The temperature fitted on `fitted_on` observations, and its quality on `judged_on` others, before and after."""
 
     temperature: float
     fitted_on: int
     judged_on: int
     before: Reliability
     after: Reliability
-    curve: tuple[tuple[float, float], ...]  # temperature, log loss on what it was fitted on
+    curve: tuple[tuple[float, float], ...]  # temperature, log loss on the fitted observations
 
 
 def calibrate(
     truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet, split: FamilySplit
 ) -> Fit:
-    """The temperature of the least log loss of the top cause, on runs of families that were looked at.
+    """The temperature with the lowest log loss of the top cause on runs of tuned families.
 
-    Looks that lack a source belong to it: there sureness matters most. Looks at a wrong time do not. Runs in which
-    nothing is wrong are judged on, and not fitted on.
+    Variants with a withheld source are included, displaced windows are not. Healthy runs are only judged on.
     """
     used = [one for one in found if one.answered.view not in SHIFTS]
-    mine = [one for one in used if _is_for_fitting(truths[one.answered.run], split)]
+    fitted = [one for one in used if _is_for_fitting(truths[one.answered.run], split)]
     others = [
         one for one in used if one.answered.view == PLAIN and not _is_for_fitting(truths[one.answered.run], split)
     ]
-    curve = tuple((t, log_loss(stated(truths, mine, rules, t))) for t in GRID) if mine else ()
+    curve = tuple((t, log_loss(predictions(truths, fitted, rules, t))) for t in GRID) if fitted else ()
     best = min(curve, key=lambda point: point[1])[0] if curve else 1.0
     return Fit(
         temperature=best,
-        fitted_on=len(mine),
+        fitted_on=len(fitted),
         judged_on=len(others),
         before=_reliability(1.0, truths, others, rules),
         after=_reliability(best, truths, others, rules),
@@ -70,22 +69,23 @@ def _is_for_fitting(truth: GroundTruth, split: FamilySplit) -> bool:
     return bool(truth.causes) and not split.is_held_out(truth.causes)
 
 
-def stated(
+def predictions(
     truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet, temperature: float
 ) -> list[Prediction]:
-    """What each look would have stated at `temperature`."""
-    return [_stated(truths[one.answered.run], one, rules, temperature) for one in found]
+    """The top cause of each observation at `temperature`."""
+    return [_prediction(truths[one.answered.run], one, rules, temperature) for one in found]
 
 
-def _stated(truth: GroundTruth, judged: DiagnosedVariant, rules: RuleSet, temperature: float) -> Prediction:
+def _prediction(truth: GroundTruth, judged: DiagnosedVariant, rules: RuleSet, temperature: float) -> Prediction:
     network = Network.of(rules, judged.checks, temperature)
-    ramp = {name: network.probability(name) for name in network.causes}
-    top = min(ramp, key=lambda name: (-ramp[name], name), default="")
-    return Prediction(ramp.get(top, 0.0), top in truth.causes)
+    probability = {name: network.probability(name) for name in network.causes}
+    top = min(probability, key=lambda name: (-probability[name], name), default="")
+    return Prediction(probability.get(top, 0.0), top in truth.causes)
 
 
 def _reliability(
     temperature: float, truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet
 ) -> Reliability:
-    said = stated(truths, found, rules, temperature)
-    return Reliability(temperature, bootstrap(said, log_loss), bootstrap(said, brier), bootstrap(said, ece))
+    all_predictions = predictions(truths, found, rules, temperature)
+    log_loss_, brier_, ece_ = (bootstrap(all_predictions, statistic) for statistic in (log_loss, brier, ece))
+    return Reliability(temperature, log_loss_, brier_, ece_)

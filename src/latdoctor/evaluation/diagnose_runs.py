@@ -1,4 +1,4 @@
-"""Diagnoses every look of a recorded run. Neither the bundle nor what is passed on with it tells what is wrong."""
+"""Diagnoses every variant of a recorded run. Neither the bundle nor its context contains the ground truth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STAMP = Stamp("bench", "")
 
 
 class RankedCause(Struct, frozen=True):
-    """One cause of an answer. `cited`: the specific findings that hold and that it expects."""
+    """A ranked cause. `cited`: the specific findings that hold and that it expects."""
 
     id: str
     probability: float
@@ -35,10 +35,10 @@ class RankedCause(Struct, frozen=True):
 
 
 class VariantAnswer(Struct, frozen=True):
-    """What was said of one look. `named` is the answer: one cause or several, or those of "one of"; empty: none.
+    """The diagnosis of one variant. `named` are the causes of the answer; empty: none.
 
-    `moved` are the findings that hold in this look and did not before the incident; None where nobody looked before.
-    `unknown` is what is named once the true causes are taken out of the catalogue; None where that was not tried.
+    `moved` are the findings that hold and did not before the incident; None: not observed before. `unknown` are the
+    causes that are named with the injected ones removed from the catalogue; None: not tried.
     """
 
     run: str
@@ -47,48 +47,50 @@ class VariantAnswer(Struct, frozen=True):
     named: tuple[str, ...]
     ranked: tuple[RankedCause, ...]
     verdict: str
-    seconds: float  # from the bundle to its diagnosis; only the plain look reads everything anew for it
+    seconds: float  # from bundle to diagnosis; only the plain variant parses all artifacts
     moved: tuple[str, ...] | None = None
     unknown: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DiagnosedVariant:
-    """One look with all that its ranking starts from."""
+    """A diagnosed variant with the checks that its ranking is computed from."""
 
     answered: VariantAnswer
     checks: tuple[Check, ...]
 
 
 def diagnose_variants(recorded: RecordedRun, rules: RuleSet) -> tuple[DiagnosedVariant, ...]:
-    """One for each look of the run, the plain one first. Raises BundleError."""
-    reading = _Diagnoser(rules, _remembering(COLLECTORS))
+    """The diagnosis of every variant of the run, the plain one first. Raises BundleError."""
+    diagnoser = _Diagnoser(rules, _caching(COLLECTORS))
     with opened(recorded.bundle) as whole:
-        looked = list(variants(whole, recorded.told, reading.collectors))
-        fired_before = next((_fired(reading.of(view.bundle)[1]) for view in looked if view.name == BEFORE), None)
+        observed = list(variants(whole, recorded.context, diagnoser.collectors))
+        fired_before = next(
+            (_fired(diagnoser.diagnose(view.bundle)[1]) for view in observed if view.name == BEFORE), None
+        )
         return tuple(
-            _answer(view, recorded.truth.run, recorded.truth.causes, fired_before, reading)
-            for view in looked
+            _answer(view, recorded.truth.run, recorded.truth.causes, fired_before, diagnoser)
+            for view in observed
             if view.name != BEFORE
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Diagnoser:
-    """By what the looks of one run are read and diagnosed."""
+    """The rules and collectors of one run's diagnoses."""
 
     rules: RuleSet
     collectors: tuple[Collector, ...]
 
-    def of(self, bundle: Bundle) -> tuple[Case, Diagnosis]:
+    def diagnose(self, bundle: Bundle) -> tuple[Case, Diagnosis]:
         started = case(bundle, *seen(bundle, self.collectors))
         return started, diagnose(started, self.rules, _STAMP)
 
 
-def _remembering(collectors: Sequence[Collector]) -> tuple[Collector, ...]:
-    """These collectors, each parsing the same artifacts once: the looks of a run share most of them."""
+def _caching(collectors: Sequence[Collector]) -> tuple[Collector, ...]:
+    """`collectors` with cached parsing: the variants of a run share most artifacts."""
 
-    def remembering(collector: Collector) -> Collector:
+    def caching(collector: Collector) -> Collector:
         known: dict[tuple[Artifact, ...], Evidence] = {}
 
         def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -99,7 +101,7 @@ def _remembering(collectors: Sequence[Collector]) -> tuple[Collector, ...]:
 
         return replaced(collector, parse=parse)
 
-    return tuple(remembering(collector) for collector in collectors)
+    return tuple(caching(collector) for collector in collectors)
 
 
 def _fired(diagnosis: Diagnosis) -> frozenset[str]:
@@ -107,10 +109,10 @@ def _fired(diagnosis: Diagnosis) -> frozenset[str]:
 
 
 def _answer(
-    view: Variant, run: str, causes: Sequence[str], fired_before: frozenset[str] | None, reading: _Diagnoser
+    view: Variant, run: str, causes: Sequence[str], fired_before: frozenset[str] | None, diagnoser: _Diagnoser
 ) -> DiagnosedVariant:
     begun = time.perf_counter()
-    started, found = reading.of(view.bundle)
+    started, found = diagnoser.diagnose(view.bundle)
     taken = time.perf_counter() - begun
     fired = _fired(found)
     answered = VariantAnswer(
@@ -118,11 +120,11 @@ def _answer(
         view=view.name,
         kind=found.answer.kind,
         named=found.answer.causes,
-        ranked=tuple(_ranked(found, reading.rules, fired)),
+        ranked=tuple(_ranked(found, diagnoser.rules, fired)),
         verdict=found.verdict.level,
         seconds=round(taken, 4),
         moved=None if fired_before is None else tuple(sorted(fired - fired_before)),
-        unknown=_without(started, causes, reading.rules) if view.name == PLAIN and causes else None,
+        unknown=_without(started, causes, diagnoser.rules) if view.name == PLAIN and causes else None,
     )
     return DiagnosedVariant(answered, found.checks)
 
@@ -134,6 +136,6 @@ def _ranked(found: Diagnosis, rules: RuleSet, fired: frozenset[str]) -> Iterator
 
 
 def _without(started: Case, causes: Sequence[str], rules: RuleSet) -> tuple[str, ...]:
-    """What is named where nobody has ever heard of `causes`."""
+    """The causes that are named with `causes` removed from the catalogue."""
     left = replaced(rules, causes=tuple(cause for cause in rules.causes if cause.id not in causes))
     return diagnose(started, left, _STAMP).answer.causes

@@ -1,6 +1,6 @@
-"""Turns a look of a recorded run into a small bundle that may stand in a repository.
+"""Exports the observation of a recorded run as a small bundle for the repository.
 
-It is redacted as a bundle of anybody's is, and the cgroups of the machine that recorded it get names that tell nothing.
+The bundle is redacted like any other, and the cgroups of the recording machine are renamed.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _FILE_OF = re.compile(r"\"(/proc/[^\"]+/cgroup)\":\"((?:[^\"\\]|\\.)*)\"")
 
 
 def promote(recorded: RecordedRun, path: Path) -> None:
-    """Writes the plain look of `recorded` to `path`. Raises BundleError, OperationError where a name would remain."""
+    """Writes the plain variant of `recorded` to `path`. Raises BundleError, OperationError where a name remains."""
     with opened(recorded.bundle) as whole:
-        plain = next(view.bundle for view in variants(whole, recorded.told) if view.name == PLAIN)
+        plain = next(view.bundle for view in variants(whole, recorded.context) if view.name == PLAIN)
         redactor = Redactor()
-        save(redacted(anonymous(plain), redactor), path, __version__, redactor)
+        save(redacted(anonymized(plain), redactor), path, __version__, redactor)
 
 
-def anonymous(bundle: Bundle) -> Bundle:
-    """`bundle` with other names for the cgroups of its host samples. Raises OperationError where one remains."""
+def anonymized(bundle: Bundle) -> Bundle:
+    """`bundle` with renamed cgroups in its host samples. Raises OperationError where a name remains."""
     samples = [one.read().decode("utf-8", "surrogateescape") for one in bundle.artifacts if one.collector == HOST]
     names = {name for text in samples for name in _cgroups(text)}
-    # The longest first: a group's parents are parts of its name.
+    # The longest first: a group's name contains those of its parents.
     other = {name: f"group-{number}" for number, name in enumerate(sorted(names, key=lambda one: (-len(one), one)), 1)}
     return replace(bundle, artifacts=tuple(_renamed(one, other) for one in bundle.artifacts))
 
 
 def _cgroups(text: str) -> set[str]:
-    """The parts of the names of all cgroups that a sample speaks of."""
+    """The parts of all cgroup names in a sample."""
     found = set()
     for _, content in _FILE_OF.findall(text):
         for name in _OF_PROCESS.findall(content.replace("\\n", " ")):
@@ -55,5 +55,5 @@ def _renamed(artifact: Artifact, other: dict[str, str]) -> Artifact:
     for name, new in other.items():
         text = re.sub(rf"(?<=/){re.escape(name)}(?=[/\\\"\s]|$)", new, text)
     if left := [name for name in other if f"/{name}/" in text or f"/{name}\\n" in text]:
-        raise OperationError(f"the name of a cgroup would remain: {left[0]}", where=artifact.name)
+        raise OperationError(f"a cgroup name could not be replaced: {left[0]}", where=artifact.name)
     return replace(artifact, content=text.encode("utf-8", "surrogateescape"))

@@ -1,8 +1,9 @@
-"""What was really wrong in a recorded run, and what somebody who looks at it would know."""
+"""Ground truth of a recorded run, and the context that an operator would have without knowing it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -12,11 +13,16 @@ from latdoctor.diagnosis.confusable_causes import confusable_pairs
 from latdoctor.evidence.model import Gap
 from latdoctor.strict_yaml import load
 
-PLAYED, MADE = "played", "made"
+
+class RunKind(StrEnum):
+    """How the evidence of a run was produced. The values are part of run names and files on disk."""
+
+    LIVE = "played"  # a real server under load, with an injected fault
+    SYNTHETIC = "made"  # generated telemetry of a GPU machine
 
 
 class TimeRange(Struct, frozen=True):
-    """From when to when, unix seconds UTC."""
+    """A time range in unix seconds, UTC."""
 
     start: float
     end: float
@@ -25,24 +31,23 @@ class TimeRange(Struct, frozen=True):
     def seconds(self) -> float:
         return self.end - self.start
 
-    def moved(self, seconds: float) -> TimeRange:
-        """The same length of time, so much later."""
+    def shifted(self, seconds: float) -> TimeRange:
         return TimeRange(self.start + seconds, self.end + seconds)
 
-    def holds(self, moment: float) -> bool:
+    def contains(self, moment: float) -> bool:
         return self.start <= moment <= self.end
 
 
 class TimedGap(Struct, frozen=True):
-    """Something that could not be read at one moment (unix seconds) of the recording."""
+    """A failed read at one moment (unix seconds) of the recording."""
 
     at: float
     gap: Gap
 
 
 class IncidentContext(Struct, frozen=True, forbid_unknown_fields=True):
-    """What whoever looks knows: when it was well (None: nobody looked then), since when it is not, and which of the
-    pages is the clients' own. Without an incident the bundle is the whole look.
+    """The facts that an operator has: the healthy range (None: not observed), the incident's range, and the URL of the
+    clients' metrics page. Without an incident the whole bundle is the observation.
     """
 
     before: TimeRange | None = None
@@ -52,23 +57,24 @@ class IncidentContext(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MachineLoad(Struct, frozen=True):
-    """The machine while it was recorded. `others` is the share of its processors that neither the run nor the recorder
-    took before the incident; None where that was not measured.
+    """The recording machine. `others`: share of its processors used by other processes before and during the incident;
+    None: not measured.
     """
 
     processors: int
-    load_before: float | None = None  # runnable tasks over a minute, before anything was started
+    load_before: float | None = None  # one-minute load average before anything was started
     others: float | None = None
 
 
 class GroundTruth(Struct, frozen=True):
-    """What was really wrong. `causes` counts as right: of what was put in, all that was not shown to be harmless by
-    taking it away alone. `confirmed` are those of them that were shown to move the tail; `harmless` is the rest of what
-    was put in.
+    """The injected faults of a run.
+
+    `causes` count as correct: the injected causes, except those whose removal alone changed nothing (`harmless`).
+    `confirmed` are the causes whose removal alone lowered P99.
     """
 
     run: str
-    kind: str  # PLAYED | MADE
+    kind: RunKind
     scenario: str
     seed: int
     severity: str
@@ -77,15 +83,15 @@ class GroundTruth(Struct, frozen=True):
     harmless: tuple[str, ...] = ()
     begins: float | None = None  # unix seconds
     ends: float | None = None
-    p99_before: float | None = None  # seconds, as the load generator measured it
+    p99_before: float | None = None  # seconds, measured by the load generator
     p99_incident: float | None = None
-    tries: int = 1  # spoiled ones before it included
+    tries: int = 1  # attempts, spoiled ones included
     machine: MachineLoad = MachineLoad(0)
     tool_version: str = ""
 
     @property
     def injected(self) -> tuple[str, ...]:
-        """All of it, harmless or not."""
+        """Every injected cause, harmless ones included."""
         return self.causes + self.harmless
 
 
@@ -93,23 +99,23 @@ _FILE = Path(__file__).with_name("split.yaml")
 
 
 class FamilySplit(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """As published in split.yaml."""
+    """Cause families by whether their rules were tuned on recordings (split.yaml), and pairs of confusable causes."""
 
     tuned: tuple[str, ...]
     held_out: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...] = ()  # confusable causes, from `diagnosis/confusable_causes.yaml`
+    pairs: tuple[tuple[str, str], ...] = ()
 
     def neighbours(self, causes: Sequence[str]) -> frozenset[str]:
         """The causes that are confusable with one of `causes`."""
         return frozenset(name for pair in self.pairs for name in pair if set(pair) & set(causes)) - set(causes)
 
     def is_held_out(self, causes: Sequence[str]) -> bool:
-        """Whether all of `causes` are of families that were never looked at."""
+        """Whether every one of `causes` belongs to a held-out family."""
         return bool(causes) and all(family(cause) in self.held_out for cause in causes)
 
 
 def family(cause: str) -> str:
-    """`app.load` of `app.load.burst`."""
+    """The family of a cause: `app.load` for `app.load.burst`."""
     return ".".join(cause.split(".")[:2])
 
 

@@ -1,4 +1,4 @@
-"""Other methods on the same recordings: each is fitted on the runs that may be looked at, and then ranks causes."""
+"""Other methods on the same recordings: each is fitted on the runs of tuned families, then ranks causes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from latdoctor.evaluation.ground_truth import FamilySplit, GroundTruth
 from latdoctor.evaluation.scoring import MethodScore, accuracy_of, both_of_two
 from latdoctor.evaluation.store import RecordedRun
 
-# Ranks the ids of causes for one run, the likeliest first. Raises LatdoctorError where it fails at that run.
+# Ranks cause ids for one run, most likely first. Raises LatdoctorError where the method fails.
 CauseRanker = Callable[[RecordedRun], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class RankingMethod:
-    """`fit` gets the runs of families that were looked at, with their truths, and gives what ranks any run.
+    """A method: `fit` takes the training runs with their ground truth and returns the ranker.
 
-    `metrics` names what it reads of a run. `fit` raises LatdoctorError where it cannot be fitted. Whatever a peer's own
-    code raises has become that before.
+    `metrics` names its input. `fit` raises LatdoctorError where the method cannot be fitted.
     """
 
     name: str
@@ -31,7 +30,7 @@ class RankingMethod:
 
 @dataclass(frozen=True, slots=True)
 class MethodRanking:
-    """What a method made of a run: its causes, the likeliest first, and how long that took."""
+    """The causes that a method ranks for a run, most likely first, and the time taken."""
 
     truth: GroundTruth
     ranking: Sequence[str]
@@ -39,65 +38,65 @@ class MethodRanking:
 
 
 def comparable_runs(recorded: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
-    """The runs that peers are judged on: something is wrong, and somebody looked before as well."""
-    return tuple(one for one in recorded if one.truth.causes and one.told.before is not None)
+    """The runs that methods are compared on: with a fault, and observed before the incident."""
+    return tuple(one for one in recorded if one.truth.causes and one.context.before is not None)
 
 
 def compare_methods(
-    contestants: Sequence[RankingMethod],
+    methods: Sequence[RankingMethod],
     recorded: Sequence[RecordedRun],
     split: FamilySplit,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> tuple[MethodScore, ...]:
-    """How each does. One that raises for a run has failed at it; one that cannot be fitted has failed at all."""
+    """The score of each method. A method that raises fails at that run; one that cannot be fitted fails at all runs."""
     judged = comparable_runs(recorded)
     training = [one for one in judged if not split.is_held_out(one.truth.causes)]
-    rivals = []
-    for contestant in contestants:
-        given, crashed = _asked(contestant, training, judged, say)
-        say(f"{contestant.name} has named causes of {len(judged)} runs by {contestant.metrics}")
-        rivals.append(method_score(contestant.name, contestant.metrics, given, split, crashed))
-    return tuple(rivals)
+    scores = []
+    for method in methods:
+        rankings, crashed = _rankings(method, training, judged, log)
+        log(f"{method.name} ranked causes of {len(judged)} runs from {method.metrics}")
+        scores.append(method_score(method.name, method.metrics, rankings, split, crashed))
+    return tuple(scores)
 
 
 def method_score(
-    name: str, metrics: str, given: Sequence[MethodRanking], split: FamilySplit, crashed: int = 0
+    name: str, metrics: str, ranked: Sequence[MethodRanking], split: FamilySplit, crashed: int = 0
 ) -> MethodScore:
-    """How right a method is, by what it made of each run: ours and the others' alike."""
-    rankings = [(one.truth.causes, one.ranking) for one in given]
+    """The score of a method, from its ranking of each run."""
+    rankings = [(one.truth.causes, one.ranking) for one in ranked]
     of = accuracy_of(rankings)
-    unseen = accuracy_of([(one.truth.causes, one.ranking) for one in given if split.is_held_out(one.truth.causes)])
-    seconds = statistics.median(one.seconds for one in given) if given else None
+    unseen = accuracy_of([(one.truth.causes, one.ranking) for one in ranked if split.is_held_out(one.truth.causes)])
+    seconds = statistics.median(one.seconds for one in ranked) if ranked else None
     return MethodScore(name, metrics, of.ac1, unseen.ac1, of.ac3, of.avg5, both_of_two(rankings), crashed, seconds)
 
 
-def _asked(
-    contestant: RankingMethod,
+def _rankings(
+    method: RankingMethod,
     training: Sequence[RecordedRun],
     judged: Sequence[RecordedRun],
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> tuple[list[MethodRanking], int]:
-    """What it made of each run, and at how many it broke."""
-    given: list[MethodRanking] = []
+    """The ranking of each run, and the number of runs at which the method failed."""
+    rankings: list[MethodRanking] = []
     crashed = 0
-    scorer = _fitted(contestant, training, say)
+    ranker = _fitted(method, training, log)
     for one in judged:
         ranking: Sequence[str] = ()
         begun = time.perf_counter()
         try:
-            ranking = scorer(one)
+            ranking = ranker(one)
         except LatdoctorError as error:
             crashed += 1
-            say(f"{contestant.name}: {one.truth.run}: {error}")
-        given.append(MethodRanking(one.truth, tuple(ranking), time.perf_counter() - begun))
-    return given, crashed
+            log(f"{method.name}: {one.truth.run}: {error}")
+        rankings.append(MethodRanking(one.truth, tuple(ranking), time.perf_counter() - begun))
+    return rankings, crashed
 
 
-def _fitted(contestant: RankingMethod, training: Sequence[RecordedRun], say: Callable[[str], None]) -> CauseRanker:
+def _fitted(method: RankingMethod, training: Sequence[RecordedRun], log: Callable[[str], None]) -> CauseRanker:
     try:
-        return contestant.fit(training)
+        return method.fit(training)
     except LatdoctorError as error:
-        say(f"{contestant.name} cannot be fitted: {error}")
+        log(f"{method.name} cannot be fitted: {error}")
         failed = error
 
     def fails(recorded: RecordedRun) -> Sequence[str]:

@@ -1,8 +1,8 @@
-"""Plays one cell of the matrix and keeps what was seen of it, or says why the run was spoiled.
+"""Records one run of the matrix, or says why the run is spoiled.
 
-Whether a run is spoiled is decided here, from the load generator's figures and the machine's, before anybody has
-diagnosed it: a generator that came late, no steady state before the incident, others on the processors, a fault that
-moved nothing, nothing wrong that went wrong all the same.
+Whether a run is spoiled is decided here, before any diagnosis, from the measurements of the load generator and of the
+machine: a late generator, no steady state before the incident, other load on the processors, a fault without effect, or
+a healthy run that violated its SLO.
 """
 
 from __future__ import annotations
@@ -20,19 +20,11 @@ from msgspec import structs
 
 from latdoctor import __version__
 from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
+from latdoctor.collectors.base import Clock, CollectResult, Collector, CollectRequest
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.errors import LatdoctorError
 from latdoctor.evaluation import machine_state
-from latdoctor.evaluation.ground_truth import (
-    MADE,
-    PLAYED,
-    GroundTruth,
-    IncidentContext,
-    MachineLoad,
-    TimedGap,
-    TimeRange,
-)
+from latdoctor.evaluation.ground_truth import GroundTruth, IncidentContext, MachineLoad, RunKind, TimedGap, TimeRange
 from latdoctor.evaluation.run_spec import RunSpec, scenario_of
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Window
@@ -48,24 +40,24 @@ INTERVALS = {HOST: 0.5}
 
 @dataclass
 class SourceSampler:
-    """What is being read, and what has been read so far. `aim` may be called at any time, from any thread."""
+    """Collects snapshots of the current sources. `aim` may be called at any time, from any thread."""
 
     clock: Clock
     request: CollectRequest | None = None
     artifacts: list[Artifact] = field(default_factory=list)
     gaps: list[TimedGap] = field(default_factory=list)
-    _places: dict[str, int] = field(default_factory=dict)
+    _group_numbers: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def aim(self, servers: Sequence[str], pid: int | None) -> None:
-        """From now on these pages and this process are read."""
+        """Reads the metrics pages of `servers` and the process `pid` from now on."""
         pages = tuple(f"{server.rstrip('/')}/metrics" for server in servers)
         self.request = CollectRequest(servers=pages, pid=pid, host=True, window=0.0)
 
     def snapshot(self, collector: Collector) -> None:
-        """Asks `collector` once for what is aimed at."""
+        """Takes one snapshot of the current sources with `collector`."""
         request = self.request
-        if request is None or not collector.is_requested(request):
+        if request is None or not collector.asked(request):
             return
         started = self.clock.now()
         self._keep(collector.collect(request, self.clock), request, started)
@@ -77,52 +69,52 @@ class SourceSampler:
             self.gaps += [TimedGap(started, gap) for gap in collected.gaps]
 
     def _named(self, artifact: Artifact, request: CollectRequest) -> Artifact:
-        """Of a process its number is in the group; of a page, the group is that of its server throughout the run."""
+        """Groups host samples by process and pages by server, so that a group means the same throughout the run."""
         number = len(self.artifacts)
         if artifact.collector == HOST:
             return replace(artifact, name=f"{HOST}/{number:05d}.json", group=f"{HOST}-{request.pid}")
-        place = self._places.setdefault(artifact.source, len(self._places) + 1)
-        group = f"{place}-{artifact.group.partition('-')[2]}"
+        server = self._group_numbers.setdefault(artifact.source, len(self._group_numbers) + 1)
+        group = f"{server}-{artifact.group.partition('-')[2]}"
         return replace(artifact, name=f"{artifact.collector}/{group}-{number:05d}.prom", group=group)
 
 
 @contextmanager
 def sampling(collectors: Sequence[Collector] = COLLECTORS, clock: Clock | None = None) -> Iterator[SourceSampler]:
-    """A SourceSampler that reads until the context is left; what breaks a reader is raised then."""
-    watch = SourceSampler(clock or SystemClock())
+    """A sampler that reads until the context exits, which raises the error of a failed reader."""
+    sampler = SourceSampler(clock or SystemClock())
     ended = threading.Event()
     probe = CollectRequest(servers=("http://127.0.0.1",), host=True)
-    asked = [collector for collector in collectors if collector.is_requested(probe)]
-    with ThreadPoolExecutor(max(1, len(asked))) as beside:
-        readers: list[Future[None]] = [beside.submit(_read, watch, collector, ended) for collector in asked]
+    used = [collector for collector in collectors if collector.asked(probe)]
+    with ThreadPoolExecutor(max(1, len(used))) as pool:
+        readers: list[Future[None]] = [pool.submit(_read, sampler, collector, ended) for collector in used]
         try:
-            yield watch
+            yield sampler
         finally:
             ended.set()
     for reader in readers:
         reader.result()
 
 
-def _read(watch: SourceSampler, collector: Collector, ended: threading.Event) -> None:
-    """One snapshot at each turn; a source that is slow misses turns."""
+def _read(sampler: SourceSampler, collector: Collector, ended: threading.Event) -> None:
+    """One snapshot per interval; a slow source skips intervals."""
     interval = INTERVALS.get(collector.name, INTERVAL)
     due = time.monotonic()
     while not ended.wait(max(0.0, due - time.monotonic())):
-        watch.snapshot(collector)
+        sampler.snapshot(collector)
         due = max(due + interval, time.monotonic())
 
 
-RATE_STAYS = 3600.0  # seconds for which a machine is taken to bear the rate that was measured on it
-SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end
-TARGET = "reference"  # what the look is called: nothing of what is wrong
+RATE_VALID = 3600.0  # seconds for which a measured capacity is reused
+SETTLING = 1.0  # seconds at either end of a phase that are not observed
+TARGET = "reference"  # neutral target name: must not reveal the fault
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingAttempt:
-    """One go at a cell; `spoiled` says why it does not count. `rate`: requests per second, 0 where none were sent."""
+    """One attempt at a run. `spoiled`: why it does not count. `rate`: requests per second; 0 for synthetic runs."""
 
     bundle: Bundle
-    told: IncidentContext
+    context: IncidentContext
     truth: GroundTruth
     spoiled: tuple[str, ...]
     rate: float = 0.0
@@ -130,35 +122,35 @@ class RecordingAttempt:
 
 @dataclass
 class RunRecorder:
-    """Records cells, and remembers the rate at which a scenario is played: measuring that takes a third of a run."""
+    """Records runs and reuses the measured request rate of a scenario: measuring takes a third of a run."""
 
     clock: Callable[[], float] = time.monotonic
-    _measured: dict[RunSpec, tuple[float, float]] = field(default_factory=dict)  # with seed 0: until when, which rate
+    _measured: dict[RunSpec, tuple[float, float]] = field(default_factory=dict)  # seed 0 → expiry, rate
 
-    def attempt(self, cell: RunSpec, say: Callable[[str], None]) -> RecordingAttempt:
-        """Records `cell` once. Raises LatdoctorError where it cannot be played at all."""
-        if cell.kind == MADE:
-            return _made(cell)
-        any_seed = structs.replace(cell, seed=0)
-        until, rate = self._measured.pop(any_seed, (0.0, 0.0))
-        if self.clock() > until:
-            until, rate = self.clock() + RATE_STAYS, 0.0
-        made = _played(cell, say, rate)
-        if not made.spoiled:  # the rate may be why
-            self._measured[any_seed] = until, made.rate
-        return made
+    def attempt(self, spec: RunSpec, log: Callable[[str], None]) -> RecordingAttempt:
+        """Records `spec` once. Raises LatdoctorError where the scenario cannot be run."""
+        if spec.kind is RunKind.SYNTHETIC:
+            return _synthetic(spec)
+        any_seed = structs.replace(spec, seed=0)
+        expiry, rate = self._measured.pop(any_seed, (0.0, 0.0))
+        if self.clock() > expiry:
+            expiry, rate = self.clock() + RATE_VALID, 0.0
+        attempt = _record_live(spec, log, rate)
+        if not attempt.spoiled:  # the rate may be the reason
+            self._measured[any_seed] = expiry, attempt.rate
+        return attempt
 
 
-def _made(cell: RunSpec) -> RecordingAttempt:
-    made = generate_telemetry(cell.scenario, cell.seed, float(cell.severity))
-    causes = (made.truth.cause,) if made.truth.cause else ()
-    window = made.bundle.window
+def _synthetic(spec: RunSpec) -> RecordingAttempt:
+    telemetry = generate_telemetry(spec.scenario, spec.seed, float(spec.severity))
+    causes = (telemetry.truth.cause,) if telemetry.truth.cause else ()
+    window = telemetry.bundle.window
     truth = GroundTruth(
-        run=cell.run,
-        kind=MADE,
-        scenario=cell.scenario,
-        seed=cell.seed,
-        severity=cell.severity,
+        run=spec.run,
+        kind=RunKind.SYNTHETIC,
+        scenario=spec.scenario,
+        seed=spec.seed,
+        severity=spec.severity,
         causes=causes,
         confirmed=causes,
         begins=window.start,
@@ -166,117 +158,113 @@ def _made(cell: RunSpec) -> RecordingAttempt:
         machine=MachineLoad(os.cpu_count() or 1),
         tool_version=__version__,
     )
-    return RecordingAttempt(made.bundle, IncidentContext(), truth, ())
+    return RecordingAttempt(telemetry.bundle, IncidentContext(), truth, ())
 
 
 @dataclass
 class _PhaseTimes:
-    """Hears of the phases: aims the watch at what is there, and remembers when each began."""
+    """Points the sampler at the processes of each phase, and records when each phase began."""
 
-    watch: SourceSampler
+    sampler: SourceSampler
     begun: list[tuple[str, float]] = field(default_factory=list)
     usages: list[tuple[str, machine_state.Usage | None]] = field(default_factory=list)
     clients: str = ""
 
-    def heard(self, stage: PhaseStart) -> None:
-        self.watch.aim(stage.pages, stage.pids[0] if stage.pids else None)
-        self.clients = f"{stage.pages[-1].rstrip('/')}/metrics"
+    def on_phase(self, phase: PhaseStart) -> None:
+        self.sampler.aim(phase.pages, phase.pids[0] if phase.pids else None)
+        self.clients = f"{phase.pages[-1].rstrip('/')}/metrics"
         now = time.time()
-        self.begun.append((stage.phase, now))
-        self.usages.append((stage.phase, machine_state.usage(now)))
+        self.begun.append((phase.phase, now))
+        self.usages.append((phase.phase, machine_state.usage(now)))
 
     def ended(self) -> None:
-        """All phases are over."""
+        """Records the end of the last phase."""
         self.usages.append(("", machine_state.usage(time.time())))
 
     def began(self, phase: str) -> float | None:
         return next((at for name, at in self.begun if name == phase), None)
 
     def others(self, scenario: Scenario, processors: int) -> float | None:
-        """What others took in `before` or in the incident, whichever is more, as far as it was measured: who takes the
-        processors in one of them alone changes just what the two are compared for.
+        """The higher share of foreign processor use of the phases `before` and incident; None: not measured.
+
+        Foreign load in one of the two alone distorts their comparison.
         """
-        taken = (
+        shares = (
             machine_state.others(first, last, processors)
             for (name, first), (_, last) in pairwise(self.usages)
             if name in (BEFORE, scenario.incident.name)
         )
-        return max((one for one in taken if one is not None), default=None)
+        return max((share for share in shares if share is not None), default=None)
 
 
-def _played(cell: RunSpec, say: Callable[[str], None], rate: float) -> RecordingAttempt:
-    scenario = scenario_of(cell)
-    processors, loaded = os.cpu_count() or 1, machine_state.load_average()
-    with sampling() as watch:
-        stages = _PhaseTimes(watch)
-        report = run_scenario(scenario, cell.seed, RunObserver(on_phase=stages.heard, say=say), rate=rate)
-        stages.ended()
-        watch.request = None  # the server is gone
-    taken = stages.others(scenario, processors)
-    told = _told(scenario, stages, watch)
-    leaves = any(one.can_be_left_out for one in scenario.causes)
-    tried = confirm_causes(scenario, report, RunObserver(say=say)) if leaves else report
-    causes = tuple(one.cause for one in tried.truth if one.moves is not False)
-    incident = told.incident or TimeRange(report.started, report.started)
+def _record_live(spec: RunSpec, log: Callable[[str], None], rate: float) -> RecordingAttempt:
+    scenario = scenario_of(spec)
+    processors, load_before = os.cpu_count() or 1, machine_state.load_average()
+    with sampling() as sampler:
+        phases = _PhaseTimes(sampler)
+        report = run_scenario(scenario, spec.seed, RunObserver(on_phase=phases.on_phase, log=log), rate=rate)
+        phases.ended()
+        sampler.request = None  # the server has stopped
+    others = phases.others(scenario, processors)
+    context = _context(scenario, phases, sampler)
+    removable = any(cause.can_be_left_out for cause in scenario.causes)
+    tried = confirm_causes(scenario, report, RunObserver(log=log)) if removable else report
+    incident = context.incident or TimeRange(report.started, report.started)
     truth = GroundTruth(
-        run=cell.run,
-        kind=PLAYED,
-        scenario=cell.scenario,
-        seed=cell.seed,
-        severity=cell.severity,
-        causes=causes,
-        confirmed=tuple(one.cause for one in tried.truth if one.moves),
-        harmless=tuple(one.cause for one in tried.truth if one.moves is False),
-        begins=stages.began(scenario.incident.name),
+        run=spec.run,
+        kind=RunKind.LIVE,
+        scenario=spec.scenario,
+        seed=spec.seed,
+        severity=spec.severity,
+        causes=tuple(effect.cause for effect in tried.truth if effect.moves is not False),
+        confirmed=tuple(effect.cause for effect in tried.truth if effect.moves),
+        harmless=tuple(effect.cause for effect in tried.truth if effect.moves is False),
+        begins=phases.began(scenario.incident.name),
         ends=incident.end + SETTLING,
         p99_before=_p99(report, BEFORE),
         p99_incident=_p99(report, report.incident),
-        machine=MachineLoad(processors, loaded, taken),
+        machine=MachineLoad(processors, load_before, others),
         tool_version=__version__,
     )
-    times = [artifact.taken_at for artifact in watch.artifacts] or [report.started]
-    bundle = Bundle(Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(watch.artifacts))
-    return RecordingAttempt(
-        bundle, told, truth, tuple(spoiled(tried, taken, watched=bool(watch.artifacts))), report.rate
-    )
+    times = [artifact.taken_at for artifact in sampler.artifacts] or [report.started]
+    bundle = Bundle(Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(sampler.artifacts))
+    reasons = tuple(spoiled(tried, others, observed=bool(sampler.artifacts)))
+    return RecordingAttempt(bundle, context, truth, reasons, report.rate)
 
 
-def _told(scenario: Scenario, stages: _PhaseTimes, watch: SourceSampler) -> IncidentContext:
+def _context(scenario: Scenario, phases: _PhaseTimes, sampler: SourceSampler) -> IncidentContext:
     seconds = {phase.name: phase.seconds for phase in scenario.phases}
 
-    def looked(phase: str) -> TimeRange | None:
-        at = stages.began(phase)
-        if at is None:
+    def observed(phase: str) -> TimeRange | None:
+        start = phases.began(phase)
+        if start is None:
             return None
         settling = min(SETTLING, seconds[phase] / 4)
-        return TimeRange(at + settling, at + seconds[phase] - settling)
+        return TimeRange(start + settling, start + seconds[phase] - settling)
 
     incident = scenario.incident.name
-    before = looked(BEFORE) if incident != BEFORE else None
-    return IncidentContext(before, looked(incident), stages.clients, tuple(watch.gaps))
+    before = observed(BEFORE) if incident != BEFORE else None
+    return IncidentContext(before, observed(incident), phases.clients, tuple(sampler.gaps))
 
 
 def _p99(report: RunReport, name: str) -> float | None:
     return next((phase.p99 for phase in report.phases if phase.name == name), None)
 
 
-def spoiled(report: RunReport, others: float | None, *, watched: bool = True) -> Iterator[str]:
-    """Why the run does not count. `report` has its truth tried as far as it can be.
-
-    What a generator did in a phase that is neither looked at nor compared with (the queue drains) is of no account.
-    """
-    idle = tuple(f"{phase.name}: " for phase in report.phases if phase.name not in (BEFORE, report.incident, AFTER))
-    yield from (reason for reason in report.spoiled if not reason.startswith(idle))
-    if not watched:
-        yield "nothing of it was read"
+def spoiled(report: RunReport, others: float | None, *, observed: bool = True) -> Iterator[str]:
+    """Why the run does not count. Problems of phases that are neither observed nor compared (draining) are ignored."""
+    relevant = ("", BEFORE, report.incident, AFTER)
+    yield from (problem.text for problem in report.problems if problem.phase in relevant)
+    if not observed:
+        yield "no artifact was recorded"
     if others is not None and others > machine_state.OTHERS:
-        yield f"others took {others:.0%} of the processors"
-    if report.truth and all(one.moves is False for one in report.truth):
-        yield "what was put in moved nothing: the tail is the same without it"
+        yield machine_state.other_load(others)
+    if report.truth and all(effect.moves is False for effect in report.truth):
+        yield "no injected fault had an effect: P99 is the same without it"
     if not report.truth:
-        yield from unsteady(report.phase(report.incident))
+        yield from (problem.text for problem in unsteady(report.phase(report.incident)))
 
 
-def why_not(error: LatdoctorError) -> str:
-    """A run that could not be played, as a reason."""
-    return f"could not be played: {error}"
+def run_failed(error: LatdoctorError) -> str:
+    """The reason for a run whose scenario failed."""
+    return f"the scenario failed: {error}"

@@ -1,37 +1,46 @@
-"""Which runs there are: every fault at several severities and seeds, faults together, nothing wrong, and what is made.
+"""The benchmark's matrices: every fault at several severities and seeds, combined faults, healthy and synthetic runs.
 
-The cells of a matrix come in an order in which any beginning of it is balanced: every fault with a fresh seed, then as
-much that is well, faults together, other severities, and then the next seed.
+The runs of a matrix are ordered so that any prefix is balanced: every fault with a new seed, as many healthy runs,
+combined faults, other severities, then the next seed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 
 from latdoctor.errors import UsageError
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, split
-from latdoctor.evaluation.run_spec import RunSpec, found, injected_causes
+from latdoctor.evaluation.ground_truth import RunKind, split
+from latdoctor.evaluation.run_spec import RunSpec, injected_causes, shipped_scenario
 from latdoctor.evaluation.scoring import PAIR_RUNS
 from latdoctor.lab.run_report import BEFORE
 from latdoctor.lab.scenario import USUAL, names
 from latdoctor.lab.telemetry.generate import INCIDENT_KINDS
 
-FRESH = "fresh"
-RECORDED = "recorded"  # whatever a folder holds, of any matrix; nothing is planned for it
-MATRICES = ("quick", "hour", "full", FRESH, RECORDED)
+
+class Matrix(StrEnum):
+    """A set of planned runs."""
+
+    QUICK = "quick"
+    HOUR = "hour"
+    FULL = "full"
+    FRESH = "fresh"  # seeds that no other matrix uses
+    RECORDED = "recorded"  # the runs of a folder, whatever they are; plans nothing
+
+
 SEVERITIES = (USUAL, "mild", "severe")
-MADE_SEVERITIES = (0.7, 0.4, 1.0)
+SYNTHETIC_SEVERITIES = (0.7, 0.4, 1.0)
 _SEEDS = (1, 2, 3, 4)  # of every scenario
 _LONG_SEEDS = 2
-_SPARE = 8  # runs of it beyond those that telling takes: some are given up, and some faults turn out harmless
-_MOST_SEEDS = 12  # of a scenario whose cause is hard to tell from another
-FRESH_SEED = 100  # where the seeds begin that no run of the other matrices has
-_WELL = 8  # seeds of each scenario without a fault, for each seed of the others: more than sixty runs in all
-_FAST = 0.9  # a load above this share of what the server can do is no calm one
+_SPARE = 8  # runs beyond PAIR_RUNS: some are given up, and some faults turn out harmless
+_MOST_SEEDS = 12  # of a scenario whose cause is confusable with another
+FRESH_SEED = 100  # the first seed of FRESH
+_HEALTHY = 8  # seeds of each healthy scenario per seed of the others: more than sixty runs in all
+_FAST = 0.9  # a load above this share of the capacity is not calm
 
-# Two faults that each add about as much to every request, so that taking either away moves the tail.
-TOGETHER = (
+# Pairs of faults that each add about as much to every request, so that removing either lowers P99.
+COMBINED = (
     ("dependency-slow", "network-jitter"),
     ("dependency-slow", "loop-block"),
     ("network-jitter", "loop-block"),
@@ -39,7 +48,7 @@ TOGETHER = (
     ("dependency-slow", "waits-too-long"),
     ("network-jitter", "waits-too-long"),
 )
-# For the wrong time of an incident: faults that go on alike for as long as they are there.
+# Faults with a constant effect while they are active: for windows displaced in time.
 STEADY = (
     "dependency-slow", "network-jitter", "bad-rollout", "waits-too-long", "slow-attention", "alloc-storm", "loop-block",
     "network-saturated", "disk-neighbour", "no-timer",
@@ -49,121 +58,131 @@ _CALM_IN_AN_HOUR = ("dependency-slow", "network-jitter", "hot-replica", "session
                     "disk-neighbour", "too-small", "gc-pauses")  # fmt: skip
 
 
-def cells(matrix: str, seed: int = FRESH_SEED) -> tuple[RunSpec, ...]:
-    """The runs that `matrix` plans, in the order in which they are recorded; `seed` is the first of the fresh ones.
+def planned_runs(matrix: str, seed: int = FRESH_SEED) -> tuple[RunSpec, ...]:
+    """The runs of `matrix`, in recording order; `seed` is the first seed of FRESH. Raises UsageError."""
+    if matrix not in tuple(Matrix):
+        raise UsageError(f"there is no matrix {matrix!r}", next_step=f"use one of {', '.join(Matrix)}")
+    match Matrix(matrix):
+        case Matrix.QUICK:
+            return _quick()
+        case Matrix.HOUR:
+            return _hour()
+        case Matrix.FULL:
+            return _full()
+        case Matrix.FRESH:
+            return _fresh(seed)
+        case Matrix.RECORDED:
+            return ()
 
-    Raises UsageError.
-    """
-    if matrix not in MATRICES:
-        raise UsageError(f"there is no matrix {matrix!r}", next_step=f"one of {', '.join(MATRICES)}")
-    if matrix == FRESH:
-        return _fresh(seed)
-    return () if matrix == RECORDED else {"quick": _quick, "hour": _hour, "full": _full}[matrix]()
+
+def _live(scenarios: Sequence[str], seed: int, *, calm: bool = False, long: bool = False) -> Iterator[RunSpec]:
+    return (RunSpec(RunKind.LIVE, name, USUAL, seed, calm=calm, long=long) for name in scenarios)
+
+
+def _combined(seed: int, pairs: Sequence[tuple[str, str]] = COMBINED) -> Iterator[RunSpec]:
+    return (RunSpec(RunKind.LIVE, first, USUAL, seed, beside=second) for first, second in pairs)
 
 
 def _quick() -> tuple[RunSpec, ...]:
-    played = (RunSpec(PLAYED, name, USUAL, 1) for name in (*QUICK, "no-fault"))
-    return (*_made((1,), MADE_SEVERITIES[:1]), *played)
+    return (*_synthetic((1,), SYNTHETIC_SEVERITIES[:1]), *_live((*QUICK, "no-fault"), 1))
 
 
 def _hour() -> tuple[RunSpec, ...]:
-    """Its runs are runs of the full matrix, too."""
-    calm = (RunSpec(PLAYED, name, USUAL, 1, calm=True) for name in _CALM_IN_AN_HOUR)
+    """A prefix of the full matrix."""
     return (
-        *_made((1, 2), MADE_SEVERITIES[:2]),
+        *_synthetic((1, 2), SYNTHETIC_SEVERITIES[:2]),
         *_faults(USUAL, 1),
-        *_well((1,)),
-        *calm,
-        *(RunSpec(PLAYED, first, USUAL, 1, beside=second) for first, second in TOGETHER[:2]),
-        *(RunSpec(PLAYED, name, USUAL, 1, long=True) for name in STEADY[:2]),
+        *_healthy((1,)),
+        *_live(_CALM_IN_AN_HOUR, 1, calm=True),
+        *_combined(1, COMBINED[:2]),
+        *_live(STEADY[:2], 1, long=True),
     )
 
 
 def _full() -> tuple[RunSpec, ...]:
-    """The hour first. Two seeds of everything; further ones of what is hard to tell apart; then the rest."""
+    """The hour, two seeds of everything, more seeds of confusable causes, then the remaining seeds."""
     first, rest = _SEEDS[:2], _SEEDS[2:]
-    whole = [*_hour(), *_made((1, 2, 3), MADE_SEVERITIES)]
+    whole = [*_hour(), *_synthetic((1, 2, 3), SYNTHETIC_SEVERITIES)]
     for seed in first:
         whole += [*_faults(USUAL, seed + 1), *_of_seed(seed)]
-    whole += _until_told_apart(whole, first[-1] + 1)
+    whole += _confusable_causes(whole, first[-1] + 1)
     for seed in rest:
         whole += _of_seed(seed)
     return tuple(dict.fromkeys(whole))
 
 
 def _fresh(seed: int) -> tuple[RunSpec, ...]:
-    """Seeds that no other matrix has: in each round everything at one severity, faults together, and what is well.
-
-    Raises UsageError for a seed that may have been seen.
-    """
+    """Three rounds from `seed` on, one severity each. Raises UsageError for a seed that other matrices use."""
     if seed < FRESH_SEED:
-        raise UsageError(f"runs of the seed {seed} may have been seen", next_step=f"one from {FRESH_SEED} on")
+        raise UsageError(
+            f"runs of the seed {seed} may have been used to tune rules", next_step=f"use {FRESH_SEED} or greater"
+        )
     whole: list[RunSpec] = []
-    for round_, (severity, made) in enumerate(zip(SEVERITIES, MADE_SEVERITIES, strict=True), seed):
-        whole += _made((round_,), (made,))
-        whole += _faults(severity, round_)
-        whole += _well((round_,))
-        whole += (RunSpec(PLAYED, first, USUAL, round_, beside=second) for first, second in TOGETHER)
+    for number, (severity, synthetic) in enumerate(zip(SEVERITIES, SYNTHETIC_SEVERITIES, strict=True), seed):
+        whole += _synthetic((number,), (synthetic,))
+        whole += _faults(severity, number)
+        whole += _healthy((number,))
+        whole += _combined(number)
     return tuple(whole)
 
 
 def _of_seed(seed: int) -> tuple[RunSpec, ...]:
-    """Everything that is played with `seed`: what is usual, well, together, of other severities, and long."""
+    """Every live run with `seed`."""
     return (
         *_faults(USUAL, seed),
-        *_well(tuple(range(_WELL * (seed - 1) + 1, _WELL * seed + 1))),
-        *(RunSpec(PLAYED, name, USUAL, seed, calm=True) for name in _that_can_be_calm()),
-        *(RunSpec(PLAYED, first, USUAL, seed, beside=second) for first, second in TOGETHER),
-        *(cell for severity in SEVERITIES[1:] for cell in _faults(severity, seed)),
-        *(RunSpec(PLAYED, name, USUAL, seed, long=True) for name in STEADY if seed <= _LONG_SEEDS),
+        *_healthy(tuple(range(_HEALTHY * (seed - 1) + 1, _HEALTHY * seed + 1))),
+        *_live(tuple(_can_be_calm()), seed, calm=True),
+        *_combined(seed),
+        *(spec for severity in SEVERITIES[1:] for spec in _faults(severity, seed)),
+        *_live(STEADY if seed <= _LONG_SEEDS else (), seed, long=True),
     )
 
 
-def _until_told_apart(so_far: Sequence[RunSpec], seed: int) -> Iterator[RunSpec]:
-    """Runs from `seed` on until each cause that is hard to tell from another has as many as telling that takes.
+def _confusable_causes(so_far: Sequence[RunSpec], seed: int) -> Iterator[RunSpec]:
+    """Further runs from `seed` on, until each confusable cause has PAIR_RUNS runs and some spare ones.
 
-    For a scenario that has both there is nothing to wait for. Of two faults together one is often harmless: such runs
-    are not counted on, and there are some to spare.
+    Combined faults are not counted: one of the two is often harmless.
     """
     planned = frozenset(so_far)
-    runs = Counter(pair for cell in planned if not cell.beside for pair in separated(cell))
+    runs = Counter(pair for spec in planned if not spec.beside for pair in separating_pairs(spec))
     for number in range(seed, _MOST_SEEDS + 1):
         short = frozenset(pair for pair, count in runs.items() if count < PAIR_RUNS + _SPARE)
         for severity in SEVERITIES:
-            for cell in _faults(severity, number):
-                if cell not in planned and separated(cell) & short:
-                    runs.update(separated(cell))
-                    yield cell
+            for spec in _faults(severity, number):
+                if spec not in planned and separating_pairs(spec) & short:
+                    runs.update(separating_pairs(spec))
+                    yield spec
 
 
-def separated(cell: RunSpec) -> frozenset[tuple[str, str]]:
-    """The hard pairs for which `cell` counts: the first cause is in it, and the other one is not."""
-    there = frozenset(injected_causes(cell))
-    both_ways = (way for one, other in split().pairs for way in ((one, other), (other, one)))
-    return frozenset(way for way in both_ways if way[0] in there and way[1] not in there)
+def separating_pairs(spec: RunSpec) -> frozenset[tuple[str, str]]:
+    """The ordered pairs of confusable causes of which `spec` injects the first and not the second."""
+    injected = frozenset(injected_causes(spec))
+    ordered = (pair for one, other in split().pairs for pair in ((one, other), (other, one)))
+    return frozenset(pair for pair in ordered if pair[0] in injected and pair[1] not in injected)
 
 
-def _made(seeds: tuple[int, ...], severities: tuple[float, ...]) -> Iterator[RunSpec]:
+def _synthetic(seeds: tuple[int, ...], severities: tuple[float, ...]) -> Iterator[RunSpec]:
     for seed in seeds:
         for severity in severities:
-            yield from (RunSpec(MADE, kind.id, f"{severity:g}", seed) for kind in INCIDENT_KINDS)
+            yield from (RunSpec(RunKind.SYNTHETIC, kind.id, f"{severity:g}", seed) for kind in INCIDENT_KINDS)
 
 
 def _faults(severity: str, seed: int) -> Iterator[RunSpec]:
     for name in names():
-        scenario = found(name)
+        scenario = shipped_scenario(name)
         if scenario.truth and (severity == USUAL or severity in scenario.severities):
-            yield RunSpec(PLAYED, name, severity, seed)
+            yield RunSpec(RunKind.LIVE, name, severity, seed)
 
 
-def _well(seeds: tuple[int, ...]) -> Iterator[RunSpec]:
+def _healthy(seeds: tuple[int, ...]) -> Iterator[RunSpec]:
+    scenarios = [name for name in names() if not shipped_scenario(name).truth]
     for seed in seeds:
-        yield from (RunSpec(PLAYED, name, USUAL, seed) for name in names() if not found(name).truth)
+        yield from _live(scenarios, seed)
 
 
-def _that_can_be_calm() -> Iterator[str]:
+def _can_be_calm() -> Iterator[str]:
     for name in names():
-        scenario = found(name)
+        scenario = shipped_scenario(name)
         before = next((phase for phase in scenario.phases if phase.name == BEFORE), scenario.phases[0])
         if scenario.truth and scenario.load.calibrate < _FAST and before.mix == scenario.incident.mix:
             yield name

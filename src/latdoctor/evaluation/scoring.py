@@ -1,4 +1,4 @@
-"""From truths and answers to scores. Pure: the same truths and answers give the same scores."""
+"""Scores of a set of diagnoses against their ground truth. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from latdoctor import __version__
 from latdoctor.evaluation.diagnose_runs import VariantAnswer
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, FamilySplit, GroundTruth, family
+from latdoctor.evaluation.ground_truth import FamilySplit, GroundTruth, RunKind, family
 from latdoctor.evaluation.statistics import (
     BootstrapEstimate,
     Prediction,
@@ -25,14 +25,14 @@ from latdoctor.evaluation.statistics import (
 )
 from latdoctor.evaluation.variants import PLAIN, SHIFTS
 
-SCHEMA_VERSION = "3"
-OURSELVES = "latdoctor"  # among the methods
-PAIR_RUNS = 20  # of a cause, for its hard pairs to be told
-PAIR_APART = 0.9  # the share of them in which it must rank before its neighbour
+SCHEMA_VERSION = "4"
+OURSELVES = "latdoctor"
+PAIR_RUNS = 20  # runs of a cause that are needed to judge its confusable pairs
+PAIR_SEPARATED = 0.9  # the share of them in which it must rank before the other cause
 
 
 class Accuracy(Struct, frozen=True):
-    """Of runs with something wrong: the right cause first, among the first three, and on average over 1 to 5."""
+    """Of runs with a fault: an injected cause first, among the first three, and on average over 1 to 5."""
 
     ac1: Proportion
     ac3: Proportion
@@ -40,7 +40,7 @@ class Accuracy(Struct, frozen=True):
 
 
 class GroupScore(Struct, frozen=True):
-    """One family, withheld source or wrong time: how right, how sure, and how often nothing was named."""
+    """The scores of a group of runs: a family, a severity, a withheld source or a displaced window."""
 
     name: str
     accuracy: Accuracy
@@ -58,18 +58,18 @@ class PairScore(Struct, frozen=True):
 
     @property
     def enough(self) -> bool:
-        """Whether there are as many runs as a share of nine tenths is told by."""
+        """Whether there are enough runs to judge the pair."""
         return self.separated.of >= PAIR_RUNS
 
     @property
-    def apart(self) -> bool:
-        return self.separated.value is not None and self.separated.value >= PAIR_APART
+    def reached(self) -> bool:
+        return self.separated.value is not None and self.separated.value >= PAIR_SEPARATED
 
 
 class HiddenCauseScore(Struct, frozen=True):
-    """A cause taken out of the catalogue: of its runs, those in which something is wrongly named.
+    """A cause removed from the catalogue: of its runs, those in which a wrong cause is named.
 
-    What is hard to tell from it does not count as wrong, nor does what is really wrong besides.
+    A confusable cause does not count as wrong, nor does another injected one.
     """
 
     cause: str
@@ -77,9 +77,7 @@ class HiddenCauseScore(Struct, frozen=True):
 
 
 class FalseAlarmRate(Struct, frozen=True):
-    """Of runs in which nothing was wrong, those in which a cause was named. `bound`: the true rate is at most that
-    (one-sided 95 %). `runs` are those in which it happened.
-    """
+    """Of healthy runs, those in which a cause was named (`runs`). `bound`: one-sided 95 % upper bound of the rate."""
 
     share: Proportion
     bound: float | None
@@ -87,17 +85,17 @@ class FalseAlarmRate(Struct, frozen=True):
 
 
 class HealthyRunScore(Struct, frozen=True):
-    """The false alarms of one sort of runs in which nothing was wrong, such as busy ones."""
+    """The false alarms of one kind of healthy runs, such as busy ones."""
 
     name: str
     false_alarms: FalseAlarmRate
 
 
 class MethodScore(Struct, frozen=True):
-    """Another method on the same bundles. `crashed` runs count as failures; `seconds` is the median of a run.
+    """A method on the same bundles. `crashed` runs count as failures; `seconds` is the median per run.
 
-    `metrics`: what it reads of a bundle: the `scraped` series, the `signals` made of them, or the whole `bundle`.
-    `held_out`: AC@1 on families of which it learnt nothing.
+    `metrics`: its input, the `scraped` series, the `signals` derived from them, or the whole `bundle`.
+    `held_out`: AC@1 on families without training runs.
     """
 
     name: str
@@ -112,7 +110,7 @@ class MethodScore(Struct, frozen=True):
 
 
 class MissedRun(Struct, frozen=True):
-    """A run in which the right cause was not first."""
+    """A run in which no injected cause ranked first."""
 
     run: str
     causes: tuple[str, ...]
@@ -121,13 +119,13 @@ class MissedRun(Struct, frozen=True):
 
 
 class RunCounts(Struct, frozen=True):
-    """How many runs there are: played with something wrong, played with nothing wrong, made; how many were spoiled
-    tries, and cells given up after three; and how many were planned by the options `chosen` (None: nobody planned).
+    """The number of runs: live with a fault, live and healthy, synthetic; of spoiled attempts and of runs given up; and
+    of runs planned by the options `chosen` (None: not planned).
     """
 
     wrong: int
     well: int
-    made: int
+    synthetic: int
     spoiled_tries: int = 0
     given_up: int = 0
     planned: int | None = None
@@ -135,14 +133,14 @@ class RunCounts(Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """How many were planned, and are not among these."""
-        return 0 if self.planned is None else self.planned - self.wrong - self.well - self.made
+        """The number of planned runs that are not among these."""
+        return 0 if self.planned is None else self.planned - self.wrong - self.well - self.synthetic
 
 
 class DiagnosisScores(Struct, frozen=True):
-    """Everything. Shares carry Wilson's 95 % interval, means a bootstrapped one.
+    """All scores. Shares have Wilson's 95 % interval, means a bootstrap interval.
 
-    What is pooled over played and made runs stands beside what the played ones give alone.
+    `live` and `live_false_alarms` are without the synthetic runs.
     """
 
     schema_version: str
@@ -161,9 +159,9 @@ class DiagnosisScores(Struct, frozen=True):
     grounded: BootstrapEstimate
     seconds: BootstrapEstimate
     slowest: float | None
-    played: Accuracy
-    played_false_alarms: FalseAlarmRate
-    well: tuple[HealthyRunScore, ...]
+    live: Accuracy
+    live_false_alarms: FalseAlarmRate
+    healthy: tuple[HealthyRunScore, ...]
     tuned: Accuracy
     held_out: Accuracy
     families: tuple[GroupScore, ...]
@@ -171,23 +169,23 @@ class DiagnosisScores(Struct, frozen=True):
     severities: tuple[GroupScore, ...]
     hard_pairs: tuple[PairScore, ...]
     withheld: tuple[GroupScore, ...]
-    wrong_time: tuple[GroupScore, ...]
-    left_out: tuple[HiddenCauseScore, ...]
+    displaced: tuple[GroupScore, ...]
+    hidden_causes: tuple[HiddenCauseScore, ...]
     unknown_named: Proportion
     misses: tuple[MissedRun, ...]
     peers: tuple[MethodScore, ...] = ()
 
 
-LISTED = 5  # ranks that count for Avg@5
+LISTED = 5  # ranks of Avg@5
 
-# What a scenario in which nothing is wrong is an example of; any other has a fault that was left out.
-_CALM, _BUSY, _IDLE, _LEFT_OUT = "calm", "busy", "idle", "the load of a fault's scenario without its fault"
-_WELL = {"no-fault": _CALM, "healthy": _CALM, "busy": _BUSY, "healthy-but-busy": _BUSY, "idle": _IDLE}
+# The kind of each healthy scenario; any other is the scenario of a fault without its fault.
+_CALM, _BUSY, _IDLE, _NO_FAULT = "calm", "busy", "idle", "the load of a fault's scenario without its fault"
+_HEALTHY = {"no-fault": _CALM, "healthy": _CALM, "busy": _BUSY, "healthy-but-busy": _BUSY, "idle": _IDLE}
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRun:
-    """An answer beside its truth."""
+    """A diagnosis and its ground truth."""
 
     truth: GroundTruth
     answer: VariantAnswer
@@ -197,8 +195,8 @@ class ScoredRun:
         return tuple(cause.id for cause in self.answer.ranked)
 
     @property
-    def stated(self) -> Prediction:
-        """The top cause; where none is listed, none was held likely, which is no statement of a right one either."""
+    def prediction(self) -> Prediction:
+        """The top cause; without one, probability 0."""
         if not self.answer.ranked:
             return Prediction(0.0, right=False)
         top = self.answer.ranked[0]
@@ -206,49 +204,49 @@ class ScoredRun:
 
 
 def score(truths: Mapping[str, GroundTruth], answers: Iterable[VariantAnswer], split: FamilySplit) -> DiagnosisScores:
-    """The scores of `answers`, each of a run of `truths`."""
+    """The scores of `answers`; `truths` by run."""
     cases = [ScoredRun(truths[one.run], one) for one in sorted(answers, key=lambda one: (one.view, one.run))]
     plain = [case for case in cases if case.answer.view == PLAIN]
     wrong = [case for case in plain if case.truth.causes]
-    well = [case for case in plain if not case.truth.causes]
+    healthy = [case for case in plain if not case.truth.causes]
     of = accuracy(wrong)
-    stated = [case.stated for case in plain]
+    predictions = [case.prediction for case in plain]
     return DiagnosisScores(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
-        runs=_counted(plain),
+        runs=_count(plain),
         ac1=of.ac1,
         ac3=of.ac3,
         avg5=of.avg5,
         both_of_two=both_of_two((case.truth.causes, case.ranking) for case in wrong),
-        false_alarms=_false_alarms(well),
+        false_alarms=_false_alarms(healthy),
         abstained=_abstained(wrong),
         named_right=_named_right(plain),
-        brier=bootstrap(stated, brier),
-        ece=bootstrap(stated, ece),
-        bins=bins(stated) if stated else (),
+        brier=bootstrap(predictions, brier),
+        ece=bootstrap(predictions, ece),
+        bins=bins(predictions) if predictions else (),
         grounded=bootstrap([found for case in wrong if (found := grounded(case)) is not None], mean),
         seconds=bootstrap([case.answer.seconds for case in plain], mean),
         slowest=max((case.answer.seconds for case in plain), default=None),
-        played=accuracy([case for case in wrong if case.truth.kind == PLAYED]),
-        played_false_alarms=_false_alarms([case for case in well if case.truth.kind == PLAYED]),
-        well=tuple(_well(well)),
+        live=accuracy([case for case in wrong if case.truth.kind is RunKind.LIVE]),
+        live_false_alarms=_false_alarms([case for case in healthy if case.truth.kind is RunKind.LIVE]),
+        healthy=tuple(_healthy(healthy)),
         tuned=accuracy([case for case in wrong if not split.is_held_out(case.truth.causes)]),
         held_out=accuracy([case for case in wrong if split.is_held_out(case.truth.causes)]),
         families=_rows(wrong, lambda case: {family(cause) for cause in case.truth.causes}),
-        kinds=_rows(wrong, lambda case: {case.truth.kind}),
-        severities=_rows(wrong, lambda case: {f"{case.truth.kind}, {case.truth.severity}"}),
+        kinds=_rows(wrong, lambda case: {case.truth.kind.name.lower()}),
+        severities=_rows(wrong, lambda case: {f"{case.truth.kind.name.lower()}, {case.truth.severity}"}),
         hard_pairs=tuple(_hard_pairs(wrong, split)),
-        withheld=_views(cases, lambda view: view != PLAIN and view not in SHIFTS),
-        wrong_time=_views(cases, lambda view: view in SHIFTS),
-        left_out=_left_out(wrong, split),
+        withheld=_variants(cases, lambda view: view != PLAIN and view not in SHIFTS),
+        displaced=_variants(cases, lambda view: view in SHIFTS),
+        hidden_causes=_hidden_causes(wrong, split),
         unknown_named=_wrongly_named(wrong, split),
         misses=tuple(_misses(wrong)),
     )
 
 
 def ac_at(k: int, causes: Sequence[str], ranking: Sequence[str]) -> float:
-    """The share of the causes among the first `k`, of as many as could be there (AC@k of RCAEval)."""
+    """AC@k of RCAEval: the share of the causes among the first `k`, of as many as fit."""
     return len(set(ranking[:k]) & set(causes)) / min(k, len(causes))
 
 
@@ -258,7 +256,7 @@ def average_at_5(causes: Sequence[str], ranking: Sequence[str]) -> float:
 
 
 def accuracy_of(rankings: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Accuracy:
-    """The accuracy of rankings, each beside the causes of its run: ours and the peers' alike."""
+    """The accuracy of rankings, each with the injected causes of its run."""
     return Accuracy(
         ac1=proportion(sum(ac_at(1, *one) for one in rankings), len(rankings)),
         ac3=proportion(sum(ac_at(3, *one) for one in rankings), len(rankings)),
@@ -271,41 +269,41 @@ def accuracy(cases: Sequence[ScoredRun]) -> Accuracy:
 
 
 def both_of_two(rankings: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Proportion:
-    """Of runs with two causes, those in which they are the first two."""
+    """Of runs with two causes, those in which both rank in the first two places."""
     two = [(causes, ranking) for causes, ranking in rankings if len(causes) == 2]
     return proportion(sum(set(ranking[:2]) == set(causes) for causes, ranking in two), len(two))
 
 
 def grounded(case: ScoredRun) -> float | None:
-    """Of the findings that a right top cause cites, the share that the fault moved; None where that is not told."""
+    """Of the findings that a correct top cause cites, the share that the fault changed; None: unknown."""
     top = case.answer.ranked[0] if case.answer.ranked else None
     if top is None or top.id not in case.truth.causes or case.answer.moved is None or not top.cited:
         return None
     return len(set(top.cited) & set(case.answer.moved)) / len(top.cited)
 
 
-def _counted(plain: Sequence[ScoredRun]) -> RunCounts:
-    played = [case.truth for case in plain if case.truth.kind == PLAYED]
+def _count(plain: Sequence[ScoredRun]) -> RunCounts:
+    live = [case.truth for case in plain if case.truth.kind is RunKind.LIVE]
     return RunCounts(
-        wrong=sum(bool(truth.causes) for truth in played),
-        well=sum(not truth.causes for truth in played),
-        made=sum(case.truth.kind == MADE for case in plain),
-        spoiled_tries=sum(truth.tries - 1 for truth in played),
+        wrong=sum(bool(truth.causes) for truth in live),
+        well=sum(not truth.causes for truth in live),
+        synthetic=sum(case.truth.kind is RunKind.SYNTHETIC for case in plain),
+        spoiled_tries=sum(truth.tries - 1 for truth in live),
     )
 
 
-def _false_alarms(well: Sequence[ScoredRun]) -> FalseAlarmRate:
-    alarmed = [case.answer.run for case in well if case.answer.named]
-    return FalseAlarmRate(proportion(len(alarmed), len(well)), at_most(len(alarmed), len(well)), tuple(alarmed))
+def _false_alarms(healthy: Sequence[ScoredRun]) -> FalseAlarmRate:
+    alarmed = [case.answer.run for case in healthy if case.answer.named]
+    return FalseAlarmRate(proportion(len(alarmed), len(healthy)), at_most(len(alarmed), len(healthy)), tuple(alarmed))
 
 
-def _well(cases: Sequence[ScoredRun]) -> Iterable[HealthyRunScore]:
-    """By what they are an example of, played and made runs apart."""
-    sorts: dict[str, list[ScoredRun]] = {}
+def _healthy(cases: Sequence[ScoredRun]) -> Iterable[HealthyRunScore]:
+    """By kind of healthy scenario, live and synthetic runs separately."""
+    groups: dict[str, list[ScoredRun]] = {}
     for case in cases:
-        sort = _WELL.get(case.truth.scenario, _LEFT_OUT)
-        sorts.setdefault(f"{case.truth.kind}, {sort}", []).append(case)
-    return (HealthyRunScore(name, _false_alarms(sorts[name])) for name in sorted(sorts))
+        group = f"{case.truth.kind.name.lower()}, {_HEALTHY.get(case.truth.scenario, _NO_FAULT)}"
+        groups.setdefault(group, []).append(case)
+    return (HealthyRunScore(name, _false_alarms(groups[name])) for name in sorted(groups))
 
 
 def _abstained(wrong: Sequence[ScoredRun]) -> Proportion:
@@ -313,15 +311,17 @@ def _abstained(wrong: Sequence[ScoredRun]) -> Proportion:
 
 
 def _named_right(cases: Sequence[ScoredRun]) -> Proportion:
-    """Of the causes that are named, those that are really there."""
+    """The precision of the named causes."""
     named = [(cause.id, case.truth) for case in cases for cause in case.answer.ranked if cause.named]
     return proportion(sum(cause in truth.causes for cause, truth in named), len(named))
 
 
 def _row(name: str, cases: Sequence[ScoredRun]) -> GroupScore:
     wrong = [case for case in cases if case.truth.causes]
-    ramp = [case.stated.probability for case in wrong]
-    return GroupScore(name, accuracy(wrong), _abstained(wrong), _named_right(cases), mean(ramp) if ramp else None)
+    probabilities = [case.prediction.probability for case in wrong]
+    return GroupScore(
+        name, accuracy(wrong), _abstained(wrong), _named_right(cases), mean(probabilities) if probabilities else None
+    )
 
 
 def _rows(cases: Sequence[ScoredRun], of: Callable[[ScoredRun], set[str]]) -> tuple[GroupScore, ...]:
@@ -329,21 +329,21 @@ def _rows(cases: Sequence[ScoredRun], of: Callable[[ScoredRun], set[str]]) -> tu
     return tuple(_row(name, [case for case in cases if name in of(case)]) for name in names)
 
 
-def _views(cases: Sequence[ScoredRun], wanted: Callable[[str], bool]) -> tuple[GroupScore, ...]:
-    """Each view beside what the plain looks of the same runs give: only these can be compared with it."""
+def _variants(cases: Sequence[ScoredRun], selected: Callable[[str], bool]) -> tuple[GroupScore, ...]:
+    """Each variant, followed by the plain variant of the same runs."""
     found: list[GroupScore] = []
-    for view in sorted({case.answer.view for case in cases if wanted(case.answer.view)}):
+    for view in sorted({case.answer.view for case in cases if selected(case.answer.view)}):
         own = [case for case in cases if case.answer.view == view]
         runs = {case.answer.run for case in own}
         whole = [case for case in cases if case.answer.view == PLAIN and case.answer.run in runs]
-        found += [_row(view, own), _row(f"{view}: the same runs with it", whole)]
+        found += [_row(view, own), _row(f"{view}: plain variant of the same runs", whole)]
     return tuple(found)
 
 
 def _hard_pairs(wrong: Sequence[ScoredRun], split: FamilySplit) -> Iterable[PairScore]:
     for one, other in split.pairs:
         for cause, neighbour in ((one, other), (other, one)):
-            # Whoever finds a harmless neighbour that is there has not taken the one for the other.
+            # A run with the neighbour injected as a harmless fault does not count.
             own = [case for case in wrong if cause in case.truth.causes and neighbour not in case.truth.injected]
             yield PairScore(
                 cause, neighbour, proportion(sum(_before(case, cause, neighbour) for case in own), len(own))
@@ -357,7 +357,7 @@ def _before(case: ScoredRun, cause: str, neighbour: str) -> bool:
     return neighbour not in ranking or ranking.index(cause) < ranking.index(neighbour)
 
 
-def _left_out(wrong: Sequence[ScoredRun], split: FamilySplit) -> tuple[HiddenCauseScore, ...]:
+def _hidden_causes(wrong: Sequence[ScoredRun], split: FamilySplit) -> tuple[HiddenCauseScore, ...]:
     causes = sorted({cause for case in wrong for cause in case.truth.causes})
     return tuple(
         HiddenCauseScore(cause, _wrongly_named([case for case in wrong if cause in case.truth.causes], split))

@@ -1,10 +1,11 @@
-"""Intervals: of shares by Wilson, of means and of calibration errors by the bootstrap."""
+"""Confidence intervals and calibration: Wilson for shares, bootstrap for means, Brier score, log loss, ECE."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from random import Random
 from typing import TypeVar
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class Proportion(Struct, frozen=True):
-    """`right` of `of`, with its 95 % interval; all None where there is nothing to tell it by."""
+    """`right` of `of`, with its 95 % interval; None for an empty sample."""
 
     right: float
     of: int
@@ -27,7 +28,7 @@ class Proportion(Struct, frozen=True):
 
 
 class BootstrapEstimate(Struct, frozen=True):
-    """A mean or a distance with its 95 % bootstrap interval."""
+    """A statistic with its 95 % bootstrap interval."""
 
     of: int
     value: float | None
@@ -36,7 +37,7 @@ class BootstrapEstimate(Struct, frozen=True):
 
 
 def proportion(right: float, of: int) -> Proportion:
-    """Wilson's interval (1927), which stays within 0..1 and is no point at 0 or 1. `right` may be fractional."""
+    """Wilson's score interval (1927). `right` may be fractional."""
     if of == 0:
         return Proportion(0, 0, None, None, None)
     p, z2 = right / of, Z * Z
@@ -46,9 +47,9 @@ def proportion(right: float, of: int) -> Proportion:
 
 
 def at_most(seen: int, of: int) -> float | None:
-    """The rate that `seen` of `of` bounds from above, one-sided at 95 %: of none seen 1 − 0.05^(1/n), about 3/n.
+    """The one-sided 95 % upper bound of a rate of which `seen` of `of` were observed; None for an empty sample.
 
-    Clopper and Pearson (1934), by bisection of the binomial's own tail. None of nothing.
+    Clopper and Pearson (1934), by bisection of the binomial tail. For 0 of n it is 1 − 0.05^(1/n), about 3/n.
     """
     if of == 0:
         return None
@@ -67,14 +68,9 @@ def _tail(seen: int, of: int, p: float) -> float:
 
 
 def bootstrap(sample: Sequence[T], statistic: Callable[[Sequence[T]], float]) -> BootstrapEstimate:
-    """`statistic` of `sample`, and where the middle 95 % of its values over resamples lie (percentile bootstrap).
-
-    The same sample always gives the same interval.
-    """
+    """`statistic` of `sample` with its percentile bootstrap interval, from a fixed seed."""
     if not sample:
         return BootstrapEstimate(0, None, None, None)
-    from random import Random
-
     rng = Random(_SEED)  # noqa: S311  # resamples, no secret
     drawn = sorted(statistic(rng.choices(sample, k=len(sample))) for _ in range(RESAMPLES))
     edge = round(RESAMPLES * 0.025)
@@ -86,45 +82,44 @@ def mean(values: Sequence[float]) -> float:
 
 
 BINS = 10
-_LEAST = 5  # statements in a bin
-_CLIP = 1e-4  # a probability is stated with four digits
+_LEAST = 5  # predictions per bin
+_CLIP = 1e-4  # probabilities have four digits
 
 
 class Prediction(Struct, frozen=True):
-    """The probability of the top cause, and whether it was right."""
+    """The probability of the top cause, and whether it was injected."""
 
     probability: float
     right: bool
 
 
 class ReliabilityBin(Struct, frozen=True):
-    """Statements of about the same probability: how sure they were on average, and how often right."""
+    """Predictions of similar probability: their mean probability, and the share that was correct."""
 
     of: int
     probability: float
     right: float
 
 
-def brier(stated: Sequence[Prediction]) -> float:
-    """Mean squared distance of the probability from what came true (Brier 1950)."""
-    return sum((one.probability - one.right) ** 2 for one in stated) / len(stated)
+def brier(predictions: Sequence[Prediction]) -> float:
+    """The Brier score (1950): mean squared distance of probability and outcome."""
+    return sum((one.probability - one.right) ** 2 for one in predictions) / len(predictions)
 
 
-def log_loss(stated: Sequence[Prediction]) -> float:
-    """Mean −ln of the probability that was given to what came true."""
+def log_loss(predictions: Sequence[Prediction]) -> float:
+    """Mean negative log-likelihood of the outcomes."""
     total = 0.0
-    for one in stated:
+    for one in predictions:
         p = min(1 - _CLIP, max(_CLIP, one.probability))
         total -= math.log(p if one.right else 1 - p)
-    return total / len(stated)
+    return total / len(predictions)
 
 
-def bins(stated: Sequence[Prediction], most: int = BINS) -> tuple[ReliabilityBin, ...]:
-    """Bins of equal mass: equally many statements in each, ten at most and none of fewer than five.
-
-    Bins of equal width are nearly all empty where most statements are sure (Nixon et al. 2019).
+def bins(predictions: Sequence[Prediction], most: int = BINS) -> tuple[ReliabilityBin, ...]:
+    """Bins with equally many predictions, at least five each: equal-width bins are mostly empty where most predictions
+    are near 0 or 1 (Nixon et al. 2019).
     """
-    ordered = sorted(stated, key=lambda one: (one.probability, one.right))
+    ordered = sorted(predictions, key=lambda one: (one.probability, one.right))
     count = max(1, min(most, len(ordered) // _LEAST))
     edges = [round(number * len(ordered) / count) for number in range(count + 1)]
     parts = [ordered[low:high] for low, high in pairwise(edges) if high > low]
@@ -136,6 +131,6 @@ def bins(stated: Sequence[Prediction], most: int = BINS) -> tuple[ReliabilityBin
     )
 
 
-def ece(stated: Sequence[Prediction]) -> float:
-    """The expected calibration error: how far sureness and rightness are apart, on average over the bins."""
-    return sum(one.of * abs(one.probability - one.right) for one in bins(stated)) / len(stated)
+def ece(predictions: Sequence[Prediction]) -> float:
+    """The expected calibration error: mean distance of probability and accuracy over the bins."""
+    return sum(one.of * abs(one.probability - one.right) for one in bins(predictions)) / len(predictions)

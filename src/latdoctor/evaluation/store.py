@@ -1,9 +1,9 @@
-"""The folder of recordings: what is there, what is missing, and how a run gets there; a run that is there stays.
+"""Recordings on disk. A complete run is never repeated; a spoiled one is repeated up to TRIES times.
 
-bundles/RUN.tar.zst   everything that was read
-told/RUN.json         what whoever looks knows
-truths/RUN.json       what was really wrong; written last, so that a run with it is complete
-spoiled/RUN.json      why each spoiled try of it did not count
+bundles/RUN.tar.zst   the recorded evidence
+told/RUN.json         the operator's context
+truths/RUN.json       the ground truth; written last, so a run with this file is complete
+spoiled/RUN.json      the reasons of each spoiled attempt
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from latdoctor import __version__
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.errors import UNDECODABLE, BundleError, LatdoctorError
-from latdoctor.evaluation.ground_truth import MADE, PLAYED, GroundTruth, IncidentContext, TimeRange
-from latdoctor.evaluation.recording import RecordingAttempt, why_not
+from latdoctor.evaluation.ground_truth import GroundTruth, IncidentContext, RunKind, TimeRange
+from latdoctor.evaluation.recording import RecordingAttempt, run_failed
 from latdoctor.evaluation.variants import slice_bundle
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import opened, save
@@ -30,19 +30,18 @@ from latdoctor.pipeline import seen
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
-    pass
     import numpy as np
     from numpy.typing import NDArray
 
     Values = NDArray[np.float64]
 
-BUNDLES, TOLD, TRUTHS, SPOILED = "bundles", "told", "truths", "spoiled"
-TRIES = 3  # a spoiled run is repeated twice
+BUNDLES, CONTEXTS, TRUTHS, SPOILED = "bundles", "told", "truths", "spoiled"  # folder names on disk
+TRIES = 3
 T = TypeVar("T")
 
 
 class PlannedRun(Protocol):
-    """A run that shall be there: its name, and about how many seconds it takes."""
+    """A run to record: its name and its approximate duration in seconds."""
 
     @property
     def run(self) -> str: ...
@@ -51,50 +50,50 @@ class PlannedRun(Protocol):
 
 
 class RunAttempt(Protocol):
-    """One go at it; `spoiled` says why it does not count."""
+    """One attempt at a run; `spoiled`: why it does not count."""
 
     @property
     def spoiled(self) -> tuple[str, ...]: ...
 
 
 Due = TypeVar("Due", bound=PlannedRun)
-Go = TypeVar("Go", bound=RunAttempt)
-Kept_contra = TypeVar("Kept_contra", bound=RunAttempt, contravariant=True)
+Attempt = TypeVar("Attempt", bound=RunAttempt)
+Attempt_contra = TypeVar("Attempt_contra", bound=RunAttempt, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The names of the runs of a folder: which are complete, which were spoiled and how often."""
+    """The runs of a folder: complete ones, and the spoiled attempts of each."""
 
     folder: Path
-    complete: ClassVar[str] = TRUTHS  # the folder whose file makes a run complete
+    complete: ClassVar[str] = TRUTHS  # the subfolder whose file marks a run as complete
 
     def runs(self) -> tuple[str, ...]:
-        """The complete runs, in the order of their names."""
+        """The complete runs, sorted by name."""
         return tuple(sorted(path.stem for path in (self.folder / self.complete).glob("*.json")))
 
-    def tried(self) -> tuple[str, ...]:
-        """Every run of which anything is there, also where it is not complete, in the order of their names."""
-        parts = (self.complete, TOLD, SPOILED)
+    def attempted(self) -> tuple[str, ...]:
+        """Every run with at least one file, complete or not, sorted by name."""
+        parts = (self.complete, CONTEXTS, SPOILED)
         return tuple(sorted({path.stem for part in parts for path in (self.folder / part).glob("*.json")}))
 
     def spoiled(self, run: str) -> tuple[tuple[str, ...], ...]:
-        """The reasons of each spoiled try. Raises BundleError."""
+        """The reasons of each spoiled attempt. Raises BundleError."""
         path = self.json(SPOILED, run)
         return read_json(path, tuple[tuple[str, ...], ...]) if path.exists() else ()
 
     def losses(self, runs: Iterable[str]) -> tuple[int, int]:
-        """How many tries of `runs` were spoiled in all, and how many of these were given up for it."""
+        """The number of spoiled attempts of `runs`, and how many of `runs` were given up after TRIES of them."""
         tries = {run: len(self.spoiled(run)) for run in runs}
         given_up = sum(count >= TRIES and not self.json(self.complete, run).exists() for run, count in tries.items())
         return sum(tries.values()), given_up
 
-    def is_due(self, cell: PlannedRun) -> bool:
-        """Whether `cell` is neither recorded nor given up."""
-        return not self.json(self.complete, cell.run).exists() and len(self.spoiled(cell.run)) < TRIES
+    def is_due(self, planned: PlannedRun) -> bool:
+        """Whether the run is neither recorded nor given up."""
+        return not self.json(self.complete, planned.run).exists() and len(self.spoiled(planned.run)) < TRIES
 
-    def missing(self, cells: Sequence[Due]) -> tuple[Due, ...]:
-        return tuple(cell for cell in cells if self.is_due(cell))
+    def missing(self, planned: Sequence[Due]) -> tuple[Due, ...]:
+        return tuple(run for run in planned if self.is_due(run))
 
     def keep_spoiled(self, run: str, reasons: Sequence[str]) -> None:
         self.write(SPOILED, run, (*self.spoiled(run), tuple(reasons)))
@@ -105,9 +104,9 @@ class RunFolder:
     def write(self, what: str, run: str, value: object) -> None:
         path = self.json(what, run)
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_suffix(".part")
-        made.write_bytes(to_json(value))
-        made.replace(path)
+        part = path.with_suffix(".part")
+        part.write_bytes(to_json(value))
+        part.replace(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +116,22 @@ class RecordingStore(RunFolder):
     def bundle(self, run: str) -> Path:
         return self.folder / BUNDLES / f"{run}.tar.zst"
 
-    def told(self, run: str) -> IncidentContext:
+    def context(self, run: str) -> IncidentContext:
         """Raises BundleError."""
-        return read_json(self.json(TOLD, run), IncidentContext)
+        return read_json(self.json(CONTEXTS, run), IncidentContext)
 
     def truth(self, run: str) -> GroundTruth:
         """Raises BundleError."""
         return read_json(self.json(TRUTHS, run), GroundTruth)
 
     def keep(self, attempt: RecordingAttempt) -> None:
-        """Raises BundleError where it cannot be written."""
+        """Raises BundleError where a file cannot be written."""
         run = attempt.truth.run
         bundle = self.bundle(run)
-        bundle.unlink(missing_ok=True)  # of a try that was interrupted before its truth was written
+        bundle.unlink(missing_ok=True)  # of an attempt that was interrupted before its truth was written
         save(attempt.bundle, bundle, __version__)
         tries = len(self.spoiled(run)) + 1
-        self.write(TOLD, run, attempt.told)
+        self.write(CONTEXTS, run, attempt.context)
         self.write(TRUTHS, run, msgspec.structs.replace(attempt.truth, tries=tries))
 
 
@@ -147,69 +146,72 @@ def read_json(path: Path, form: type[T]) -> T:
 
 
 def damaged(what: str, path: Path) -> BundleError:
-    """That a file of a recording cannot be what it should be."""
+    """The error for an invalid file of a recording."""
     return BundleError(f"damaged: {what}", where=str(path), next_step="delete it, and record that run again")
 
 
-class RunStore(Protocol[Kept_contra]):
-    """Where complete runs are kept."""
+class RunStore(Protocol[Attempt_contra]):
+    """A store of complete runs."""
 
-    def is_due(self, cell: PlannedRun) -> bool: ...
-    def missing(self, cells: Sequence[Due]) -> tuple[Due, ...]: ...
-    def keep(self, attempt: Kept_contra) -> None: ...
+    def is_due(self, planned: PlannedRun) -> bool: ...
+    def missing(self, planned: Sequence[Due]) -> tuple[Due, ...]: ...
+    def keep(self, attempt: Attempt_contra) -> None: ...
     def keep_spoiled(self, run: str, reasons: Sequence[str]) -> None: ...
 
 
 def record(
-    store: RunStore[Go],
-    cells: Sequence[Due],
-    attempt: Callable[[Due, Callable[[str], None]], Go],
-    say: Callable[[str], None],
+    store: RunStore[Attempt],
+    planned: Sequence[Due],
+    attempt: Callable[[Due, Callable[[str], None]], Attempt],
+    log: Callable[[str], None],
     *,
     most: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Records what is missing of `cells`, at most `most` of them; how many are missing then.
+    """Records the missing runs of `planned`, at most `most` of them, and returns how many are still missing.
 
-    A spoiled try is repeated at once. One that cannot be played counts as spoiled, so that the others go on.
+    A spoiled run is repeated at once. A run whose scenario fails counts as spoiled, so that the others continue.
     """
-    due = store.missing(cells)
-    left = [cell.seconds for cell in due]
-    spent, planned = 0.0, 0.0
-    for number, cell in enumerate(due[:most], 1):
-        pace = spent / planned if planned else 1.0
-        say(f"{number} of {len(due)}: {cell.run} (about {_minutes(pace * sum(left[number - 1 :]))} left)")
-        begun = clock()
-        while store.is_due(cell):
-            _try(store, cell, attempt, say)
-        spent += clock() - begun
-        planned += left[number - 1]
-    return len(store.missing(cells))
+    due = store.missing(planned)
+    remaining = [run.seconds for run in due]
+    spent, expected = 0.0, 0.0
+    for number, run in enumerate(due[:most], 1):
+        pace = spent / expected if expected else 1.0
+        log(f"{number} of {len(due)}: {run.run} (about {_minutes(pace * sum(remaining[number - 1 :]))} left)")
+        started = clock()
+        while store.is_due(run):
+            _try(store, run, attempt, log)
+        spent += clock() - started
+        expected += remaining[number - 1]
+    return len(store.missing(planned))
 
 
 def _try(
-    store: RunStore[Go], cell: Due, attempt: Callable[[Due, Callable[[str], None]], Go], say: Callable[[str], None]
+    store: RunStore[Attempt],
+    planned: Due,
+    attempt: Callable[[Due, Callable[[str], None]], Attempt],
+    log: Callable[[str], None],
 ) -> None:
     try:
-        made = attempt(cell, say)
+        result = attempt(planned, log)
     except LatdoctorError as error:
-        reasons: tuple[str, ...] = (why_not(error),)
+        reasons: tuple[str, ...] = (run_failed(error),)
     else:
-        reasons = made.spoiled
+        reasons = result.spoiled
         if not reasons:
-            store.keep(made)
+            store.keep(result)
             return
-    say(f"spoiled: {'; '.join(reasons)}")
-    store.keep_spoiled(cell.run, reasons)
+    log(f"spoiled: {'; '.join(reasons)}")
+    store.keep_spoiled(planned.run, reasons)
 
 
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-STEP = 1.0  # seconds: how often pages are read
+STEP = 1.0  # seconds between two columns of a time series
 
-Numbers = Callable[[Bundle], Mapping[str, float]]  # what a look shows, by name
+Numbers = Callable[[Bundle], Mapping[str, float]]  # the numeric values of a slice, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,33 +219,31 @@ class RecordedRun:
     """A run on disk."""
 
     bundle: Path
-    told: IncidentContext
+    context: IncidentContext
     truth: GroundTruth
 
 
 def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[RecordedRun]:
-    """The complete runs of `folder`, or these of them, in the order of their names.
+    """The complete runs of `folder`, or those named `runs`, sorted by name.
 
-    Raises BundleError, also for a truth that is another run's or names what the catalogue does not have.
+    Raises BundleError, also for a ground truth of another run or with a cause that the catalogue does not have.
     """
     known = frozenset(cause.id for cause in shipped().causes)
     store = RecordingStore(folder)
     for run in store.runs() if runs is None else runs:
-        truth, told = store.truth(run), store.told(run)
-        if wrong := _wrong(run, truth, known):
-            raise damaged(f"the truth of {run} {wrong}", store.json(TRUTHS, run))
-        if truth.kind == PLAYED and told.incident is None:
-            raise damaged(f"{run} was played, and it is not told when it was slow", store.json(TOLD, run))
-        yield RecordedRun(store.bundle(run), told, truth)
+        truth, context = store.truth(run), store.context(run)
+        if problem := _problem(run, truth, known):
+            raise damaged(f"the ground truth of {run} {problem}", store.json(TRUTHS, run))
+        if truth.kind is RunKind.LIVE and context.incident is None:
+            raise damaged(f"the live run {run} has no incident window", store.json(CONTEXTS, run))
+        yield RecordedRun(store.bundle(run), context, truth)
 
 
-def _wrong(run: str, truth: GroundTruth, known: Set[str]) -> str:
+def _problem(run: str, truth: GroundTruth, known: Set[str]) -> str:
     """Why `truth` cannot be that of `run`; empty where it can."""
     if unknown := sorted({*truth.causes} - known):
-        return f"names {clean(unknown[0], 80)!r}, which is no cause"
-    if truth.kind not in (PLAYED, MADE):
-        return f"is of the kind {clean(truth.kind, 80)!r}: {PLAYED} or {MADE}"
-    return "" if truth.run == run else f"is of {clean(truth.run, 80)!r}"
+        return f"names the unknown cause {clean(unknown[0], 80)!r}"
+    return "" if truth.run == run else f"belongs to {clean(truth.run, 80)!r}"
 
 
 def signals(recorded: RecordedRun) -> Mapping[str, tuple[Values, Values]]:
@@ -252,18 +252,18 @@ def signals(recorded: RecordedRun) -> Mapping[str, tuple[Values, Values]]:
 
 
 def by_second(recorded: RecordedRun, numbers: Numbers) -> Mapping[str, tuple[Values, Values]]:
-    """What `numbers` reads off a look at each second: before the incident, and in it.
+    """The time series of `numbers`, one value per second: before the incident, and during it.
 
-    All arrays of one side have the same length and belong to the same seconds; NaN where that second does not show the
-    name. Before the incident there is nothing where nobody looked then (what is made, and not played).
+    All arrays of one side have the same length and cover the same seconds; NaN where a second lacks the name. Synthetic
+    runs have no values before the incident.
     """
     import numpy as np
 
-    told = recorded.told
+    context = recorded.context
     with opened(recorded.bundle) as bundle:
         before, incident = (
-            [numbers(slice_bundle(bundle, told, second)) for second in _seconds(span)]
-            for span in (told.before, told.incident or _whole(bundle))
+            [numbers(slice_bundle(bundle, context, second)) for second in _seconds(span)]
+            for span in (context.before, context.incident or _whole(bundle))
         )
     keys = sorted({key for step in (*before, *incident) for key in step})
 
@@ -279,12 +279,12 @@ def _whole(bundle: Bundle) -> TimeRange:
 
 
 def _seconds(span: TimeRange | None) -> Iterator[TimeRange]:
-    """The seconds of `span`, each with half of its neighbours, so that two pages lie in it: counters need two."""
+    """The seconds of `span`, each extended by half a second on both sides: counters need two pages."""
     if span is None:
         return
     for number in range(int(span.seconds / STEP)):
-        edge = span.start + STEP * number
-        yield TimeRange(edge - STEP / 2, edge + STEP * 1.5)
+        start = span.start + STEP * number
+        yield TimeRange(start - STEP / 2, start + STEP * 1.5)
 
 
 def _numbers(bundle: Bundle) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a scenario's run was like, phase by phase, and which of its causes really moved the tail."""
+"""The report of a scenario run: the figures of each phase, and which injected causes raised P99."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from msgspec import Struct
 
 from latdoctor.lab.clients import MetricsDelta, MetricsSnapshot, collect_metrics
 from latdoctor.lab.scenario import Scenario
-from latdoctor.load.summary import LoadResult, Summary
+from latdoctor.load.summary import LoadProblem, LoadProblemCode, LoadResult, Summary
 
-# As for a whole run (see `outcome`): within twice the time of before, or of no account to anybody.
-BACK = 2.0
+# Recovered: latency at most RECOVERED times the one before (or negligible), and no longer queue.
+RECOVERED = 2.0
 NEGLIGIBLE = 0.05  # seconds
 QUEUE = 8.0  # requests more than before
 
 
 class ServerLoad(Struct, frozen=True):
-    """Means over one look: requests per second, seconds per request, requests that wait at its end."""
+    """Means over a measurement: requests per second, seconds per request, and the queue length at its end."""
 
     rate: float
     latency: float | None
     queue: float
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         latency = "no request" if self.latency is None else f"{self.latency * 1000:.0f} ms a request"
         return f"{self.rate:.1f} requests/s, {latency}, {self.queue:.0f} waiting"
 
 
 def measure_load(addresses: Sequence[str], seconds: float) -> ServerLoad:
-    """The state of the servers at `addresses`, watched for so long. Raises OperationError where none answers."""
+    """The load of the servers at `addresses` over `seconds`. Raises OperationError where no server answers."""
     bases = [address.rstrip("/").removesuffix("/metrics") for address in addresses]
     first = collect_metrics(bases)
     time.sleep(seconds)
@@ -45,24 +45,23 @@ def measure_load(addresses: Sequence[str], seconds: float) -> ServerLoad:
 
 
 def is_recovered(before: ServerLoad, after: ServerLoad) -> bool:
-    """Whether `after` is as good as `before`; without any request nothing is slow."""
+    """Whether `after` is as good as `before`. Without requests there is no latency to compare."""
     if after.queue > before.queue + QUEUE:
         return False
     if after.latency is None or before.latency is None:
         return True
-    return after.latency <= max(NEGLIGIBLE, BACK * before.latency)
+    return after.latency <= max(NEGLIGIBLE, RECOVERED * before.latency)
 
 
-# A cause is true of a run where taking it away alone leaves at most this share of the incident's P99: less is within
-# what two runs of the same scenario differ by on a shared machine.
+# A cause is confirmed where removing it alone leaves at most this share of the incident's P99. Smaller reductions are
+# within the variation of two runs of one scenario on a shared machine.
 MOVES = 0.7
 STEADY_ANSWERED, STEADY_GOOD = 0.99, 0.95  # shares of the requests before the incident
-RECOVERED = 2.0  # times the P99 before the incident, or within the SLO
 BEFORE, AFTER = "before", "after"
 
 
 class PhaseReport(Struct, frozen=True):
-    """One phase in figures. Times in seconds, rates per second; None: nothing to tell it by."""
+    """The figures of one phase. Times in seconds, rates per second; None: not measured."""
 
     name: str
     requests: int
@@ -85,14 +84,14 @@ class PhaseReport(Struct, frozen=True):
 
 
 class LeaveOneOut(Struct, frozen=True):
-    """A cause taken away alone, and the P99 of the incident then."""
+    """P99 of the incident with `cause` removed."""
 
     cause: str
     p99: float | None
 
 
 class CauseEffect(Struct, frozen=True):
-    """A cause that was put in. `moves`: taking it away alone moved P99; None: that was not tried."""
+    """An injected cause. `moves`: removing it alone lowered P99; None: not tried."""
 
     cause: str
     p99_without: float | None = None
@@ -100,16 +99,16 @@ class CauseEffect(Struct, frozen=True):
 
 
 class RunReport(Struct, frozen=True):
-    """A whole run. `spoiled` says why its figures cannot be trusted; `recovered`: the tail came back afterwards."""
+    """A whole run. Its figures can be trusted where there are no `problems`. `recovered`: P99 recovered afterwards."""
 
     scenario: str
     seed: int
     rate: float
     started: float  # unix seconds
     slo: float  # seconds
-    incident: str  # the name of the phase in which something was wrong
+    incident: str  # the name of the phase with the fault
     phases: tuple[PhaseReport, ...]
-    spoiled: tuple[str, ...]
+    problems: tuple[LoadProblem, ...]
     recovered: bool | None
     truth: tuple[CauseEffect, ...]
 
@@ -121,10 +120,8 @@ class RunReport(Struct, frozen=True):
         raise KeyError(name)
 
 
-def report_of(
-    scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[MetricsSnapshot]
-) -> RunReport:
-    """The report of a run from what the generator measured and what the servers' pages said at each phase's edges."""
+def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[MetricsSnapshot]) -> RunReport:
+    """The report from the generator's result and the servers' pages at the start and end of each phase."""
     phases = tuple(
         phase_report(phase.name, result.phase(phase.name).whole, MetricsDelta(looks[2 * index], looks[2 * index + 1]))
         for index, phase in enumerate(scenario.phases)
@@ -140,22 +137,23 @@ def report_of(
         slo=scenario.load.slo,
         incident=incident.name,
         phases=phases,
-        spoiled=(*result.spoiled, *(unsteady(before) if before else ())),
+        problems=(*result.problems, *(unsteady(before) if before else ())),
         recovered=None if before is None or after is None else recovered(before, after, scenario.load.slo),
         truth=tuple(_confirmed(truth.cause, incident, well.p99 if well else None) for truth in scenario.causes),
     )
 
 
 def without_its_cause(scenario: Scenario, before: PhaseReport | None, after: PhaseReport | None) -> PhaseReport | None:
-    """The phase that shows the tail without the only cause: once that is taken out, or before it was put in if the run
-    ends in it. None where a run of its own tells, and where there are several causes.
+    """The phase without the only cause: the one after the incident, or else the one before it.
+
+    None where there are several causes, or where a separate run measures P99 without the cause.
     """
     several = len(scenario.causes) != 1 or scenario.causes[0].can_be_left_out
     return None if several else after or before
 
 
 def confirmed(report: RunReport, taken: Sequence[LeaveOneOut]) -> RunReport:
-    """`report` with what each cause taken away alone has shown."""
+    """`report` with the effect of each cause that was removed alone."""
     found = {one.cause: one.p99 for one in taken}
     incident = report.phase(report.incident)
     truth = tuple(
@@ -170,12 +168,14 @@ def _confirmed(cause: str, incident: PhaseReport, p99: float | None) -> CauseEff
     return CauseEffect(cause, p99, p99 <= MOVES * incident.p99)
 
 
-def unsteady(before: PhaseReport) -> Iterator[str]:
-    """Why the phase before the incident was no steady state to compare with."""
-    if before.answered < STEADY_ANSWERED * before.requests:
-        yield f"{before.name}: only {before.answered} of {before.requests} requests were answered"
-    elif before.good < STEADY_GOOD * before.requests:
-        yield f"{before.name}: only {before.good} of {before.requests} requests were answered within the SLO"
+def unsteady(phase: PhaseReport) -> Iterator[LoadProblem]:
+    """Why a phase without a fault was no steady state to compare with."""
+    if phase.answered < STEADY_ANSWERED * phase.requests:
+        message = f"only {phase.answered} of {phase.requests} requests were answered"
+        yield LoadProblem(LoadProblemCode.NOT_STEADY, message, phase.name)
+    elif phase.good < STEADY_GOOD * phase.requests:
+        message = f"only {phase.good} of {phase.requests} requests were answered within the SLO"
+        yield LoadProblem(LoadProblemCode.NOT_STEADY, message, phase.name)
 
 
 def recovered(before: PhaseReport, after: PhaseReport, slo: float) -> bool | None:
@@ -185,7 +185,7 @@ def recovered(before: PhaseReport, after: PhaseReport, slo: float) -> bool | Non
 
 
 def phase_report(name: str, whole: Summary, between: MetricsDelta) -> PhaseReport:
-    """What clients saw and what the servers did meanwhile."""
+    """The clients' measurements and the servers' counters of one phase."""
     return PhaseReport(
         name=name,
         requests=whole.counts.requests,
@@ -209,11 +209,11 @@ def phase_report(name: str, whole: Summary, between: MetricsDelta) -> PhaseRepor
 
 
 def truth_file(report: RunReport) -> Mapping[str, object]:
-    """What is written where diagnosis does not look: a cause is true where taking it away alone moved P99."""
+    """The ground-truth document. A cause is in `truth` where removing it alone lowered P99."""
     return {
         "scenario": report.scenario,
         "seed": report.seed,
         "truth": [one.cause for one in report.truth if one.moves],
         "injected": [msgspec.to_builtins(one) for one in report.truth],
-        "spoiled": list(report.spoiled),
+        "spoiled": [problem.text for problem in report.problems],
     }

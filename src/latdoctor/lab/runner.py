@@ -1,4 +1,4 @@
-"""Plays a scenario whole: server, load, what goes wrong, measurement; and says what each phase was like."""
+"""Runs a scenario: starts the servers and the load, injects the faults phase by phase, and measures each phase."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from latdoctor.lab.scenario import Scenario, without
 from latdoctor.load.openloop import Progress
 from latdoctor.load.process import saturate, start_load
 
-CALIBRATIONS = 3  # the median of so many: one alone differs by a third from run to run on a shared machine
+CALIBRATIONS = 3  # median of this many: single measurements differ by a third on a shared machine
 
 
 class PhaseStart(Struct, frozen=True):
-    """What a watcher is told: the phase that begins now, all metrics pages (the clients' last), the processes."""
+    """The beginning of a phase: its name, all metrics pages (the clients' last), and the servers' processes."""
 
     phase: str
     pages: tuple[str, ...]
@@ -31,42 +31,42 @@ class PhaseStart(Struct, frozen=True):
 
 
 class RunObserver(Struct, frozen=True):
-    """Who is told what happens while it happens."""
+    """Callbacks of a run: the beginning of each phase, the generator's progress, and log lines."""
 
-    on_phase: Callable[[PhaseStart], None] = lambda stage: None
+    on_phase: Callable[[PhaseStart], None] = lambda phase: None
     on_progress: Callable[[Progress], None] = lambda progress: None
-    say: Callable[[str], None] = lambda text: None
+    log: Callable[[str], None] = lambda text: None
 
 
 def run_scenario(scenario: Scenario, seed: int, watcher: RunObserver | None = None, *, rate: float = 0.0) -> RunReport:
-    """Runs `scenario`, at `rate` requests per second where one is given.
+    """Runs `scenario` at `rate` requests per second; 0: the scenario's own or a measured rate.
 
-    Raises OperationError where server or generator break, UsageError for a bad scenario.
+    Raises OperationError where the server or the generator fails, UsageError for an invalid scenario.
     """
     watcher = watcher or RunObserver()
-    watcher.say("starting the server")
+    watcher.log("starting the server")
     with Deployment(scenario) as deployment:
         rate = rate or scenario.load.rate or calibrated(scenario, deployment, seed, watcher)
         with start_load(scenario.plan(rate, seed), deployment.address, metrics_port=0) as load:
             started = load.wait_started()
-            with ThreadPoolExecutor(1) as beside:  # the phases go by the clock while this thread hears the generator
-                walking = beside.submit(_walk, scenario, deployment, load.metrics, started, watcher)
-                walking.add_done_callback(lambda ended: load.stop() if ended.exception() else None)
+            with ThreadPoolExecutor(1) as pool:  # phases run by the clock while this thread reads the generator
+                phases = pool.submit(_run_phases, scenario, deployment, load.metrics, started, watcher)
+                phases.add_done_callback(lambda ended: load.stop() if ended.exception() else None)
                 result = load.wait(watcher.on_progress)
-            looks = walking.result()
+            looks = phases.result()
     return report_of(scenario, seed, rate, result, looks)
 
 
 def confirm_causes(scenario: Scenario, report: RunReport, watcher: RunObserver | None = None) -> RunReport:
-    """`report` with its truth tried: the run up to the incident once more, without each cause that can be left out.
+    """`report` with its causes confirmed: repeats the run up to the incident without each cause that can be left out.
 
-    Same seed, same rate, a server of its own. Raises what `play` raises.
+    Same seed and rate, a new server. Raises what `run_scenario` raises.
     """
     watcher = watcher or RunObserver()
     taken: list[LeaveOneOut] = []
     for truth in scenario.causes:
         if truth.can_be_left_out:
-            watcher.say(f"once more without {truth.cause}")
+            watcher.log(f"repeating the run without {truth.cause}")
             other = run_scenario(without(scenario, truth), report.seed, rate=report.rate)
             taken.append(LeaveOneOut(truth.cause, other.phase(scenario.incident.name).p99))
     return confirmed(report, taken)
@@ -74,20 +74,20 @@ def confirm_causes(scenario: Scenario, report: RunReport, watcher: RunObserver |
 
 def calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: RunObserver) -> float:
     """The rate of `scenario`'s load on this machine, requests per second. Raises OperationError, UsageError."""
-    watcher.say("measuring what this machine can do")
+    watcher.log("measuring the capacity of the server on this machine")
     plan = scenario.plan(10.0, seed)
     seconds, phase = scenario.load.calibrate_seconds, scenario.incident.name
     rates = [saturate(plan, deployment.address, seconds, phase=phase).rate for _ in range(CALIBRATIONS)]
     found = statistics.median(rates)
     if found <= 0:
-        raise OperationError("the server completed nothing while its capacity was measured")
+        raise OperationError("the server completed no request while its capacity was measured")
     return found * scenario.load.calibrate
 
 
-def _walk(
+def _run_phases(
     scenario: Scenario, deployment: Deployment, clients: str, started: float, watcher: RunObserver
 ) -> tuple[MetricsSnapshot, ...]:
-    """Goes through the phases as the load does: turns knobs, injects and removes faults, reads pages at each edge."""
+    """Runs the phases in step with the load: changes settings, injects and removes faults, reads pages at both ends."""
     edge = time.monotonic() - (time.time() - started)
     looks = []
     for phase in scenario.phases:

@@ -8,6 +8,7 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
@@ -159,8 +160,30 @@ class GeneratorHealth(Struct, frozen=True):
     most_in_flight: int
 
 
+class LoadProblemCode(StrEnum):
+    """Why the figures of a run cannot be trusted."""
+
+    STOPPED = "stopped"
+    NOT_SENT = "not-sent"
+    GENERATOR_LATE = "generator-late"
+    GENERATOR_BUSY = "generator-busy"
+    NOT_STEADY = "not-steady"  # requests failed or were late before the incident
+
+
+class LoadProblem(Struct, frozen=True):
+    """One reason not to trust the figures of a run, or of its phase `phase`."""
+
+    code: LoadProblemCode
+    message: str
+    phase: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.phase}: {self.message}" if self.phase else self.message
+
+
 class LoadResult(Struct, frozen=True):
-    """A whole run. `started` is Unix time. `spoiled` says why the figures cannot be trusted; empty: they can."""
+    """A whole run. `started` is Unix time. The figures can be trusted where there are no `problems`."""
 
     plan: LoadPlan
     schedule: str
@@ -173,7 +196,7 @@ class LoadResult(Struct, frozen=True):
     phases: tuple[PhaseResult, ...]
     series: tuple[SecondSummary, ...]
     generator: GeneratorHealth
-    spoiled: tuple[str, ...]
+    problems: tuple[LoadProblem, ...]
 
     def phase(self, name: str) -> PhaseResult:
         """The phase called `name`. Raises KeyError."""
@@ -292,7 +315,7 @@ def summarise(plan: LoadPlan, planned: tuple[PlannedRequest, ...], ran: RawRun) 
         phases=phases,
         series=tuple(_series(plan, measured)),
         generator=generator,
-        spoiled=tuple(_spoiled(plan, ran, phases, generator)),
+        problems=tuple(_problems(plan, ran, phases, generator)),
     )
 
 
@@ -349,19 +372,20 @@ def _grouped(pairs: Sequence[Pair], key: Callable[[Pair], _K]) -> dict[_K, list[
     return groups
 
 
-def _spoiled(plan: LoadPlan, ran: RawRun, phases: Sequence[PhaseResult], generator: GeneratorHealth) -> Iterable[str]:
-    """Why the figures cannot be trusted, in words; a reason that holds in one phase names it."""
+def _problems(
+    plan: LoadPlan, ran: RawRun, phases: Sequence[PhaseResult], generator: GeneratorHealth
+) -> Iterable[LoadProblem]:
     if ran.stopped:
-        yield f"stopped after {ran.seconds:.1f} s of {plan.seconds:.1f} s"
+        yield LoadProblem(LoadProblemCode.STOPPED, f"stopped after {ran.seconds:.1f} s of {plan.seconds:.1f} s")
     for phase in phases:
-        if phase.whole.counts.not_sent:
-            yield (
-                f"{phase.name}: {phase.whole.counts.not_sent} requests were not sent, "
-                f"with {plan.max_in_flight} in flight: the load was not as planned"
-            )
+        if unsent := phase.whole.counts.not_sent:
+            message = f"{unsent} requests were not sent with {plan.max_in_flight} in flight: the load is below the plan"
+            yield LoadProblem(LoadProblemCode.NOT_SENT, message, phase.name)
         late, p99 = phase.whole.late_p99, phase.whole.p99
         if late is not None and late * 1000 > plan.late_ms and (p99 is None or late > _LATE_SHARE * p99):
             against = "" if p99 is None else f" against a measured P99 of {p99 * 1000:.0f} ms"
-            yield f"{phase.name}: the generator was {late * 1000:.0f} ms late (P99){against}: the machine was too busy"
+            message = f"the generator was {late * 1000:.0f} ms late (P99){against}: the machine was too busy"
+            yield LoadProblem(LoadProblemCode.GENERATOR_LATE, message, phase.name)
     if generator.cpu_share > _BUSY_SHARE:
-        yield f"the generator used {generator.cpu_share:.0%} of a core: it could not keep up"
+        message = f"the generator used {generator.cpu_share:.0%} of a core: it could not keep up"
+        yield LoadProblem(LoadProblemCode.GENERATOR_BUSY, message)

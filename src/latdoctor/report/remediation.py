@@ -257,8 +257,10 @@ def runs(found: Sequence[RunState], console: Console, *, as_json: bool) -> None:
     print_whole("Next: latdoctor recover" if unfinished else f"Next: latdoctor runs show {ordered[0].id}", console)
 
 
-def run(state: RunState, entries: Sequence[JournalEntry], console: Console, *, as_json: bool) -> None:
-    """One run from its first entry to its last."""
+def run(
+    state: RunState, entries: Sequence[JournalEntry], console: Console, *, as_json: bool, next_step: bool = True
+) -> None:
+    """One run from its first entry to its last; `next_step`: with the command to continue with."""
     if as_json:
         listed = [{"seq": e.seq, "at": e.at, "kind": e.kind, "body": e.body, "digest": e.digest} for e in entries]
         print_json({**_summary(state), "plan": state.plan, "entries": listed}, console)
@@ -273,6 +275,8 @@ def run(state: RunState, entries: Sequence[JournalEntry], console: Console, *, a
     tell = told(console, state.plan)
     for entry in entries:
         tell(entry)
+    if not next_step:
+        return
     console.print()
     following = f"latdoctor rollback {state.id}" if state.outcome in _STAYS else "latdoctor runs list"
     print_whole(f"Next: {'latdoctor recover' if state.open else following}", console)

@@ -1,7 +1,7 @@
-"""Peers: published ways to find the metric behind an incident, run on the same recordings as latdoctor.
+"""Baselines: published methods that rank the metrics behind an incident, on the same recordings as latdoctor.
 
-Each is a pure function of the columns of a recording: the seconds before the incident, and those in it. What it gives
-is a score for every metric; `mapping` makes causes of metrics, fitted on training runs, and `running` runs it.
+Each is a pure function of the metric columns before and during the incident and returns a score per metric.
+`metric_to_cause` maps metrics to causes, fitted on training runs; `adapter` runs a baseline on recorded runs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from latdoctor.evaluation.baselines.methods import (
 )
 
 BASELINES = (
-    BaselineMethod("random", "Random order", "a floor: metrics in random order", random_order),
-    BaselineMethod("n-sigma", "N-sigma", "largest z in the incident, mean and standard deviation of before", n_sigma),
-    BaselineMethod("max-abs-z", "max |z|", "the same to either side, so that drops count too", max_z),
-    BaselineMethod("baro", "BARO scorer", "RobustScorer of Pham et al. (FSE 2024): median and IQR of before", baro),
+    BaselineMethod("random", "Random order", "metrics in random order: the lower bound", random_order),
+    BaselineMethod(
+        "n-sigma", "N-sigma", "largest z-score in the incident, from mean and standard deviation before", n_sigma
+    ),
+    BaselineMethod("max-abs-z", "max |z|", "largest absolute z-score, so that drops count too", max_z),
+    BaselineMethod("baro", "BARO scorer", "RobustScorer of Pham et al. (FSE 2024): median and IQR before", baro),
     BaselineMethod(
         "ranked-correlation",
         "Ranked correlation",

@@ -1,8 +1,7 @@
-"""The peers as contestants: fitted on the runs that may be looked at, each then ranks causes for any run.
+"""Baselines as ranking methods: fitted on the runs of tuned families, each then ranks causes for any run.
 
-Each enters twice: with the series as they were scraped, which is what a user of such a method has, and with the signals
-that latdoctor makes of them. A run that a peer was trained on is read by a mapping that it had no part in, so that no
-peer remembers it.
+Each is run twice: on the scraped series, which a user of such a method has, and on the signals that latdoctor derives
+from them. A training run is ranked by a mapping fitted without it, so no method memorises it.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from latdoctor.evaluation.baselines.scraped_inputs import by_metric, scraped
 from latdoctor.evaluation.method_comparison import CauseRanker, RankingMethod
 from latdoctor.evaluation.store import RecordedRun, signals
 
-# What a peer makes of a run: computed here, or read from where a peer with an environment of its own wrote it.
+# The metric scores of a run: computed here, or read from the file of a method with its own environment.
 Source = Callable[[RecordedRun], MetricScores]
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSource:
-    """What peers are given: the columns of a run, and what the rules say of them."""
+    """An input of the baselines: the columns of a run, and the prior that the rules give for them."""
 
     name: str
     read: Callable[[RecordedRun], Signals]
@@ -49,31 +48,31 @@ def _of_rules() -> Prior:
     return from_rules(rule_loader.shipped())
 
 
-# Columns are read once for all peers: that takes longer than any of them.
+# Columns are read once for all baselines: reading takes longer than any of them.
 SCRAPED = MetricSource("scraped", cache(scraped), lambda: by_metric(_of_rules()))
 SIGNALS = MetricSource("signals", cache(signals), _of_rules)
 METRIC_SOURCES = (SCRAPED, SIGNALS)
 
 
 def ranking_method(peer: BaselineMethod, metrics: MetricSource) -> RankingMethod:
-    """`peer` with `metrics` as a contestant."""
+    """`peer` on `metrics` as a ranking method."""
     return from_source(peer.name, _source(peer, metrics), metrics)
 
 
 def from_source(name: str, source: Source, metrics: MetricSource = SIGNALS) -> RankingMethod:
-    """Whoever gives scores of metrics, as a contestant."""
+    """A source of metric scores as a ranking method."""
 
     def fitted_on(training: Sequence[RecordedRun]) -> CauseRanker:
         prior = metrics.prior()
-        learnt = {one.truth.run: TrainingRun(source(one), one.truth.causes) for one in training}
-        reading = fit(name, list(learnt.values()), prior)
+        learned = {one.truth.run: TrainingRun(source(one), one.truth.causes) for one in training}
+        mapping = fit(name, list(learned.values()), prior)
 
         def ranking(recorded: RecordedRun) -> Sequence[str]:
-            own = learnt.get(recorded.truth.run)
+            own = learned.get(recorded.truth.run)
             found = own.scored if own else source(recorded)
             if found.failed:
                 raise OperationError(found.failed)
-            return named(_unbiased(reading, recorded.truth.run, learnt, prior), found)
+            return named(_without_run(mapping, recorded.truth.run, learned, prior), found)
 
         return ranking
 
@@ -83,7 +82,7 @@ def from_source(name: str, source: Source, metrics: MetricSource = SIGNALS) -> R
 def readings(
     peers: Sequence[BaselineMethod], metrics: MetricSource, training: Sequence[RecordedRun]
 ) -> Iterator[CauseMapping]:
-    """How each of `peers` is read with `metrics`, for the published table."""
+    """The cause mapping of each of `peers` on `metrics`."""
     prior = metrics.prior()
     for peer in peers:
         source = _source(peer, metrics)
@@ -95,14 +94,14 @@ def _source(peer: BaselineMethod, metrics: MetricSource) -> Source:
 
 
 def seed_of(recorded: RecordedRun) -> int:
-    """Which shuffle the columns of a run get: the same for every peer, and another for every run."""
+    """The seed that shuffles the columns of a run: the same for every baseline, another for every run."""
     return zlib.crc32(recorded.truth.run.encode())
 
 
-def _unbiased(reading: CauseMapping, run: str, learnt: Mapping[str, TrainingRun], prior: Prior) -> CauseMapping:
-    if run not in learnt:
-        return reading
-    return refitted(reading, [training for name, training in learnt.items() if name != run], prior)
+def _without_run(mapping: CauseMapping, run: str, learned: Mapping[str, TrainingRun], prior: Prior) -> CauseMapping:
+    if run not in learned:
+        return mapping
+    return refitted(mapping, [training for name, training in learned.items() if name != run], prior)
 
 
 FOLDER = "peers"
@@ -110,42 +109,42 @@ MAX_BYTES = 256 << 20
 
 
 class StoredScores(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one peer made of each run."""
+    """The metric scores of one method for each run."""
 
     peer: str
     runs: dict[str, MetricScores]
 
 
 def keep(folder: Path, kept: StoredScores) -> Path:
-    """Writes it beside the recordings in `folder`. Raises BundleError."""
+    """Writes the scores to `folder/peers`. Raises BundleError."""
     path = folder / FOLDER / f"{kept.peer}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_suffix(".json.new")
-        made.write_bytes(msgspec.json.encode(kept, order="sorted"))
-        made.replace(path)
+        part = path.with_suffix(".json.new")
+        part.write_bytes(msgspec.json.encode(kept, order="sorted"))
+        part.replace(path)
     except OSError as error:
         raise BundleError(f"the scores cannot be written: {error.strerror}", where=str(path)) from error
     return path
 
 
 def stored_methods(folder: Path) -> tuple[RankingMethod, ...]:
-    """Who has kept scores beside the recordings in `folder`, in the order of names. Raises BundleError."""
-    return tuple(_contestant(path) for path in sorted((folder / FOLDER).glob("*.json")))
+    """The methods with stored scores in `folder/peers`, sorted by name. Raises BundleError."""
+    return tuple(_stored_method(path) for path in sorted((folder / FOLDER).glob("*.json")))
 
 
-def _contestant(path: Path) -> RankingMethod:
+def _stored_method(path: Path) -> RankingMethod:
     kept = _read(path)
 
     def source(recorded: RecordedRun) -> MetricScores:
         run = recorded.truth.run
-        return kept.runs.get(run) or MetricScores(kept.peer, failed=f"{kept.peer} has not scored {run}")
+        return kept.runs.get(run) or MetricScores(kept.peer, failed=f"{kept.peer} has no scores for {run}")
 
     return from_source(kept.peer, source)
 
 
 def _read(path: Path) -> StoredScores:
-    again = "run that peer again, or take the file away"
+    again = "run that method again, or delete the file"
     try:
         if path.stat().st_size > MAX_BYTES:
             raise BundleError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path), next_step=again)
@@ -153,4 +152,4 @@ def _read(path: Path) -> StoredScores:
     except OSError as error:
         raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except UNDECODABLE as error:
-        raise BundleError(f"these are no scores of a peer: {error}", where=str(path), next_step=again) from error
+        raise BundleError(f"not the scores of a method: {error}", where=str(path), next_step=again) from error

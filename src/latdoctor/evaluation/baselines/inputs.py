@@ -1,9 +1,4 @@
-"""What a method gets that knows nothing of latdoctor: the series as they were scraped, under their own names.
-
-A counter as its growth per second, a histogram as its mean and how many it counted per second, a gauge as it stands;
-beside them what the other sources say (the host's files). Nothing is joined with anything else: the ratios, quantiles,
-slopes and comparisons of replicas that latdoctor makes of these series are its own work.
-"""
+"""The metric columns of a recorded run, before and during the incident, normalised for the baselines."""
 
 from __future__ import annotations
 
@@ -12,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    pass
     import numpy as np
     from numpy.typing import NDArray
 
     Values = NDArray[np.float64]
 
-LEAST = 3  # known values on either side: of fewer no spread can be told
+LEAST = 3  # known values before and during the incident: fewer give no spread
 
-# Which column is the latency that people suffer from: the first of these that is shown.
+# The latency to explain: the first of these that is present.
 LATENCIES = (
     "client.latency.p99",
     "latency.p99",
@@ -34,10 +28,7 @@ LATENCIES = (
 
 @dataclass(frozen=True, slots=True)
 class MetricColumn:
-    """One signal of one subject: its known values before the incident and in it, over the largest of them all.
-
-    So no value is beyond ±1, and no unit decides anything.
-    """
+    """One signal of one subject: its known values before and during the incident, scaled to ±1 by the largest."""
 
     name: str
     before: Values
@@ -54,7 +45,7 @@ def signal_of(name: str) -> str:
 
 
 def columns(signals: Mapping[str, tuple[Values, Values]]) -> Iterator[MetricColumn]:
-    """The columns of which enough is known before and in the incident, in the order of `signals`."""
+    """The columns with enough known values before and during the incident, in the order of `signals`."""
     import numpy as np
 
     for name, (before, incident) in signals.items():
@@ -67,11 +58,11 @@ def columns(signals: Mapping[str, tuple[Values, Values]]) -> Iterator[MetricColu
 
 
 def target(signals: Mapping[str, tuple[Values, Values]]) -> str | None:
-    """The column of the latency that is to be explained; of several subjects the one that is known longest."""
+    """The latency column to explain; of several subjects the one with the most values."""
     import numpy as np
 
-    for wanted in LATENCIES:
-        own = [name for name in signals if signal_of(name) == wanted]
+    for latency in LATENCIES:
+        own = [name for name in signals if signal_of(name) == latency]
         known = {name: sum(int(np.isfinite(values).sum()) for values in signals[name]) for name in own}
         if known and max(known.values()) >= 2 * LEAST:
             return max(sorted(known), key=lambda name: known[name])
@@ -79,5 +70,5 @@ def target(signals: Mapping[str, tuple[Values, Values]]) -> str | None:
 
 
 def is_latency(name: str) -> bool:
-    """Whether a column is a latency of requests as a whole: what is to be explained, and no explanation."""
+    """Whether a column is the latency of whole requests, which is to be explained and explains nothing."""
     return signal_of(name).startswith(("latency.", "client.latency."))

@@ -1,8 +1,8 @@
-"""The scores that published methods give to metrics: the higher, the likelier to be at the root.
+"""The metric scores of published methods: the higher, the more likely the root cause.
 
-Taken over as published, with three changes in their favour: what is not known is left out and not filled up; a column
-that stood still before gets a thousandth of its largest value for its spread, so that neither its unit nor a division
-by zero decides; latencies are what is to be explained, so no peer may name them.
+As published, with three changes in their favour: unknown values are left out, not imputed; a constant column gets a
+spread of a thousandth of its largest value, so that neither its unit nor a division by zero decides; latencies are to
+be explained, so no method may name them.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ LEAST_PAIRS = 2 * LEAST  # seconds in which both are known, for a correlation
 
 
 def random_order(signals: Signals, chance: np.random.Generator) -> Scores:
-    """Any order is as good as any other."""
+    """Random scores."""
     names = [name for name in signals if not is_latency(name)]
     return dict(zip(names, (float(one) for one in chance.random(len(names))), strict=True))
 
 
 def n_sigma(signals: Signals, chance: np.random.Generator) -> Scores:
-    """How many standard deviations of before the incident rises above the mean of before, at its highest."""
+    """The largest z-score in the incident, from mean and standard deviation before."""
     del chance
     return _each(signals, lambda column: _highest(column, *_mean_and_deviation(column.before)))
 
 
 def max_z(signals: Signals, chance: np.random.Generator) -> Scores:
-    """The same to either side."""
+    """The largest absolute z-score."""
     del chance
     return _each(signals, lambda column: _furthest(column, *_mean_and_deviation(column.before)))
 
 
 def baro(signals: Signals, chance: np.random.Generator) -> Scores:
-    """BARO's RobustScorer: as N-sigma, with the median and the distance of the quartiles."""
+    """BARO's RobustScorer: the largest z-score from median and interquartile range."""
     del chance
     return _each(signals, lambda column: _highest(column, *_median_and_quartiles(column.before)))
 
 
 def ranked_correlation(signals: Signals, chance: np.random.Generator) -> Scores:
-    """|ρ| of Spearman between each metric and latency over both times. Raises OperationError without a latency."""
+    """Spearman's |ρ| of each metric with latency over both times. Raises OperationError without a latency."""
     import numpy as np
 
     del chance
     latency = target(signals)
     if latency is None:
-        raise OperationError("no latency is known, so nothing can be correlated with it")
+        raise OperationError("no latency to correlate with")
     whole = {name: np.concatenate(both) for name, both in signals.items()}
     found = {}
     for name, values in whole.items():
@@ -103,7 +103,7 @@ def _ranks(values: Values) -> Values:
 
 
 def correlation_of_ranks(first: Values, second: Values) -> float:
-    """Spearman's ρ of known values; zero where one of them stands still."""
+    """Spearman's ρ of known values; zero where one of them is constant."""
     one, other = _ranks(first), _ranks(second)
     one, other = one - one.mean(), other - other.mean()
     size = float((one @ one) * (other @ other)) ** 0.5
@@ -116,7 +116,7 @@ Scores = Mapping[str, float]  # by the same names
 
 @dataclass(frozen=True, slots=True)
 class BaselineMethod:
-    """A way to score metrics. `score` may raise whatever it likes: that is its failure."""
+    """A method that scores metrics. Any exception of `score` counts as its failure."""
 
     name: str
     title: str
@@ -125,7 +125,7 @@ class BaselineMethod:
 
 
 class MetricScores(Struct, frozen=True):
-    """What a peer made of one recording: signals by their scores, the highest first; or why it failed."""
+    """The scores of a run: signals by descending score, or the reason of the failure."""
 
     peer: str
     signals: tuple[tuple[str, float], ...] = ()
@@ -133,19 +133,19 @@ class MetricScores(Struct, frozen=True):
 
 
 def scored(peer: BaselineMethod, signals: Signals, seed: int) -> MetricScores:
-    """The scores of `peer`. `seed` shuffles the columns, so that their order (by name, at first) favours nobody."""
+    """The scores of `peer`. `seed` shuffles the columns, so that their order favours no method."""
     import numpy as np
 
-    given = shuffled(signals, seed)
+    columns_ = shuffled(signals, seed)
     try:
-        found = peer.score(given, np.random.default_rng(seed))
-        return ranked(peer.name, {name: found[name] for name in given if name in found})
-    except Exception as error:  # noqa: BLE001 — whatever a peer stumbles over is its failure, and is told
+        found = peer.score(columns_, np.random.default_rng(seed))
+        return ranked(peer.name, {name: found[name] for name in columns_ if name in found})
+    except Exception as error:  # noqa: BLE001 — any exception is the failure of the method, and is reported
         return MetricScores(peer.name, failed=clean(f"{type(error).__name__}: {error}", 300))
 
 
 def shuffled(signals: Signals, seed: int) -> Signals:
-    """The same columns in an order that `seed` alone decides."""
+    """The columns in an order that depends on `seed` only."""
     import numpy as np
 
     names = sorted(signals)
@@ -154,7 +154,7 @@ def shuffled(signals: Signals, seed: int) -> Signals:
 
 
 def ranked(peer: str, scores: Mapping[str, float]) -> MetricScores:
-    """`scores` of columns as those of their signals, each by its highest subject; what is no number does not count.
+    """The scores of signals: the highest of each signal's columns; NaN does not count.
 
     Equal scores stay in the order of `scores`.
     """
@@ -164,5 +164,5 @@ def ranked(peer: str, scores: Mapping[str, float]) -> MetricScores:
         if not math.isnan(score) and (signal not in best or score > best[signal]):
             best[signal] = score
     if not best:
-        return MetricScores(peer, failed="no metric got a score")
+        return MetricScores(peer, failed="no metric has a score")
     return MetricScores(peer, tuple(sorted(best.items(), key=lambda item: -item[1])))

@@ -1,13 +1,11 @@
-"""From metrics to causes: what a peer's ranking of metrics says, learnt on training runs.
+"""The mapping from metrics to causes, learned on training runs.
 
-Peers name metrics; the bench asks for causes. So each peer gets the best reading of its own rankings that training
-runs allow. The i-th metric of a ranking weighs 1/i, as far as `depth`. The profile of a cause is the mean of those
-weights over its training runs, each cause counted alike however often it was played; to it is added `strength` times
-what the rules themselves say: which signals the findings look at that a cause expects. Without that no peer could name
-a cause that it was not trained on. Two readings are tried: *votes* (each metric shares its weight among causes) and
-*likeness* (the cosine between ranking and profile). Reading, depth and strength are those that name best when each
-training run is left out in turn, and when all runs of its causes are: they will be asked for causes that were trained
-on, and for others.
+Baselines rank metrics; the benchmark needs causes. Each baseline gets the mapping that gives its own rankings the best
+result on the training runs. The i-th metric of a ranking weighs 1/i, up to `depth`. The profile of a cause is the mean
+of those weights over its training runs; `strength` times the prior of the rules is added (the signals of the findings
+that a cause expects), so that causes without training runs can be named too. Two mappings are tried: *votes* (each
+metric shares its weight among causes) and *likeness* (cosine of ranking and profile). Mapping, depth and strength are
+selected by leaving out each training run, and all runs of its causes.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ from msgspec import Struct, structs
 from latdoctor.conditions.ast import signals_of
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.evaluation.baselines.methods import MetricScores
+from latdoctor.evaluation.tables import ResultTable
 
 if TYPE_CHECKING:
-    pass
     import numpy as np
     from numpy.typing import NDArray
 
@@ -40,14 +38,14 @@ FIRST = 5  # Avg@5 decides where AC@1 ties
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A training run: what the peer made of it, and the causes that count as right."""
+    """A training run: its metric scores, and the injected causes."""
 
     scored: MetricScores
     causes: tuple[str, ...]
 
 
 class CauseMapping(Struct, frozen=True):
-    """A peer's reading. `table` gives for each signal how it speaks for each cause."""
+    """The mapping of a baseline. `table`: signal → cause → weight."""
 
     peer: str
     reading: str  # votes | likeness
@@ -60,7 +58,7 @@ class CauseMapping(Struct, frozen=True):
 
 
 def from_rules(rules: RuleSet) -> Prior:
-    """Signal → cause → share: how much of what the rules make of a signal is about that cause; shares add up to one."""
+    """Signal → cause → the share of the rules' weight on that signal; the shares of a signal add up to 1."""
     weights: dict[str, dict[str, float]] = {}
     for cause in rules.causes:
         for name, weight in cause.expects.items():
@@ -74,17 +72,19 @@ def from_rules(rules: RuleSet) -> Prior:
 
 
 def fit(peer: str, training: Sequence[TrainingRun], prior: Prior) -> CauseMapping:
-    """The reading of `peer` that names best."""
+    """The mapping with the best AC@1 on left-out runs; Avg@5 breaks ties."""
     best: CauseMapping | None = None
     merit = (-1.0, -1.0)
     for depth in DEPTHS:
-        world = _TrainingSet.of(training, prior, depth)
+        training_set = _TrainingSet.of(training, prior, depth)
         for strength, reading in product(STRENGTHS, (VOTES, LIKENESS)):
-            runs, causes = (list(_left_out(world, reading, strength, whole_causes=whole)) for whole in (False, True))
+            runs, causes = (
+                list(_left_out(training_set, reading, strength, whole_causes=whole)) for whole in (False, True)
+            )
             both = [*runs, *causes]
             found = _share(both, 1), sum(_share(both, k) for k in range(1, FIRST + 1)) / FIRST
             if found > merit:
-                table = world.named(_table(world.profiles, world.prior, reading, strength))
+                table = training_set.named(_table(training_set.profiles, training_set.prior, reading, strength))
                 merit = found
                 shares = _share(runs, 1), _share(causes, 1)
                 best = CauseMapping(peer, reading, depth, strength, table, len(runs), *shares)
@@ -93,14 +93,14 @@ def fit(peer: str, training: Sequence[TrainingRun], prior: Prior) -> CauseMappin
 
 
 def refitted(fitted: CauseMapping, training: Sequence[TrainingRun], prior: Prior) -> CauseMapping:
-    """The same way of reading, learnt on `training`: for a run that `fitted` itself was trained on."""
-    world = _TrainingSet.of(training, prior, fitted.depth)
-    table = _table(world.profiles, world.prior, fitted.reading, fitted.strength)
-    return structs.replace(fitted, table=world.named(table))
+    """`fitted` learned on `training` only: for a training run that must be left out."""
+    training_set = _TrainingSet.of(training, prior, fitted.depth)
+    table = _table(training_set.profiles, training_set.prior, fitted.reading, fitted.strength)
+    return structs.replace(fitted, table=training_set.named(table))
 
 
 def named(fitted: CauseMapping, scored: MetricScores) -> tuple[str, ...]:
-    """The causes that `scored` speaks for, the likeliest first; none where the peer failed."""
+    """The causes of `scored`, most likely first; none where the method failed."""
     points: dict[str, float] = {}
     for place, (signal, _) in enumerate(scored.signals[: fitted.depth], start=1):
         for cause, weight in fitted.table.get(signal, {}).items():
@@ -139,11 +139,11 @@ class _TrainingSet:
                 weights[number, row[signal]] = 1 / place
             for cause in run.causes:
                 truths[number, column[cause]] = 1 / len(run.causes)
-        told = np.zeros((len(signals), len(causes)))
+        rules_prior = np.zeros((len(signals), len(causes)))
         for signal, own in prior.items():
             for cause, share in own.items():
-                told[row[signal], column[cause]] = share
-        return cls(signals, causes, weights, truths, told)
+                rules_prior[row[signal], column[cause]] = share
+        return cls(signals, causes, weights, truths, rules_prior)
 
     @property
     def profiles(self) -> Matrix:
@@ -165,7 +165,7 @@ def _per_cause(sums: Matrix, counts: Matrix) -> Matrix:
 
 
 def _table(profiles: Matrix, prior: Matrix, reading: str, strength: float) -> Matrix:
-    """How much each signal speaks for each cause."""
+    """The weight of each signal for each cause."""
     import numpy as np
 
     known = profiles + strength * prior
@@ -174,12 +174,12 @@ def _table(profiles: Matrix, prior: Matrix, reading: str, strength: float) -> Ma
     return found
 
 
-def _left_out(world: _TrainingSet, reading: str, strength: float, *, whole_causes: bool) -> Iterator[int]:
-    """For each run with a cause: the place of one of its causes (zero: none), had it not been trained on."""
+def _left_out(training_set: _TrainingSet, reading: str, strength: float, *, whole_causes: bool) -> Iterator[int]:
+    """For each training run: the rank of its best cause (0: none) with the run, or its causes, left out."""
     import numpy as np
 
-    sums, counts = world.weights.T @ world.truths, world.truths.sum(axis=0)
-    for weights, truth in zip(world.weights, world.truths, strict=True):
+    sums, counts = training_set.weights.T @ training_set.truths, training_set.truths.sum(axis=0)
+    for weights, truth in zip(training_set.weights, training_set.truths, strict=True):
         own = np.flatnonzero(truth)
         if not len(own):
             continue
@@ -188,67 +188,45 @@ def _left_out(world: _TrainingSet, reading: str, strength: float, *, whole_cause
             less[:, own], fewer[own] = 0.0, 0.0
         else:
             less, fewer = sums - np.outer(weights, truth), counts - truth
-        # What was taken away leaves rounding behind, which is no evidence.
+        # The subtraction leaves rounding errors, which are no evidence.
         profiles = np.where(less > 1e-9, _per_cause(less, fewer), 0.0)
-        points = weights @ _table(profiles, world.prior, reading, strength)
+        points = weights @ _table(profiles, training_set.prior, reading, strength)
         first = int(own[points[own].argmax()])
-        # Among equals the one whose name comes first, as `named` has it.
+        # Ties are broken by name, as in `named`.
         before = (points > points[first]).sum() + (points[:first] == points[first]).sum()
         yield 1 + int(before) if points[first] > 0 else 0
 
 
-_SHOWN = 2  # causes of one signal
-_LEAST = 0.1  # a smaller share is not shown
+_SHOWN = 2  # causes per signal
+_LEAST = 0.1  # smaller shares are not shown
 
 
-_HEAD = """# What the peers are told to see in a metric
-
-`latdoctor lab bench mapping --to docs/bench-mapping.md` writes this page. The methods beside which the diagnosis is
-judged ([bench.md](bench.md)) rank metrics, and the bench asks for causes. So each is given the best reading of its own
-rankings that training runs allow: the first *metrics read* of a ranking count, the i-th of them 1/i, and speak for
-causes as the table says. The table is learnt from the runs of families that were looked at; *weight of the rules* times
-is added what the rules themselves look at for each cause, or no peer could name a cause that it never saw. A run that
-was trained on is judged by a table without it. In a cell: the causes that a metric speaks for most, with their
-share."""
-_OF = {
-    "scraped": """## The series as they were scraped
-
-What the rules look at for a cause is told of the metrics that the dialects make these signals of.""",
-    "signals": "## The signals that latdoctor makes of them",
-}
-
-
-def page(fitted: Mapping[str, Sequence[CauseMapping]], titles: Mapping[str, str]) -> str:
-    """The whole page as Markdown; `fitted` has the readings for each kind of metrics."""
-    parts = [f"{_OF[metrics]}\n\n" + "\n".join(lines(own, titles)) for metrics, own in fitted.items()]
-    return "\n\n".join((_HEAD, *parts)) + "\n"
-
-
-def lines(fitted: Sequence[CauseMapping], titles: Mapping[str, str]) -> Iterator[str]:
-    """Markdown: how each peer is read, then every signal that speaks for some cause."""
-    titles = {name: title.replace("|", "\\|") for name, title in titles.items()}
-    yield (
-        "| peer | reading | metrics read | weight of the rules | training runs | AC@1 on them, each left out "
-        "| with all runs of its cause left out |"
-    )
-    yield "|---|---|---:|---:|---:|---:|---:|"
-    for one in fitted:
-        reading = "likeness to profiles" if one.reading == LIKENESS else "votes"
-        yield (
-            f"| {titles[one.peer]} | {reading} | {one.depth} | {one.strength:g} | {one.runs} | {one.left_out:.2f} "
-            f"| {one.cause_left_out:.2f} |"
+def tables(fitted: Mapping[str, Sequence[CauseMapping]], titles: Mapping[str, str]) -> Iterator[ResultTable]:
+    """For each kind of input: how each baseline is mapped, and the causes of every signal."""
+    columns = ("method", "mapping", "metrics used", "weight of the rules", "training runs")
+    for metrics, mappings in fitted.items():
+        yield ResultTable(
+            f"mapping-{metrics}",
+            (*columns, "AC@1, run left out", "AC@1, cause left out"),
+            [
+                (
+                    *(titles[one.peer], one.reading, str(one.depth), f"{one.strength:g}", str(one.runs)),
+                    *(f"{one.left_out:.2f}", f"{one.cause_left_out:.2f}"),
+                )
+                for one in mappings
+            ],
         )
-    yield ""
-    yield f"| signal | {' | '.join(titles[one.peer] for one in fitted)} |"
-    yield f"|---|{'---|' * len(fitted)}"
-    for signal in sorted({signal for one in fitted for signal in one.table}):
-        cells = [_cell(one.table.get(signal, {})) for one in fitted]
-        if any(cells):
-            yield f"| `{signal}` | {' | '.join(cells)} |"
+        signals = sorted({signal for one in mappings for signal in one.table})
+        rows = [(signal, *(_cell(one.table.get(signal, {})) for one in mappings)) for signal in signals]
+        yield ResultTable(
+            f"mapping-{metrics}-signals",
+            ("signal", *(titles[one.peer] for one in mappings)),
+            [row for row in rows if any(row[1:])],
+        )
 
 
 def _cell(weights: Mapping[str, float]) -> str:
-    """The causes that a signal speaks for most, each with its share of all that it says."""
+    """The main causes of a signal, each with its share."""
     total = sum(weights.values())
     if total <= 0:
         return ""

@@ -1,8 +1,7 @@
-"""What a method gets that knows nothing of latdoctor: the series as they were scraped, under their own names.
+"""The scraped series under their own names: the input of a method without latdoctor's signals.
 
-A counter as its growth per second, a histogram as its mean and how many it counted per second, a gauge as it stands;
-beside them what the other sources say (the host's files). Nothing is joined with anything else: the ratios, quantiles,
-slopes and comparisons of replicas that latdoctor makes of these series are its own work."""
+A counter as its rate, a histogram as its mean and its rate, a gauge as its value; and the values of the other sources
+(the host's files). Series are not combined: ratios, quantiles, slopes and comparisons of replicas are latdoctor's."""
 
 from __future__ import annotations
 
@@ -26,7 +25,6 @@ from latdoctor.evidence.diff import values
 from latdoctor.evidence.model import Labels
 
 if TYPE_CHECKING:
-    pass
     import numpy as np
     from numpy.typing import NDArray
 
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
 _OTHERS = tuple(one for one in COLLECTORS if one.name != PAGES)
 
 
-# Times of whole requests are what is to be explained, so they carry the names by which scorers know that.
-_SUFFERED = {"latency": "latency.mean", "client.latency": "client.latency.mean"}
+# Latencies of whole requests get the names by which `inputs.is_latency` recognises them.
+_LATENCIES = {"latency": "latency.mean", "client.latency": "client.latency.mean"}
 
 
 _SPREAD, _PARTS = ("histogram", "summary"), ("sum", "count", "bucket")
@@ -50,25 +48,26 @@ def scraped(recorded: RecordedRun) -> Signals:
     """Every series of `recorded` as `METRIC TARGET{LABELS}`, second by second: before the incident, and in it."""
     pages: dict[tuple[str, float], MetricsPage] = {}
 
-    def page(artifact: Artifact) -> MetricsPage:  # each lies in two seconds
+    def page(artifact: Artifact) -> MetricsPage:  # each page belongs to two seconds
         key = artifact.source, artifact.taken_at
         if key not in pages:
             pages[key] = exposition.parse(artifact.read(), artifact.source)
         return pages[key]
 
-    return by_second(recorded, lambda look: dict(_columns(look, page)))
+    return by_second(recorded, lambda bundle: dict(_columns(bundle, page)))
 
 
 def by_metric(prior: Prior) -> Prior:
-    """`prior` told of what is scraped: a metric speaks for the signals made of it, and for all that nobody could derive
-    without them. Of a ratio a dialect's metric is what stands above the line, not what it is divided by.
+    """`prior` by scraped metric: a metric gets the share of the signals made from it and of those that need them.
+
+    Of a ratio only the numerator counts.
     """
     every = frozenset(signal for one in COLLECTORS for signal in one.provides)
-    whole = _told(every)
+    whole = _derivable(every)
     found: dict[str, dict[str, float]] = {}
     for name, signals in (_made_of() | {signal: frozenset([signal]) for signal in every}).items():
         own: dict[str, float] = {}
-        for signal in signals | (whole - _told(every - signals)):
+        for signal in signals | (whole - _derivable(every - signals)):
             for cause, share in prior.get(signal, {}).items():
                 own[cause] = own.get(cause, 0.0) + share
         if own:
@@ -76,14 +75,14 @@ def by_metric(prior: Prior) -> Prior:
     return found
 
 
-def _told(signals: frozenset[str]) -> frozenset[str]:
+def _derivable(signals: frozenset[str]) -> frozenset[str]:
     """`signals` with what can be derived from them."""
     return signals.union(*derivable_signals(signals).values())
 
 
 @cache
 def _made_of() -> dict[str, frozenset[str]]:
-    """Metric → the signals that the dialects make of it."""
+    """Metric → the signals that the dialects derive from it."""
     found: dict[str, set[str]] = {}
     for dialect in shipped():
         rules = [rule for options in dialect.rules for rule in options]
@@ -100,26 +99,26 @@ def _metrics(rule: Rule) -> Iterator[str]:
 
 @cache
 def _symptoms() -> Mapping[str, str]:
-    """Histograms of how long whole requests took → the name of their mean."""
+    """CollectRequest-latency histograms → the name of their mean."""
     return {
         metric: name
         for metric, signals in _made_of().items()
-        for signal, name in _SUFFERED.items()
+        for signal, name in _LATENCIES.items()
         if signal in signals or f"{signal}_by_size" in signals
     }
 
 
-def _columns(look: Bundle, read: Read) -> Iterator[tuple[str, float]]:
-    yield from _of_pages(look, read)
-    for (signal, subject), value in values(parse_bundle(_OTHERS, look)[0]).items():
+def _columns(bundle: Bundle, read: Read) -> Iterator[tuple[str, float]]:
+    yield from _of_pages(bundle, read)
+    for (signal, subject), value in values(parse_bundle(_OTHERS, bundle)[0]).items():
         if not isinstance(value, str):
             yield f"{signal} {subject}", value
 
 
-def _of_pages(look: Bundle, read: Read) -> Iterator[tuple[str, float]]:
-    """What the first and the last page of each target show."""
+def _of_pages(bundle: Bundle, read: Read) -> Iterator[tuple[str, float]]:
+    """The columns of each target, from its first and last page."""
     targets: dict[str, list[Artifact]] = {}
-    for artifact in look.artifacts:
+    for artifact in bundle.artifacts:
         if artifact.collector == PAGES:
             targets.setdefault(artifact.source, []).append(artifact)
     for target, artifacts in targets.items():
@@ -130,7 +129,7 @@ def _of_pages(look: Bundle, read: Read) -> Iterator[tuple[str, float]]:
 
 
 def _shown(first: MetricsPage, last: MetricsPage, seconds: float) -> Iterator[tuple[str, Labels, float]]:
-    """Metric, labels and value of each series; of what only counts up nothing where no time lies between the pages."""
+    """Metric, labels and value of each series; no rates where the pages have the same time."""
     for name, samples in last.samples.items():
         family, _, part = name.rpartition("_")
         if last.kinds.get(family) in _SPREAD and part in _PARTS:
@@ -153,7 +152,7 @@ def _spread(first: MetricsPage, last: MetricsPage, family: str, seconds: float) 
 
 
 def _grown(first: MetricsPage, last: MetricsPage, name: str) -> dict[Labels, float]:
-    """By how much each series of `name` grew; one that began anew between the pages is left out."""
+    """The increase of each series of `name`; one that was reset between the pages is left out."""
     then = {sample.labels: sample.value for sample in first.samples.get(name, ())}
     now = {sample.labels: sample.value for sample in last.samples.get(name, ())}
     return {labels: value - then[labels] for labels, value in now.items() if value >= then.get(labels, float("inf"))}

@@ -1,1 +1,1 @@
-"""The bench of remediation: plays incidents that stay, has an operator mend them, and measures what came of that."""
+"""The remediation benchmark: runs incidents that last until remediated, and measures the remediation."""

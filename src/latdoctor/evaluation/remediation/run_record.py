@@ -1,4 +1,4 @@
-"""What happened in one run, while it happens, and the report that this comes to."""
+"""The progress of one remediation run, and the report made from it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -13,8 +14,7 @@ from latdoctor import __version__
 from latdoctor.errors import OperationError
 from latdoctor.evaluation import machine_state
 from latdoctor.evaluation.ground_truth import MachineLoad, TimeRange
-from latdoctor.evaluation.machine_state import OTHERS
-from latdoctor.evaluation.remediation.run_specs import RemediationRunSpec
+from latdoctor.evaluation.remediation.run_specs import PlaybookChoice, RemediationRunSpec
 from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import JournalEntry, unix_seconds
@@ -23,19 +23,31 @@ from latdoctor.lab.run_report import BEFORE, MOVES, PhaseReport, phase_report, u
 from latdoctor.lab.scenario import Scenario
 from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import LoadPlan
-from latdoctor.load.summary import LoadResult, Summary, merge
+from latdoctor.load.summary import LoadProblemCode, LoadResult, Summary, merge
 from latdoctor.remediation.observation import Judged
 from latdoctor.remediation.run_result import Result
 from latdoctor.remediation.verification import WINDOW
 
-VERIFIED, ROLLED_BACK, REFUSED, FAILED, INCOMPLETE = "verified", "rolled-back", "refused", "failed", "incomplete"
-NOTHING_NAMED, NO_PLAYBOOK = "nothing-named", "no-playbook"
+
+class RemediationOutcome(StrEnum):
+    """How a run ended: the outcome of its playbook, or why none was run."""
+
+    NOTHING_NAMED = "nothing-named"
+    NO_PLAYBOOK = "no-playbook"
+    PLANNED = "planned"
+    VERIFIED = "verified"
+    FAILED = "failed"
+    ROLLED_BACK = "rolled-back"
+    PARTLY_ROLLED_BACK = "partly-rolled-back"
+    HELD = "held"
+    REFUSED = "refused"
+    INCOMPLETE = "incomplete"
 
 
 class IncidentTimes(Struct, frozen=True):
-    """When what happened, seconds after the incident began; None: it did not.
+    """Times in seconds after the incident began; None: did not happen.
 
-    `over`: the beginning of the first window of five seconds in which the clients' P99 was over the SLO.
+    `over`: the start of the first five-second window in which the clients' P99 exceeded the SLO.
     """
 
     over: float | None = None
@@ -48,12 +60,12 @@ class IncidentTimes(Struct, frozen=True):
 
     @property
     def to_verified(self) -> float | None:
-        """The time to mitigate; from the beginning of the incident where the SLO was never broken."""
+        """The time to mitigation; from the beginning of the incident where the SLO was never violated."""
         return None if self.verified is None else self.verified - (self.over or 0.0)
 
 
 class SaturatedRates(Struct, frozen=True):
-    """The server while it is never idle: requests per second, and what one answer and one call take."""
+    """The saturated server: requests per second, and the cost of one answer and one forward call."""
 
     rate: float
     calls_per_answer: float | None
@@ -62,27 +74,27 @@ class SaturatedRates(Struct, frozen=True):
 
 
 class RemediationReport(Struct, frozen=True):
-    """One run. `spoiled` says why its figures cannot be trusted, and knows nothing of how it ended."""
+    """One run. `spoiled`: why its figures cannot be trusted, regardless of the outcome."""
 
     run: str
-    kind: str
+    kind: PlaybookChoice
     scenario: str
     seed: int
     rate: float
     slo: float  # seconds
-    causes: tuple[str, ...]  # what was put in
-    named: tuple[str, ...]  # what the diagnosis named
+    causes: tuple[str, ...]  # injected
+    named: tuple[str, ...]  # by the diagnosis
     cause: str  # the one that was acted on
     playbook: str
-    outcome: str
+    outcome: RemediationOutcome
     reason: str
     before: PhaseReport
-    incident: PhaseReport  # until the playbook was at work
+    incident: PhaseReport  # until the playbook started
     after: PhaseReport | None  # once it was verified
     moments: IncidentTimes
-    restored: bool | None = None  # whether the configuration was the one from before; None: not to be told
-    saturated: tuple[SaturatedRates, SaturatedRates] | None = None  # in the incident, and mended
-    last: tuple[Judged, ...] = ()  # how the conditions stood in the last look
+    restored: bool | None = None  # whether the configuration equals the one before; None: unknown
+    saturated: tuple[SaturatedRates, SaturatedRates] | None = None  # in the incident, and remediated
+    last: tuple[Judged, ...] = ()  # the conditions at the last observation
     spoiled: tuple[str, ...] = ()
     machine: MachineLoad = MachineLoad(0)
     tries: int = 1
@@ -90,12 +102,12 @@ class RemediationReport(Struct, frozen=True):
 
     @property
     def right(self) -> bool:
-        """Whether the cause that was acted on is one that was put in."""
+        """Whether the cause that was acted on was injected."""
         return self.cause in self.causes
 
 
 def within(result: LoadResult, span: TimeRange) -> Summary | None:
-    """What clients saw of the whole phases within `span`, in seconds from the start of the load; None for no phase."""
+    """The clients' summary of the complete phases within `span` (seconds from the start of the load)."""
     lengths = {phase.name: phase.seconds for phase in result.plan.phases}
     inside = [
         phase.whole
@@ -108,34 +120,31 @@ def within(result: LoadResult, span: TimeRange) -> Summary | None:
 def spoiled(
     result: LoadResult, spans: Sequence[TimeRange], before: PhaseReport, incident: PhaseReport, others: float | None
 ) -> Iterator[str]:
-    """Why a run does not count, as for a recording of the incident bench; how it ended does not matter.
+    """Why a run does not count, by the rules for recordings and regardless of its outcome.
 
-    What the generator did in a phase that none of `spans` (seconds from the start of the load) touches is of no
-    account. What comes after the mending is none of them: a generator that is late then adds to the latencies, and so
-    speaks against the playbook only.
+    Problems of the generator outside `spans` (seconds from the start of the load) are ignored: a late generator after
+    the remediation only adds latency, which counts against the playbook.
     """
-    looked = tuple(f"{name}: " for name in _touched(result, spans))
-    named = tuple(f"{phase.name}: " for phase in result.plan.phases)
-    for reason in result.spoiled:
-        if reason.startswith("stopped after") or (reason.startswith(named) and not reason.startswith(looked)):
-            continue
-        yield reason
-    yield from unsteady(before)
-    if others is not None and others > OTHERS:
-        yield f"others took {others:.0%} of the processors"
-    if not moved(before, incident):
-        yield f"what was put in moved nothing: the tail is the same as in the phase {BEFORE}"
+    observed = {"", *_overlapping(result, spans)}
+    for problem in result.problems:
+        if problem.code is not LoadProblemCode.STOPPED and problem.phase in observed:
+            yield problem.text
+    yield from (problem.text for problem in unsteady(before))
+    if others is not None and others > machine_state.OTHERS:
+        yield machine_state.other_load(others)
+    if not is_incident(before, incident):
+        yield f"the fault had no effect: P99 is as in the phase {BEFORE}"
 
 
-def moved(before: PhaseReport, incident: PhaseReport) -> bool:
-    """Whether the incident is one: the tail is higher than two runs of one scenario differ by, or requests fail."""
+def is_incident(before: PhaseReport, incident: PhaseReport) -> bool:
+    """Whether P99 rose by more than the variation between two runs, or more than 5 % of requests failed."""
     if before.p99 is None or incident.p99 is None:
         return False
     lost = 1 - incident.answered / incident.requests if incident.requests else 0.0
     return before.p99 <= MOVES * incident.p99 or lost > 0.05
 
 
-def _touched(result: LoadResult, spans: Sequence[TimeRange]) -> Iterator[str]:
+def _overlapping(result: LoadResult, spans: Sequence[TimeRange]) -> Iterator[str]:
     lengths = {phase.name: phase.seconds for phase in result.plan.phases}
     for phase in result.phases:
         end = phase.start + lengths[phase.name]
@@ -145,7 +154,7 @@ def _touched(result: LoadResult, spans: Sequence[TimeRange]) -> Iterator[str]:
 
 @dataclass
 class SloAlarm:
-    """Hears the generator: when a window of the incident was over the SLO for the first time.
+    """Fires at the first window of the incident in which P99 exceeds the SLO.
 
     `begins`: the incident's beginning, seconds from the start of the load.
     """
@@ -153,30 +162,30 @@ class SloAlarm:
     slo: float
     begins: float
     over: float | None = None
-    rung: threading.Event = field(default_factory=threading.Event)
+    fired: threading.Event = field(default_factory=threading.Event)
 
-    def heard(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         if self.over is None and progress.elapsed > self.begins and (progress.p99 or 0.0) > self.slo:
             self.over = max(0.0, progress.elapsed - WINDOW - self.begins)
-            self.rung.set()
+            self.fired.set()
 
 
 @dataclass
 class RunProgress:
-    """What has happened so far. Times in unix seconds."""
+    """The events of a run so far. Times in unix seconds."""
 
-    looks: dict[str, MetricsSnapshot] = field(default_factory=dict)  # the servers' pages at some moments
+    pages: dict[str, MetricsSnapshot] = field(default_factory=dict)  # the servers' metrics pages at named moments
     usage: tuple[machine_state.Usage | None, machine_state.Usage | None] = (None, None)
     begun: float = 0.0
     noticed: float = 0.0
     diagnosed: float | None = None
-    at_work: float = 0.0  # the playbook, or somebody who found none
+    acting: float = 0.0  # the playbook starts, or no playbook was found
     ended: float = 0.0
     measured: float = 0.0
-    look: Bundle | None = None  # what was diagnosed
+    observation: Bundle | None = None  # the diagnosed evidence
     named: tuple[str, ...] = ()
-    remedy: SelectedPlaybook | None = None
-    outcome: str = ""
+    selected: SelectedPlaybook | None = None
+    outcome: RemediationOutcome = RemediationOutcome.NOTHING_NAMED
     reason: str = ""
     result: Result | None = None
     restored: bool | None = None
@@ -184,75 +193,76 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """What a report starts from beside the story."""
+    """The inputs of a report beside the progress of the run."""
 
-    cell: RemediationRunSpec
+    spec: RemediationRunSpec
     scenario: Scenario
     plan: LoadPlan
     rate: float
     entries: tuple[JournalEntry, ...]
 
 
-def report_of(told: RunInputs, story: RunProgress, alarm: SloAlarm, result: LoadResult) -> RemediationReport:
-    names = [phase.name for phase in told.plan.phases]
-    edges = dict(zip(names, told.plan.starts(), strict=True))
-    well = TimeRange(edges[BEFORE], edges[names[names.index(BEFORE) + 1]])
-    first = next(phase for phase in told.plan.phases if phase.name == told.scenario.incident.name)
-    ill = TimeRange(alarm.begins, max(alarm.begins + first.seconds, story.at_work - result.started))
-    before = _figures("before", result, well, story.looks["well"], story.looks["well ended"])
-    incident = _figures("incident", result, ill, story.looks["ill"], story.looks["at work"])
+def report_of(inputs: RunInputs, progress: RunProgress, alarm: SloAlarm, result: LoadResult) -> RemediationReport:
+    """The report of a run. Raises OperationError where the load ended before the incident."""
+    names = [phase.name for phase in inputs.plan.phases]
+    edges = dict(zip(names, inputs.plan.starts(), strict=True))
+    healthy = TimeRange(edges[BEFORE], edges[names[names.index(BEFORE) + 1]])
+    first = next(phase for phase in inputs.plan.phases if phase.name == inputs.scenario.incident.name)
+    faulty = TimeRange(alarm.begins, max(alarm.begins + first.seconds, progress.acting - result.started))
+    pages = progress.pages
+    before = _figures("before", result, healthy, pages["before"], pages["before ended"])
+    incident = _figures("incident", result, faulty, pages["incident"], pages["acting"])
     if before is None or incident is None:
-        raise OperationError("the load was over before the incident was")
-    mended, after = TimeRange(story.ended - result.started, story.measured - result.started), None
-    if story.outcome == VERIFIED:
-        after = _figures("after", result, mended, story.looks["mended"], story.looks["measured"])
+        raise OperationError("the load ended before the incident")
+    verified, after = TimeRange(progress.ended - result.started, progress.measured - result.started), None
+    if progress.outcome is RemediationOutcome.VERIFIED:
+        after = _figures("after", result, verified, pages["verified"], pages["measured"])
     processors = os.cpu_count() or 1
-    others = machine_state.others(*story.usage, processors)
-    remedy = story.remedy
+    others = machine_state.others(*progress.usage, processors)
+    selected = progress.selected
     return RemediationReport(
-        run=told.cell.run,
-        kind=told.cell.kind,
-        scenario=told.scenario.id,
-        seed=told.cell.seed,
-        rate=told.rate,
-        slo=told.scenario.load.slo,
-        causes=tuple(truth.cause for truth in told.scenario.causes),
-        named=story.named,
-        cause=remedy.because.cause if remedy and remedy.because else "",
-        playbook=remedy.playbook.id if remedy else "",
-        outcome=story.outcome,
-        reason=story.reason,
+        run=inputs.spec.run,
+        kind=inputs.spec.kind,
+        scenario=inputs.scenario.id,
+        seed=inputs.spec.seed,
+        rate=inputs.rate,
+        slo=inputs.scenario.load.slo,
+        causes=tuple(one.cause for one in inputs.scenario.causes),
+        named=progress.named,
+        cause=selected.because.cause if selected and selected.because else "",
+        playbook=selected.playbook.id if selected else "",
+        outcome=progress.outcome,
+        reason=progress.reason,
         before=before,
         incident=incident,
         after=after,
-        moments=_moments(story, alarm, told.entries),
-        restored=story.restored,
-        last=story.result.last if story.result else (),
-        spoiled=tuple(spoiled(result, (well, ill), before, incident, others)),
+        moments=_times(progress, alarm, inputs.entries),
+        restored=progress.restored,
+        last=progress.result.last if progress.result else (),
+        spoiled=tuple(spoiled(result, (healthy, faulty), before, incident, others)),
         machine=MachineLoad(processors, None, others),
         tool_version=__version__,
     )
 
 
-def _figures(
-    name: str, result: LoadResult, span: TimeRange, first: MetricsSnapshot, last: MetricsSnapshot
-) -> PhaseReport | None:
+def _figures(name: str, result: LoadResult, span: TimeRange, first: MetricsSnapshot, last: MetricsSnapshot) -> PhaseReport | None:
     whole = within(result, span)
     return None if whole is None else phase_report(name, whole, MetricsDelta(first, last))
 
 
-def _moments(story: RunProgress, alarm: SloAlarm, entries: Sequence[JournalEntry]) -> IncidentTimes:
-    def said(kind: str) -> float | None:
-        times = [unix_seconds(entry.at) for entry in entries if entry.kind == kind]
-        return times[-1] - story.begun if times else None
+def _times(progress: RunProgress, alarm: SloAlarm, entries: Sequence[JournalEntry]) -> IncidentTimes:
+    def times(kind: str) -> list[float]:
+        return [unix_seconds(entry.at) - progress.begun for entry in entries if entry.kind == kind]
 
-    changes = [unix_seconds(entry.at) for entry in entries if entry.kind == "change.made"]
+    def last(kind: str) -> float | None:
+        return next(iter(times(kind)[-1:]), None)
+
     return IncidentTimes(
         over=alarm.over,
-        noticed=story.noticed - story.begun,
-        diagnosed=None if story.diagnosed is None else story.diagnosed - story.begun,
-        changed=changes[0] - story.begun if changes else None,
-        settled=said("settled"),
-        verified=said("verify.passed"),
-        closed=said("run.closed"),
+        noticed=progress.noticed - progress.begun,
+        diagnosed=None if progress.diagnosed is None else progress.diagnosed - progress.begun,
+        changed=next(iter(times("change.made")), None),
+        settled=last("settled"),
+        verified=last("verify.passed"),
+        closed=last("run.closed"),
     )

@@ -1,30 +1,38 @@
-"""Which incidents are mended on the bench, by which playbook, and which playbooks are tried on purpose to no avail."""
+"""The runs of the remediation benchmark: which incident, and which playbook."""
 
 from __future__ import annotations
 
-from functools import cache
+from enum import StrEnum
 
 from msgspec import Struct, structs
 
-from latdoctor.evaluation.run_spec import lasting
+from latdoctor.evaluation.run_spec import lasting, shipped_scenario
 from latdoctor.lab.run_report import BEFORE
-from latdoctor.lab.scenario import Scenario, find, names
+from latdoctor.lab.scenario import Scenario, names
 from latdoctor.load.arrivals import OnOff, Poisson
 from latdoctor.load.plan import MAX_PHASES, LoadPlan
 from latdoctor.remediation.playbook_loader import Library
 
-DIAGNOSED, GIVEN, WRONG = "diagnosed", "given", "wrong"
+
+class PlaybookChoice(StrEnum):
+    """How the playbook of a run is chosen. The values are part of run names on disk."""
+
+    DIAGNOSED = "diagnosed"  # the one that the diagnosis leads to
+    GIVEN = "given"  # a fixed one, if it addresses a named cause
+    WRONG = "wrong"  # a fixed one that does not address the fault
+
+
 PROMO_RUSH, BUNDLE, ALONE = "promo-rush", "promo-rush-sop", "app.batching.token-budget"
 QUICK = (PROMO_RUSH, "waits-too-long", "dependency-slow")
-BEFORE_SECONDS = 12.0  # a look of ten seconds, and one before and after it
+BEFORE_SECONDS = 12.0  # an observation of ten seconds, and one second on either side
 SLICE = 4.0  # seconds: the incident is sent in slices, so that any time of it has an exact P99
-LIFETIME = 600.0  # seconds: nothing of the incident ends by itself
-_ABOUT = 130.0  # seconds of a run, its start and its calibration included
-_ABOUT_WRONG = 160.0  # what does not help is watched for a minute before it is taken back
+LIFETIME = 600.0  # seconds: the faults outlast the run
+_ABOUT = 130.0  # seconds of a run, start and calibration included
+_ABOUT_WRONG = 160.0  # a playbook without effect is verified for a minute before it is rolled back
 
-# Playbooks that change something where they are tried, and do not mend what is wrong there. In `burst` the load falls
-# by itself while the playbook is watched.
-WRONGLY = (
+# Playbooks that change something in these scenarios and do not remediate the fault. In `burst` the load falls on its
+# own while the playbook is verified.
+WRONG_PLAYBOOKS = (
     ("dependency-slow", "app.batching.by-complexity"),
     ("slow-preprocess", "app.batching.adaptive-wait"),
     ("alloc-storm", "app.governance.lanes"),
@@ -32,60 +40,56 @@ WRONGLY = (
     ("loop-block", "framework.alloc.compaction-schedule"),
     ("burst", "app.batching.by-complexity"),
 )
-WRONG_SEEDS = (1, 2, 3)  # what could verify itself by chance is tried more than once
+WRONG_SEEDS = (1, 2, 3)  # repeated, because a wrong playbook could be verified by chance
 
 
 class RemediationRunSpec(Struct, frozen=True):
-    """One run. `playbook`: which one is taken, whatever is diagnosed; empty: the one that the diagnosis leads to."""
+    """One run. `playbook`: the fixed playbook; empty: the one that the diagnosis leads to."""
 
-    kind: str  # DIAGNOSED | GIVEN | WRONG
+    kind: PlaybookChoice
     scenario: str
     playbook: str = ""
     seed: int = 1
 
     @property
     def run(self) -> str:
-        """Its name, and that of its file."""
+        """The name of the run and of its file."""
         return "-".join([self.kind, self.scenario, *([self.playbook] if self.playbook else []), str(self.seed)])
 
     @property
     def seconds(self) -> float:
-        """About how long it takes."""
-        return _ABOUT_WRONG if self.kind == WRONG else _ABOUT
+        """The approximate duration."""
+        return _ABOUT_WRONG if self.kind is PlaybookChoice.WRONG else _ABOUT
 
     @property
     def saturated(self) -> bool:
-        """Whether it is also measured how many calls an answer takes when the server is never idle. That needs the
-        fault to be there before the incident, so that the same server can be saturated with it and without.
+        """Whether the saturated server is measured too, with the fault and after remediation.
+
+        Only in scenarios whose fault precedes the incident: the same server can be saturated before and after.
         """
         return self.scenario == PROMO_RUSH
 
 
 def planned_runs(library: Library, *, quick: bool = False) -> tuple[RemediationRunSpec, ...]:
-    """The runs, the quick ones first."""
-    first = tuple(RemediationRunSpec(DIAGNOSED, name) for name in QUICK)
+    """The runs of the benchmark, the quick ones first."""
+    first = tuple(RemediationRunSpec(PlaybookChoice.DIAGNOSED, name) for name in QUICK)
     if quick:
         return first
-    given = tuple(RemediationRunSpec(GIVEN, PROMO_RUSH, playbook) for playbook in (ALONE, BUNDLE))
-    wrong = tuple(RemediationRunSpec(WRONG, *tried, seed) for seed in WRONG_SEEDS for tried in WRONGLY)
-    others = tuple(RemediationRunSpec(DIAGNOSED, name) for name in remediable_scenarios(library) if name not in QUICK)
-    return (*first, *given, *wrong, *others)
+    given = (RemediationRunSpec(PlaybookChoice.GIVEN, PROMO_RUSH, playbook) for playbook in (ALONE, BUNDLE))
+    wrong = (RemediationRunSpec(PlaybookChoice.WRONG, *pair, seed) for seed in WRONG_SEEDS for pair in WRONG_PLAYBOOKS)
+    others = (name for name in remediable_scenarios(library) if name not in QUICK)
+    return (*first, *given, *wrong, *(RemediationRunSpec(PlaybookChoice.DIAGNOSED, name) for name in others))
 
 
 def remediable_scenarios(library: Library) -> tuple[str, ...]:
-    """The scenarios of a fault that a playbook addresses."""
+    """The scenarios with a cause that a playbook addresses."""
     addressed = {cause for playbook in library.playbooks for cause in playbook.addresses}
-    return tuple(name for name in names() if any(truth.cause in addressed for truth in _found(name).causes))
-
-
-@cache
-def _found(name: str) -> Scenario:
-    return find(name)
+    return tuple(name for name in names() if any(one.cause in addressed for one in shipped_scenario(name).causes))
 
 
 def unattended_scenario(name: str) -> Scenario:
-    """The scenario up to its incident, which nobody takes away again. Raises UsageError, DefinitionError."""
-    scenario = _found(name)
+    """The scenario up to its incident, with faults that last until remediated. Raises UsageError, DefinitionError."""
+    scenario = shipped_scenario(name)
     at = scenario.phases.index(scenario.incident)
     phases = tuple(
         structs.replace(
@@ -99,9 +103,9 @@ def unattended_scenario(name: str) -> Scenario:
 
 
 def sliced_load(plan: LoadPlan) -> LoadPlan:
-    """`plan` of a standing scenario, its incident going on in slices for as long as a plan may.
+    """`plan` of an unattended scenario with its incident in slices, as many as a plan can have.
 
-    A burst is over after the first of them.
+    A burst ends with the first slice.
     """
     *before, incident = plan.phases
     arrivals = incident.arrivals

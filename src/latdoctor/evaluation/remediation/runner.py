@@ -1,4 +1,4 @@
-"""Plays an incident that stays until somebody mends it, has it mended, and measures what the clients had of that."""
+"""Runs an incident that lasts until it is remediated, has it remediated, and measures the clients' latency."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evaluation import machine_state
 from latdoctor.evaluation.remediation.run_record import (
-    FAILED,
-    NO_PLAYBOOK,
-    NOTHING_NAMED,
-    VERIFIED,
+    RemediationOutcome,
     RunInputs,
     RunProgress,
     SaturatedRates,
@@ -30,7 +27,7 @@ from latdoctor.evaluation.remediation.run_record import (
 )
 from latdoctor.evaluation.remediation.run_specs import (
     SLICE,
-    WRONG,
+    PlaybookChoice,
     RemediationRunSpec,
     sliced_load,
     unattended_scenario,
@@ -51,38 +48,38 @@ from latdoctor.remediation.playbook_loader import Library
 from latdoctor.remediation.playbook_loader import shipped as shipped_playbooks
 from latdoctor.remediation.verification import WINDOW
 
-NOTICED = 15.0  # seconds after which somebody looks though the SLO still holds
-AFTER = 3 * SLICE  # seconds that are measured once it is verified
+NOTICED = 15.0  # seconds after which the operator diagnoses even if the SLO is met
+AFTER = 3 * SLICE  # seconds measured after verification
 SATURATED = 8.0  # seconds
-_SETTLING = 1.0  # seconds of the phase `before` that the look leaves out, on either side
+_SETTLING = 1.0  # seconds at either end of the phase `before` that are not observed
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
-def attempt(cell: RemediationRunSpec, say: Say, library: Library | None = None) -> RemediationAttempt:
-    """Plays and mends `cell` once. Raises LatdoctorError where it cannot be played at all."""
-    scenario = unattended_scenario(cell.scenario)
-    loaded = machine_state.load_average()
-    say("starting the server")
+def attempt(spec: RemediationRunSpec, log: Log, library: Library | None = None) -> RemediationAttempt:
+    """Runs `spec` once. Raises LatdoctorError where the scenario cannot be run."""
+    scenario = unattended_scenario(spec.scenario)
+    load_before = machine_state.load_average()
+    log("starting the server")
     with Deployment(scenario) as deployment, tempfile.TemporaryDirectory(prefix="latdoctor-state-") as state:
-        rate = scenario.load.rate or calibrated(scenario, deployment, cell.seed, RunObserver(say=say))
-        plan = sliced_load(scenario.plan(rate, cell.seed))
-        operator = SimulatedOperator(
-            _place(scenario, deployment), shipped_rules(), library or shipped_playbooks(), Path(state).absolute()
-        )
-        ill = _saturated(plan, scenario, deployment) if cell.saturated else None
-        story, alarm, result = _played(_LiveRun(cell, scenario, plan, deployment, operator, say))
-        mended = _saturated(plan, scenario, deployment) if ill and story.outcome == VERIFIED else None
-    report = report_of(RunInputs(cell, scenario, plan, rate, tuple(operator.entries)), story, alarm, result)
+        rate = scenario.load.rate or calibrated(scenario, deployment, spec.seed, RunObserver(log=log))
+        plan = sliced_load(scenario.plan(rate, spec.seed))
+        access = _service_access(scenario, deployment)
+        operator = SimulatedOperator(access, shipped_rules(), library or shipped_playbooks(), Path(state).absolute())
+        faulty = _saturated(plan, scenario, deployment) if spec.saturated else None
+        progress, alarm, result = _LiveRun(spec, scenario, plan, deployment, operator, log).run()
+        verified = progress.outcome is RemediationOutcome.VERIFIED
+        remediated = _saturated(plan, scenario, deployment) if faulty and verified else None
+    report = report_of(RunInputs(spec, scenario, plan, rate, tuple(operator.entries)), progress, alarm, result)
     complete = structs.replace(
         report,
-        saturated=(ill, mended) if ill and mended else None,
-        machine=structs.replace(report.machine, load_before=loaded),
+        saturated=(faulty, remediated) if faulty and remediated else None,
+        machine=structs.replace(report.machine, load_before=load_before),
     )
-    return RemediationAttempt(complete, story.look)
+    return RemediationAttempt(complete, progress.observation)
 
 
-def _place(scenario: Scenario, deployment: Deployment) -> ServiceAccess:
+def _service_access(scenario: Scenario, deployment: Deployment) -> ServiceAccess:
     servers = deployment.servers
     model = AdminClient(servers[0], deployment.token).config()[0].model
     return ServiceAccess(
@@ -104,130 +101,123 @@ def _saturated(plan: LoadPlan, scenario: Scenario, deployment: Deployment) -> Sa
 
 @dataclass
 class _LiveRun:
-    """One run while it lasts."""
+    """A run in progress."""
 
-    cell: RemediationRunSpec
+    spec: RemediationRunSpec
     scenario: Scenario
     plan: LoadPlan
     deployment: Deployment
     operator: SimulatedOperator
-    say: Say
-    hearing: Future[LoadResult] | None = None
-    clients: str = ""  # the address of the clients' own page
+    log: Log
+    load: Future[LoadResult] | None = None
+    clients: str = ""  # the address of the clients' metrics page
     started: float = 0.0
 
+    def run(self) -> tuple[RunProgress, SloAlarm, LoadResult]:
+        begins = sum(phase.seconds for phase in self.scenario.phases[:-1])
+        alarm = SloAlarm(self.scenario.load.slo, begins)
+        with start_load(self.plan, self.deployment.address, metrics_port=0, report_s=WINDOW) as load:
+            self.started, self.clients = load.wait_started(), load.metrics
+            with ThreadPoolExecutor(1) as pool:
+                self.load = pool.submit(load.wait, alarm.on_progress)
+                try:
+                    progress = self._phases(alarm)
+                finally:
+                    load.stop()
+                return progress, alarm, self.load.result()
 
-def _played(live: _LiveRun) -> tuple[RunProgress, SloAlarm, LoadResult]:
-    begins = sum(phase.seconds for phase in live.scenario.phases[:-1])
-    alarm = SloAlarm(live.scenario.load.slo, begins)
-    with start_load(live.plan, live.deployment.address, metrics_port=0, report_s=WINDOW) as load:
-        live.started, live.clients = load.wait_started(), load.metrics
-        with ThreadPoolExecutor(1) as beside:
-            live.hearing = beside.submit(load.wait, alarm.heard)
-            try:
-                story = _walked(live, alarm)
-            finally:
-                load.stop()
-            return story, alarm, live.hearing.result()
+    def _phases(self, alarm: SloAlarm) -> RunProgress:
+        """Runs the phases before the incident, then the incident and its remediation."""
+        progress = RunProgress()
+        healthy: Bundle | None = None
+        edge = self.started
+        for phase in self.scenario.phases[:-1]:
+            self._until(edge)
+            with ExitStack() as undo:
+                self._begin(phase, undo)
+                if phase.name == BEFORE:
+                    progress.usage = (machine_state.usage(time.time()), None)
+                    progress.pages["before"] = collect_metrics(self.deployment.servers)
+                    self._until(edge + _SETTLING)
+                    healthy = self.operator.observe(self._request())
+                edge += phase.seconds
+                self._until(edge)
+                progress.pages["incident"] = collect_metrics(self.deployment.servers)
+                if phase.name == BEFORE:
+                    progress.pages["before ended"] = progress.pages["incident"]
+        self._until(edge)
+        with ExitStack() as undo:
+            self._begin(self.scenario.incident, undo)
+            progress.begun = self.started + alarm.begins
+            if healthy is not None:
+                self.operator.record_baseline(healthy)
+            deadline = progress.begun + NOTICED
+            while not alarm.fired.is_set() and time.time() < deadline:
+                self._until(min(deadline, time.time() + 0.2))
+            progress.noticed = time.time()
+            self._remediate(progress)
+            progress.usage = (progress.usage[0], machine_state.usage(time.time()))
+        return progress
 
+    def _begin(self, phase: ScenarioPhase, undo: ExitStack) -> None:
+        if phase.config:
+            self.deployment.configure(phase.config)
+        for fault in phase.faults:
+            inject(fault, self.deployment.site, undo)
 
-def _walked(live: _LiveRun, alarm: SloAlarm) -> RunProgress:
-    """Through the phases before the incident, then the incident and what is done about it."""
-    story = RunProgress()
-    well: Bundle | None = None
-    edge = live.started
-    for phase in live.scenario.phases[:-1]:
-        _until(live, edge)
-        with ExitStack() as gone:
-            _begin(live, phase, gone)
-            if phase.name == BEFORE:
-                story.usage = (machine_state.usage(time.time()), None)
-                story.looks["well"] = collect_metrics(live.deployment.servers)
-                _until(live, edge + _SETTLING)
-                well = live.operator.looked(_request(live))
-            edge += phase.seconds
-            _until(live, edge)
-            story.looks["ill"] = collect_metrics(live.deployment.servers)
-            if phase.name == BEFORE:
-                story.looks["well ended"] = story.looks["ill"]
-    _until(live, edge)
-    with ExitStack() as gone:
-        _begin(live, live.scenario.incident, gone)
-        story.begun = live.started + alarm.begins
-        if well is not None:
-            live.operator.remember(well)
-        _wait_for(live, alarm, story.begun + NOTICED)
-        story.noticed = time.time()
-        _mended(live, story)
-        story.usage = (story.usage[0], machine_state.usage(time.time()))
-    return story
+    def _remediate(self, progress: RunProgress) -> None:
+        """Diagnoses, and runs the playbook that the diagnosis leads to."""
+        if self.spec.kind is PlaybookChoice.WRONG:
+            progress.selected = SelectedPlaybook(self.operator.library.find(self.spec.playbook), None)
+        else:
+            self.log("diagnosing")
+            progress.observation = self.operator.observe(self._request())
+            diagnosis = self.operator.diagnose(progress.observation)
+            progress.diagnosed, progress.named = time.time(), diagnosis.answer.causes
+            progress.selected = self.operator.select_playbook(diagnosis, self.spec.playbook)
+        progress.acting = time.time()
+        progress.pages["acting"] = collect_metrics(self.deployment.servers)
+        if progress.selected is None:
+            named = bool(progress.named)
+            progress.outcome = RemediationOutcome.NO_PLAYBOOK if named else RemediationOutcome.NOTHING_NAMED
+            progress.reason = f"named: {', '.join(progress.named) or 'nothing'}"
+            return
+        self._run_playbook(progress, progress.selected)
+        progress.ended = time.time()
+        if progress.outcome is RemediationOutcome.VERIFIED:
+            progress.pages["verified"] = collect_metrics(self.deployment.servers)
+            self._until(progress.ended + AFTER + SLICE)
+            progress.measured = time.time()
+            progress.pages["measured"] = collect_metrics(self.deployment.servers)
 
+    def _run_playbook(self, progress: RunProgress, selected: SelectedPlaybook) -> None:
+        self.log(f"running {selected.playbook.id}")
+        try:
+            plan, access = self.operator.plan(selected)
+            admin = AdminClient(access.target.admin, self.deployment.token)
+            before = _configuration(admin)
+            result = self.operator.execute(plan, access, self._request(), lambda kind: self.log(f"  {kind}"))
+        except LatdoctorError as error:
+            progress.outcome, progress.reason = RemediationOutcome.FAILED, str(error)
+            return
+        progress.result, progress.reason = result, result.reason
+        progress.outcome = RemediationOutcome(result.outcome.value)
+        verified = progress.outcome is RemediationOutcome.VERIFIED
+        progress.restored = None if verified else _configuration(admin) == before
+        self.log(f"{progress.outcome}: {progress.reason}")
 
-def _begin(live: _LiveRun, phase: ScenarioPhase, gone: ExitStack) -> None:
-    if phase.config:
-        live.deployment.configure(phase.config)
-    for fault in phase.faults:
-        inject(fault, live.deployment.site, gone)
+    def _request(self) -> CollectRequest:
+        """All metrics pages and the first server's process."""
+        pages = tuple(f"{base.rstrip('/')}/metrics" for base in (*self.deployment.pages, self.clients))
+        return CollectRequest(servers=pages, pid=self.deployment.pids[0], host=True)
 
-
-def _mended(live: _LiveRun, story: RunProgress) -> None:
-    """Diagnoses, and does what that leads to."""
-    if live.cell.kind == WRONG:
-        story.remedy = SelectedPlaybook(live.operator.library.find(live.cell.playbook), None)
-    else:
-        live.say("diagnosing")
-        story.look = live.operator.looked(_request(live))
-        diagnosis = live.operator.diagnosis(story.look)
-        story.diagnosed, story.named = time.time(), diagnosis.answer.causes
-        story.remedy = live.operator.remedy(diagnosis, live.cell.playbook)
-    story.at_work = time.time()
-    story.looks["at work"] = collect_metrics(live.deployment.servers)
-    if story.remedy is None:
-        story.outcome = NO_PLAYBOOK if story.named else NOTHING_NAMED
-        story.reason = f"named: {', '.join(story.named) or 'nothing'}"
-        return
-    _run(live, story, story.remedy)
-    story.ended = time.time()
-    if story.outcome == VERIFIED:
-        story.looks["mended"] = collect_metrics(live.deployment.servers)
-        _until(live, story.ended + AFTER + SLICE)
-        story.measured = time.time()
-        story.looks["measured"] = collect_metrics(live.deployment.servers)
-
-
-def _run(live: _LiveRun, story: RunProgress, remedy: SelectedPlaybook) -> None:
-    live.say(f"{remedy.playbook.id} is at work")
-    try:
-        plan, access = live.operator.planned(remedy)
-        admin = AdminClient(access.target.admin, live.deployment.token)
-        before = _configuration(admin)
-        story.result = live.operator.carried_out(plan, access, _request(live), lambda kind: live.say(f"  {kind}"))
-    except LatdoctorError as error:
-        story.outcome, story.reason = FAILED, str(error)
-        return
-    story.outcome, story.reason = story.result.outcome.value, story.result.reason
-    story.restored = None if story.outcome == VERIFIED else _configuration(admin) == before
-    live.say(f"{story.outcome}: {story.reason}")
+    def _until(self, moment: float) -> None:
+        """Waits until `moment` (unix seconds). Raises OperationError where the load ends earlier."""
+        if self.load is not None and wait([self.load], max(0.0, moment - time.time())).done:
+            self.load.result()
+            raise OperationError("the load ended before the incident")
 
 
 def _configuration(admin: AdminClient) -> object:
-    """Its values: a tag never comes back, also where they have."""
+    """The configuration without its ETag, which differs after every change."""
     return json.loads(admin.ask("GET", "/admin/config")[1])
-
-
-def _request(live: _LiveRun) -> CollectRequest:
-    """The pages of all and the first server's process, as somebody on that machine would look at them."""
-    pages = tuple(f"{base.rstrip('/')}/metrics" for base in (*live.deployment.pages, live.clients))
-    return CollectRequest(servers=pages, pid=live.deployment.pids[0], host=True)
-
-
-def _until(live: _LiveRun, moment: float) -> None:
-    """Waits until that time (unix seconds). Raises OperationError where the load ends before."""
-    if live.hearing is not None and wait([live.hearing], max(0.0, moment - time.time())).done:
-        live.hearing.result()
-        raise OperationError("the load was over before the incident was")
-
-
-def _wait_for(live: _LiveRun, alarm: SloAlarm, at_most: float) -> None:
-    while not alarm.rung.is_set() and time.time() < at_most:
-        _until(live, min(at_most, time.time() + 0.2))

@@ -1,6 +1,6 @@
-"""What an operator would do during the incident: look, choose the playbook that the diagnosis leads to, carry it out.
+"""A simulated operator: observes, diagnoses, selects the playbook that the diagnosis leads to, and runs it.
 
-Nothing here knows what was put in.
+The operator does not know the injected fault.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from latdoctor.remediation.run_context import World
 from latdoctor.remediation.run_result import Result
 from latdoctor.remediation.target import Access, Target, kind_of
 
-OBSERVATION = 10.0  # seconds: what `diagnose` takes where nothing else is said
+OBSERVATION = 10.0  # seconds: the default of `diagnose --window`
 TARGET = "reference"
 _REPLICA = re.compile(r"\breplica/([^/@]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccess:
-    """What an operator knows of a service: its addresses, the token, and what was served while it was well."""
+    """The operator's access to a service: addresses, admin token, and the model served while it was healthy."""
 
     servers: tuple[str, ...]  # base addresses; with a router those of its replicas, in the order of their names
     router: str
@@ -58,59 +58,58 @@ class ServiceAccess:
 
 @dataclass(frozen=True, slots=True)
 class SelectedPlaybook:
-    """The playbook to be run, and the diagnosis that led to it (None: somebody just tries it)."""
+    """The playbook to run, and the diagnosis that led to it (None: no diagnosis)."""
 
     playbook: Playbook
     because: Because | None
-    replicas: tuple[str, ...] = ()  # the replicas that the diagnosis points at
+    replicas: tuple[str, ...] = ()  # the replicas that the diagnosis names
 
 
 @dataclass
 class SimulatedOperator:
-    """Looks at `place` and mends it, with all that a run leaves behind in `state`."""
+    """Diagnoses and remediates a service; the journal and other files of a run are in `state`."""
 
-    place: ServiceAccess
+    access: ServiceAccess
     rules: RuleSet
     library: Library
     state: Path
     baseline: Baseline | None = None
     entries: list[JournalEntry] = field(default_factory=list)
 
-    def looked(self, request: CollectRequest) -> Bundle:
-        """What is seen within OBSERVATION seconds."""
+    def observe(self, request: CollectRequest) -> Bundle:
+        """Collects evidence for OBSERVATION seconds."""
         return collect_bundle(
-            COLLECTORS, replace(request, window=OBSERVATION), self.place.context, SystemClock(), baseline=self.baseline
+            COLLECTORS, replace(request, window=OBSERVATION), self.access.context, SystemClock(), baseline=self.baseline
         )
 
-    def remember(self, well: Bundle) -> None:
-        """Keeps what was seen while all was well, to compare with."""
-        self.baseline = baselines.record(seen(well)[0], TARGET, "")
+    def record_baseline(self, healthy: Bundle) -> None:
+        self.baseline = baselines.record(seen(healthy)[0], TARGET, "")
 
-    def diagnosis(self, bundle: Bundle) -> Diagnosis:
+    def diagnose(self, bundle: Bundle) -> Diagnosis:
         return diagnose(case(bundle, *seen(bundle)), self.rules, Stamp(uuid.uuid4().hex[:12], ""))
 
-    def remedy(self, diagnosis: Diagnosis, given: str = "") -> SelectedPlaybook | None:
-        """What the diagnosis leads to, or `given` for the cause of it that this playbook addresses."""
+    def select_playbook(self, diagnosis: Diagnosis, playbook: str = "") -> SelectedPlaybook | None:
+        """The playbook that the diagnosis leads to, or `playbook` if it addresses a named cause; None: neither."""
         found = remedy_of(diagnosis)
-        if given:
-            book = self.library.find(given)
+        if playbook:
+            book = self.library.find(playbook)
             named = [cause for cause in diagnosis.causes if cause.named and cause.id in book.addresses]
-            found = (given, because(diagnosis, named[0], named[0].probability)) if named else None
+            found = (playbook, because(diagnosis, named[0], named[0].probability)) if named else None
         if found is None:
             return None
         subjects = next(cause.subjects for cause in diagnosis.causes if cause.id == found[1].cause)
         return SelectedPlaybook(self.library.find(found[0]), found[1], _replicas(subjects))
 
-    def planned(self, remedy: SelectedPlaybook) -> tuple[Plan, Access]:
-        """Raises UsageError where it is not clear what shall be changed, OperationError where it cannot be read."""
-        access = self._access(remedy)
-        asked = Asked(remedy.playbook, self._settings(remedy), remedy.because)
-        return planned(asked, self.library, access, time.time()), access
+    def plan(self, selected: SelectedPlaybook) -> tuple[Plan, Access]:
+        """The plan. Raises UsageError for an ambiguous replica, OperationError for an unreadable target."""
+        access = self._access(selected)
+        request = Asked(selected.playbook, self._settings(selected), selected.because)
+        return planned(request, self.library, access, time.time()), access
 
-    def carried_out(self, plan: Plan, access: Access, request: CollectRequest, tell: Callable[[str], None]) -> Result:
-        def heard(entry: JournalEntry) -> None:
+    def execute(self, plan: Plan, access: Access, request: CollectRequest, log: Callable[[str], None]) -> Result:
+        def on_entry(entry: JournalEntry) -> None:
             self.entries.append(entry)
-            tell(entry.kind)
+            log(entry.kind)
 
         world = World(
             journal=Journal.opened(self.state / JOURNAL),
@@ -118,37 +117,37 @@ class SimulatedOperator:
             access=access,
             observe=observer(
                 replace(request, servers=pages_for(access, request.servers, {}).watched),
-                self.place.context,
+                self.access.context,
                 self.baseline,
                 self.rules,
             ),
             keep=kept,
-            tell=heard,
+            tell=on_entry,
         )
         return carry_out(plan, self.library, world)
 
-    def _access(self, remedy: SelectedPlaybook) -> Access:
-        url = self._target(remedy)
-        token = Secret(self.place.token)
+    def _access(self, selected: SelectedPlaybook) -> Access:
+        url = self._target(selected)
+        token = Secret(self.access.token)
         kind = kind_of(Access(Target(url, "", admin=url), token))
         return Access(Target(url, kind, admin=url), token)
 
-    def _target(self, remedy: SelectedPlaybook) -> str:
-        if self.place.router and "reference-router" in remedy.playbook.targets:
-            return self.place.router
-        if len(self.place.servers) == 1:
-            return self.place.servers[0]
-        (name,) = remedy.replicas if len(remedy.replicas) == 1 else ("",)
-        if not name.isdecimal() or int(name) >= len(self.place.servers):
-            raise UsageError("the diagnosis does not tell which replica is to be changed")
-        return self.place.servers[int(name)]
+    def _target(self, selected: SelectedPlaybook) -> str:
+        if self.access.router and "reference-router" in selected.playbook.targets:
+            return self.access.router
+        if len(self.access.servers) == 1:
+            return self.access.servers[0]
+        (name,) = selected.replicas if len(selected.replicas) == 1 else ("",)
+        if not name.isdecimal() or int(name) >= len(self.access.servers):
+            raise UsageError("the diagnosis does not name the replica to change")
+        return self.access.servers[int(name)]
 
-    def _settings(self, remedy: SelectedPlaybook) -> dict[str, str]:
-        """What only an operator can know: what was so before, and which replica it is."""
-        known = {"version": self.place.version, "precision": self.place.precision}
-        known |= {"replica": remedy.replicas[0] if remedy.replicas else ""}
-        wanted = [parameter.name for parameter in remedy.playbook.parameters if known.get(parameter.name)]
-        return {name: known[name] for name in wanted}
+    def _settings(self, selected: SelectedPlaybook) -> dict[str, str]:
+        """The parameters that the diagnosis does not have: the previous model version, precision, and the replica."""
+        known = {"version": self.access.version, "precision": self.access.precision}
+        known |= {"replica": selected.replicas[0] if selected.replicas else ""}
+        names = [parameter.name for parameter in selected.playbook.parameters]
+        return {name: known[name] for name in names if known.get(name)}
 
 
 def _replicas(subjects: Sequence[str]) -> tuple[str, ...]:
