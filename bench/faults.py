@@ -134,7 +134,7 @@ def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> 
         named={},
         verdict={},
         recovered=report.recovered,
-        spoiled=report.spoiled,
+        spoiled=tuple(problem.text for problem in report.problems),
     )
     return _with_looks(row, looks)
 

@@ -38,13 +38,17 @@ def main() -> None:
     reports = []
     for seed in range(1, asked.seeds + 1):
         report = run_scenario(
-            scenario, seed, RunObserver(say=lambda text, seed=seed: print(f"seed {seed}: {text}", file=sys.stderr))
+            scenario, seed, RunObserver(log=lambda text, seed=seed: print(f"seed {seed}: {text}", file=sys.stderr))
         )
         reports.append(report)
-        print(f"seed {seed}, {report.rate:.1f} requests/s: {_told(_ratios(report))}", *report.spoiled, flush=True)
+        print(
+            f"seed {seed}, {report.rate:.1f} requests/s: {_told(_ratios(report))}",
+            *(problem.text for problem in report.problems),
+            flush=True,
+        )
     if asked.output:
         asked.output.write_bytes(msgspec.json.format(msgspec.json.encode(reports), indent=1) + b"\n")
-    whole = [_ratios(report) for report in reports if not report.spoiled]
+    whole = [_ratios(report) for report in reports if not report.problems]
     if not whole:
         sys.exit("every run was spoiled")
     medians = {name: statistics.median(ratios[name] for ratios in whole) for name in whole[0]}

@@ -163,7 +163,7 @@ def _judged(
         most_sessions=watch.most_sessions,
         pages=watch.pages,
         drained=drained,
-        spoiled=result.spoiled,
+        spoiled=tuple(problem.text for problem in result.problems),
         wrong=tuple(wrong),
     )
 

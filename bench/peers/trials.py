@@ -135,5 +135,5 @@ def _trial(setting: Setting, rate: float, seed: int, result: LoadResult, cpu: fl
         late_p99=total.late_p99,
         cpu_per_request=cpu,
         neighbours=neighbours,
-        spoiled=result.spoiled,
+        spoiled=tuple(problem.text for problem in result.problems),
     )

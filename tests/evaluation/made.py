@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from latdoctor.evaluation.diagnose_runs import RankedCause, VariantAnswer
-from latdoctor.evaluation.ground_truth import RunKind, GroundTruth, IncidentContext, TimeRange
+from latdoctor.evaluation.ground_truth import GroundTruth, IncidentContext, RunKind, TimeRange
 from latdoctor.evaluation.recording import RecordingAttempt
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Window

@@ -17,7 +17,7 @@ from latdoctor.evaluation import benchmark, recording, report
 from latdoctor.evaluation.calibration import GRID, calibrate
 from latdoctor.evaluation.diagnose_runs import DiagnosedVariant
 from latdoctor.evaluation.fixture_export import anonymized
-from latdoctor.evaluation.ground_truth import RunKind, IncidentContext, TimeRange, split
+from latdoctor.evaluation.ground_truth import IncidentContext, RunKind, TimeRange, split
 from latdoctor.evaluation.method_comparison import (
     CauseRanker,
     MethodRanking,
@@ -104,7 +104,7 @@ def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(
         ({"run": "another"}, "belongs to 'another'"),
         ({"causes": ("infra.gpu.moon",)}, "the unknown cause 'infra.gpu.moon'"),
         ({"kind": "dreamt"}, "Invalid enum value 'dreamt'"),
-        ({"kind": PLAYED}, "has no incident window"),
+        ({"kind": RunKind.LIVE}, "has no incident window"),
     ],
 )
 def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(

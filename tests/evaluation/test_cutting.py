@@ -44,7 +44,9 @@ def test_of_two_processes_the_one_that_was_there_longer_is_looked_at() -> None:
 
 
 def gap(at: float, port: int) -> TimedGap:
-    return TimedGap(at, Gap("prometheus", f"http://127.0.0.1:{port}/metrics refused", ("queue.depth",), f"server/127.0.0.1:{port}"))
+    return TimedGap(
+        at, Gap("prometheus", f"http://127.0.0.1:{port}/metrics refused", ("queue.depth",), f"server/127.0.0.1:{port}")
+    )
 
 
 def test_a_server_that_stops_is_told_as_a_look_tells_it() -> None:

@@ -112,7 +112,9 @@ def whole(name: str, start: float, p99: float, *, answered: int = 100, late: flo
 def loaded(*phases: PhaseResult, problems: tuple[LoadProblem, ...] = ()) -> LoadResult:
     plan = LoadPlan(tuple(LoadPhase(phase.name, 4.0, Poisson(25.0)) for phase in phases))
     total = phases[0].whole
-    return LoadResult(plan, "", "", 0.0, 20.0, 0, total, {}, phases, (), GeneratorHealth(0.0, 0.0, 0.0, 0.1, 9), problems)
+    return LoadResult(
+        plan, "", "", 0.0, 20.0, 0, total, {}, phases, (), GeneratorHealth(0.0, 0.0, 0.0, 0.1, 9), problems
+    )
 
 
 FIGURES = PhaseReport(
@@ -242,7 +244,7 @@ def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Pat
     assert who._target(SelectedPlaybook(shipped().find("app.balance.even"), None, ("0", "1"))) == "http://r:3"
     assert who._settings(SelectedPlaybook(shipped().find("infra.replica.replace"), None, ("1",))) == {"replica": "1"}
     for replicas in ((), ("0", "1"), ("7",), ("x",)):
-        with pytest.raises(UsageError, match="which replica"):
+        with pytest.raises(UsageError, match="name the replica"):
             who._target(SelectedPlaybook(book, None, replicas))
     assert user._replicas(("replica/1@127.0.0.1:8080", "server", "replica/1", "gpu/0")) == ("1",)
 
@@ -251,7 +253,13 @@ def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Pat
 
 
 def report(
-    kind: PlaybookChoice, scenario: str, outcome: RemediationOutcome, *, cause: str = "", playbook: str = "", restored: bool | None = None
+    kind: PlaybookChoice,
+    scenario: str,
+    outcome: RemediationOutcome,
+    *,
+    cause: str = "",
+    playbook: str = "",
+    restored: bool | None = None,
 ) -> RemediationReport:
     causes = tuple(truth.cause for truth in find(scenario).causes)
     first = SaturatedRates(100.0, 1.0, 900.0, None), SaturatedRates(170.0, 0.25, 9.0, None)
@@ -278,12 +286,36 @@ def report(
 
 
 RUNS = (
-    report(PlaybookChoice.GIVEN, "promo-rush", RemediationOutcome.VERIFIED, cause="app.batching.long-alone", playbook="app.batching.token-budget"),
+    report(
+        PlaybookChoice.GIVEN,
+        "promo-rush",
+        RemediationOutcome.VERIFIED,
+        cause="app.batching.long-alone",
+        playbook="app.batching.token-budget",
+    ),
     report(PlaybookChoice.DIAGNOSED, "threads", RemediationOutcome.VERIFIED, cause="infra.cpu.contention"),
-    report(PlaybookChoice.DIAGNOSED, "leak", RemediationOutcome.ROLLED_BACK, cause="framework.alloc.leak", playbook="framework.alloc.more-room"),
+    report(
+        PlaybookChoice.DIAGNOSED,
+        "leak",
+        RemediationOutcome.ROLLED_BACK,
+        cause="framework.alloc.leak",
+        playbook="framework.alloc.more-room",
+    ),
     report(PlaybookChoice.DIAGNOSED, "overload", RemediationOutcome.NOTHING_NAMED),
-    report(PlaybookChoice.WRONG, "loop-block", RemediationOutcome.ROLLED_BACK, playbook="app.batching.by-complexity", restored=True),
-    report(PlaybookChoice.WRONG, "burst", RemediationOutcome.VERIFIED, playbook="app.batching.by-complexity", restored=False),
+    report(
+        PlaybookChoice.WRONG,
+        "loop-block",
+        RemediationOutcome.ROLLED_BACK,
+        playbook="app.batching.by-complexity",
+        restored=True,
+    ),
+    report(
+        PlaybookChoice.WRONG,
+        "burst",
+        RemediationOutcome.VERIFIED,
+        playbook="app.batching.by-complexity",
+        restored=False,
+    ),
     report(PlaybookChoice.WRONG, "alloc-storm", RemediationOutcome.REFUSED, playbook="app.governance.lanes"),
 )
 

@@ -152,8 +152,8 @@ def test_a_reading_is_kept_as_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(fitted), type=CauseMapping) == fitted
 
 
-def test_the_page_shows_what_each_signal_speaks_for() -> None:
-    text = "\n".join(metric_to_cause.lines([fit("p", runs(), PRIOR)], {"p": "The |peer|"}))
-    assert "| The \\|peer\\| | " in text
-    assert "\n| `sig.a` | app.a " in text
-    assert "| `sig.d` | infra.d 1.00 |" in text
+def test_tables_have_the_main_causes_of_each_signal() -> None:
+    methods, signals = metric_to_cause.tables({"scraped": [fit("p", runs(), PRIOR)]}, {"p": "The peer"})
+    assert methods.rows[0][0] == "The peer"
+    assert any(row[0] == "sig.a" and row[1].startswith("app.a ") for row in signals.rows)
+    assert ("sig.d", "infra.d 1.00") in signals.rows

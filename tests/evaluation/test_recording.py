@@ -227,7 +227,7 @@ def test_no_other_matrix_has_a_fresh_seed() -> None:
     fresh = run_matrix.planned_runs("fresh", run_matrix.FRESH_SEED)
     assert not seen & {(cell.kind, cell.seed) for cell in fresh}
     assert {cell.scenario for cell in run_matrix.planned_runs("full")} == {cell.scenario for cell in fresh}
-    assert {cell.severity for cell in fresh if cell.kind == PLAYED} == set(run_matrix.SEVERITIES)
+    assert {cell.severity for cell in fresh if cell.kind == RunKind.LIVE} == set(run_matrix.SEVERITIES)
     other = run_matrix.planned_runs("fresh", run_matrix.FRESH_SEED + len(run_matrix.SEVERITIES))
     assert not set(fresh) & set(other), "a seed further on is fresh again"
     with pytest.raises(UsageError, match="may have been used"):
@@ -350,3 +350,21 @@ def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest
     for before, incident in rates.values():
         assert len(before) >= 1
         assert len(incident) >= 1
+
+
+@pytest.mark.parametrize(
+    ("load", "pressure", "reason"),
+    [
+        ("0.10", "1.00", ""),
+        ("900.00", "1.00", "load average 900.00"),
+        ("0.10", "60.00", "tasks waited for a processor 60% of the last 10 s"),
+    ],
+)
+def test_busy_machine_is_recognised_by_load_average_and_cpu_pressure(
+    tmp_path: Path, load: str, pressure: str, reason: str
+) -> None:
+    (tmp_path / "loadavg").write_text(f"{load} 0.00 0.00 1/79 3265\n")
+    (tmp_path / "pressure").mkdir()
+    (tmp_path / "pressure" / "cpu").write_text(f"some avg10={pressure} avg60=0.00 avg300=0.00 total=1\n")
+    assert machine_state.busy(tmp_path).startswith(reason)
+    assert bool(machine_state.busy(tmp_path)) is bool(reason)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from latdoctor.evaluation import report
-from latdoctor.evaluation.ground_truth import RunKind, FamilySplit, GroundTruth, split
+from latdoctor.evaluation.ground_truth import FamilySplit, GroundTruth, RunKind, split
 from latdoctor.evaluation.scoring import DiagnosisScores, ac_at, average_at_5, score
 from tests.evaluation.made import answered, truth
 

@@ -13,9 +13,9 @@ COMMANDS = (
     "lab run promo-rush",
     "lab inject --list",
     "lab proxy --to 127.0.0.1:1",
-    "lab bench diagnosis --no-play",
-    "lab bench remediation --no-play",
-    "lab bench mapping --to page.md",
+    "lab bench diagnosis --no-run",
+    "lab bench remediation --no-run",
+    "lab bench mapping --to tables",
     "lab bench promote RUN --to bundle",
 )
 
@@ -25,5 +25,5 @@ def test_missing_packages_are_named(command: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     outcome = run(command.split())
     assert outcome.code == 2
-    assert "the laboratory needs" in outcome.err
+    assert "this command needs" in outcome.err
     assert "pip install 'latdoctor[lab]'" in outcome.err

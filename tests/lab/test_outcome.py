@@ -43,7 +43,7 @@ def _report(*truth: CauseEffect, p99: float | None = 1.0) -> RunReport:
         slo=0.5,
         incident="incident",
         phases=(_phase("before", 0.1), _phase("incident", p99)),
-        spoiled=(),
+        problems=(),
         recovered=None,
         truth=truth,
     )
@@ -93,7 +93,7 @@ def test_an_incident_without_any_time_confirms_nothing() -> None:
     ],
 )
 def test_a_run_without_a_steady_beginning_is_spoiled(before: PhaseReport, reason: str | None) -> None:
-    assert list(unsteady(before)) == ([f"before: {reason}"] if reason else [])
+    assert [problem.text for problem in unsteady(before)] == ([f"before: {reason}"] if reason else [])
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_ctrl_c_stops_the_sending_and_keeps_the_result() -> None:
             raise KeyboardInterrupt
         return "result"
 
-    result: object = lab_load._waited(wait, lambda: stopped.append(True), lambda told: None)
+    result: object = lab_load._wait(wait, lambda: stopped.append(True), lambda told: None)
     assert result == "result"
 
 
@@ -80,7 +80,7 @@ def test_ctrl_c_stops_the_sending_and_keeps_the_result() -> None:
 def test_a_load_that_cannot_be_made_is_refused(options: list[str]) -> None:
     outcome = CliRunner().invoke(app, ["http://127.0.0.1:1", *options])
     assert isinstance(outcome.exception, UsageError)
-    assert "cannot be made" in str(outcome.exception)
+    assert "invalid load" in str(outcome.exception)
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

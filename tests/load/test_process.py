@@ -11,9 +11,9 @@ from latdoctor.errors import OperationError, UsageError
 from latdoctor.load.arrivals import Constant
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import Progress
-from latdoctor.load.summary import LoadProblemCode
 from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
 from latdoctor.load.process import LoadOrder, LoadProcess, run_load, saturate, start_load
+from latdoctor.load.summary import LoadProblemCode
 from tests.load.tiny_server import serving
 
 

@@ -49,7 +49,9 @@ def proxy(
 
     token = admin_token(admin_token_file)
     if not token:
-        raise UsageError("the control API needs a token", next_step=f"set {ADMIN_TOKEN_VARIABLE} or give --admin-token-file")
+        raise UsageError(
+            "the control API needs a token", next_step=f"set {ADMIN_TOKEN_VARIABLE} or give --admin-token-file"
+        )
     host, upstream = address(to)
     run(ProxyOptions(host, upstream, token, port, control_port, seed), announce=_say)
 
@@ -118,7 +120,9 @@ def inject(
     _inject(chosen.id, _faults(chosen, seconds, strength), site, addresses, seconds)
 
 
-def _inject(name: str, faults: tuple[Fault, ...], site: InjectionTargets, servers: tuple[str, ...], seconds: float) -> None:
+def _inject(
+    name: str, faults: tuple[Fault, ...], site: InjectionTargets, servers: tuple[str, ...], seconds: float
+) -> None:
     """Injects the faults for `seconds`, removes them, and waits until the servers recover."""
     from latdoctor.cli.console import notice_console, result_console
     from latdoctor.lab.faults.injection import inject as inject_fault
@@ -164,8 +168,8 @@ def _list() -> None:
     table = Table("fault", "mechanism", "description", box=None)
     for name in names():
         scenario = find(name)
-        kinds = sorted({type(one).__name__.lower() for one in scenario.incident.faults})
-        table.add_row(name, ", ".join(kinds) or "its load: use lab run", scenario.title)
+        kinds = sorted({type(one).__name__.removesuffix("Fault").lower() for one in scenario.incident.faults})
+        table.add_row(name, ", ".join(kinds) or "its load: lab run", scenario.title)
     result_console().print(table)
 
 
@@ -197,7 +201,9 @@ def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:
             return replace(fault, lifetime=seconds)
 
 
-def _site(servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None) -> InjectionTargets:
+def _site(
+    servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None
+) -> InjectionTargets:
     from latdoctor.lab.clients import AdminClient
     from latdoctor.lab.faults.injection import InjectionTargets
     from latdoctor.lab.server.admin import admin_token

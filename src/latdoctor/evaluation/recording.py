@@ -20,7 +20,7 @@ from msgspec import structs
 
 from latdoctor import __version__
 from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.base import Clock, CollectResult, Collector, CollectRequest
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.errors import LatdoctorError
 from latdoctor.evaluation import machine_state
@@ -57,7 +57,7 @@ class SourceSampler:
     def snapshot(self, collector: Collector) -> None:
         """Takes one snapshot of the current sources with `collector`."""
         request = self.request
-        if request is None or not collector.asked(request):
+        if request is None or not collector.is_requested(request):
             return
         started = self.clock.now()
         self._keep(collector.collect(request, self.clock), request, started)
@@ -84,7 +84,7 @@ def sampling(collectors: Sequence[Collector] = COLLECTORS, clock: Clock | None =
     sampler = SourceSampler(clock or SystemClock())
     ended = threading.Event()
     probe = CollectRequest(servers=("http://127.0.0.1",), host=True)
-    used = [collector for collector in collectors if collector.asked(probe)]
+    used = [collector for collector in collectors if collector.is_requested(probe)]
     with ThreadPoolExecutor(max(1, len(used))) as pool:
         readers: list[Future[None]] = [pool.submit(_read, sampler, collector, ended) for collector in used]
         try:

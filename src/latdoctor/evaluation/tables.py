@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.evaluation.statistics import BootstrapEstimate, Proportion
-from latdoctor.output_file import write_text
+from latdoctor.output_file import cannot_write, write_text
 
 NONE = "-"  # a value that was not measured
 
@@ -30,6 +30,10 @@ class ResultTable:
 
 def write_tables(tables: Iterable[ResultTable], folder: Path) -> None:
     """Writes `folder/NAME.csv` for every table with rows. Raises BundleError where a file cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, "the tables", error) from error
     for table in tables:
         if table.rows:
             write_text(folder / f"{table.name}.csv", table.csv(), "the table")

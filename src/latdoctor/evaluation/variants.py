@@ -69,7 +69,7 @@ def _pages(inside: Sequence[Artifact], gaps: Sequence[TimedGap]) -> Iterator[Art
 def _server(source: str) -> str | None:
     """The subject of a gap about the metrics page at `source`."""
     try:
-        return f"server/{scrape.target(source).name}"
+        return f"server/{scrape.parse_target(source).name}"
     except ValueError:  # not a live page's address
         return None
 

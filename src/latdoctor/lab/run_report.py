@@ -120,7 +120,9 @@ class RunReport(Struct, frozen=True):
         raise KeyError(name)
 
 
-def report_of(scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[MetricsSnapshot]) -> RunReport:
+def report_of(
+    scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[MetricsSnapshot]
+) -> RunReport:
     """The report from the generator's result and the servers' pages at the start and end of each phase."""
     phases = tuple(
         phase_report(phase.name, result.phase(phase.name).whole, MetricsDelta(looks[2 * index], looks[2 * index + 1]))

@@ -70,7 +70,7 @@ def test_it_passes_on_is_spoiled_on_request_and_ends_in_order() -> None:
     ("arguments", "token", "said"),
     [
         (["--to", "127.0.0.1:9"], "", "needs a token"),
-        (["--to", "nowhere"], TOKEN, "is no address"),
+        (["--to", "nowhere"], TOKEN, "must be HOST:PORT"),
         (["--to", "127.0.0.1:9"], "short", "shorter than"),
     ],
 )

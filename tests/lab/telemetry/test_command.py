@@ -27,8 +27,8 @@ def test_it_writes_a_bundle_raw_files_and_the_truth_apart(tmp_path: Path) -> Non
     ("arguments", "told"),
     [
         (["infra.gpu.unheard-of", "--output", "x"], "no cause that can be made"),
-        (["idle"], "no place to write to"),
-        (["--output", "x"], "nothing to make"),
+        (["idle"], "--output is missing"),
+        (["--output", "x"], "CAUSE is missing"),
         (["idle", "--output", "x", "--severity", "3"], "no severity"),
         (["idle", "--output", "x", "--truth", "x/raw/truth.json"], "where diagnosis looks"),
     ],

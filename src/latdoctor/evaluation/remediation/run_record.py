@@ -245,7 +245,9 @@ def report_of(inputs: RunInputs, progress: RunProgress, alarm: SloAlarm, result:
     )
 
 
-def _figures(name: str, result: LoadResult, span: TimeRange, first: MetricsSnapshot, last: MetricsSnapshot) -> PhaseReport | None:
+def _figures(
+    name: str, result: LoadResult, span: TimeRange, first: MetricsSnapshot, last: MetricsSnapshot
+) -> PhaseReport | None:
     whole = within(result, span)
     return None if whole is None else phase_report(name, whole, MetricsDelta(first, last))
 
