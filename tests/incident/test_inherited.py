@@ -69,7 +69,7 @@ def stands(log: Log, name: str = NEXT) -> IncidentStatus:
 
 def printed(found: IncidentStatus) -> str:
     out = io.StringIO()
-    Console(file=out, width=300, markup=False, highlight=False, emoji=False).print(sop.details(found))
+    Console(file=out, width=300, markup=False, highlight=False, emoji=False).print(sop.page(found))
     return out.getvalue()
 
 
@@ -87,7 +87,7 @@ def test_a_change_that_was_killed_before_is_said_and_recovered_first(joined: boo
     assert f"{FIELD} (run {RUN}, from before this incident, since 2026-11-22 06:49:10 UTC, unfinished)" in told
     assert "nothing, as far as latdoctor" not in told
     status = printed(found)
-    assert f"from before this incident, 2026-11-22 06:49:10 UTC: ran {BOOK} on checkout: unfinished" in status
+    assert "2 values still changed from before this incident; undo: latdoctor recover" in status
     assert "Next    latdoctor recover" in status
 
 
@@ -98,7 +98,7 @@ def test_a_verified_change_of_an_earlier_incident_is_said_with_its_way_back() ->
     assert f"{FIELD} (run {RUN}, from before this incident, since 2026-11-22 06:49:10 UTC, verified)" in page(found)
     assert f"`latdoctor rollback {RUN}`" in page(found)
     assert found.next.command == f"latdoctor diagnose --server {HERE}"
-    assert f"2 values still changed; undo: latdoctor rollback {RUN}" in printed(found)
+    assert f"2 values still changed from before this incident; undo: latdoctor rollback {RUN}" in printed(found)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,6 @@ def printed(made: RenderableType, width: int = 80) -> str:
 
 FORMS: Mapping[str, Callable[[IncidentStatus], str]] = {
     "status": lambda found: printed(sop.page(found)),
-    "status -v": lambda found: printed(sop.details(found)),
     "screen": lambda found: printed(sop.screen(found)),
     "line": lambda found: sop.line(found) + "\n",
     "handover": lambda found: handover.as_text(found, handover.handover(found)),
@@ -140,16 +139,3 @@ def test_short_answer_fits_one_screen(name: str) -> None:
 )
 def test_times_are_cut_off_to_whole_seconds(seconds: float, told: str) -> None:
     assert sop.duration(seconds) == told
-
-
-@pytest.mark.parametrize("width", [40, 50, 63, 64, 80, 200])
-@pytest.mark.parametrize("name", STORIES)
-def test_on_a_narrow_screen_every_stage_has_its_name_its_due_time_and_its_status(name: str, width: int) -> None:
-    rows, opened, now = STORIES[name]
-    found = incident_status(SOP, incident(rows, opened), moment(now), Path("nowhere"))
-    lines = printed(sop.StageTable(found.stages), width).splitlines()
-    assert "…" not in "".join(lines)
-    told = "".join(line[2:].split("  ")[0] for line in lines).replace(" ", "")
-    for state in found.stages:
-        assert state.title.replace(" ", "") in told
-        assert any(sop.duration(state.due) in line and state.status in line for line in lines)

@@ -129,6 +129,9 @@ def list_(output: OutputOption = Form.TEXT) -> None:
 @app.command("show")
 def show(
     incident: Annotated[str | None, typer.Argument(metavar="[ID]", help="Default: the open one, or the last.")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Times with their events, the whole impact.")
+    ] = False,
     output: OutputOption = Form.TEXT,
 ) -> None:
     """Show one incident: its cause, the playbooks that worked, its response times.
@@ -146,7 +149,7 @@ def show(
     with readable():
         line = past_incident(one)
         alike = similar(line.features, _others(found, one.id))
-        shown.print_incident(line, timeline(one), alike, result_console(), as_json=output is Form.JSON)
+        shown.print_incident(line, timeline(one), alike, result_console(), as_json=output is Form.JSON, verbose=verbose)
 
 
 @app.command("similar")

@@ -91,7 +91,7 @@ def start(
 @app.command()
 def status(
     incident: LastIncident = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All stages, diagnoses, runs and notes.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All stages, findings, runs and notes.")] = False,
     output: OutputOption = Form.TEXT,
 ) -> None:
     """Print the status of the incident: deadline, cause, changes in place, and the next step.
@@ -102,10 +102,14 @@ def status(
     · 2 there is no such incident · 3 a stage is overdue · 4 none is overdue, and one is unknown.
     """
     from latdoctor.cli.console import result_console
+    from latdoctor.report import handover as pages
     from latdoctor.report import sop as shown
 
     found = _status(incident)
-    shown.print_status(found, result_console(), as_json=output is Form.JSON, verbose=verbose)
+    if verbose and output is Form.TEXT:
+        typer.echo(pages.as_text(found, pages.handover(found)), nl=False)
+    else:
+        shown.print_status(found, result_console(), as_json=output is Form.JSON)
     raise typer.Exit(found.exit_code)
 
 

@@ -119,11 +119,11 @@ def fired(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 def _features(causes: Iterable[events.CauseRecord], findings: Iterable[str]) -> Features:
     listed = tuple(cause for cause in causes if cause.named or cause.probability >= CANDIDATE)
-    ramp: dict[str, float] = {}
+    certainty: dict[str, float] = {}
     for cause in listed:
-        ramp[cause.id] = max(ramp.get(cause.id, 0.0), 1.0 if cause.named else cause.probability)
+        certainty[cause.id] = max(certainty.get(cause.id, 0.0), 1.0 if cause.named else cause.probability)
     return Features(
-        causes=ramp,
+        causes=certainty,
         findings=frozenset(findings),
         subjects=frozenset(kind_of(subject) for cause in listed for subject in cause.subjects),
         tiers=frozenset(cause.tier for cause in listed),

@@ -14,6 +14,7 @@ from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change, Value
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.sanitize import clean, fitted
+from latdoctor.units import percent
 
 SEVERITIES: Final = ("critical", "error", "warning", "info")  # the worst first
 # Common values of the `severity` label (kubernetes-mixin, Prometheus' own rules, Opsgenie's P1 to P5).
@@ -83,13 +84,14 @@ def of_alerts(alerts: Sequence[events.Alert], truncated: int = 0) -> tuple[str, 
 def of_diagnosis(notice: events.DiagnosisRecord) -> tuple[str, Details]:
     """Verdict, causes with their findings, and missing evidence."""
     named = [cause for cause in notice.causes if cause.named]
-    message = notice.message or notice.level
+    naming = f"; cause: {named[0].title} ({percent(named[0].probability)})" if named else ""
+    message = f"{notice.message or notice.level}{naming}"
     details: list[tuple[str, str]] = []
     for cause in (named or list(notice.causes))[:MOST]:
-        ramp = f"{cause.probability:.0%} {'named' if cause.named else 'candidate'}"
+        certainty = f"{cause.probability:.0%} {'named' if cause.named else 'candidate'}"
         of = f" ({', '.join(cause.subjects[:MOST])})" if cause.subjects else ""
         because = f": {'; '.join(cause.because[:MOST])}" if cause.because else ""
-        details.append(("Cause", clean(f"{cause.title} [{cause.id}] {ramp}{of}{because}", MAX_TEXT)))
+        details.append(("Cause", clean(f"{cause.title} [{cause.id}] {certainty}{of}{because}", MAX_TEXT)))
     books = ", ".join(dict.fromkeys(book for cause in named for book in cause.playbooks))
     return message, (
         *details_of(Target=notice.target),

@@ -5,20 +5,22 @@ The content is that of the journal; unknowns have a section of their own.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from latdoctor.incident.elapsed import GIVEN_BY_HAND
 from latdoctor.incident.sop.clock import StageState, StageStatus
-from latdoctor.incident.status import AttemptedRun, IncidentStatus
+from latdoctor.incident.status import AttemptedRun, DiagnosisSummary, IncidentStatus
 from latdoctor.report.markdown import escape
 from latdoctor.report.remediation import clock as clock_of
-from latdoctor.report.sop import diagnosis_line, duration, moment, permitted, refused_line, run_line, since, value
+from latdoctor.report.sop import duration, ending, moment
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import TITLE, clean, fitted
+from latdoctor.units import percent
 
-_LONGEST = 800  # characters of a line
+_LONGEST, _WIDE = 800, 200  # characters of a line, and of an external text
 _DEFINITIONS = (
     "met: journaled no later than its due time",
     "late: the due time passed before that, whether it was met since or not",
@@ -117,7 +119,8 @@ def _stage(state: StageState) -> str:
     if state.margin is None or state.status == StageStatus.UNKNOWN:
         return f"{state.title}: {state.status}, due after {duration(state.due)}"
     left = f"{duration(state.margin)} left" if state.margin >= 0 else f"overdue by {duration(-state.margin)}"
-    return f"{state.title}: not met, {left}"
+    why = f" ({clean(state.why, _WIDE)})" if state.why else ""
+    return f"{state.title}: not met, {left}{why}"
 
 
 def _no_stages(found: IncidentStatus) -> tuple[str, ...]:
@@ -214,6 +217,49 @@ def _next(found: IncidentStatus) -> Iterator[str]:
     asks = found.seen[-1].next_looks if found.seen else ()
     if asks:
         yield f"sources that would add evidence: {', '.join(asks[:4])}"
+
+
+def since(status: IncidentStatus) -> str:
+    """When it began, by which clock, and how long it has lasted."""
+    began = f"began {moment(status.began)} UTC"
+    if status.clock == GIVEN_BY_HAND:
+        began += f" ({GIVEN_BY_HAND})"
+    elif status.clock:
+        began += f" (clock: {clean(status.clock, 60)}, skew unknown)"
+    elif status.clock_note:
+        began += f" (opening time: {clean(status.clock_note, _WIDE)})"
+    else:
+        began += " (opening time; the start of the trouble was not reported)"
+    if status.lasted is None:
+        return f"{began}, duration unknown"
+    return f"{began}, {duration(status.lasted)} ago" if status.open else f"{began}, lasted {duration(status.lasted)}"
+
+
+def diagnosis_line(one: DiagnosisSummary) -> str:
+    """`07:14:10 critical: app.load.burst (94 %)`."""
+    causes = ", ".join(f"{cause.id} ({percent(cause.probability)})" for cause in one.causes if cause.named)
+    return f"{clock_of(one.at)} {one.level}: {causes or clean(one.message, _WIDE)}"
+
+
+def refused_line(count: int) -> str:
+    """`1 run was refused by a guard`."""
+    return f"{count} {'run was' if count == 1 else 'runs were'} refused by a guard"
+
+
+def run_line(run: AttemptedRun) -> str:
+    """`ran app.batching.token-budget on shop: rolled-back (no improvement)`."""
+    return f"ran {run.playbook} on {clean(run.target, 80)}: {ending(run)}"
+
+
+def permitted(status: IncidentStatus) -> str:
+    if status.unread:
+        return "unknown (--approve overrides)"
+    return ", ".join(status.permitted) or "nothing"
+
+
+def value(one: object) -> str:
+    """A configured value of a target."""
+    return "not set" if one is None else clean(one if isinstance(one, str) else json.dumps(one), 60)
 
 
 FORMS: dict[str, Callable[[IncidentStatus, Sequence[HandoverSection]], str]] = {

@@ -19,6 +19,7 @@ from latdoctor.sanitize import TITLE, fitted
 from latdoctor.units import format_value
 
 MEASURES = ("MTTD", "MTTA", "MTTM", "MTTR")
+_TITLE, _TEXT, _ROWS = 80, 2 * 68, 14  # columns of a title, of a text in two lines, and rows at most
 
 
 def print_list(
@@ -62,28 +63,47 @@ def _helped(one: PastIncident) -> str:
 
 
 def print_incident(
-    one: PastIncident, timeline: Timeline, alike: Sequence[SimilarIncident], console: Console, *, as_json: bool
+    one: PastIncident,
+    timeline: Timeline,
+    alike: Sequence[SimilarIncident],
+    console: Console,
+    *,
+    as_json: bool,
+    verbose: bool = False,
 ) -> None:
-    """One incident, its impact, and similar ones."""
+    """One incident: state, causes, runs, response times, impact, similar ones. Without `verbose` at most 24 lines."""
     if as_json:
         print_json({**_summary(one), "measures": timeline.measures, "impact": timeline.impact}, console)
         return
-    console.print(Text(f"{one.id}: {fitted(one.title, TITLE)}", style="bold"))
-    ended = f"{one.outcome} {clock_of(one.closed_at)}" if one.closed_at else "it goes on"
-    console.print(
-        Text(f"opened {clock_of(one.opened_at)} UTC · {ended} · worst: {one.level or 'not looked at'}", style="dim")
+    ended = f"CLOSED as {one.outcome} {clock_of(one.closed_at)}" if one.closed_at else "OPEN"
+    console.print(Text(f"{ended}  worst verdict: {one.level or 'none'}", style="bold"))
+    console.print(Text(fitted(one.title, _TITLE)))
+    console.print(Text(f"{one.id}  opened {clock_of(one.opened_at)} UTC\n", style="dim"))
+    times = ", ".join(
+        f"{one.id} {format_value(one.seconds, 'time')}" for one in timeline.measures if one.seconds is not None
     )
-    rows = [("cause", name) for name in one.named] or [("cause", "none was named")]
-    rows += [("worked", name) for name in one.worked]
-    rows += [("taken back", name) for name in one.taken_back]
-    rows += [("other run", f"{run.playbook}: {run.outcome or 'not ended'}") for run in _others(one)]
-    rows += [(measure.id, _time_to(measure)) for measure in timeline.measures]
-    rows += [("impact", message) for message in impact_lines(timeline.impact)]
-    console.print(_grid(rows))
-    console.print(Text())
-    for other in alike[:3]:
-        console.print(Text(_like(other)))
-    console.print(f"Next: latdoctor timeline --incident {one.id} --format markdown")
+    rows = [("Cause", title) for title in _titles(one, timeline)] or [("Cause", "none named")]
+    rows += [("Runs", _helped(one))]
+    rows += [(measure.id, _time_to(measure)) for measure in timeline.measures] if verbose else [("Times", times or "–")]
+    rows += [("Impact", message) for message in list(impact_lines(timeline.impact))[: None if verbose else 2]]
+    rows += [("Similar", _like(other, names=verbose)) for other in alike[: 3 if verbose else 1]]
+    console.print(
+        _grid(
+            [
+                (f" {name}", text if verbose else fitted(text, _TEXT))
+                for name, text in (rows if verbose else rows[:_ROWS])
+            ]
+        )
+    )
+    console.print(Text(f"\n Next     latdoctor timeline --incident {one.id} --format markdown", style="bold"))
+    if not verbose:
+        console.print(Text(" -v how the times were measured, the whole impact", style="dim"))
+
+
+def _titles(one: PastIncident, timeline: Timeline) -> tuple[str, ...]:
+    """Titles of the named causes."""
+    titles = {cause.id: cause.title for diagnosis in timeline.looks for cause in diagnosis.causes}
+    return tuple(titles.get(name, name) for name in one.named)
 
 
 def _others(one: PastIncident) -> Iterable[Any]:
@@ -121,8 +141,9 @@ def print_similar(found: Sequence[SimilarIncident], console: Console, *, as_json
     console.print(f"Next: latdoctor incidents show {found[0].past.id}")
 
 
-def _like(one: SimilarIncident) -> str:
-    same = f"same cause ({', '.join(one.same_causes)})" if one.same_causes else "another cause"
+def _like(one: SimilarIncident, *, names: bool = True) -> str:
+    listed = f" ({', '.join(one.same_causes)})" if names else ""
+    same = f"same cause{listed}" if one.same_causes else "another cause"
     return f"{one.likeness * 100:3.0f} % alike: {one.past.opened_at[:10]} {one.past.id}, {same}; {_tried(one.past)}"
 
 

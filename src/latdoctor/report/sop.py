@@ -1,26 +1,22 @@
-"""Status of an incident: the short answer, all details, the live view, and JSON."""
+"""Status of an incident: the short answer, the live view, and JSON."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latdoctor.incident.elapsed import GIVEN_BY_HAND
 from latdoctor.incident.sop.clock import StageState, StageStatus
-from latdoctor.incident.status import AttemptedRun, DiagnosisSummary, IncidentStatus
+from latdoctor.incident.status import AttemptedRun, IncidentStatus
 from latdoctor.report.remediation import clock as clock_of
-from latdoctor.sanitize import TITLE, clean, counted, fitted
+from latdoctor.sanitize import clean, counted, fitted
 from latdoctor.units import percent
 
-_MARK = {StageStatus.MET: "+", StageStatus.LATE: "!", StageStatus.UNMET: ".", StageStatus.UNKNOWN: "?"}
 _STYLE = {
     StageStatus.MET: "green",
     StageStatus.LATE: "bold red",
@@ -37,12 +33,12 @@ _ROOMY = 64  # columns of the complete table
 _DAYS = 48  # hours, from which on a duration is in days
 
 
-def print_status(status: IncidentStatus, console: Console, *, as_json: bool, verbose: bool = False) -> None:
-    """The answer of `sop status`; with `verbose` all stages, diagnoses, runs and notes."""
+def print_status(status: IncidentStatus, console: Console, *, as_json: bool) -> None:
+    """The answer of `sop status`."""
     if as_json:
         console.file.write(msgspec.json.format(document(status), indent=2).decode() + "\n")
         return
-    console.print(details(status) if verbose else page(status))
+    console.print(page(status))
 
 
 def document(status: IncidentStatus) -> bytes:
@@ -57,9 +53,7 @@ def page(status: IncidentStatus) -> RenderableType:
     grid.add_column(overflow="fold")
     for label, text in _rows(status):
         grid.add_row(f" {label}", text)
-    more = (
-        "stages, permissions and evidence · latdoctor sop export --handover" if status.open else "stages and evidence"
-    )
+    more = "evidence, runs, notes and permissions"
     return Group(*_headline(status), Text(), grid, Text(), *_next(status), Text(), Text(f" -v {more}", style="dim"))
 
 
@@ -142,7 +136,7 @@ def _cause(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
 def _changes(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
     """The last runs, and what they left changed."""
     for run in status.tried[-2:]:
-        yield "Run", Text(fitted(f"{clean(run.title, 80)} on {clean(run.target, 40)}: {_ending(run)}", 2 * _COLUMNS))
+        yield "Run", Text(fitted(f"{clean(run.title, 80)} on {clean(run.target, 40)}: {ending(run)}", 2 * _COLUMNS))
     remaining = [run for run in (*status.inherited, *status.tried) if run.standing or run.whose]
     for run in remaining[-2:]:
         count = f"{counted(len(run.standing), 'value')} still changed" if run.standing else "changes unknown"
@@ -150,7 +144,7 @@ def _changes(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
         yield "Changed", Text(fitted(f"{count}{whose}; undo: {run.undo}", 2 * _COLUMNS))
 
 
-def _ending(run: AttemptedRun) -> str:
+def ending(run: AttemptedRun) -> str:
     reason = f" ({clean(run.reason, _WIDE)})" if run.reason and run.reason != run.outcome else ""
     return f"{run.outcome}{reason}"
 
@@ -206,57 +200,6 @@ def changed(before: IncidentStatus | None, status: IncidentStatus) -> bool:
     ] or before.open != status.open
 
 
-def details(status: IncidentStatus) -> RenderableType:
-    """All stages, diagnoses, runs and notes, for 80 columns."""
-    sections: list[RenderableType] = [*_head(status), Text()]
-    if status.stages:
-        sections += [StageTable(status.stages), Text()]
-    lines = (*_open_points(status), *_diagnoses(status), *_runs(status), *_other_runs(status), *_notes(status))
-    sections += [Padding(line, (0, 0, 0, 2)) for line in lines]
-    allowed = [Text(f"permitted: {permitted(status)}", style="dim")] if status.open else []
-    return Group(*sections, Text(), *allowed, *_next(status))
-
-
-@dataclass(frozen=True, slots=True)
-class StageTable:
-    """Table of the stages; a narrow screen gets fewer columns."""
-
-    states: tuple[StageState, ...]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self._table(roomy=options.max_width >= _ROOMY)
-
-    def _table(self, *, roomy: bool) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-        table.add_column("")
-        table.add_column("stage", overflow="fold", min_width=12, max_width=30)
-        for heading in ("due", "status", *(("met after", "margin") if roomy else ())):
-            table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
-        if roomy:
-            table.add_column("entry", no_wrap=True, style="dim")
-        for state in self.states:
-            table.add_row(*_stage(state), *(_met(state) if roomy else ()))
-        return table
-
-
-def _stage(state: StageState) -> tuple[Text, Text, str, Text]:
-    style = _STYLE[state.status]
-    label = state.status + (" (hand)" if state.by_hand else "")
-    return (
-        Text(_MARK[state.status], style=style),
-        Text(fitted(state.title, 60)),
-        duration(state.due),
-        Text(label, style),
-    )
-
-
-def _met(state: StageState) -> tuple[str, str, str]:
-    """Elapsed time, margin, and digest of the entry."""
-    met = "" if not state.done else "?" if state.seconds is None else duration(state.seconds)
-    margin = "" if state.margin is None else duration(state.margin)
-    return met + ("~" if state.wall and met else ""), margin, state.by[:8]
-
-
 def duration(seconds: float) -> str:
     """`0:42`, `12:03`, `1:02:03`, `-1:10`, `3 d 4 h`: rounded down, so that a deadline is not shown early."""
     whole = int(abs(seconds))
@@ -266,33 +209,6 @@ def duration(seconds: float) -> str:
         return f"-{text}" if seconds < 0 else text
     text = f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
     return f"-{text}" if seconds < 0 else text
-
-
-def _head(status: IncidentStatus) -> Iterator[RenderableType]:
-    state = "OPEN" if status.open else f"CLOSED: {clean(status.outcome, 40)}"
-    yield Text(f"{status.incident}  {state}", style="bold")
-    yield Text(fitted(status.title, TITLE))
-    yield Text(since(status), style="dim")
-    if status.unread:
-        yield Text(f"stages unknown: {clean(status.unread, _LONG)}", style=_STYLE[StageStatus.UNKNOWN])
-    else:
-        yield Text(f"SOP {status.sop}: {clean(status.sop_title, 100)}", style="dim")
-
-
-def since(status: IncidentStatus) -> str:
-    """When it began, by which clock, and how long it has lasted."""
-    began = f"began {moment(status.began)} UTC"
-    if status.clock == GIVEN_BY_HAND:
-        began += f" ({GIVEN_BY_HAND})"
-    elif status.clock:
-        began += f" (clock: {clean(status.clock, 60)}, skew unknown)"
-    elif status.clock_note:
-        began += f" (opening time: {clean(status.clock_note, _WIDE)})"
-    else:
-        began += " (opening time; the start of the trouble was not reported)"
-    if status.lasted is None:
-        return f"{began}, duration unknown"
-    return f"{began}, {duration(status.lasted)} ago" if status.open else f"{began}, lasted {duration(status.lasted)}"
 
 
 def moment(at: float) -> str:
@@ -309,83 +225,3 @@ def _left(state: StageState) -> str:
     if state.margin is None:
         return ""
     return f" ({duration(state.margin)} left)" if state.margin >= 0 else f" ({duration(-state.margin)} overdue)"
-
-
-def _open_points(status: IncidentStatus) -> Iterator[Text]:
-    """Reasons of unmet and unknown stages, and the alerts."""
-    for state in status.stages:
-        if state.why and (state.status == StageStatus.UNKNOWN or not state.done):
-            yield Text(f"{state.title}: {clean(state.why, _WIDE)}", style=_STYLE[state.status])
-    if status.alerts:
-        text = ", ".join(f"{count} {state}" for state, count in status.alerts.items())
-        yield Text(f"alerts: {text}")
-
-
-def diagnosis_line(one: DiagnosisSummary) -> str:
-    """`07:14:10 critical: app.load.burst (94 %)`."""
-    causes = ", ".join(f"{cause.id} ({percent(cause.probability)})" for cause in one.causes if cause.named)
-    return f"{clock_of(one.at)} {one.level}: {causes or clean(one.message, _WIDE)}"
-
-
-def _diagnoses(status: IncidentStatus) -> Iterator[Text]:
-    if not status.seen:
-        yield Text("not diagnosed yet")
-        return
-    for one in status.seen[-_MOST:]:
-        yield Text(f"diagnosis {diagnosis_line(one)}")
-    last = status.seen[-1]
-    if last.looked:
-        yield Text(f"tiers with evidence: {', '.join(last.looked)}")
-    for reason in last.unseen[:_MOST]:
-        yield Text(f"missing evidence: {clean(reason, _WIDE)}", style="dim")
-    if len(last.unseen) > _MOST:
-        yield Text(f"missing evidence: {len(last.unseen) - _MOST} more (latdoctor sop export --handover)", style="dim")
-
-
-def _runs(status: IncidentStatus) -> Iterator[Text]:
-    for run in status.tried[-_MOST:]:
-        yield Text(run_line(run))
-        if run.standing:
-            yield Text(f"  {counted(len(run.standing), 'value')} still changed; undo: {run.undo}", style="dim")
-    if status.refused:
-        yield Text(refused_line(status.refused), style="dim")
-
-
-def refused_line(count: int) -> str:
-    """`1 run was refused by a guard`."""
-    return f"{count} {'run was' if count == 1 else 'runs were'} refused by a guard"
-
-
-def _other_runs(status: IncidentStatus) -> Iterator[Text]:
-    """Other runs on the target with remaining changes, latest last."""
-    if len(status.inherited) > _MOST:
-        yield Text(f"{len(status.inherited) - _MOST} earlier runs left changes too (latdoctor sop export --handover)")
-    for run in status.inherited[-_MOST:]:
-        yield Text(f"{run.whose}, {moment(run.at)} UTC: {run_line(run)}")
-        count = f"{counted(len(run.standing), 'value')} still changed" if run.standing else "changes unknown"
-        yield Text(f"  {count}; undo: {run.undo}", style="dim")
-
-
-def run_line(run: AttemptedRun) -> str:
-    """`ran app.batching.token-budget on shop: rolled-back (no improvement)`."""
-    return f"ran {run.playbook} on {clean(run.target, 80)}: {_ending(run)}"
-
-
-def _notes(status: IncidentStatus) -> Iterator[Text]:
-    """The last notes, a line each, cut to the width."""
-    if len(status.notes) > _MOST:
-        yield Text("earlier notes: latdoctor sop export --handover", style="dim")
-    for note in status.notes[-_MOST:]:
-        by = clean(note.by, 80) or "unnamed"
-        yield Text(f"note {clock_of(note.at)} {by}: {clean(note.text, _LONG)}", no_wrap=True, overflow="ellipsis")
-
-
-def permitted(status: IncidentStatus) -> str:
-    if status.unread:
-        return "unknown (--approve overrides)"
-    return ", ".join(status.permitted) or "nothing"
-
-
-def value(one: object) -> str:
-    """A configured value of a target."""
-    return "not set" if one is None else clean(one if isinstance(one, str) else json.dumps(one), 60)
