@@ -86,7 +86,7 @@ def until(holds: Callable[[], bool], running: Listener) -> None:
         assert holds(), f"it did not come about: {running.said}"
 
 
-def comes_about(holds: Callable[[], bool], every: float = 0.02) -> bool:
+def comes_about(holds: Callable[[], bool], every: float = 0.2) -> bool:
     """For samples, of which nothing is said: asks every so many seconds, for as long as PATIENCE."""
     ends = time.monotonic() + PATIENCE
     while not holds():
