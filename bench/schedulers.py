@@ -12,8 +12,8 @@ import argparse
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
+from latdoctor.lab.server.schedulers.batch import Batch
 from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32, SimulationResult, quantile, simulate, traffic
-from latdoctor.lab.server.work import Batch
 
 # The incident's own settings (at most five, all of the long class alone) next to the defaults of the others.
 RULES = {

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from latdoctor.lab.server import serve as lifecycle
 from latdoctor.lab.server.config import ModelSettings, ServerConfig
-from latdoctor.lab.server.request_parser import ModelInput
-from latdoctor.lab.server.server import ModelBackend
+from latdoctor.lab.server.inference_server import ModelBackend
+from latdoctor.lab.server.request_context import ModelInput
 
 
 class Nothing(Struct, frozen=True):

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.clients import AdminClient, AdminRefusedError
+from latdoctor.lab.admin_client import AdminClient, AdminRefusedError
 from latdoctor.lab.faults.injection import InjectionTargets, inject
 from latdoctor.lab.faults.toxics import Latency, Toxic
 from latdoctor.lab.faults.types import (

@@ -8,8 +8,9 @@ import pytest
 
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.errors import DefinitionError, UsageError
-from latdoctor.lab.clients import MetricsDelta, MetricsPage, MetricsSnapshot, typed_knobs
+from latdoctor.lab.admin_client import typed_knobs
 from latdoctor.lab.faults.types import AgentFault, ConfigureFault
+from latdoctor.lab.metrics_snapshot import MetricsDelta, MetricsPage, MetricsSnapshot
 from latdoctor.lab.runner import PhaseStart, RunObserver, confirm_causes, run_scenario
 from latdoctor.lab.scenario import (
     INCIDENT,

@@ -136,10 +136,11 @@ def serve(
     from latdoctor.lab.server import serve_replicas
     from latdoctor.lab.server.admin import admin_token
     from latdoctor.lab.server.config import load_config
+    from latdoctor.lab.server.router_config import parse_router_settings
     from latdoctor.lab.server.serve import ServeOptions
     from latdoctor.lab.server.serve import serve as run
 
-    router, settings = serve_replicas.router_config(set_ or ()) if replicas else (None, set_ or ())
+    router, settings = parse_router_settings(set_ or ()) if replicas else (None, set_ or ())
     options = ServeOptions(
         config=load_config(config, settings),
         host=host,

@@ -44,7 +44,7 @@ def proxy(
     from latdoctor.cli.lab import need_extra
 
     need_extra()
-    from latdoctor.lab.faults.tcp_proxy import ProxyOptions, run
+    from latdoctor.lab.faults.proxy_control import ProxyOptions, run
     from latdoctor.lab.server.admin import ADMIN_TOKEN_VARIABLE, admin_token
 
     token = admin_token(admin_token_file)
@@ -204,7 +204,7 @@ def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:
 def _site(
     servers: tuple[str, ...], pids: tuple[int, ...], router: str, proxy: str, token_file: Path | None
 ) -> InjectionTargets:
-    from latdoctor.lab.clients import AdminClient
+    from latdoctor.lab.admin_client import AdminClient
     from latdoctor.lab.faults.injection import InjectionTargets
     from latdoctor.lab.server.admin import admin_token
     from latdoctor.load.plan import check_address

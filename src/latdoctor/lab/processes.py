@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.clients import AdminClient, typed_knobs
+from latdoctor.lab.admin_client import AdminClient, typed_knobs
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.faults.injection import InjectionTargets
 from latdoctor.lab.scenario import Scenario

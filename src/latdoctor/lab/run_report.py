@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from latdoctor.lab.clients import MetricsDelta, MetricsSnapshot, collect_metrics
+from latdoctor.lab.metrics_snapshot import MetricsDelta, MetricsSnapshot, collect_metrics
 from latdoctor.lab.scenario import Scenario
 from latdoctor.load.summary import LoadProblem, LoadProblemCode, LoadResult, Summary
 

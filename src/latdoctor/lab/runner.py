@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.clients import MetricsSnapshot, collect_metrics
 from latdoctor.lab.faults.injection import inject
+from latdoctor.lab.metrics_snapshot import MetricsSnapshot, collect_metrics
 from latdoctor.lab.processes import Deployment
 from latdoctor.lab.run_report import LeaveOneOut, RunReport, confirmed, report_of
 from latdoctor.lab.scenario import Scenario, without

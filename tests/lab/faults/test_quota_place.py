@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.faults.cgroup_limits import CgroupLocation, locate_cgroup
+from latdoctor.lab.faults.cgroup_cpu_quota import CgroupLocation, locate_cgroup
 from latdoctor.lab.faults.page_reclaim import PAGE, file_pages, file_ranges, part
 
 V1 = "30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"

@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.faults.tcp_proxy import HELD_BYTES, READ_BYTES, FaultProxy, app
+from latdoctor.lab.faults.proxy_control import app
+from latdoctor.lab.faults.tcp_proxy import HELD_BYTES, READ_BYTES, FaultProxy
 from latdoctor.lab.faults.toxics import Bandwidth, Blackhole, Latency, Reset, SlowClose, Toxic
 from latdoctor.lab.http_server import HttpServer
 

@@ -11,21 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
+from latdoctor.lab.faults.toxic_stream import EndStream, ForwardBytes, ResetConnection, ToxicStream, WaitUntil
 from latdoctor.lab.faults.toxics import (
     MOST_TOXICS,
     PIECE_SECONDS,
     ActiveToxics,
     Bandwidth,
     Blackhole,
-    EndStream,
-    ForwardBytes,
     Latency,
     Reset,
-    ResetConnection,
     SlowClose,
     Toxic,
-    ToxicStream,
-    WaitUntil,
 )
 
 

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.replica_pool import LEAST_SHARE, POLICIES, Candidate, build, slow_start_weight, sticky_replica
+from latdoctor.lab.server.load_balancing import (
+    LEAST_SHARE,
+    POLICIES,
+    Candidate,
+    build,
+    slow_start_weight,
+    sticky_replica,
+)
 
 
 def candidates(*weights: float, ready_for: float = 1e9) -> list[Candidate]:

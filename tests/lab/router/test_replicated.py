@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import ServerConfig, load_config, patched
-from latdoctor.lab.server.replica_pool import RouterConfig
+from latdoctor.lab.server.router_config import RouterConfig, parse_router_settings
 from latdoctor.lab.server.serve import ServeOptions
-from latdoctor.lab.server.serve_replicas import commands, router_config, settings
+from latdoctor.lab.server.serve_replicas import commands, settings
 
 TOKEN = "a-token-of-a-test"  # noqa: S105
 WITHIN = 60.0
@@ -64,7 +64,7 @@ def test_each_replica_has_its_own_port_and_log_and_nobody_sees_the_token() -> No
 
 def test_the_routers_knobs_are_set_apart_from_the_servers() -> None:
     given_ = ["router.policy=weighted", "queue.max_requests=5", "router.weights=0:9, 1:1", "router.sticky=true"]
-    config, rest = router_config(given_)
+    config, rest = parse_router_settings(given_)
     assert config == RouterConfig(policy="weighted", weights={"0": 9, "1": 1}, sticky=True)
     assert rest == ("queue.max_requests=5",)
 
@@ -74,7 +74,7 @@ def test_the_routers_knobs_are_set_apart_from_the_servers() -> None:
 )
 def test_a_bad_knob_of_the_router_is_told(setting: str) -> None:
     with pytest.raises(UsageError):
-        router_config([setting])
+        parse_router_settings([setting])
 
 
 def command(*arguments: str) -> list[str]:

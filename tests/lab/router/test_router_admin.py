@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from latdoctor.lab.server.replica_pool import RouterConfig
-from latdoctor.lab.server.router_admin import etag, patched
+from latdoctor.lab.server.router_config import RouterConfig, etag, patched_router_config
 from tests.lab.router.cluster import TOKEN, Cluster, cluster, run
 
 LET_IN = {"authorization": f"Bearer {TOKEN}"}
@@ -114,8 +113,8 @@ def test_a_replica_is_shown_and_replaced() -> None:
 
 def test_a_change_leaves_alone_what_it_does_not_name() -> None:
     before = RouterConfig(policy="weighted", weights={"a": 2, "b": 3}, timeout_ms=500)
-    assert patched(before, {}) == before
-    after = patched(before, {"weights": {"a": None, "c": 1}, "slow_start_ms": 0})
+    assert patched_router_config(before, {}) == before
+    after = patched_router_config(before, {"weights": {"a": None, "c": 1}, "slow_start_ms": 0})
     assert (after.weights, after.timeout_ms, after.slow_start_ms) == ({"b": 3, "c": 1}, 500, 0)
     assert etag(after) != etag(before)
     assert etag(RouterConfig(weights={"a": 1, "b": 2})) == etag(RouterConfig(weights={"b": 2, "a": 1}))

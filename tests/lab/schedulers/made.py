@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import SCHEDULERS
+from latdoctor.lab.server.schedulers.batch import Batch, Work
 from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32
-from latdoctor.lab.server.work import Batch, Work
 
 LENGTHS = st.one_of(st.integers(1, 8), st.integers(1, 600))
 

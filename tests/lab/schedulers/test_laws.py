@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build, carry_over
 from latdoctor.lab.server.schedulers.base import count_cap
+from latdoctor.lab.server.schedulers.batch import Batch, Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
-from latdoctor.lab.server.work import Batch, Scheduler, Work
 from tests.lab.schedulers.made import BATCHINGS, LENGTHS, batch
 
 REASONS = {"full", "tokens", "waste", "idle", "age", "timeout", "alone", "arrival", "seconds", "bucket"}

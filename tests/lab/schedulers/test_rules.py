@@ -9,8 +9,8 @@ import pytest
 from latdoctor.lab.server.config import BatchingConfig, SchedulerName
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.base import count_cap
+from latdoctor.lab.server.schedulers.batch import Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.work import Scheduler, Work
 from tests.lab.schedulers.made import batch, works
 
 

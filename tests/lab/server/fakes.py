@@ -10,11 +10,11 @@ import msgspec
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig, ModelSettings
+from latdoctor.lab.server.inference_server import ModelBackend
 from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
 from latdoctor.lab.server.profiler import ProfileOptions
-from latdoctor.lab.server.request_parser import ModelInput
-from latdoctor.lab.server.server import ModelBackend
-from latdoctor.lab.server.work import Batch, Work
+from latdoctor.lab.server.request_context import ModelInput
+from latdoctor.lab.server.schedulers.batch import Batch, Work
 
 PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it
 

@@ -13,10 +13,11 @@ from typing import Any, Self
 import httpx
 
 from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.server.app import build
 from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
 from latdoctor.lab.server.memory.pool import MemoryPool
-from latdoctor.lab.server.serve import Agent, build
-from latdoctor.lab.server.server import InferenceServer, ServerIdentity
+from latdoctor.lab.server.serve import Agent
 from tests.lab.server.fakes import PATIENCE, FakeModel, FakePool, brain
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - guards nothing

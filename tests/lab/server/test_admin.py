@@ -12,9 +12,9 @@ import httpx
 import msgspec
 import pytest
 
+from latdoctor.lab.server.app import build
 from latdoctor.lab.server.config import ModelSettings, ServerConfig, knobs
-from latdoctor.lab.server.serve import build
-from latdoctor.lab.server.server import InferenceServer, ServerIdentity
+from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
 from tests.lab.server.fakes import PATIENCE, FakeModel, brain
 from tests.lab.server.running import ADMIN, Running
 

@@ -13,9 +13,9 @@ from latdoctor.lab.server.config import BatchingConfig, ServerConfig
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import Unavailable
 from latdoctor.lab.server.memory.pool import OutOfMemory
-from latdoctor.lab.server.pending import Ticket
-from latdoctor.lab.server.request_parser import ModelInput
-from latdoctor.lab.server.work import Batch
+from latdoctor.lab.server.pending_requests import Ticket
+from latdoctor.lab.server.request_context import ModelInput
+from latdoctor.lab.server.schedulers.batch import Batch
 from latdoctor.lab.server.worker import BatchResult
 from tests.lab.server.fakes import PATIENCE, FakeModel, Fifo
 

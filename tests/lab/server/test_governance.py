@@ -12,10 +12,10 @@ from latdoctor.lab.server.config import GovernanceConfig as Settings
 from latdoctor.lab.server.config import QueueConfig, ServerConfig
 from latdoctor.lab.server.errors import LoadShed
 from latdoctor.lab.server.governance import FEWEST, WINDOW, Breaker, Governance, RetryBudget
-from latdoctor.lab.server.pending import PendingRequests, Ticket
+from latdoctor.lab.server.pending_requests import PendingRequests, Ticket
 from latdoctor.lab.server.request_parser import IntentRequest
 from latdoctor.lab.server.schedulers.admission import Prediction
-from latdoctor.lab.server.work import Batch, Work
+from latdoctor.lab.server.schedulers.batch import Batch, Work
 from tests.lab.server.running import Running
 
 NORMAL, HIGH = IntentRequest(text="a"), IntentRequest(text="a", priority="high")

@@ -19,14 +19,15 @@ from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.dependency_service import build as build_store
 from latdoctor.lab.http_server import HttpServer
 from latdoctor.lab.server.config import DependencyConfig, ServerConfig, SessionsConfig
-from latdoctor.lab.server.dependency import DependencyClient
+from latdoctor.lab.server.dependency_client import DependencyClient
+from latdoctor.lab.server.inference_server import ServerIdentity
 from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.model import VOCABULARY as MODEL_VOCABULARY
-from latdoctor.lab.server.request_parser import IntentRequest, RequestContext
-from latdoctor.lab.server.server import ServerIdentity
+from latdoctor.lab.server.request_context import RequestContext
+from latdoctor.lab.server.request_parser import IntentRequest
 from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import Call, Stages, TimedLock
-from latdoctor.lab.server.work import VOCABULARY, audio_frames, text_tokens
+from latdoctor.lab.server.tokenizer import VOCABULARY, audio_frames, text_tokens
 from tests.lab.server.fakes import PATIENCE
 from tests.lab.server.running import Running
 

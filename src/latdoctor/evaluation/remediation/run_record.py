@@ -18,7 +18,7 @@ from latdoctor.evaluation.remediation.run_specs import PlaybookChoice, Remediati
 from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import JournalEntry, unix_seconds
-from latdoctor.lab.clients import MetricsDelta, MetricsSnapshot
+from latdoctor.lab.metrics_snapshot import MetricsDelta, MetricsSnapshot
 from latdoctor.lab.run_report import BEFORE, MOVES, PhaseReport, phase_report, unsteady
 from latdoctor.lab.scenario import Scenario
 from latdoctor.load.openloop import Progress

@@ -35,8 +35,9 @@ from latdoctor.evaluation.remediation.run_specs import (
 from latdoctor.evaluation.remediation.scores import RemediationAttempt
 from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook, ServiceAccess, SimulatedOperator
 from latdoctor.evidence.bundle import Bundle
-from latdoctor.lab.clients import AdminClient, MetricsDelta, collect_metrics
+from latdoctor.lab.admin_client import AdminClient
 from latdoctor.lab.faults.injection import inject
+from latdoctor.lab.metrics_snapshot import MetricsDelta, collect_metrics
 from latdoctor.lab.processes import Deployment
 from latdoctor.lab.run_report import BEFORE
 from latdoctor.lab.runner import RunObserver, calibrated

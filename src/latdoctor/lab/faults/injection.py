@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import msgspec
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.clients import AdminClient, AdminRefusedError, typed_knobs
-from latdoctor.lab.faults.cgroup_limits import cpu_quota, memory_squeeze
+from latdoctor.lab.admin_client import AdminClient, AdminRefusedError, typed_knobs
 from latdoctor.lab.faults.noisy_neighbor import neighbours
+from latdoctor.lab.faults.process_limits import cpu_quota, memory_squeeze
 from latdoctor.lab.faults.toxics import Toxic
 from latdoctor.lab.faults.types import (
     AgentFault,

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.faults.cgroup_limits import IN_FORCE, quota_group
+from latdoctor.lab.faults.cgroup_cpu_quota import quota_group
 from latdoctor.lab.faults.page_reclaim import ROUND_SECONDS, Reclaim
+from latdoctor.lab.faults.process_limits import IN_FORCE
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -22,8 +22,9 @@ from starlette.routing import BaseRoute, Route
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.errors import BadRequest
-from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig, Weight
+from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.router_admin import guarded, read_json
+from latdoctor.lab.server.router_config import RouterConfig, Weight
 from latdoctor.lab.server.supervisor import Supervisor
 from latdoctor.sanitize import clean
 

@@ -24,11 +24,11 @@ from latdoctor.lab.server import request_parser
 from latdoctor.lab.server.config import ServerConfig, knobs
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import BadRequest, RequestRefused
-from latdoctor.lab.server.handler import CLIENT_GONE, refusal
+from latdoctor.lab.server.intent_handler import CLIENT_GONE, refusal
 from latdoctor.lab.server.live_config import LiveConfig, NeedsRestart, StaleEtag
 from latdoctor.lab.server.memory.pool import MemoryStats
 from latdoctor.lab.server.profiler import MAX_SECONDS, ProfileOptions, Profiler, ProfilerBusy
-from latdoctor.lab.server.work import Work
+from latdoctor.lab.server.schedulers.batch import Work
 
 ADMIN_TOKEN_VARIABLE = "LATDOCTOR_ADMIN_TOKEN"  # noqa: S105 - the name of the variable
 MIN_TOKEN_LENGTH = 8

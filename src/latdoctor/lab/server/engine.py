@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.errors import Unavailable
-from latdoctor.lab.server.pending import PendingRequests, Ticket
-from latdoctor.lab.server.request_parser import ModelAnswer, ModelInput
-from latdoctor.lab.server.work import Scheduler, Work
+from latdoctor.lab.server.pending_requests import PendingRequests, Ticket
+from latdoctor.lab.server.request_context import ModelAnswer, ModelInput
+from latdoctor.lab.server.schedulers.batch import Scheduler, Work
 from latdoctor.lab.server.worker import (
     BatchComputer,
     Drop,

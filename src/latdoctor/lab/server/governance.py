@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.errors import LoadShed
-from latdoctor.lab.server.pending import PendingRequests
+from latdoctor.lab.server.pending_requests import PendingRequests
 from latdoctor.lab.server.request_parser import IntentRequest
 from latdoctor.lab.server.schedulers.admission import Prediction
-from latdoctor.lab.server.work import Work
+from latdoctor.lab.server.schedulers.batch import Work
 
 WINDOW = 5.0  # seconds of answers that the P99 is taken of
 FEWEST = 20  # answers below which no P99 is believed

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.lab.server.config import MemoryConfig, ServerConfig, changed_restart_knobs, patched
-from latdoctor.lab.server.dependency import DependencyClient
+from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.governance import Governance
+from latdoctor.lab.server.serving_models import ServingModels
 from latdoctor.lab.server.sessions import SessionStore
 from latdoctor.lab.server.stages import TimedLock
-from latdoctor.lab.server.worker import ServingModels
 
 
 class LiveMemory(Protocol):

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from time import perf_counter
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from latdoctor.lab.server.schedulers.admission import Prediction
-from latdoctor.lab.server.work import Batch
+from latdoctor.lab.server.schedulers.batch import Batch
 from latdoctor.load.protocol import BODY_SIZES, SECONDS, body_size
 
 SIZES = (*map(float, range(1, 33)), 48.0, 64.0, 128.0)
@@ -183,55 +177,3 @@ class BatchMetrics:
 
     def sampled(self) -> None:
         self.torch_threads = self._read_threads()  # it is a thread's own number: asked where the work is done
-
-
-BEAT = 0.05  # seconds between two heartbeats
-_STATM = Path("/proc/self/statm")
-_TASKS = Path("/proc/self/task")
-
-
-class GcPauses:
-    """Reports each pause of the collector in seconds; it stops every thread that runs Python."""
-
-    def __init__(self, observe: Callable[[float], None]) -> None:
-        self._observe = observe
-        self._began: float | None = None
-
-    def start(self) -> None:
-        gc.callbacks.append(self._seen)
-
-    def stop(self) -> None:
-        if self._seen in gc.callbacks:
-            gc.callbacks.remove(self._seen)
-
-    def _seen(self, phase: str, _: dict[str, Any]) -> None:
-        if phase == "start":
-            self._began = perf_counter()
-        elif self._began is not None:
-            self._observe(perf_counter() - self._began)
-            self._began = None
-
-
-async def heartbeat(observe_lag: Callable[[float], None], beat: Callable[[], None]) -> None:
-    """Beats for ever, and reports how late the event loop woke it. `beat` must not block."""
-    while True:
-        began = perf_counter()  # not the loop's own clock: uvloop's has whole milliseconds
-        await asyncio.sleep(BEAT)
-        observe_lag(max(0.0, perf_counter() - began - BEAT))
-        beat()
-
-
-def resident_bytes() -> float | None:
-    """Resident memory of this process (proc(5), statm); None where there is no /proc."""
-    try:
-        return float(int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def threads() -> float | None:
-    """Threads of this process, those of C libraries included; None where there is no /proc."""
-    try:
-        return float(len(list(_TASKS.iterdir())))
-    except OSError:
-        return None

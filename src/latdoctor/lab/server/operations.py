@@ -24,7 +24,7 @@ from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.live_config import LiveConfig, StaleEtag
 from latdoctor.lab.server.profiler import Profiler, ProfilerBusy
 from latdoctor.lab.server.readiness import Readiness
-from latdoctor.lab.server.worker import ServingModels
+from latdoctor.lab.server.serving_models import ServingModels
 
 RENEWAL_SECONDS = 5.0  # how long a worker that shall end is waited for: the longest batch takes less than a second
 

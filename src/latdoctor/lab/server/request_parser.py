@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -14,12 +12,10 @@ from starlette.requests import Request
 
 from latdoctor.errors import UNDECODABLE
 from latdoctor.lab.server.errors import BadRequest
-from latdoctor.lab.server.work import RequestTiming
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 if TYPE_CHECKING:
     pass
@@ -103,50 +99,3 @@ async def read(request: Request, seconds: float = BODY_SECONDS) -> bytes:
     if size > MAX_BODY_BYTES:
         raise too_large()
     return bytes(body)
-
-
-# Token ids of a text, or feature frames of audio.
-ModelInput: TypeAlias = "Sequence[int] | NDArray[np.float32]"
-
-
-class ModelAnswer(Struct, frozen=True):
-    """What the worker found for one request. Times are seconds of the server's monotonic clock."""
-
-    intent: int
-    score: float
-    version: str
-    batched: float
-    computed: float
-    standby: bool = False
-
-
-class IntentResponse(Struct, frozen=True):
-    """The body of a 200. `source` is model, standby or fallback; times are those of the server's monotonic clock."""
-
-    intent: str
-    score: float
-    model_version: str
-    request_id: str
-    source: str
-    timing: RequestTiming
-
-
-@dataclass(slots=True)
-class RequestContext:
-    """A request and what became of it so far: a stage reads what it needs and writes what it found."""
-
-    asked: IntentRequest
-    request_id: str
-    received: float  # when the body was whole: seconds of the server's monotonic clock, as are all times here
-    entered: float  # at its first line: seconds of Unix time, for the access log
-    content_bytes: int = 0  # of its body
-    own: Sequence[int] = ()  # token ids of the text
-    input: ModelInput = ()
-    tokens: int = 0  # the length the scheduler sees: the request's own and its history's
-    feature: tuple[float, ...] | None = None  # what the dependency knows
-    queued: float = 0.0
-    computed: ModelAnswer | None = None
-    intent: str = ""
-    source: str = "model"
-    sent: float = 0.0
-    body: bytes = b""

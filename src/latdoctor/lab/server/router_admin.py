@@ -9,7 +9,6 @@ replace twice.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -22,7 +21,8 @@ from starlette.routing import BaseRoute, Route
 from latdoctor.errors import UNDECODABLE, OperationError, UsageError
 from latdoctor.lab.server.admin import AdminGuard
 from latdoctor.lab.server.errors import BadRequest, RequestRefused
-from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig
+from latdoctor.lab.server.replica_pool import ReplicaPool
+from latdoctor.lab.server.router_config import _digest, etag, patched_router_config
 from latdoctor.lab.server.supervisor import Supervisor
 from latdoctor.sanitize import clean
 
@@ -54,7 +54,7 @@ def _knobs(fleet: ReplicaPool, token: str) -> list[BaseRoute]:
         if asked not in ("*", tag()):
             raise BadRequest(412, "changed", "the configuration has changed since; read it again")
         try:
-            fleet.configure(patched(fleet.config, changes))
+            fleet.configure(patched_router_config(fleet.config, changes))
         except UsageError as error:
             raise BadRequest(422, "invalid", clean(str(error), 300)) from error
         turns += 1
@@ -96,24 +96,6 @@ def _replicas(fleet: ReplicaPool, supervisor: Supervisor | None, token: str) -> 
     ]
 
 
-def etag(config: RouterConfig) -> str:
-    """Equal configurations have equal tags."""
-    return _digest(config)
-
-
-def patched(config: RouterConfig, changes: dict[str, Any]) -> RouterConfig:
-    """`config` with some fields changed; weights are merged by replica. Raises UsageError."""
-    whole = msgspec.to_builtins(config)
-    weights = changes.get("weights", {})
-    if not isinstance(weights, dict):
-        raise UsageError("weights must be an object: replica → weight")
-    merged = {name: weight for name, weight in {**whole["weights"], **weights}.items() if weight is not None}
-    try:
-        return msgspec.convert({**whole, **changes, "weights": merged}, RouterConfig)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"the router's configuration is not valid: {error}") from error
-
-
 def guarded(handler: Handler, token: str) -> Handler:
     """`handler` for callers that the guard lets in; what is refused is answered so."""
     guard = AdminGuard(token)
@@ -148,10 +130,6 @@ async def read_json(request: Request, kind: type[Kind]) -> Kind:
         raise BadRequest(422, "invalid", clean(str(error), 300)) from error
     except UNDECODABLE as error:
         raise BadRequest(400, "malformed", "the body is not JSON") from error
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
 
 
 def _json(value: Any, **headers: str) -> Response:

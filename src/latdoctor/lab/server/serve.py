@@ -15,74 +15,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from latdoctor.errors import UsageError
 from latdoctor.http.address import is_loopback
+from latdoctor.lab.server.app import build
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.metrics import CONTENT_TYPE
-from latdoctor.lab.server.server import InferenceServer
+from latdoctor.lab.server.inference_server import InferenceServer
 
 if TYPE_CHECKING:
-    from latdoctor.lab.server.server import ModelBackend
-
-
-READY, UNAVAILABLE, FAILED = 200, 503, 500
-INTENT = "/v1/intent"
-
-
-def build(parts: InferenceServer, also: Sequence[BaseRoute] = ()) -> Starlette:
-    """The ASGI application of `parts`, with the routes in `also`."""
-
-    async def healthz(_: Request) -> Response:
-        return _json(READY, {"status": "ok"})
-
-    async def readyz(_: Request) -> Response:
-        state = parts.readiness
-        return _json(READY if state.ready else UNAVAILABLE, {"status": state.state})
-
-    async def metrics(_: Request) -> Response:
-        return Response(await parts.page(), headers={"content-type": CONTENT_TYPE})
-
-    async def failed(request: Request, _: Exception) -> Response:
-        """What nobody foresaw: the traceback goes to the server's log, not to the client."""
-        if request.url.path == INTENT:
-            parts.metrics.requests.of(str(FAILED)).inc()
-        return _json(FAILED, {"error": "internal", "detail": "the server failed; its log says more"})
-
-    async def intent(request: Request) -> Response:
-        return await parts.desk(request)
-
-    return Starlette(
-        routes=[
-            Route(INTENT, intent, methods=["POST"]),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/metrics", metrics),
-            *parts.admin.routes(),
-            *parts.acts.routes(parts.admin.guarded),
-            *also,
-        ],
-        exception_handlers={HTTPException: _plain, Exception: failed},
-    )
-
-
-async def _plain(_: Request, error: Exception) -> Response:
-    """404 and 405, as JSON."""
-    assert isinstance(error, HTTPException)
-    response = _json(error.status_code, {"error": error.detail.lower().replace(" ", "-"), "detail": error.detail})
-    response.headers.update(error.headers or {})
-    return response
-
-
-def _json(status: int, value: dict[str, str]) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    from latdoctor.lab.server.inference_server import ModelBackend
 
 
 # What may be attached to a server at its start; gets all of its parts, and returns routes of its own.
@@ -129,7 +72,7 @@ async def _serve(options: ServeOptions, brain: ModelBackend) -> None:
     from latdoctor.lab.http_server import HttpServer
 
     pass  # import of a merged module
-    from latdoctor.lab.server.server import InferenceServer, ServerIdentity
+    from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
 
     parts = InferenceServer(
         options.config, brain, ServerIdentity(options.replica, options.admin_token, options.access_log)
@@ -163,11 +106,11 @@ def real_brain(config: ServerConfig) -> ModelBackend:
     """The intent model and its memory. Loads torch (a second). Raises UsageError for what this machine cannot do."""
     import torch
 
+    from latdoctor.lab.server.inference_server import ModelBackend
     from latdoctor.lab.server.memory import build as build_pool
     from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, IntentModel
     from latdoctor.lab.server.profiler import TorchRecorder
-    from latdoctor.lab.server.server import ModelBackend
-    from latdoctor.lab.server.work import audio_frames
+    from latdoctor.lab.server.tokenizer import audio_frames
 
     audio_frames(1, FRAME_WIDTH)  # numpy loads its generators at the first use: no request shall pay for that
     pool = build_pool(config.memory)

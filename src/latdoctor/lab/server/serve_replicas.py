@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,8 +18,9 @@ from latdoctor.lab.http_server import HttpServer
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.admin import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaStatus, RouterConfig
+from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaStatus
 from latdoctor.lab.server.router import Router
+from latdoctor.lab.server.router_config import RouterConfig
 from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
 from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
 
@@ -108,9 +108,6 @@ def _settled(standings: Sequence[ReplicaStatus]) -> bool:
     )
 
 
-GROUP = "router."
-
-
 def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Agent | None = None) -> None:
     """Serves until it is told to stop; the addresses of the router and of its replicas are told on stdout.
 
@@ -163,33 +160,6 @@ def settings(config: ServerConfig) -> tuple[str, ...]:
         for knob, value in knobs.items()
         if value != default[group][knob]
     )
-
-
-def router_config(given: Sequence[str]) -> tuple[RouterConfig, tuple[str, ...]]:
-    """The router's configuration by those of the settings that are for it, and the others. Raises UsageError.
-
-    Weights are written `router.weights=0:9,1:1`.
-    """
-    own: dict[str, Any] = {}
-    for setting in given:
-        name, equals, value = setting.partition("=")
-        if name.startswith(GROUP):
-            if not equals:
-                raise UsageError(f"{setting!r} sets no knob", next_step=f"write {GROUP}KNOB=VALUE")
-            knob = name.removeprefix(GROUP)
-            own[knob] = _weights(value) if knob == "weights" else value
-    try:
-        config = msgspec.convert(own, RouterConfig, strict=False)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"the router's configuration is not valid: {error}") from error
-    return config, tuple(setting for setting in given if not setting.startswith(GROUP))
-
-
-def _weights(text: str) -> dict[str, str]:
-    pairs = [part.partition(":") for part in text.split(",")]
-    if not all(colon for _, colon, _ in pairs):
-        raise UsageError(f"{text!r} are no weights", next_step=f"write {GROUP}weights=0:9,1:1")
-    return {name.strip(): weight for name, _, weight in pairs}
 
 
 def _written(value: object) -> str:

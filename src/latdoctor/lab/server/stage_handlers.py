@@ -12,10 +12,10 @@ from latdoctor.lab.server.access_log import AccessLog, AccessLogEntry, utc_time
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.governance import Governance
 from latdoctor.lab.server.metrics import ServerMetrics
-from latdoctor.lab.server.request_parser import IntentResponse, RequestContext
+from latdoctor.lab.server.request_context import IntentResponse, RequestContext, RequestTiming
 from latdoctor.lab.server.sessions import SessionStore
 from latdoctor.lab.server.stages import Call
-from latdoctor.lab.server.work import SEPARATOR, RequestTiming, audio_frames, audio_length, text_tokens
+from latdoctor.lab.server.tokenizer import SEPARATOR, audio_frames, audio_length, text_tokens
 
 OK = 200
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.request_parser import RequestContext
+from latdoctor.lab.server.request_context import RequestContext
 
 
 class TimedLock:

@@ -20,15 +20,14 @@ from latdoctor.lab.faults.agent.disturbances import (
     block_loop,
     hold_lock,
     leak,
-    names,
     pause_for_garbage,
     slow_preprocessing,
     sync_each_request,
-    turned,
 )
-from latdoctor.lab.faults.agent.memory import fragment, hoard
+from latdoctor.lab.faults.agent.knob_changes import names, turned
+from latdoctor.lab.faults.agent.memory_disturbances import fragment, hoard
 from latdoctor.lab.server import request_parser
-from latdoctor.lab.server.server import InferenceServer
+from latdoctor.lab.server.inference_server import InferenceServer
 from latdoctor.sanitize import clean
 
 DISTURBANCES: Mapping[str, Disturbance] = {

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers.base import SchedulingRule
+from latdoctor.lab.server.schedulers.batch import Scheduler
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.schedulers.fifo import CountOnly, LongAlone, NoTimer, Single
 from latdoctor.lab.server.schedulers.length_aware import DurationBounded, Lanes, LengthBuckets
 from latdoctor.lab.server.schedulers.token_budget import TokenBudget
-from latdoctor.lab.server.work import Scheduler
 
 SCHEDULERS: dict[str, type[SchedulingRule]] = {
     "count-only": CountOnly,

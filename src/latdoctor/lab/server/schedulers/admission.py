@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from latdoctor.lab.server.schedulers.batch import Batch, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.work import Batch, Work
 
 
 class Admission(Struct, frozen=True):

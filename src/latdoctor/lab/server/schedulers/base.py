@@ -10,8 +10,8 @@ from itertools import count
 from msgspec import Struct
 
 from latdoctor.lab.server.config import BatchingConfig
+from latdoctor.lab.server.schedulers.batch import Batch, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.work import Batch, Work
 
 
 class WaitingQueue:

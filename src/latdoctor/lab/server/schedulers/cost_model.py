@@ -11,7 +11,7 @@ from itertools import combinations
 
 from msgspec import Struct
 
-from latdoctor.lab.server.work import Batch, Work
+from latdoctor.lab.server.schedulers.batch import Batch, Work
 
 _REMEMBERED = 0.99  # weight of the past at each new call: about the last hundred calls count
 _NEWEST = 0.1  # the same for the running means

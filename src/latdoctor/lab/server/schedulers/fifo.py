@@ -6,8 +6,8 @@ import math
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers.base import BatchChoice, SchedulingRule, count_cap
+from latdoctor.lab.server.schedulers.batch import Batch, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.work import Batch, Work
 
 
 class CountOnly(SchedulingRule):

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers.base import BatchChoice, SchedulingRule, count_cap
+from latdoctor.lab.server.schedulers.batch import Batch, Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.schedulers.token_budget import GrownBatch, window
-from latdoctor.lab.server.work import Batch, Scheduler, Work
 from latdoctor.load.protocol import FRAMES_PER_SECOND
 
 

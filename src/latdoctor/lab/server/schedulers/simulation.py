@@ -8,8 +8,8 @@ from statistics import fmean, pstdev
 
 from msgspec import Struct
 
+from latdoctor.lab.server.schedulers.batch import Batch, Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
-from latdoctor.lab.server.work import Batch, Scheduler, Work
 
 # The reference model in fp32 on one core of a server processor, fitted to measured calls of 1×40 to 4×512 tokens.
 MEASURED_FP32 = Cost(fixed=1.8e-3, per_token=5.8e-5, per_token_pair=4.3e-8)

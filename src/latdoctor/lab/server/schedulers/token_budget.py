@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers.base import BatchChoice, SchedulingRule, WaitingQueue, count_cap
+from latdoctor.lab.server.schedulers.batch import Work
 from latdoctor.lab.server.schedulers.cost_model import Cost
-from latdoctor.lab.server.work import Work
 
 
 class GrownBatch(Struct, frozen=True):

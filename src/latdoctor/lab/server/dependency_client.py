@@ -11,7 +11,7 @@ from msgspec import Struct
 from latdoctor.errors import UNDECODABLE
 from latdoctor.lab.server.config import DependencyConfig
 from latdoctor.lab.server.metrics import ServerMetrics
-from latdoctor.lab.server.request_parser import RequestContext
+from latdoctor.lab.server.request_context import RequestContext
 
 if TYPE_CHECKING:
     import aiohttp

@@ -10,8 +10,8 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from latdoctor.errors import OperationError
+from latdoctor.lab.server.inference_server import InferenceServer
 from latdoctor.lab.server.memory.pool import MIB, BufferLease, MemoryPool, OutOfMemory
-from latdoctor.lab.server.server import InferenceServer
 
 if TYPE_CHECKING:
     from latdoctor.lab.server.memory.arena import ArenaPool

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from latdoctor.lab.server.request_parser import ModelAnswer, ModelInput
-from latdoctor.lab.server.work import Work
+from latdoctor.lab.server.request_context import ModelAnswer, ModelInput
+from latdoctor.lab.server.schedulers.batch import Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from latdoctor import __version__
-from latdoctor.lab.server import metrics
-from latdoctor.lab.server import metrics as vitals
+from latdoctor.lab.server import runtime_stats
 from latdoctor.lab.server.access_log import AccessLog
 from latdoctor.lab.server.admin import AdminGuard, AdminInterface
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.dependency import DependencyClient
+from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.governance import Governance
-from latdoctor.lab.server.handler import IntentHandler
+from latdoctor.lab.server.intent_handler import IntentHandler
 from latdoctor.lab.server.live_config import LiveConfig
 from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
 from latdoctor.lab.server.metrics import BatchMetrics, ServerMetrics
@@ -33,11 +32,12 @@ from latdoctor.lab.server.readiness import Readiness
 from latdoctor.lab.server.request_parser import BODY_SECONDS
 from latdoctor.lab.server.schedulers import build as build_scheduler
 from latdoctor.lab.server.schedulers.admission import Prediction
+from latdoctor.lab.server.schedulers.batch import Scheduler
+from latdoctor.lab.server.serving_models import Model, ServingModels
 from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stage_handlers import StageHandlers
 from latdoctor.lab.server.stages import Stages, TimedLock
-from latdoctor.lab.server.work import Scheduler
-from latdoctor.lab.server.worker import Model, ServingModels, ThreadUsage
+from latdoctor.lab.server.worker import ThreadUsage
 
 REQUEST_THREADS = 4
 _STOP_SECONDS = 10.0  # how long the worker's last batch is waited for
@@ -133,7 +133,7 @@ class InferenceServer:
         )
         self.acts = Operations(self.engine, self.models, self.tuning, self.readiness, profiling)
         self.metrics.also(StateCollector(ServerState(self, __version__, clock), self.metrics.fixed))
-        self._gc = vitals.GcPauses(self.metrics.gc_pause.observe)
+        self._gc = runtime_stats.GcPauses(self.metrics.gc_pause.observe)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _scheduler(self, config: ServerConfig) -> Scheduler:
@@ -153,7 +153,7 @@ class InferenceServer:
         """Starts the worker, and warms the model up behind the closed door."""
         self._gc.start()
         self.engine.start()
-        beat = vitals.heartbeat(self.metrics.loop_lag.observe, self.engine.look_after)
+        beat = runtime_stats.heartbeat(self.metrics.loop_lag.observe, self.engine.look_after)
         self._tasks = [asyncio.create_task(beat), asyncio.create_task(self._warm_up())]
 
     async def _warm_up(self) -> None:
@@ -218,9 +218,9 @@ class ServerState:
             "ref_queue_tokens": book.tokens,
             "ref_queue_oldest_age_seconds": book.oldest_age(now),
             "ref_breaker_open": parts.governance.breaker.is_open(now),
-            "ref_process_threads": metrics.threads(),
+            "ref_process_threads": runtime_stats.threads(),
             "ref_torch_threads": parts.counts.torch_threads or None,
-            "ref_rss_bytes": metrics.resident_bytes(),
+            "ref_rss_bytes": runtime_stats.resident_bytes(),
             "ref_sessions": len(parts.sessions),
             "ref_compiles_total": compiles,
             "ref_compile_seconds_total": compile_seconds,

@@ -22,9 +22,10 @@ from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import BadRequest, ClientGone, LoadShed, RequestRefused, Unavailable
 from latdoctor.lab.server.governance import Governance
 from latdoctor.lab.server.metrics import ServerMetrics
-from latdoctor.lab.server.pending import Ticket
+from latdoctor.lab.server.pending_requests import Ticket
 from latdoctor.lab.server.readiness import Readiness
-from latdoctor.lab.server.request_parser import RequestContext, parse
+from latdoctor.lab.server.request_context import RequestContext
+from latdoctor.lab.server.request_parser import parse
 from latdoctor.lab.server.stage_handlers import StageHandlers
 from latdoctor.lab.server.stages import Stages
 from latdoctor.load.protocol import FRAMES_PER_SECOND
