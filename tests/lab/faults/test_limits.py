@@ -86,7 +86,7 @@ def test_whoever_injects_may_be_killed_and_the_quota_ends(quota: subprocess.Pope
     before = cgroup_of(quota.pid)
     code = (
         "import time\n"
-        "from latdoctor.lab.faults.cgroup_cpu_quota import cpu_quota\n"
+        "from latdoctor.lab.faults.process_limits import cpu_quota\n"
         f"with cpu_quota({quota.pid}, 0.5, 600):\n"
         "    print('in', flush=True)\n"
         "    time.sleep(600)\n"
