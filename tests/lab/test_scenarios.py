@@ -59,7 +59,7 @@ def test_the_injected_truth_does_not_stand_in_what_the_server_is_told() -> None:
         ("id: x\ntitle: t\nphases:\n  - {name: a, seconds: 1}\nunknown: 1\n", "unknown"),
         (
             "id: x\ntitle: t\nphases:\n  - {name: a, seconds: 1}\ntruth: [{cause: c, without: {b: {rate: 1}}}]\n",
-            "no phase 'b'",
+            "unknown phase 'b'",
         ),
     ],
 )

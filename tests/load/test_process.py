@@ -89,9 +89,9 @@ def test_saturation_over_http() -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("https://127.0.0.1:1", "no http address"),
-        ("127.0.0.1:8000", "no http address"),
-        ("http://127.0.0.1:port", "no address"),
+        ("https://127.0.0.1:1", "must be an http address"),
+        ("127.0.0.1:8000", "must be an http address"),
+        ("http://127.0.0.1:port", "invalid address"),
         ("http://192.0.2.1:8000", "not this machine"),
         ("http://example.test", "not this machine"),
     ],

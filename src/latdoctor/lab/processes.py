@@ -1,4 +1,4 @@
-"""The processes of a scenario: the reference server, several behind a router, the dependency, and fault proxies."""
+"""The processes of a scenario: the reference server or replicas with a router, the dependency, and fault proxies."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ DRAIN_WITHIN = 30.0
 
 
 class ChildProcess:
-    """`python -m MODULE ARGUMENTS` in a session of its own. Leave it as a context: it never outlives it, and not the
-    thread that started it either, however that ends (Linux; see `tether`).
+    """`python -m MODULE ARGUMENTS` in its own session; a context manager that ends it.
+
+    It also ends with the thread that started it (Linux; see `parent_watch`).
     """
 
     def __init__(
         self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
         self.name = name
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 — closed in __exit__; a pipe could fill up
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 — closed in __exit__; a pipe could fill up
         self._process = subprocess.Popen(  # noqa: S603 — our own interpreter and module
             [
                 *(sys.executable, "-I", "-S", parent_watch.__file__, str(os.getpid())),
                 *(sys.executable, "-m", module, *arguments),
             ],
             stdin=subprocess.DEVNULL,
-            stdout=self._said,
-            stderr=self._said,
+            stdout=self._output,
+            stderr=self._output,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
@@ -73,23 +74,23 @@ class ChildProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        self._said.close()
+        self._output.close()
 
     def wait_answers(self, url: str, headers: Mapping[str, str] | None = None, within: float = READY_WITHIN) -> None:
         """Until `url` answers 200. Raises OperationError where the process ends before, or takes too long."""
         deadline = time.monotonic() + within
-        asked = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 — our own process
+        request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 — our own process
         while time.monotonic() < deadline:
             if self.exit_code is not None:
                 raise OperationError(f"{self.name} ended before it was ready: {self.last_words()}")
-            with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=1) as answer:  # noqa: S310
+            with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=1) as answer:  # noqa: S310
                 if answer.status == 200:
                     return
             time.sleep(0.05)
         raise OperationError(f"{self.name} was not ready within {within:g} s: {self.last_words()}")
 
     def stop(self) -> None:
-        """Drains and ends; one that does not end is killed."""
+        """Drains and ends the process; kills it after a timeout."""
         if self.exit_code is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -103,13 +104,13 @@ class ChildProcess:
 
     def last_words(self) -> str:
         """The last line it wrote."""
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
-        return clean(lines[-1], 300) if lines else "it said nothing"
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        return clean(lines[-1], 300) if lines else "no output"
 
 
 class _LabServerProcess:
-    """`latdoctor lab serve` on a free loopback port, with a token of its own."""
+    """`latdoctor lab serve` on a free loopback port, with its own token."""
 
     _title = "the server"
 
@@ -150,15 +151,15 @@ class _LabServerProcess:
 
 
 class ServerProcess(_LabServerProcess):
-    """One server. Leave it as a context: the process never outlives it."""
+    """One server; a context manager that ends the process."""
 
     def __init__(self, config: ServerConfig, *, faults: bool = True) -> None:
         super().__init__(config, *(["--fault-agent"] if faults else []))
 
     def restart(self, knobs: Mapping[str, Any]) -> None:
-        """Ends the process and starts another on the same port, with `knobs` put in; returns when it is ready.
+        """Restarts the process on the same port with `knobs` changed; returns when it is ready.
 
-        Raises OperationError where it does not come up, UsageError for bad knobs.
+        Raises OperationError where it does not become ready, UsageError for bad knobs.
         """
         config = patched(self._started_with, knobs, strict=False)
         self._child.__exit__(None, None, None)
@@ -170,12 +171,12 @@ class ServerProcess(_LabServerProcess):
         return self.admin.config()
 
     def configure(self, patch: Mapping[str, Any]) -> None:
-        """Turns live knobs, against the version that was read. Raises OperationError."""
+        """Changes live settings, conditional on the ETag that was read. Raises OperationError."""
         self.admin.configure(patch)
 
 
 class ReplicaStatus(Struct, frozen=True):
-    """What the router's admin interface says of a replica."""
+    """A replica as reported by the router's admin interface."""
 
     name: str
     url: str
@@ -184,7 +185,7 @@ class ReplicaStatus(Struct, frozen=True):
 
 
 class RouterProcess(_LabServerProcess):
-    """A router and its replicas. Leave it as a context: none of the processes outlives it."""
+    """A router and its replicas; a context manager that ends the processes."""
 
     _title = "the router"
 
@@ -217,7 +218,7 @@ class FaultProxyProcess:
 
 
 class DependencyProcess:
-    """The service that the server asks for each request."""
+    """The service that the server calls for each request."""
 
     def __init__(self, settings: StoreSettings) -> None:
         (self.port,) = free_ports(1)
@@ -234,7 +235,7 @@ class DependencyProcess:
 
 
 class Deployment:
-    """The servers of `scenario` and what stands beside them. Leave it as a context: no process outlives it."""
+    """The servers of `scenario`, its proxies and its dependency; a context manager that ends them."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -245,8 +246,8 @@ class Deployment:
         self._dependency_proxy: FaultProxyProcess | None = None
 
     def __enter__(self) -> Deployment:
-        """Starts everything. Raises OperationError where something does not become ready, UsageError."""
-        with self._ends:  # ends what has been started where something after it does not start
+        """Starts all processes. Raises OperationError where one does not become ready, UsageError."""
+        with self._ends:  # ends the started processes if a later one fails
             self._start()
             self._ends = self._ends.pop_all()
         return self
@@ -258,12 +259,12 @@ class Deployment:
 
     @property
     def address(self) -> str:
-        """Where clients send their requests."""
+        """The address for the clients' requests."""
         return self._clients_proxy.url if self._clients_proxy else self._front.url
 
     @property
     def pages(self) -> tuple[str, ...]:
-        """Who shows a metrics page: the router first, if there is one, then each server."""
+        """The base addresses with a metrics page: the router, if there is one, then each server."""
         router = (self._router.url,) if self._router else ()
         return (*router, *self.servers)
 
@@ -276,7 +277,7 @@ class Deployment:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The servers' processes at this moment."""
+        """The current processes of the servers."""
         if self._router:
             return tuple(replica.pid for replica in self._router.replicas() if replica.pid)
         return (self._front.pid,)
@@ -288,12 +289,12 @@ class Deployment:
 
     @property
     def token(self) -> str:
-        """What the admin interfaces of the servers and of the router want to be told."""
+        """The token of the servers' and the router's admin interfaces."""
         return self._front.token
 
     @property
     def site(self) -> InjectionTargets:
-        """Where faults can be put in, at this moment."""
+        """The current targets for faults."""
         return InjectionTargets(
             servers=self._admins,
             pids=self.pids,
@@ -304,7 +305,7 @@ class Deployment:
         )
 
     def configure(self, knobs: Mapping[str, Mapping[str, Any]]) -> None:
-        """Turns live knobs of every server. Raises OperationError, UsageError."""
+        """Changes live settings of every server. Raises OperationError, UsageError."""
         for server in self._admins:
             server.configure(typed_knobs(knobs))
 

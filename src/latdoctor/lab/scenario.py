@@ -1,4 +1,4 @@
-"""Scenarios as YAML: what server, what load, what goes wrong when, and how it is mended.
+"""Scenarios in YAML: the server, its load, the injected faults by phase, and their removal.
 
     id: promo-rush
     server: {batching: {scheduler: long-alone}, memory: {glibc: returning}}
@@ -9,9 +9,9 @@
       - {name: after, seconds: 12, rate: 100%, mix: {long_share: 15%}, config: {batching: {scheduler: token-budget}}}
     truth: [{cause: app.batching.long-alone, without: {incident: {config: {batching: {scheduler: token-budget}}}}}]
 
-A phase's `config` is turned live at its beginning and stays; its `faults` end with it. `truth` names the causes that
-act in the phase `incident`, each with the change that takes it alone away; a cause without one is taken away in the
-phase `after`. The player writes the truth to a place of its own, where diagnosis does not look.
+A phase's `config` is applied at its beginning and stays; its `faults` end with it. `truth` names the injected causes of
+the phase `incident`, each with the change that removes it alone; a cause without one is removed in the phase `after`.
+The runner writes the truth to a separate file, outside the diagnosed evidence.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LoadSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Burst(Struct, frozen=True, forbid_unknown_fields=True):
-    """For `seconds`, beginning `after` so many of the phase, `times` as many requests come."""
+    """A burst of `times` the rate for `seconds`, starting `after` seconds into the phase."""
 
     times: Annotated[float, Meta(gt=0, le=20)]
     after: Annotated[float, Meta(ge=0, le=3600)]
@@ -63,7 +63,7 @@ class Burst(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScenarioPhase(Struct, frozen=True, forbid_unknown_fields=True):
-    """A stretch of the run. `rate` is a share of the load's rate."""
+    """A phase of the run. `rate` is a share of the load's rate."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     seconds: Annotated[float, Meta(gt=0, le=3600)]
@@ -76,7 +76,7 @@ class ScenarioPhase(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PhaseOverride(Struct, frozen=True, forbid_unknown_fields=True):
-    """What another run does otherwise in a phase; what is not given stays."""
+    """Changes to a phase for another run; fields that are not set stay."""
 
     rate: Annotated[float, Meta(gt=0, le=20)] | None = None
     mix: Mix | None = None
@@ -85,7 +85,7 @@ class PhaseOverride(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InjectedCause(Struct, frozen=True, forbid_unknown_fields=True):
-    """A cause, and what takes it alone away, by phase and for all clients; nothing: the phase `after` does."""
+    """An injected cause, and the changes that remove it alone, by phase; none: the phase `after` removes it."""
 
     cause: str
     without: dict[str, PhaseOverride] = {}
@@ -97,8 +97,8 @@ class InjectedCause(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
-    """One incident, whole. `dependency`: the server asks one for each request. `clients_proxy`: the clients come
-    through a proxy that can spoil their connections. `severities`: by name, the settings (as `overridden` takes them)
+    """A complete incident. `dependency`: the server calls it for each request. `clients_proxy`: the clients connect
+    through a proxy that can inject network faults. `severities`: by name, the settings (as `overridden` takes them)
     that make it milder or more severe.
     """
 
@@ -119,7 +119,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def incident(self) -> ScenarioPhase:
-        """The phase in which something is wrong; the last one where none has that name."""
+        """The phase with the fault; the last phase where none is named `incident`."""
         return next((phase for phase in self.phases if phase.name == INCIDENT), self.phases[-1])
 
     def config(self) -> ServerConfig:
@@ -145,13 +145,13 @@ def _stream(phase: ScenarioPhase, rate: float) -> Arrivals:
 
 
 def up_to_incident(scenario: Scenario) -> Scenario:
-    """`scenario` as somebody on call has it: nobody knows yet how it ends."""
+    """`scenario` without the phases after the incident, as an operator observes it."""
     last = scenario.phases.index(scenario.incident)
     return msgspec.structs.replace(scenario, phases=scenario.phases[: last + 1])
 
 
 def without(scenario: Scenario, truth: InjectedCause) -> Scenario:
-    """`scenario` up to its incident, with this one cause taken away."""
+    """`scenario` up to its incident, with this one cause removed."""
     until = up_to_incident(scenario).phases
     phases = tuple(_changed(phase, truth.without.get(phase.name, PhaseOverride())) for phase in until)
     load = msgspec.structs.replace(scenario.load, retry=RetryPolicy()) if truth.without_retries else scenario.load
@@ -199,7 +199,7 @@ def read(path: Path) -> Scenario:
     except UsageError as error:
         raise DefinitionError([Problem(node.where, error.what)]) from error
     if unknown:
-        raise DefinitionError([Problem(node.where, f"truth speaks of no phase {sorted(unknown)[0]!r}")])
+        raise DefinitionError([Problem(node.where, f"truth names an unknown phase {sorted(unknown)[0]!r}")])
     if scenario.id != path.stem:
         raise DefinitionError([Problem(node.where, f"the id {scenario.id!r} differs from the file's name")])
     return scenario
@@ -226,7 +226,7 @@ def overridden(scenario: Scenario, settings: Iterator[tuple[str, Any]]) -> Scena
         for key in parents:
             place = _inside(place, key)
         if not isinstance(place, dict):
-            raise UsageError(f"{path!r} is no setting of a scenario")
+            raise UsageError(f"unknown setting {path!r}")
         place[last] = value
     try:
         changed = msgspec.convert(whole, Scenario, strict=False)
@@ -237,7 +237,7 @@ def overridden(scenario: Scenario, settings: Iterator[tuple[str, Any]]) -> Scena
 
 
 def _inside(place: Any, key: str) -> Any:
-    """What is at `key`, which of a list is a phase's name or a number; None where a list has no such thing."""
+    """The value at `key`; in a list, `key` is a phase name or an index. None where there is none."""
     if isinstance(place, dict):
         return place.setdefault(key, {})
     named = [one for one in place or () if isinstance(one, dict) and one.get("name") == key]

@@ -1,4 +1,4 @@
-"""The generator's own process: an order on stdin, messages as JSON lines on stdout (see `process`)."""
+"""The generator's own process: a LoadOrder on stdin, messages as JSON lines on stdout (see `process`)."""
 
 from __future__ import annotations
 
@@ -26,56 +26,56 @@ def main() -> None:
 
 async def _load(order: LoadOrder) -> None:
     plan, planned = order.plan, schedule(order.plan)
-    # The records of a run hold no cycles; what is here already need not be looked through again while it runs.
+    # The records of a run have no cycles: existing objects need no garbage collection during the run.
     gc.collect()
     gc.freeze()
     async with AsyncExitStack() as living:
-        transport, shown = await _transport(order, living)
+        transport, page_address = await _transport(order, living)
         run = OpenLoop(plan, planned, transport, time.monotonic)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, run.stop)
         started, begin, cpu = time.time(), time.monotonic(), time.process_time()
-        _tell(RunStarted(started, shown))
+        _send(RunStarted(started, page_address))
         reports = asyncio.create_task(_report(run, order.report_s))
         await run.run()
         reports.cancel()
         seconds, cpu = time.monotonic() - begin, time.process_time() - cpu
-    _tell(run.progress())
+    _send(run.progress())
     outcomes = tuple(run.outcomes)
     ran = RawRun(order.address, started, seconds, cpu, run.most_in_flight, run.stopped, outcomes)
-    _tell(RunEnded(summarise(plan, planned, ran)))
+    _send(RunEnded(summarise(plan, planned, ran)))
 
 
 async def _transport(order: LoadOrder, living: AsyncExitStack) -> tuple[Transport, str]:
-    """What carries the requests, and the address of the metrics page; empty where none is shown."""
+    """The transport, and the address of the metrics page; empty without one."""
     if order.metrics_port is None:
         return await living.enter_async_context(HttpTransport(order.address)), ""
-    from latdoctor.load.client_metrics import (  # a run without a page starts without a server
+    from latdoctor.load.client_metrics import (  # imported only for runs with a page
         ClientPage,
         CountingTransport,
         served_page,
     )
 
     page = ClientPage()
-    shown = await living.enter_async_context(served_page(page, order.metrics_port))
+    page_address = await living.enter_async_context(served_page(page, order.metrics_port))
     http = await living.enter_async_context(HttpTransport(order.address, page.traces()))
-    return CountingTransport(http, page), shown
+    return CountingTransport(http, page), page_address
 
 
 async def _report(run: OpenLoop, every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        _tell(run.progress())
+        _send(run.progress())
 
 
 async def _saturate(order: LoadOrder) -> None:
     plan = order.plan
     mix = next(phase.mix for phase in plan.phases if phase.name == order.phase)
     async with HttpTransport(order.address) as transport:
-        _tell(await saturation(plan, mix, transport, time.monotonic, order.saturate_s, order.in_flight))
+        _send(await saturation(plan, mix, transport, time.monotonic, order.saturate_s, order.in_flight))
 
 
-def _tell(message: Message) -> None:
+def _send(message: Message) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()
 

@@ -1,7 +1,7 @@
-"""The client's own metrics page: what a gateway in front of the server would see of it.
+"""The client's metrics page: the server as a gateway in front of it measures it.
 
-What the client waits beyond what the server says it took lies between the two. The page is served by the generator's
-own event loop and rendered only when somebody asks for it.
+The client's latency beyond the server's own is network time. The generator's event loop serves the page, rendered on
+request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OUTCOMES = tuple(one for one in get_args(Ending) if one != "not_sent")
 
 
 class ClientPage:
-    """The counters. Each attempt counts for itself: a retry is one more request."""
+    """The counters. Each attempt counts separately: a retry is one more request."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # prometheus_client leaves it untyped
@@ -67,7 +67,7 @@ class ClientPage:
             self._retries.inc()
 
     def ended(self, content_bytes: int, outcome: Ending, seconds: float, answer_bytes: int) -> None:
-        """The attempt's end. Its time counts only where the server computed an answer, for so it is on its page."""
+        """Counts the end of an attempt. Its time counts only for answers, as on the server's page."""
         self._in_flight.dec()
         self._outcomes[outcome].inc()
         self._received.inc(answer_bytes)
@@ -75,7 +75,7 @@ class ClientPage:
             self._seconds[body_size(content_bytes)].observe(seconds)
 
     def traces(self) -> list[aiohttp.TraceConfig]:
-        """What tells an aiohttp session to report how long its connections take."""
+        """The aiohttp trace that measures connection times."""
         config = aiohttp.TraceConfig()
 
         async def connecting(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
@@ -89,7 +89,7 @@ class ClientPage:
         return [config]
 
     async def watch_itself(self) -> None:
-        """Beats for ever: a client that is late itself cannot say what the network does."""
+        """Measures the lag of the event loop: a late client cannot measure the network."""
         while True:
             began = perf_counter()
             await asyncio.sleep(_BEAT)
@@ -101,7 +101,7 @@ class ClientPage:
 
 
 class CountingTransport:
-    """A transport that counts on `page` what passes through another."""
+    """A transport that counts the attempts of another on `page`."""
 
     def __init__(self, transport: Transport, page: ClientPage) -> None:
         self._transport, self._page = transport, page
@@ -120,7 +120,7 @@ class CountingTransport:
 
 @asynccontextmanager
 async def served_page(page: ClientPage, port: int) -> AsyncIterator[str]:
-    """Serves `page` on this machine's `port` (0: a free one) and gives its address. Raises OperationError."""
+    """Serves `page` on the local `port` (0: a free one) and yields its address. Raises OperationError."""
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=page.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,4 +1,4 @@
-"""What is asked: shares of short and long, text and audio, sessions, and bodies that are wrong on purpose."""
+"""The request mix: shares of short and long, text and audio, sessions, and malformed bodies."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def draw(mix: Mix, rng: Random) -> RequestContent:
 
 
 class Conversations:
-    """What was asked so far in each session."""
+    """The previous turns of each session."""
 
     def __init__(self) -> None:
         self._turns: dict[int, tuple[Turn, ...]] = {}
 
     def joined(self, ask: RequestContent) -> RequestContent:
-        """`ask` with what came before it in its session, the newest first to be kept where that is too much."""
+        """`ask` with the previous turns of its session; the oldest are dropped beyond the limits."""
         if ask.session is None or ask.kind == MALFORMED:
             return ask
         before = self._turns.get(ask.session, ())

@@ -1,4 +1,4 @@
-"""Sends a schedule on time, whatever the server does, and keeps what became of each request.
+"""Sends a schedule on time, whatever the server does, and records the outcome of each request.
 
 Latency counts from the planned instant (G. Tene, How NOT to Measure Latency, 2013): a request that the generator or
 a frozen server delays carries the whole delay. Nothing waits for an answer before the next request is sent.
@@ -151,7 +151,7 @@ class OpenLoop:
                 self._phase = planned.phase
                 late = self._clock() - self._start - planned.at
                 if len(self._waiting) >= self._plan.max_in_flight:
-                    # Nobody would have been answered at once: it counts as the timeout at least.
+                    # Counts with the timeout at least: it would not have been answered at once.
                     self._ended(RequestOutcome(planned.index, max(late, self._plan.timeout_s), late, "not_sent"))
                     continue
                 self._waiting[planned.index] = planned.at
@@ -159,13 +159,13 @@ class OpenLoop:
                 tasks.create_task(self._follow(planned))
 
     def stop(self) -> None:
-        """Sends nothing more; what is in flight is still waited for."""
+        """Stops sending; requests in flight are still awaited."""
         self.stopped = True
 
     async def _until(self, instant: float) -> bool:
         """Waits until `instant`; False if the run was stopped."""
         while (wait := instant - self._clock()) > 0 and not self.stopped:
-            await asyncio.sleep(min(wait, 0.25))  # in short steps, so that a stop is heard in a long lull
+            await asyncio.sleep(min(wait, 0.25))  # in short steps, so that a stop takes effect during a long pause
         return not self.stopped
 
     async def _follow(self, planned: PlannedRequest) -> None:
@@ -206,7 +206,7 @@ class OpenLoop:
         self._errors += outcome.ending not in {"answered", "rejected"}
 
     def progress(self) -> Progress:
-        """Where the run stands; the next report counts from here."""
+        """The progress so far; the next report counts from here."""
         recent, self._recent = sorted(self._recent), []
         elapsed = self._clock() - self._start
         oldest = next(iter(self._waiting.values()), None)

@@ -1,4 +1,4 @@
-"""A load plan: phases of arrivals and mixes, what is given up when, and what counts as good."""
+"""A load plan: phases with arrivals and request mixes, timeouts, retries, and the SLO."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ _CONNECT_S = 3.0
 
 
 def check_address(address: str, *, remote: bool) -> None:
-    """Refuses what is no http address, another machine unless `remote`, and where nothing listens.
-
-    Raises UsageError, OperationError.
-    """
+    """Raises UsageError for an invalid or (unless `remote`) remote address, OperationError where nothing listens."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port or 80
     except ValueError as error:
-        raise UsageError(f"{address!r} is no address ({error})") from error
+        raise UsageError(f"invalid address {address!r}: {error}") from error
     if parts.scheme != "http" or not host:
-        raise UsageError(f"{address!r} is no http address", next_step="such as http://127.0.0.1:8080")
+        raise UsageError(f"must be an http address, such as http://127.0.0.1:8080 (got {address!r})")
     if not remote and not is_loopback(host):
         raise UsageError(f"{host} is not this machine", next_step="add --allow-remote if its owner agrees to the load")
     try:
@@ -48,7 +45,7 @@ MAX_PHASES = 50
 
 
 class LoadPhase(Struct, frozen=True, forbid_unknown_fields=True):
-    """A stretch of time with one kind of arrivals and one mix. A change of either begins a new phase."""
+    """A period with one arrival process and one request mix."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     seconds: PhaseSeconds
@@ -57,7 +54,7 @@ class LoadPhase(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetryPolicy(Struct, frozen=True, forbid_unknown_fields=True):
-    """What clients do when they are refused, fail or wait too long.
+    """The retry policy for refused, failed and timed-out requests.
 
     `immediate` asks again at once. `backoff` waits a random time up to base·2ⁿ (full jitter: M. Brooker, Exponential
     Backoff and Jitter, 2015), and never less than the server's Retry-After.
@@ -73,7 +70,7 @@ class LoadPlan(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole run, decided before it begins. Times are seconds unless the name says otherwise.
 
     `timeout_s`: how long one attempt is waited for. `slo_s`: an answer within this time is good. Requests of the first
-    `warm_up_s` are sent but not measured. `max_in_flight` bounds memory: what would exceed it is counted as not sent.
+    `warm_up_s` are sent but not measured. `max_in_flight` bounds memory: requests beyond it count as not sent.
     `late_ms`: how late the generator may wake up (P99) before the run counts as spoiled.
     """
 
@@ -127,7 +124,7 @@ def _where(node: strict_yaml.Node, place: str) -> str:
     return node.where
 
 
-MAX_REQUESTS = 500_000  # a record of each is kept until the run is summed up
+MAX_REQUESTS = 500_000  # their records are in memory until the run ends
 
 
 class PlannedRequest(Struct, frozen=True, gc=False):
@@ -146,9 +143,9 @@ def schedule(plan: LoadPlan) -> tuple[PlannedRequest, ...]:
     """
     expected = sum(phase.arrivals.expected(phase.seconds) for phase in plan.phases)
     if expected > MAX_REQUESTS:
-        raise UsageError(f"the plan has {expected:.0f} requests", next_step=f"at most {MAX_REQUESTS} in one run")
+        raise UsageError(f"the plan has {expected:.0f} requests", next_step=f"plan at most {MAX_REQUESTS} per run")
     planned: list[PlannedRequest] = []
-    conversations = Conversations()  # they go on from phase to phase
+    conversations = Conversations()  # continued across phases
     for number, (phase, start) in enumerate(zip(plan.phases, plan.starts(), strict=True)):
         instants = phase.arrivals.times(phase.seconds, generator(plan.seed, f"{number}/arrivals"))
         contents = generator(plan.seed, f"{number}/mix")
@@ -157,7 +154,7 @@ def schedule(plan: LoadPlan) -> tuple[PlannedRequest, ...]:
                 PlannedRequest(len(planned), start + at, number, conversations.joined(draw(phase.mix, contents)))
             )
     if not planned:
-        raise UsageError("the plan has no request in it", next_step="a higher rate, or more seconds")
+        raise UsageError("the plan has no requests", next_step="use a higher rate or a longer time")
     return tuple(planned)
 
 

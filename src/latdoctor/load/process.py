@@ -24,9 +24,9 @@ IN_FLIGHT = 128  # deep enough that every scheduler finds all the requests it ca
 
 
 class LoadOrder(Struct, frozen=True):
-    """What to do: run the plan, or (`saturate_s` > 0) keep `in_flight` requests of a phase's mix waiting.
+    """The task of the process: run the plan, or (`saturate_s` > 0) measure capacity with a phase's mix.
 
-    `metrics_port`: where a run shows its own metrics page on this machine; 0 is a free port, None shows none.
+    `metrics_port`: the local port of the client's metrics page; 0: a free port, None: no page.
     """
 
     plan: LoadPlan
@@ -46,7 +46,7 @@ class RunStarted(Struct, frozen=True, tag="started"):
 
 
 class RunEnded(Struct, frozen=True, tag="ended"):
-    """The run is over and everything is answered or given up."""
+    """The run is over: every request is answered or timed out."""
 
     result: LoadResult
 
@@ -55,26 +55,26 @@ Message = RunStarted | Progress | RunEnded | Saturation
 
 
 class LoadProcess:
-    """One run under way. Leave it as a context: the process never outlives it.
+    """A generator process; a context manager that ends it.
 
-    `metrics` is the address of its metrics page once it has started; empty where none was ordered.
+    `metrics` is the address of its metrics page once it has started; empty without one.
     """
 
     metrics = ""
 
     def __init__(self, order: LoadOrder) -> None:
         self._messages: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed in __exit__; a pipe could fill up
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed in __exit__; a pipe could fill up
         # A session of its own: Ctrl-C reaches only the caller, who may then stop the run and still have its result.
         self._process = subprocess.Popen(  # our own interpreter and module
             [sys.executable, "-m", "latdoctor.load"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._output,
             start_new_session=True,
         )
         if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # it ended before it listened: `_next` says why
+            with contextlib.suppress(BrokenPipeError):  # it ended early: `_next` reports why
                 self._process.stdin.write(msgspec.json.encode(order) + b"\n")
                 self._process.stdin.close()
 
@@ -87,19 +87,19 @@ class LoadProcess:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        self._said.close()
+        self._output.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
 
     def stop(self) -> None:
-        """Sends nothing more. `wait` then returns once what is in flight is answered or given up."""
+        """Stops sending. `wait` returns once the requests in flight are answered or timed out."""
         self._process.send_signal(signal.SIGTERM)
 
     def wait_started(self) -> float:
         """The Unix time at which sending began. Call it before `wait`. Raises OperationError."""
         message = self._next()
         if not isinstance(message, RunStarted):
-            raise OperationError(f"the load generator said {type(message).__name__} before it started")
+            raise OperationError(f"unexpected {type(message).__name__} before the load generator started")
         self.metrics = message.metrics
         return message.at
 
@@ -114,7 +114,7 @@ class LoadProcess:
         """The completed rate, of an order to saturate. Raises OperationError if the generator breaks."""
         message = self._next()
         if not isinstance(message, Saturation):
-            raise OperationError(f"the load generator said {type(message).__name__}, not what it measured")
+            raise OperationError(f"unexpected {type(message).__name__} instead of the measured capacity")
         return message
 
     def _next(self) -> Message:
@@ -122,9 +122,9 @@ class LoadProcess:
         if line:
             return self._messages.decode(line)
         self._process.wait()
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace").strip().splitlines()
-        last = said[-1] if said else "it said nothing"
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        last = lines[-1] if lines else "no output"
         raise OperationError(f"the load generator ended early: {clean(last, 300)}")
 
 
@@ -133,10 +133,9 @@ def start_load(
 ) -> LoadProcess:
     """Starts `plan` against the server at `address`. Raises UsageError for a bad plan or address, OperationError.
 
-    With a `metrics_port` (0: a free one) the run shows its own metrics page on this machine for as long as it lasts;
-    after `wait_started` its address is the process's `metrics`.
+    With a `metrics_port` (0: a free one) the run serves its metrics page; `LoadProcess.metrics` has its address.
     """
-    schedule(plan)  # refused here, with its own words, rather than in the other process
+    schedule(plan)  # a bad plan is refused here, not in the other process
     check_address(address, remote=remote)
     return LoadProcess(LoadOrder(plan, address, report_s, metrics_port=metrics_port))
 
@@ -148,7 +147,7 @@ def run_load(
     *,
     remote: bool = False,
 ) -> LoadResult:
-    """Runs `plan` to its end and gives its result. Raises UsageError, OperationError."""
+    """Runs `plan` to its end and returns its result. Raises UsageError, OperationError."""
     with start_load(plan, address, remote=remote) as process:
         return process.wait(on_progress)
 
@@ -156,15 +155,15 @@ def run_load(
 def saturate(
     plan: LoadPlan, address: str, seconds: float, *, phase: str = "", in_flight: int = IN_FLIGHT
 ) -> Saturation:
-    """The rate at which the server completes the mix of `phase` (default: the last) when it is never idle.
+    """The capacity of the server for the mix of `phase` (default: the last).
 
-    It takes `seconds` and then as long as the last answers do. Raises UsageError, OperationError.
+    Takes `seconds` plus the time of the last answers. Raises UsageError, OperationError.
     """
     name = phase or plan.phases[-1].name
     if name not in {each.name for each in plan.phases}:
         raise UsageError(f"the plan has no phase {name!r}")
     if not 0 < seconds <= 600:
-        raise UsageError("saturation is measured over at most 600 s")
+        raise UsageError(f"saturation must take more than 0 and at most 600 s (got {seconds:g} s)")
     if not 1 <= in_flight <= plan.max_in_flight:
         raise UsageError(f"{in_flight} requests in flight; the plan allows {plan.max_in_flight}")
     check_address(address, remote=False)

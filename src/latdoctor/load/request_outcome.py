@@ -1,4 +1,4 @@
-"""How an attempt and a request end, and whether a client asks again."""
+"""The outcomes of attempts and requests, and the retry decision."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from latdoctor.load.plan import RetryPolicy
 
 Ending = Literal["answered", "refused", "rejected", "failed", "timed_out", "not_sent"]
 
-# What an attempt may end with beside the number of an HTTP status.
+# The outcome of an attempt without an HTTP status.
 TIMEOUT, NO_CONNECTION, RESET, BAD_ANSWER = "timeout", "no-connection", "reset", "bad-answer"
-_TIMES_OVER = frozenset({"refused", "failed", "timed_out"})  # what a client may hope will go better
+_RETRIED = frozenset({"refused", "failed", "timed_out"})  # outcomes that may succeed on a retry
 
 
 class Reply(Struct, frozen=True, gc=False):
-    """How one attempt ended: an HTTP status as text or one of the words above; Retry-After in seconds.
+    """The outcome of one attempt: an HTTP status as text or one of the codes above; Retry-After in seconds.
 
-    `content_bytes` is the size of the answer's body.
+    `content_bytes` is the size of the response body.
     """
 
     status: str
@@ -27,9 +27,9 @@ class Reply(Struct, frozen=True, gc=False):
 
 
 class RequestOutcome(Struct, frozen=True, gc=False):
-    """What became of one planned request. `took` and `late` are seconds from its planned instant.
+    """The outcome of one planned request. `took` and `late` are seconds from its planned time.
 
-    `statuses` has one entry an attempt; it is empty for a request that was not sent.
+    `statuses` has one entry per attempt; empty for a request that was not sent.
     """
 
     index: int
@@ -40,7 +40,7 @@ class RequestOutcome(Struct, frozen=True, gc=False):
 
 
 def ending_of(status: str) -> Ending:
-    """An attempt's ending. 429 and 503 are a server that protects itself; other 4xx blame the request."""
+    """The ending of an attempt. 429 and 503 are load shedding; other 4xx are errors of the request."""
     if status == TIMEOUT:
         return "timed_out"
     if not status.isdigit():
@@ -53,11 +53,11 @@ def ending_of(status: str) -> Ending:
 
 
 def retry_delay(policy: RetryPolicy, made: int, reply: Reply, chance: float) -> float | None:
-    """Seconds to wait before asking again after `made` attempts; None: the client gives up.
+    """Seconds until the next attempt after `made` attempts; None: no retry.
 
     `chance` in [0, 1) is the jitter, drawn by the caller from a seeded generator.
     """
-    if policy.kind == "none" or made >= policy.attempts or ending_of(reply.status) not in _TIMES_OVER:
+    if policy.kind == "none" or made >= policy.attempts or ending_of(reply.status) not in _RETRIED:
         return None
     if policy.kind == "immediate":
         return 0.0

@@ -1,4 +1,4 @@
-"""How much a server completes when it is never idle: the rate by which a scenario fits itself to a machine."""
+"""Measures the capacity of a server with a closed loop: scenarios scale their load by it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from latdoctor.load.openloop import Transport
 from latdoctor.load.plan import LoadPlan, generator
 from latdoctor.load.request_outcome import TIMEOUT, ending_of
 
-_RAMP = 0.25  # share of the time in which the queue fills and which is not counted
+_RAMP = 0.25  # share of the time in which the queue fills; not measured
 
 
 class Saturation(Struct, frozen=True, tag="saturation"):
-    """Answers completed per second while `in_flight` requests were kept waiting, over `seconds` without the ramp.
+    """Answers per second with `in_flight` concurrent requests, over `seconds` without the ramp.
 
-    A capacity, never a latency: each of the `in_flight` waits for its answer before it asks again (a closed loop).
+    A capacity, not a latency: each of the `in_flight` clients waits for its answer before the next request.
     """
 
     rate: float
@@ -36,13 +36,13 @@ class _Tally:
 async def saturation(
     plan: LoadPlan, mix: Mix, transport: Transport, clock: Callable[[], float], seconds: float, in_flight: int
 ) -> Saturation:
-    """Keeps `in_flight` requests of `mix` waiting for `seconds`; returns once the last is answered or given up."""
+    """Keeps `in_flight` requests of `mix` in flight for `seconds`; returns once the last is answered or timed out."""
     contents = generator(plan.seed, "saturate/mix")
     tally, conversations = _Tally(), Conversations()
     begin = clock() + seconds * _RAMP
     end = begin + seconds * (1 - _RAMP)
 
-    async def ask_again_and_again() -> None:
+    async def send_requests() -> None:
         while clock() < end:
             number, ask = tally.next, conversations.joined(draw(mix, contents))
             tally.next += 1
@@ -57,9 +57,9 @@ async def saturation(
                 tally.answered += answered
                 tally.other += not answered
             if ending_of(status) != "answered":
-                await asyncio.sleep(0.01)  # a server that refuses at once would otherwise be asked without end
+                await asyncio.sleep(0.01)  # limits the request rate against a server that refuses at once
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(in_flight):
-            tasks.create_task(ask_again_and_again())
+            tasks.create_task(send_requests())
     return Saturation(tally.answered / (end - begin), end - begin, in_flight, tally.answered, tally.other)

@@ -1,4 +1,4 @@
-"""From what became of each request to the result of the run. Pure: the same outcomes give the same result."""
+"""The result of a run from the outcomes of its requests. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,13 @@ from latdoctor.load.mix import MALFORMED
 from latdoctor.load.plan import LoadPlan, PlannedRequest, digest
 from latdoctor.load.request_outcome import RequestOutcome
 
-# hdrhistogram ships no types.
-
-
 _LOWEST, _HIGHEST, _DIGITS = 1, 3_600_000_000, 3  # microseconds
 _MAX_TEXT = 1 << 20
 _REFUSALS = (HdrCookieException, HdrLengthException)
 
 
 class Latencies:
-    """A distribution of times in seconds. What is over an hour counts as an hour."""
+    """A distribution of times in seconds, capped at one hour."""
 
     def __init__(self, seconds: Iterable[float] = ()) -> None:
         self._counts = HdrHistogram(_LOWEST, _HIGHEST, _DIGITS)
@@ -50,14 +47,14 @@ class Latencies:
 
     @property
     def longest(self) -> float | None:
-        """Seconds, within three digits; None of nothing."""
+        """Seconds, within three digits; None without values."""
         return self._counts.get_max_value() / 1e6 if self.count else None
 
     def percentile(self, percent: float) -> float | None:
-        """Seconds, within three digits, by nearest rank as in `quantile`; None of nothing."""
+        """Seconds, within three digits, by nearest rank as in `quantile`; None without values."""
         if not self.count:
             return None
-        # The library rounds a rank to the nearest where `quantile` rounds up; asked for a whole rank it gives that one.
+        # The library rounds a rank to the nearest, `quantile` rounds up; an integer rank is exact.
         whole = 100 * rank(self.count, percent / 100) / self.count
         return float(self._counts.get_value_at_percentile(whole) / 1e6)
 
@@ -67,7 +64,7 @@ class Latencies:
 
 
 def merged(texts: Iterable[str]) -> Latencies:
-    """The distribution of all values of several encoded ones. Raises SourceError for what is none of ours."""
+    """The distribution of all values of several encoded ones. Raises SourceError for anything else."""
     whole = Latencies()
     for text in texts:
         if len(text) > _MAX_TEXT:
@@ -85,7 +82,7 @@ def rank(count: int, share: float) -> int:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The smallest value that `share` of all do not exceed (nearest rank); None of nothing."""
+    """The smallest value that `share` of all do not exceed (nearest rank); None without values."""
     return ordered[rank(len(ordered), share) - 1] if ordered else None
 
 
@@ -110,11 +107,11 @@ class RequestCounts(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """Counts and latencies over `seconds`. Times in seconds, rates per second; None: nothing to tell it by.
+    """Counts and latencies over `seconds`. Times in seconds, rates per second; None: not measured.
 
     Latencies run from the planned instant to the last answer, through all retries. They are of answered requests and of
-    those that timed out or were not sent, which count with the time waited or the timeout: never with nothing. Refused
-    and failed ones end quickly and would flatter; they show in the counts and in `goodput`. `late_p99` is the
+    those that timed out or were not sent, which count with the time waited or the timeout. Refused and failed ones end
+    quickly and would lower the percentiles; they are in the counts and in `goodput`. `late_p99` is the
     generator's own lateness. `statuses` counts attempts.
     """
 
@@ -254,7 +251,7 @@ def merge(parts: Sequence[Summary]) -> Summary:
 
 
 def series_csv(result: LoadResult) -> str:
-    """The per-second series as CSV: one line a second, times in seconds, blank where there is nothing to tell."""
+    """The per-second series as CSV: one line a second, times in seconds, blank where not measured."""
     text = io.StringIO()
     names = [field.name for field in msgspec.structs.fields(RequestCounts)]
     writer = csv.writer(text, lineterminator="\n")
@@ -264,15 +261,15 @@ def series_csv(result: LoadResult) -> str:
     return text.getvalue()
 
 
-_TIMED = frozenset({"answered", "timed_out", "not_sent"})  # endings whose time belongs to the latencies
-# Lateness is part of every latency: up to a tenth of the P99 it changes no conclusion, above it may be the conclusion.
+_TIMED = frozenset({"answered", "timed_out", "not_sent"})  # endings that count towards the latencies
+# Lateness is part of every latency: up to a tenth of the P99 it changes no conclusion.
 _LATE_SHARE = 0.1
-# A generator this busy answers late itself, though it may wake up on time.
+# A generator this busy handles responses late, even if it wakes up on time.
 _BUSY_SHARE = 0.85
 
 
 class RawRun(Struct, frozen=True):
-    """What a run leaves behind: `started` in Unix time, `cpu_seconds` of the generator's process."""
+    """The raw data of a run: `started` in Unix time, `cpu_seconds` of the generator's process."""
 
     address: str
     started: float
@@ -288,7 +285,7 @@ _K = TypeVar("_K", bound=Hashable)
 
 
 def summarise(plan: LoadPlan, planned: tuple[PlannedRequest, ...], ran: RawRun) -> LoadResult:
-    """The result of a run of `planned`; requests that a stop kept from their turn are in no count."""
+    """The result of a run of `planned`; requests not yet due at a stop are not counted."""
     pairs = sorted(((planned[outcome.index], outcome) for outcome in ran.outcomes), key=lambda pair: pair[0].index)
     measured = [pair for pair in pairs if pair[0].at >= plan.warm_up_s]
     # A stopped run was as long as it was sent for, not as planned.

@@ -26,11 +26,11 @@ def test_it_writes_a_bundle_raw_files_and_the_truth_apart(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["infra.gpu.unheard-of", "--output", "x"], "no cause that can be made"),
+        (["infra.gpu.unheard-of", "--output", "x"], "unknown cause"),
         (["idle"], "--output is missing"),
         (["--output", "x"], "CAUSE is missing"),
-        (["idle", "--output", "x", "--severity", "3"], "no severity"),
-        (["idle", "--output", "x", "--truth", "x/raw/truth.json"], "where diagnosis looks"),
+        (["idle", "--output", "x", "--severity", "3"], "must be greater than 0"),
+        (["idle", "--output", "x", "--truth", "x/raw/truth.json"], "to the diagnosed folder"),
     ],
 )
 def test_what_cannot_be_made_is_refused(

@@ -1,5 +1,5 @@
-"""Telemetry of GPU machines that is made and not recorded: what a user would bring of an incident, from seeded numbers.
+"""Synthetic telemetry of GPU machines: the evidence of an incident, from seeded random numbers.
 
-Pure but for `writing`: the same cause, seed and severity give the same bytes. Everything is marked as generated, and
-what is wrong stands nowhere in it: `truth` is written apart, where asked for.
+The same cause, seed and severity give the same bytes. Everything is marked as generated and does not contain the ground
+truth, which is written to a separate file.
 """

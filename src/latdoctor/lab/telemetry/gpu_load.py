@@ -1,4 +1,4 @@
-"""GPUs at work: what each one does over the window, sampled as NVML would tell it, with noise and drift."""
+"""GPU activity over the observation, sampled as NVML reports it, with noise and drift."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class GpuModel:
     """One model of GPU. Clocks in MHz, power in W, temperatures in °C, memory in MiB.
 
     `slowdown` is where the hardware cuts the clocks and `target` where the driver begins to. Newer boards
-    (`tells_margin`) tell only how far they are from the first. `light` boards power down when idle: they fall to P8 and
-    their PCIe link to generation 1.
+    (`reports_margin`) report only the margin to the first. Idle `light` boards fall to P8 and PCIe generation 1.
     """
 
     name: str
@@ -43,7 +42,7 @@ class GpuModel:
     generation: int
     counts: tuple[int, ...]  # how many of them stand in one machine
     links: int = 0  # NVLinks
-    tells_margin: bool = False
+    reports_margin: bool = False
     remaps_rows: bool = True
     light: bool = False
     idle_reasons: int = 0x1
@@ -63,7 +62,7 @@ H100 = GpuModel(
     generation=5,
     counts=(4, 8),
     links=18,
-    tells_margin=True,
+    reports_margin=True,
     has_mig=True,
 )
 A100 = GpuModel(
@@ -119,7 +118,7 @@ RTX4080 = GpuModel(
     target=83,
     generation=4,
     counts=(1, 2),
-    tells_margin=True,
+    reports_margin=True,
     remaps_rows=False,
     light=True,
     idle_reasons=0x5,
@@ -136,13 +135,13 @@ SW_POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x4, 0x8, 0x
 INTERVAL = 0.5  # seconds between samples
 _CLOCK_STEP = 15  # MHz: clocks move in steps of so much
 _BUSES = (0x1B, 0x3B, 0x43, 0x52, 0x9B, 0xBB, 0xCB, 0xDB)
-# Driver and the highest CUDA version that it supports; whether NVML tells a margin to the slowdown temperature.
+# Driver and the highest CUDA version that it supports; whether NVML reports the margin to the slowdown temperature.
 DRIVERS = (("535.183.06", "12.2", False), ("570.172.08", "12.8", True), ("580.95.05", "13.0", True))
 
 
 @dataclass(frozen=True, slots=True)
 class GpuWork:
-    """What one GPU does. Pairs are (at the start, at the end) of the window, and drift in between.
+    """The activity of one GPU. Pairs are values at the start and at the end of the window, interpolated.
 
     `clock`, `power` and `memory` are shares of their maximum; `reasons` are bits with the share of samples that show
     them; `temperature` counts from the board's slowdown temperature (so it is below 0).
@@ -173,10 +172,10 @@ class GpuMachine:
     count: int
     driver: str
     cuda: str
-    tells_margin: bool
+    reports_margin: bool
     pid: int
-    identity: int  # makes the serial texts
-    watched: bool = False  # was the look told the server's process?
+    identity: int  # seeds the serial numbers
+    watched: bool = False  # whether the server's process was observed (--pid)
 
     def pci(self, index: int) -> str:
         """As the kernel's log writes it: 0000:9b:00."""
@@ -233,7 +232,7 @@ def _device(host: GpuMachine, index: int) -> NvmlDevice:
 
 
 def _margin_only(host: GpuMachine) -> bool:
-    return host.board.tells_margin and host.tells_margin
+    return host.board.reports_margin and host.reports_margin
 
 
 def _sample(
@@ -292,14 +291,14 @@ def _clock(rng: random.Random, board: GpuModel, work: GpuWork, at: float, *, idl
     if idle:
         return board.clock_idle * MHZ
     share = _between(work.clock, at)
-    wanted = board.clock_max * (share if share >= 1 else rng.gauss(share, 0.02))
-    return min(board.clock_max, max(board.clock_idle, round(wanted / _CLOCK_STEP) * _CLOCK_STEP)) * MHZ
+    clock = board.clock_max * (share if share >= 1 else rng.gauss(share, 0.02))
+    return min(board.clock_max, max(board.clock_idle, round(clock / _CLOCK_STEP) * _CLOCK_STEP)) * MHZ
 
 
 def _margin(host: GpuMachine, temperature: int) -> Number:
-    if not host.tells_margin:
+    if not host.reports_margin:
         return NOT_FOUND
-    return float(host.board.slowdown - temperature) if host.board.tells_margin else NOT_SUPPORTED
+    return float(host.board.slowdown - temperature) if host.board.reports_margin else NOT_SUPPORTED
 
 
 def _reasons(rng: random.Random, work: GpuWork) -> int:
@@ -310,7 +309,7 @@ def _reasons(rng: random.Random, work: GpuWork) -> int:
 
 
 def _processes(host: GpuMachine, work: GpuWork) -> tuple[GpuProcess, ...]:
-    """The server takes what its neighbours and the driver leave of the memory in use."""
+    """The processes; the server has the used memory that its neighbours and the driver do not have."""
     foreign = tuple(GpuProcess(pid, memory) for pid, memory in work.neighbours)
     own = host.board.memory * work.memory * MIB - sum(memory for _, memory in work.neighbours) - 0.5 * GIB
     return (GpuProcess(host.pid, float(int(own) >> 20 << 20)), *foreign) if own > 0 else foreign

@@ -1,4 +1,4 @@
-"""The host below the GPUs as /proc tells it at the two ends of the look: a machine with processors to spare."""
+"""The host's /proc files at the start and end of the observation: a machine with idle processors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HostSample(Struct, frozen=True):
 
 
 def samples(rng: random.Random, now: float, seconds: float) -> tuple[HostSample, HostSample]:
-    """The first and the last sample of a look. No process is watched."""
+    """The first and the last sample of an observation, without a watched process."""
     cpus = rng.choice((32, 64, 96, 128))
     up, busy = rng.uniform(9, 60) * 86_400, rng.uniform(0.15, 0.4)
     memory = cpus * 8 * 1_048_576  # kB

@@ -1,4 +1,4 @@
-"""Logs as they look on a machine: the kernel's in one of three forms, and a server's, with their usual neighbours."""
+"""Kernel logs in three formats and server logs, with their usual unrelated lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-KernelMessage = tuple[float, str]  # unix seconds, and what was said
+KernelMessage = tuple[float, str]  # unix seconds, message
 
 FORMS = ("dmesg", "journal", "kmsg")
 _DAY = 86_400.0
@@ -21,10 +21,10 @@ class KernelLog:
     host: str
     booted: float
 
-    def text(self, rng: random.Random, said: Sequence[KernelMessage]) -> bytes:
+    def text(self, rng: random.Random, messages: Sequence[KernelMessage]) -> bytes:
         lines = []
         sequence = rng.randint(2_000, 9_000)
-        for number, (time, message) in enumerate(sorted(said, key=lambda entry: entry[0])):
+        for number, (time, message) in enumerate(sorted(messages, key=lambda entry: entry[0])):
             lines.append(self._line(sequence + number, time, message))
         return ("\n".join(lines) + "\n").encode()
 
@@ -44,7 +44,7 @@ def kernel_log(rng: random.Random, host: str, now: float, forms: Sequence[str] =
 
 
 def neighbours(rng: random.Random, now: float, count: int = 24) -> list[KernelMessage]:
-    """Lines that any such machine writes in two hours, and that mean nothing."""
+    """Unrelated kernel messages of the last two hours."""
     veth = f"veth{rng.getrandbits(28):07x}"
     cali = f"cali{rng.getrandbits(44):011x}"
     pool = (
@@ -69,7 +69,7 @@ def neighbours(rng: random.Random, now: float, count: int = 24) -> list[KernelMe
 
 
 def xid(pci: str, code: int, detail: str, pid: int | None = None, process: str = "python3") -> str:
-    """A line with which the driver reports an Xid; it does not always know whose it is."""
+    """The driver's line for an Xid, with or without the process."""
     whose = "pid='<unknown>', name=<unknown>" if pid is None else f"pid={pid}, name={process}"
     return f"NVRM: Xid (PCI:{pci}): {code}, {whose}, {detail}"
 
@@ -81,9 +81,9 @@ class ServerLog:
     form: str  # triton | python
     pid: int
 
-    def text(self, said: Sequence[tuple[float, str, str]]) -> bytes:
-        """`said` are (unix seconds, level, message); a message of several lines is a traceback."""
-        lines = [self._line(*entry) for entry in sorted(said, key=lambda entry: entry[0])]
+    def text(self, messages: Sequence[tuple[float, str, str]]) -> bytes:
+        """`messages` are (unix seconds, level, message); a message of several lines is a traceback."""
+        lines = [self._line(*entry) for entry in sorted(messages, key=lambda entry: entry[0])]
         return ("\n".join(lines) + "\n").encode()
 
     def _line(self, time: float, level: str, message: str) -> str:
@@ -94,7 +94,7 @@ class ServerLog:
 
 
 def server_chatter(rng: random.Random, form: str, now: float, model: str) -> list[tuple[float, str, str]]:
-    """What a server says when nothing is wrong."""
+    """Log lines of a healthy server."""
     client = f"10.{rng.randint(0, 9)}.{rng.randint(0, 255)}.{rng.randint(1, 254)}"
     pool: tuple[str, ...]
     if form == "triton":

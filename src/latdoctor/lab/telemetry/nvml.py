@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 
 
 class NvmlRefusal(Struct, frozen=True):
-    """The driver gave no value; `error` is its word."""
+    """The driver returned an error instead of a value."""
 
     error: str
 
@@ -26,7 +26,7 @@ Whole = int | NvmlRefusal
 
 
 class NvmlDevice(Struct, frozen=True):
-    """What does not change while a GPU is watched."""
+    """The static properties of a GPU."""
 
     index: int
     name: str
@@ -41,7 +41,7 @@ class NvmlDevice(Struct, frozen=True):
 
 
 class GpuProcess(Struct, frozen=True):
-    """A process that computes on a GPU."""
+    """A compute process on a GPU."""
 
     pid: int
     memory: float | None
@@ -55,7 +55,7 @@ class NvLinkCounters(Struct, frozen=True):
 
 
 class NvmlSample(Struct, frozen=True):
-    """One GPU at one moment; `links` are asked for at the ends of the window only."""
+    """One GPU at one moment; `links` are sampled at the ends of the window only."""
 
     time: float
     index: int

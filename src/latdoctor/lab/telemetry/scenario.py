@@ -1,4 +1,4 @@
-"""What a made incident consists of: the machine, its work, its logs, and what a user would have brought of it."""
+"""The parts of a synthetic incident: the machine, its GPU work, its logs, and the files of the user."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed
 from latdoctor.lab.telemetry.triton import Service
 from latdoctor.lab.telemetry.vllm import Engine
 
-WINDOW = 10.0  # seconds of the look
+WINDOW = 10.0  # seconds of the observation
 
 
 @dataclass(frozen=True, slots=True)
 class FaultParameters:
-    """What a cause's story is drawn from. `severity` is above 0 and at most 1; `now` the start of the look."""
+    """The random source of an incident, its severity (0 < severity <= 1), and the start of the observation `now`."""
 
     rng: random.Random
     severity: float
     now: float
 
     def between(self, mild: float, severe: float) -> float:
-        """From `mild` at a severity of 0 to `severe` at 1, give or take a little."""
+        """Interpolates from `mild` (severity 0) to `severe` (severity 1), with 1.5 % noise."""
         return (mild + (severe - mild) * self.severity) * self.rng.uniform(0.985, 1.015)
 
     def earlier(self, least: float, most: float) -> float:
@@ -33,7 +33,7 @@ class FaultParameters:
 
 @dataclass(frozen=True, slots=True)
 class ProfilerRecording:
-    """A profiler trace: the passes, how fast the host is, and how many steps were recorded."""
+    """A profiler trace: the forward pass, the host speed, and the number of recorded steps."""
 
     work: ForwardPass
     pace: HostSpeed
@@ -42,9 +42,9 @@ class ProfilerRecording:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticIncident:
-    """One incident. What is None was not brought by the user; `unseen` is why NVML told nothing.
+    """One incident. A source that is None was not collected; `unseen`: why NVML reported no GPU.
 
-    `slo` is the P99 that the service promises, in seconds. `subjects` are where the trouble sits, for the truth.
+    `slo` is the P99 objective in seconds. `subjects` are the faulty ones, for the ground truth.
     """
 
     machine: GpuMachine
@@ -65,7 +65,7 @@ MODELS = ("intent-desk", "speech-text", "doc-rank", "claims-vision", "chat-small
 
 
 def triton_service(
-    scene: FaultParameters,
+    fault: FaultParameters,
     slower: Sequence[float],
     load: float,
     *,
@@ -74,11 +74,11 @@ def triton_service(
     failures: float = 0.0,
     healthy_instances: int = 0,
 ) -> Service:
-    """A model behind Triton, which has the `load` (0..1) when each of its instances is healthy.
+    """A model behind Triton with utilisation `load` (0..1) while its instances are healthy.
 
-    `healthy_instances` is how many there were, where some are gone.
+    `healthy_instances`: the number of instances before some were lost.
     """
-    rng = scene.rng
+    rng = fault.rng
     compute, batch = rng.uniform(0.04, 0.09), rng.uniform(4.0, 9.0)
     instances = healthy_instances or len(slower)
     return Service(
@@ -95,5 +95,5 @@ def triton_service(
 
 
 def slo_for(service: Service, times: float = 3.3) -> float:
-    """The P99 that fits such a service: a handful of batches' time."""
+    """A P99 objective for the service: a few batch times."""
     return round(service.compute * times, 2)

@@ -1,4 +1,4 @@
-"""What trtexec writes of an engine: layers (--exportLayerInfo), their times (--exportProfile), and each run's times.
+"""The files of trtexec for an engine: layers (--exportLayerInfo), their times (--exportProfile), times per run.
 
 The engine is a small convolutional network in one of three states, which only show in these files: sound, quantised
 with conversions left between the layers, or with layers that fell back to FP32.

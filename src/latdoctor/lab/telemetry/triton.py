@@ -1,7 +1,7 @@
-"""A Triton server under load, second by second, and the metrics pages that it would show.
+"""A simulated Triton server under load, and its metrics pages.
 
-A fluid model: requests arrive at random, instances take them in batches, and what they cannot take waits. So latency,
-queue and counters belong together, whatever slows the instances down.
+A fluid model: requests arrive at random, instances process them in batches, the rest waits. Latency, queue and counters
+are therefore consistent for any slowdown.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from latdoctor.lab.telemetry.exposition import ExpositionWriter
 
-_PAST = 86_400  # seconds that the server has been up, at its healthy pace
+_PAST = 86_400  # seconds of healthy uptime
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What one model's instances do. Seconds; `slower` is how much longer each instance computes than when healthy.
+    """The instances of one model. Seconds; `slower`: the slowdown of each instance.
 
-    `copying` is the share of computing that brings inputs to the device; `slower_copies` how much longer that takes.
+    `copying`: the share of compute time for input copies; `slower_copies`: the slowdown of these.
     """
 
     model: str
@@ -30,7 +30,7 @@ class Service:
     copying: float = 0.004
     slower_copies: float = 1.0
     failures: float = 0.0  # share of requests
-    onset: float = 40.0  # seconds from the trouble's beginning to the first page
+    onset: float = 40.0  # seconds from the start of the fault to the first page
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ def _past(service: Service) -> _TritonCounters:
 
 
 def _advance(rng: random.Random, service: Service, state: _TritonCounters, seconds: float) -> None:
-    """One step: arrivals are Poisson; work goes to whichever instance is free, so that a slow one takes fewer."""
+    """One step: Poisson arrivals; a free instance takes the next batch, so slow instances take fewer."""
     mean = service.rate * seconds
     arrived = max(0, round(rng.gauss(mean, mean**0.5)))
     times = [_time(service, slower) for slower in service.slower]
@@ -92,7 +92,7 @@ def _advance(rng: random.Random, service: Service, state: _TritonCounters, secon
     done = min(present, capacity)
     state.waiting = present - done
     load = min(0.97, arrived / capacity) if capacity else 0.97
-    # Waiting for the batch before, as load grows, and behind those that wait already.
+    # Waits for the running batch, which grows with load, and for the requests already queued.
     mean_time = len(times) / sum(1 / time for time in times)
     wait = mean_time * (0.08 + 0.5 * load**3 / (1 - load) ** 0.5) + state.waiting / capacity * seconds
     wait *= rng.uniform(0.93, 1.07)

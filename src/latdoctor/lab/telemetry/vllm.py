@@ -1,8 +1,7 @@
 """A vLLM engine, step by step: continuous batching over blocks of a KV cache, with preemption by recomputation.
 
-Each step runs one token of every running request and the prompts of those let in. A request that needs a block where
-none is free throws out the newest one, which is computed again from its beginning. Nothing here is told to be slow:
-long queues and preemptions come about where more arrives than the blocks can hold.
+Each step runs one token of every running request and the prompts of admitted ones. A request that needs a block when
+none is free preempts the newest one, which is recomputed. Queues and preemptions result from the load alone.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5,
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
 ITERATION = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _STEP = 0.021  # seconds of a step with few requests
-_PER_REQUEST = 0.00006  # more for each request that runs
-_PER_TOKEN = 0.000012  # more for each token of a prompt
-_SEQUENCES = 256  # at most so many run at once
-_STEP_TOKENS = 8192  # prompt tokens taken into one step
+_PER_REQUEST = 0.00006  # added per running request
+_PER_TOKEN = 0.000012  # added per prompt token
+_SEQUENCES = 256  # maximum of running requests
+_STEP_TOKENS = 8192  # maximum of prompt tokens per step
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Engine:
     """The load and the cache. `blocks` is the size of the cache; lengths are means in tokens."""
 
     rate: float  # requests per second
-    before: float  # the same, when all was well
+    before: float  # the same, before the incident
     onset: float  # seconds from the change to the first page
     blocks: int
     prompt: float
@@ -64,7 +63,7 @@ class Engine:
 
 
 def capacity(blocks: int, prompt: float, output: float) -> float:
-    """Requests per second that a full cache of `blocks` carries: each holds its blocks while its answer is made."""
+    """Requests per second that a cache of `blocks` supports: a request occupies its blocks until it is complete."""
     held = blocks * BLOCK / (prompt + output / 2)
     return held / (output * (_STEP + _PER_REQUEST * held) + held * prompt * _PER_TOKEN)
 
@@ -74,7 +73,7 @@ class _Request:
     arrived: float
     prompt: int
     output: int
-    made: int = 0
+    generated: int = 0
     held: int = 0  # blocks
     first: float | None = None
     started: float | None = None
@@ -83,7 +82,7 @@ class _Request:
 
 @dataclass(slots=True)
 class BucketCounts:
-    """Counts per bucket, with one more for what lies above."""
+    """Counts per bucket, with one for values above the last bound."""
 
     bounds: Sequence[float]
     counts: list[int] = field(default_factory=list)
@@ -97,14 +96,14 @@ class BucketCounts:
         self.total += value
 
     def age(self, times: int) -> None:
-        """As if what was seen so far had been seen `times` as often."""
+        """Multiplies all counts by `times`, as after a long uptime."""
         self.counts = [count * times for count in self.counts]
         self.total *= times
 
 
 @dataclass(slots=True)
 class EngineCounters:
-    """What the engine counts, and its state at this moment."""
+    """The engine's counters and current state."""
 
     e2e: BucketCounts = field(default_factory=lambda: BucketCounts(E2E))
     ttft: BucketCounts = field(default_factory=lambda: BucketCounts(TTFT))
@@ -124,8 +123,8 @@ class EngineCounters:
     usage: float = 0.0
 
     def age(self, times: int) -> None:
-        for seen in (self.e2e, self.ttft, self.itl, self.queued, self.inference, self.prompts, self.outputs):
-            seen.age(times)
+        for histogram in (self.e2e, self.ttft, self.itl, self.queued, self.inference, self.prompts, self.outputs):
+            histogram.age(times)
         self.iterations.age(times)
         self.prompt_tokens *= times
         self.output_tokens *= times
@@ -134,7 +133,7 @@ class EngineCounters:
 
 
 class EngineSimulation:
-    """One engine at work. Mutable; `at` brings it to a moment and gives its counters."""
+    """A simulated engine. `at` advances it and returns its counters."""
 
     def __init__(self, rng: random.Random, engine: Engine) -> None:
         self._rng = rng
@@ -151,10 +150,10 @@ class EngineSimulation:
         while self.now < moment:
             self._arrive()
             self._step()
-        seen = self.counters
-        seen.running, seen.waiting = len(self._running), len(self._waiting)
-        seen.usage = 1 - self._free / self.engine.blocks
-        return seen
+        counters = self.counters
+        counters.running, counters.waiting = len(self._running), len(self._waiting)
+        counters.usage = 1 - self._free / self.engine.blocks
+        return counters
 
     def _arrive(self) -> None:
         rng, engine = self._rng, self.engine
@@ -180,11 +179,11 @@ class EngineSimulation:
                 self._token(request)
 
     def _admit(self) -> Iterator[int]:
-        """Lets requests in while there is room for their tokens; gives the tokens of each."""
+        """Admits requests while their tokens fit; yields the tokens of each."""
         budget = _STEP_TOKENS
         while self._waiting and len(self._running) < _SEQUENCES:
             request = self._waiting[0]
-            tokens = request.prompt + request.made
+            tokens = request.prompt + request.generated
             blocks = -(-tokens // BLOCK)
             if tokens > budget or blocks > self._free:
                 return
@@ -200,8 +199,8 @@ class EngineSimulation:
             yield tokens
 
     def _grow(self, request: _Request) -> bool:
-        """One more token's room; False where the request itself was thrown out for it."""
-        if request.held * BLOCK > request.prompt + request.made:
+        """Reserves one more token; False where the request itself was preempted."""
+        if request.held * BLOCK > request.prompt + request.generated:
             return True
         while self._free == 0:
             victim = self._running.pop()
@@ -216,58 +215,58 @@ class EngineSimulation:
         return True
 
     def _token(self, request: _Request) -> None:
-        seen = self.counters
+        counters = self.counters
         if request.first is None:
             request.first = self.now
-            seen.ttft.add(self.now - request.arrived)
+            counters.ttft.add(self.now - request.arrived)
         else:
-            seen.itl.add(self.now - request.last)
+            counters.itl.add(self.now - request.last)
         request.last = self.now
-        request.made += 1
-        seen.output_tokens += 1
-        if request.made < request.output:
+        request.generated += 1
+        counters.output_tokens += 1
+        if request.generated < request.output:
             return
         self._running.remove(request)
         self._free += request.held
         request.held = 0
-        seen.e2e.add(self.now - request.arrived)
-        seen.inference.add(self.now - (request.started or request.arrived))
-        seen.prompts.add(float(request.prompt))
-        seen.outputs.add(float(request.made))
+        counters.e2e.add(self.now - request.arrived)
+        counters.inference.add(self.now - (request.started or request.arrived))
+        counters.prompts.add(float(request.prompt))
+        counters.outputs.add(float(request.generated))
         if self._rng.random() < 0.88:
-            seen.stopped += 1
+            counters.stopped += 1
         else:
-            seen.lengthy += 1
+            counters.lengthy += 1
 
 
-_WELL = 30.0  # seconds of the time when all was well
-_PAST = 300  # how often they went before
+_HEALTHY = 30.0  # seconds simulated before the incident
+_PAST = 300  # factor for the counters of that time
 
 
 def pages(rng: random.Random, engine: Engine, moments: Sequence[float], model: str) -> Iterator[bytes]:
-    """The page at each of `moments`, seconds from the first, after a long past in which all was well."""
+    """The page at each of `moments`, seconds from the first, after a long healthy uptime."""
     run = EngineSimulation(rng, engine)
-    run.at(_WELL).age(_PAST)
+    run.at(_HEALTHY).age(_PAST)
     run.rate = engine.rate
     for moment in moments:
-        yield page(run.at(_WELL + engine.onset + moment), model, engine.blocks)
+        yield page(run.at(_HEALTHY + engine.onset + moment), model, engine.blocks)
 
 
 def page(counters: EngineCounters, model: str, blocks: int) -> bytes:
-    made = ExpositionWriter({"engine": "0", "model_name": model})
-    _state(made, counters, blocks)
-    _counters(made, counters)
-    for name, message, seen in _histograms(counters):
-        made.histogram(f"vllm:{name}", message, seen.bounds, seen.counts, seen.total)
-    return made.text()
+    writer = ExpositionWriter({"engine": "0", "model_name": model})
+    _state(writer, counters, blocks)
+    _counters(writer, counters)
+    for name, message, histogram in _histograms(counters):
+        writer.histogram(f"vllm:{name}", message, histogram.bounds, histogram.counts, histogram.total)
+    return writer.text()
 
 
-def _state(made: ExpositionWriter, counters: EngineCounters, blocks: int) -> None:
-    made.single(
+def _state(writer: ExpositionWriter, counters: EngineCounters, blocks: int) -> None:
+    writer.single(
         "vllm:num_requests_running", "gauge", "Number of requests in model execution batches.", counters.running
     )
-    made.single("vllm:num_requests_waiting", "gauge", "Number of requests waiting to be processed.", counters.waiting)
-    made.single("vllm:kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.", counters.usage)
+    writer.single("vllm:num_requests_waiting", "gauge", "Number of requests waiting to be processed.", counters.waiting)
+    writer.single("vllm:kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.", counters.usage)
     config = {
         "block_size": str(BLOCK),
         "cache_dtype": "auto",
@@ -275,24 +274,24 @@ def _state(made: ExpositionWriter, counters: EngineCounters, blocks: int) -> Non
         "gpu_memory_utilization": "0.9",
         "num_gpu_blocks": str(blocks),
     }
-    made.single("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", 1.0, config)
+    writer.single("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", 1.0, config)
 
 
-def _counters(made: ExpositionWriter, counters: EngineCounters) -> None:
+def _counters(writer: ExpositionWriter, counters: EngineCounters) -> None:
     message = "Cumulative number of preemption from the engine."
-    made.single("vllm:num_preemptions_total", "counter", message, float(counters.preemptions))
+    writer.single("vllm:num_preemptions_total", "counter", message, float(counters.preemptions))
     message = "Number of prefill tokens processed."
-    made.single("vllm:prompt_tokens_total", "counter", message, float(counters.prompt_tokens))
+    writer.single("vllm:prompt_tokens_total", "counter", message, float(counters.prompt_tokens))
     message = "Number of generation tokens processed."
-    made.single("vllm:generation_tokens_total", "counter", message, float(counters.output_tokens))
+    writer.single("vllm:generation_tokens_total", "counter", message, float(counters.output_tokens))
     message = "Prefix cache queries, in terms of number of queried tokens."
-    made.single("vllm:prefix_cache_queries_total", "counter", message, float(counters.prompt_tokens))
+    writer.single("vllm:prefix_cache_queries_total", "counter", message, float(counters.prompt_tokens))
     message = "Prefix cache hits, in terms of number of cached tokens."
-    made.single("vllm:prefix_cache_hits_total", "counter", message, float(counters.prompt_tokens * 11 // 50))
-    made.family("vllm:request_success_total", "counter", "Count of successfully processed requests.")
+    writer.single("vllm:prefix_cache_hits_total", "counter", message, float(counters.prompt_tokens * 11 // 50))
+    writer.family("vllm:request_success_total", "counter", "Count of successfully processed requests.")
     ended = {"stop": counters.stopped, "length": counters.lengthy, "abort": counters.stopped // 9_000}
     for reason, count in ended.items():
-        made.sample("vllm:request_success_total", float(count), {"finished_reason": reason})
+        writer.sample("vllm:request_success_total", float(count), {"finished_reason": reason})
 
 
 def _histograms(counters: EngineCounters) -> tuple[tuple[str, str, BucketCounts], ...]:
