@@ -98,9 +98,7 @@ def print_similar_incident(diagnosis: Diagnosis, *, as_markdown: bool) -> None:
 
 
 app = typer.Typer(
-    help="Past incidents: causes, and playbooks that worked.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="Past incidents: causes, and playbooks that worked.", no_args_is_help=True, rich_markup_mode=None
 )
 IncidentOption = Annotated[
     str | None, typer.Option("--incident", metavar="ID", help="Which incident (default: the open one, or the last).")

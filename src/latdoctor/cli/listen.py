@@ -48,7 +48,7 @@ from latdoctor.incident.alert_intake import (
     confirmation_of,
     not_observed,
 )
-from latdoctor.incident.events import AlertsReceived
+from latdoctor.incident.events import AlertsReceived, Confirmation
 from latdoctor.incident.evidence_store import store_evidence
 from latdoctor.incident.slo_samples import sample_of, with_previous_pages
 from latdoctor.incident.sop import loader
@@ -111,7 +111,7 @@ class ServiceMonitor:
         if self._note_readability(incident, observation, evidence):  # otherwise the time stays unmeasured
             sampled = sample_of(evidence, _window(whole, request), request.context.slo_p99)
             self._intake.journal.append(incident.id, events.SAMPLED, sampled)
-        if incident.confirmed != events.Confirmation.CONFIRMED:
+        if incident.confirmed != Confirmation.CONFIRMED:
             self._confirm(incident, observation)
         return request.request.prometheus.window if request.request.prometheus else 0.0
 
@@ -131,7 +131,7 @@ class ServiceMonitor:
         diagnosis = self._diagnosis(observation)
         confirmation = not_observed(why_unread(observation)) if diagnosis is None else confirmation_of(diagnosis)
         if confirmation.status == incident.confirmed or (
-            confirmation.status == events.Confirmation.UNKNOWN and incident.confirmed
+            confirmation.status == Confirmation.UNKNOWN and incident.confirmed
         ):
             return
         bodies: Bodies = [(incident.id, events.CONFIRMED, confirmation)]
@@ -152,9 +152,9 @@ class ServiceMonitor:
 
 
 _WORDS = {
-    events.Confirmation.CONFIRMED: "confirmed",
-    events.Confirmation.FALSE_ALARM: "a false alarm",
-    events.Confirmation.UNKNOWN: "not known whether it is real",
+    Confirmation.CONFIRMED: "confirmed",
+    Confirmation.FALSE_ALARM: "a false alarm",
+    Confirmation.UNKNOWN: "not known whether it is real",
 }
 
 

@@ -11,6 +11,7 @@ from latdoctor.cli.console import result_console, say
 from latdoctor.cli.remediate import Form, OutputOption
 from latdoctor.http.address import resolve_host
 from latdoctor.incident import events
+from latdoctor.incident.events import OpenedBy
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Moment, now, unix_seconds
 from latdoctor.notify import pagerduty
@@ -57,7 +58,7 @@ def messages_of_test(receiver: Receiver, at: Moment, name: str) -> tuple[Message
         if receiver.kind == ReceiverKind.PAGERDUTY
         else ("",)
     )
-    incident = Incident(f"test-{name}", events.IncidentOpened("latdoctor", (), events.OpenedBy.HAND, "", ""))
+    incident = Incident(f"test-{name}", events.IncidentOpened("latdoctor", (), OpenedBy.HAND, "", ""))
     built = [
         MAKERS[receiver.kind](
             incident,

@@ -14,11 +14,7 @@ from latdoctor.incident.events import IncidentOutcome
 if TYPE_CHECKING:
     from latdoctor.incident.status import IncidentStatus
 
-app = typer.Typer(
-    help="The procedure of an incident, and its clock.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = typer.Typer(help="The procedure of an incident, and its clock.", no_args_is_help=True, rich_markup_mode=None)
 
 
 class ExportFormat(StrEnum):

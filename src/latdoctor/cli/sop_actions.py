@@ -24,6 +24,7 @@ from latdoctor.incident import events, recorder
 from latdoctor.incident.alert_intake import IncidentTemplate, Intake
 from latdoctor.incident.alertmanager import read_notification
 from latdoctor.incident.elapsed import GIVEN_BY_HAND
+from latdoctor.incident.events import IncidentOutcome, OpenedBy
 from latdoctor.incident.lookup import incident_option, other_runs, select_incident
 from latdoctor.incident.next_step import target_options, with_incident
 from latdoctor.incident.open import Opening, group_keys, open_incident
@@ -100,7 +101,7 @@ def note(text: str | None, stage: str, by: str, requested: str) -> None:
     typer.echo(f"noted in {incident.id}. {step}")
 
 
-def close(outcome: events.IncidentOutcome, text: str, by: str, requested: str) -> None:
+def close(outcome: IncidentOutcome, text: str, by: str, requested: str) -> None:
     journal, meant = _open(requested)
     incident = meant.incident
     recorder.close_incident(journal, incident, outcome, text, by)
@@ -218,7 +219,7 @@ def _by_hand(request: StartRequest, with_incident: IncidentTemplate, procedure: 
     requested = events.IncidentOpened(
         title=without_credentials(request.title or procedure.title, _LONGEST_TITLE),
         targets=with_incident.targets,
-        source=events.OpenedBy.HAND,
+        source=OpenedBy.HAND,
         sop=procedure.id,
         sop_digest=procedure.digest,
         began=started.at if started else None,

@@ -20,7 +20,7 @@ from latdoctor.diagnosis.rule_schema import SEVERITIES
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.incident import alertmanager, events
 from latdoctor.incident.elapsed import is_time
-from latdoctor.incident.events import AlertConfirmed, Confirmation
+from latdoctor.incident.events import AlertConfirmed, AlertStatus, Confirmation, IncidentOutcome, OpenedBy
 from latdoctor.incident.lookup import open_incident_for
 from latdoctor.incident.open import exclusive, open_incident
 from latdoctor.incident.sop.model import Sop
@@ -88,9 +88,9 @@ class AlertedIncident:
     def is_known_firing(self, key: str, alert: events.Alert, now: float) -> bool:
         """Whether this firing is already known: still firing, or repeated shortly after its end."""
         known = self.alerts.get((key, alert.fingerprint))
-        if known is None or alert.status != events.AlertStatus.FIRING:
+        if known is None or alert.status != AlertStatus.FIRING:
             return False
-        if known.status == events.AlertStatus.RESOLVED:
+        if known.status == AlertStatus.RESOLVED:
             return self._is_outdated(key, alert, known, now)
         return None in (known.starts_at, alert.starts_at) or known.starts_at == alert.starts_at
 
@@ -104,7 +104,7 @@ class AlertedIncident:
     def resolved(self) -> bool:
         """Whether every alert is known to be resolved."""
         statuses = [alert.status for alert in self.alerts.values()]
-        return bool(statuses) and events.AlertStatus.FIRING not in statuses and not any(self.truncated.values())
+        return bool(statuses) and AlertStatus.FIRING not in statuses and not any(self.truncated.values())
 
     def _is_outdated(self, key: str, alert: events.Alert, known: events.Alert, now: float) -> bool:
         """Whether `alert` is older than `known` but arrived later, as from a lagging Alertmanager.
@@ -114,7 +114,7 @@ class AlertedIncident:
         """
         if known.starts_at is None:
             return False
-        if alert.status == events.AlertStatus.RESOLVED:
+        if alert.status == AlertStatus.RESOLVED:
             return alert.ends_at is not None and alert.ends_at < known.starts_at
         lags = now - self.changed_at.get((key, alert.fingerprint), now) <= LAG
         return lags and alert.starts_at is not None and alert.starts_at <= known.starts_at
@@ -287,7 +287,7 @@ class Intake:
         """Plan the journal entries into `bodies`; only an incident is opened immediately."""
         found, begins, now = self._incidents.of_group(alerted.key), False, unix_seconds(self.journal.clock().at)
         if found is None or found.closed:
-            firing = [alert for alert in alerted.alerts if alert.status == events.AlertStatus.FIRING]
+            firing = [alert for alert in alerted.alerts if alert.status == AlertStatus.FIRING]
             known = None if self.about.anew else found
             started = [alert for alert in firing if known is None or not known.is_known_firing(alerted.key, alert, now)]
             if started:
@@ -331,7 +331,7 @@ def incident_opened(key: str, firing: Sequence[events.Alert], about: IncidentTem
     return events.IncidentOpened(
         title=title_of_alerts(firing),
         targets=about.targets,
-        source=events.OpenedBy.ALERT,
+        source=OpenedBy.ALERT,
         sop=about.sop.id if about.sop else "",
         sop_digest=about.sop.digest if about.sop else "",
         began=min(starts, default=None),
@@ -365,6 +365,6 @@ def _changed_alerts(
 
 
 def _closing(found: AlertedIncident, by: str) -> events.IncidentClosed:
-    false = found.confirmed == events.Confirmation.FALSE_ALARM
-    outcome = events.IncidentOutcome.FALSE_ALARM if false else events.IncidentOutcome.RESOLVED
+    false = found.confirmed == Confirmation.FALSE_ALARM
+    outcome = IncidentOutcome.FALSE_ALARM if false else IncidentOutcome.RESOLVED
     return events.IncidentClosed(outcome, "every alert is resolved", by)

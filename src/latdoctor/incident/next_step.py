@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import clock_of
+from latdoctor.incident.events import Confirmation
 from latdoctor.incident.sop.clock import StageState, clock_stopped_by, permitted
 from latdoctor.incident.sop.model import REMEDIES, Sop, SopStage
 from latdoctor.incident.state import Incident, decode_body
@@ -42,7 +43,7 @@ def next_step(
         return NextStep(f"latdoctor timeline --incident {incident.id}", "the incident is closed: write the post-mortem")
     stopped = clock_stopped_by(incident)
     if stopped is not None and not _changed_later(incident, stopped.seq):
-        return NextStep(f"latdoctor sop close --outcome {events.Confirmation.FALSE_ALARM}", "it is a false alarm")
+        return NextStep(f"latdoctor sop close --outcome {Confirmation.FALSE_ALARM}", "it is a false alarm")
     if sop is None:
         why = "the SOP cannot be read; a diagnosis is always permitted"
         return NextStep(f"latdoctor diagnose{target_options(incident)}", why)

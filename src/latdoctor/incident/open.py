@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.incident import events
+from latdoctor.incident.events import OpenedBy
 from latdoctor.incident.lookup import matching_addresses, matching_hosts, new_id
 from latdoctor.incident.sop import loader
 from latdoctor.incident.sop.model import Sop
@@ -77,8 +78,8 @@ def open_duplicate(found: Sequence[Incident], opening: events.IncidentOpened) ->
             return known
         of_host = matching_hosts(open_ones, opening.targets, opening.hosts)
         return of_host[0] if len(of_host) == 1 else None
-    if opening.source == events.OpenedBy.HAND:
-        by_hand = (one for one in open_ones if one.opened.source == events.OpenedBy.HAND)
+    if opening.source == OpenedBy.HAND:
+        by_hand = (one for one in open_ones if one.opened.source == OpenedBy.HAND)
         return next((one for one in by_hand if not one.opened.targets), None)
     return None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from latdoctor.errors import UNDECODABLE, LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.redaction.redactor import HIDDEN, without_secrets
 from latdoctor.incident import events
+from latdoctor.incident.events import IncidentOutcome
 from latdoctor.incident.next_step import next_step
 from latdoctor.incident.sop.clock import permitted, stage_states
 from latdoctor.incident.sop.loader import sop_of_incident
@@ -60,9 +61,7 @@ def mark_stage(journal: Journal, incident: Incident, sop: Sop, stage: str, text:
     return journal.append(incident.id, events.MARKED, events.StageMarked(stage, clean(by, 80), _within(text)))
 
 
-def close_incident(
-    journal: Journal, incident: Incident, outcome: events.IncidentOutcome, text: str, by: str
-) -> JournalEntry:
+def close_incident(journal: Journal, incident: Incident, outcome: IncidentOutcome, text: str, by: str) -> JournalEntry:
     """Close an incident. Raises UsageError where it is closed already, and JournalError."""
     if incident.closed is not None:
         raise UsageError(f"{incident.id} is closed already: {clean(incident.closed.outcome, 40)}")

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from latdoctor.incident import events
+from latdoctor.incident.events import AlertStatus
 from latdoctor.journal.entry import JournalEntry
 
 Body = TypeVar("Body")
@@ -36,7 +37,7 @@ class Incident:
     @property
     def still_firing(self) -> tuple[str, ...]:
         """Distinct names of its alerts whose last known state is firing."""
-        firing = (alert for alert in self.alerts.values() if alert.status == events.AlertStatus.FIRING)
+        firing = (alert for alert in self.alerts.values() if alert.status == AlertStatus.FIRING)
         return tuple(dict.fromkeys(alert.name or alert.fingerprint for alert in firing))
 
     @property

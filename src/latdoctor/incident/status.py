@@ -177,12 +177,7 @@ class IncidentStatus(Struct, frozen=True):
 
 
 def incident_status(
-    sop: Sop | None,
-    incident: Incident,
-    now: Moment,
-    place: Path,
-    unread: str = "",
-    others: Sequence[RunState] = (),
+    sop: Sop | None, incident: Incident, now: Moment, place: Path, unread: str = "", others: Sequence[RunState] = ()
 ) -> IncidentStatus:
     """Status of `incident` at `now`, or at its closing. `place` is the state folder; `unread` is why there is no `sop`;
     `others` are other runs on its target (`other_runs`).

@@ -14,6 +14,7 @@ from latdoctor.errors import UNDECODABLE
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import ElapsedTimes, between, is_time, of_entries, of_incident, rfc3339, start_of
+from latdoctor.incident.events import OpenedBy
 from latdoctor.incident.impact import impact
 from latdoctor.incident.response_times import measures
 from latdoctor.incident.slo_samples import read_sample
@@ -293,7 +294,7 @@ def _start(incident: Incident) -> TimelineStart:
     if not start.clock:
         note = f" ({clean(start.note, 200)})" if start.note else ""
         return TimelineStart(first.at, OWN, f"the incident was opened{note}", first.digest)
-    message = "the trouble began" if incident.opened.source == events.OpenedBy.HAND else "the alert began to fire"
+    message = "the trouble began" if incident.opened.source == OpenedBy.HAND else "the alert began to fire"
     return TimelineStart(rfc3339(start.at), clean(start.clock, 100), message, first.digest)
 
 

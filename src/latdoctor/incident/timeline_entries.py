@@ -13,6 +13,7 @@ from latdoctor.conditions.evaluator import show
 from latdoctor.errors import UNDECODABLE
 from latdoctor.incident import events, slo_samples
 from latdoctor.incident.elapsed import UNNAMED_CLOCK, ClockType, ElapsedTimes, is_time, rfc3339
+from latdoctor.incident.events import AlertStatus, Confirmation, OpenedBy
 from latdoctor.incident.state import decode_body
 from latdoctor.incident.timeline_model import OWN, Basis, SloSample, TimelineEvent
 from latdoctor.journal.entry import JournalEntry
@@ -28,9 +29,9 @@ CAUSE, SINCE, BEGAN, BECAUSE, SLO = "cause", "since", "began", "because", "slo" 
 _MOST = 4  # names in one line
 _NAME = 80  # characters of an alert's name
 _CONFIRMED = {
-    events.Confirmation.CONFIRMED: "the alert is real",
-    events.Confirmation.FALSE_ALARM: "a false alarm",
-    events.Confirmation.UNKNOWN: "whether the alert is real is not known",
+    Confirmation.CONFIRMED: "the alert is real",
+    Confirmation.FALSE_ALARM: "a false alarm",
+    Confirmation.UNKNOWN: "whether the alert is real is not known",
 }
 
 
@@ -57,13 +58,13 @@ def event_texts(entry: JournalEntry) -> tuple[EventText, ...] | None:
 def _opened(entry: JournalEntry) -> Iterator[EventText]:
     record = decode_body(entry, events.IncidentOpened)
     if record.began is not None and is_time(record.began):
-        by_hand = record.source == events.OpenedBy.HAND
+        by_hand = record.source == OpenedBy.HAND
         message = "the trouble began" if by_hand else "the alert began to fire"
         basis = Basis.REPORTED if by_hand else Basis.FACT
         yield EventText(
             message, BEGAN, basis, record.by if by_hand else "", time=record.began, clock=record.clock or UNNAMED_CLOCK
         )
-    how = "an alert" if record.source == events.OpenedBy.ALERT else "hand"
+    how = "an alert" if record.source == OpenedBy.ALERT else "hand"
     of = f" (of {_some(record.targets)})" if record.targets else ""
     yield EventText(f"incident opened by {how}: {record.title}{of}", by=record.by)
 
@@ -71,16 +72,14 @@ def _opened(entry: JournalEntry) -> Iterator[EventText]:
 def _alerted(entry: JournalEntry) -> Iterator[EventText]:
     record = decode_body(entry, events.AlertsReceived)
     parts = []
-    for status in (events.AlertStatus.FIRING, events.AlertStatus.RESOLVED):
+    for status in (AlertStatus.FIRING, AlertStatus.RESOLVED):
         names = [alert.name for alert in record.alerts if alert.status == status]
         parts += [f"{len(names)} {status}: {_some(names)}"] if names else []
     parts += [f"{record.truncated} more were left out by the sender"] if record.truncated else []
     cut = truncation_note(record.alerts)
     parts += [cut] if cut else []
-    firing = any(alert.status == events.AlertStatus.FIRING for alert in record.alerts)
-    severities = {
-        alert.labels.get("severity", "") for alert in record.alerts if alert.status == events.AlertStatus.FIRING
-    }
+    firing = any(alert.status == AlertStatus.FIRING for alert in record.alerts)
+    severities = {alert.labels.get("severity", "") for alert in record.alerts if alert.status == AlertStatus.FIRING}
     level = next((one for one in (CRITICAL, WARNING) if one in severities), "")
     what = "alert" if firing else "alert over"
     yield EventText(f"{what}: {'; '.join(parts) or 'nothing in it'}", by=record.receiver, level=level)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from latdoctor.incident import events
+from latdoctor.incident.events import AlertStatus, Confirmation, OpenedBy
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.notify.receiver import NoticeKind
@@ -59,7 +60,7 @@ def details_of(**collected: str) -> Details:
 
 def of_alerts(alerts: Sequence[events.Alert], truncated: int = 0) -> tuple[str, Details]:
     """State of all alerts of an incident."""
-    firing = [alert for alert in alerts if alert.status == events.AlertStatus.FIRING]
+    firing = [alert for alert in alerts if alert.status == AlertStatus.FIRING]
     named = (fitted(alert.name or alert.fingerprint, LONGEST_NAME) for alert in (firing or alerts)[:MOST])
     names = ", ".join(dict.fromkeys(named))
     more = f" and {len(firing) - MOST} more" if len(firing) > MOST else ""
@@ -202,7 +203,7 @@ def _of_alert(entry: JournalEntry, alerts: dict[str, events.Alert]) -> Notice | 
         return None
     alerted = decode_body(entry, events.AlertsReceived)
     alerts.update({alert.fingerprint: alert for alert in alerted.alerts})
-    firing = [alert for alert in alerts.values() if alert.status == events.AlertStatus.FIRING]
+    firing = [alert for alert in alerts.values() if alert.status == AlertStatus.FIRING]
     message, details = of_alerts(tuple(alerts.values()), alerted.truncated)
     return _notice(
         entry,
@@ -210,7 +211,7 @@ def _of_alert(entry: JournalEntry, alerts: dict[str, events.Alert]) -> Notice | 
         message,
         details,
         worst(of_alert(alert.labels) for alert in firing) if firing else "info",
-        events.AlertStatus.FIRING if firing else events.AlertStatus.RESOLVED,
+        AlertStatus.FIRING if firing else AlertStatus.RESOLVED,
     )
 
 
@@ -218,7 +219,7 @@ def _of_entry(entry: JournalEntry) -> Notice | None:
     match entry.kind:
         case events.OPENED:
             opened = decode_body(entry, events.IncidentOpened)
-            if opened.source != events.OpenedBy.HAND:
+            if opened.source != OpenedBy.HAND:
                 return None  # the alert that opened it is notified instead
             message = f"opened by {opened.by or 'hand'}"
             return _notice(
@@ -227,11 +228,11 @@ def _of_entry(entry: JournalEntry) -> Notice | None:
                 message,
                 details_of(Targets=", ".join(opened.targets)),
                 "error",
-                events.AlertStatus.FIRING,
+                AlertStatus.FIRING,
             )
         case events.CONFIRMED:
             confirmation = decode_body(entry, events.AlertConfirmed)
-            false = confirmation.status == events.Confirmation.FALSE_ALARM
+            false = confirmation.status == Confirmation.FALSE_ALARM
             return _notice(
                 entry,
                 NoticeKind.CONFIRMED,
@@ -258,7 +259,7 @@ def _of_entry(entry: JournalEntry) -> Notice | None:
             closed = decode_body(entry, events.IncidentClosed)
             who = f"by {closed.by}, " if closed.by else ""
             collected = f"closed {who}{closed.outcome}{f': {closed.message}' if closed.message else ''}"
-            return _notice(entry, NoticeKind.CLOSED, collected, (), "info", events.AlertStatus.RESOLVED)
+            return _notice(entry, NoticeKind.CLOSED, collected, (), "info", AlertStatus.RESOLVED)
     return None
 
 

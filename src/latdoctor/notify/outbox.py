@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from latdoctor.incident import events
+from latdoctor.incident.events import AlertStatus
 from latdoctor.incident.sop.clock import StageState, StageStatus, stage_states
 from latdoctor.incident.sop.model import Sop
 from latdoctor.incident.state import Incident, decode_body
@@ -147,7 +148,7 @@ def _subscribed(pending: Sequence[Notice], receiver: Receiver) -> list[Notice]:
 def _is_current(notice: Notice, receiver: Receiver, tried: Mapping[str, DeliveryHistory], now: Moment) -> bool:
     """Whether the notice is recent. PagerDuty always gets the end of what it was notified of: else it stays open."""
     age = seconds_since(notice.entry, now) if notice.entry else notice.since
-    ends = notice.state == events.AlertStatus.RESOLVED and receiver.kind == ReceiverKind.PAGERDUTY and bool(tried)
+    ends = notice.state == AlertStatus.RESOLVED and receiver.kind == ReceiverKind.PAGERDUTY and bool(tried)
     return age <= FRESH or ends
 
 

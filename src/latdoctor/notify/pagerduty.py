@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct, field
 
-from latdoctor.incident import events
+from latdoctor.incident.events import AlertStatus, OpenedBy
 from latdoctor.incident.state import Incident
 from latdoctor.notify.messages import DEFAULT_SEVERITY, INCOMPLETE, Details, Notice, key_of
 from latdoctor.notify.receiver import MASK, Message, NoticeKind, Receiver, ReceiverKind
@@ -99,16 +99,10 @@ def _event_key(incident: Incident, notice: Notice) -> str:
 
 def _action(incident: Incident, notice: Notice) -> str:
     """Event action; empty: none. A closed incident does not page: unsent notices collapse into its end."""
-    harms = incident.open and (incident.firing or incident.opened.source == events.OpenedBy.HAND)
+    harms = incident.open and (incident.firing or incident.opened.source == OpenedBy.HAND)
     match notice.what:
         case NoticeKind.ALERT:
-            return (
-                EventAction.RESOLVE
-                if notice.state == events.AlertStatus.RESOLVED
-                else EventAction.TRIGGER
-                if harms
-                else ""
-            )
+            return EventAction.RESOLVE if notice.state == AlertStatus.RESOLVED else EventAction.TRIGGER if harms else ""
         case NoticeKind.DIAGNOSIS | NoticeKind.LATE:
             return EventAction.TRIGGER if harms and notice.severity != "info" else ""
         case NoticeKind.TAKEN:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from latdoctor.conditions.evaluator import HOLDS, UNKNOWN
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import ClockType, Elapsed, elapsed_by_entry, elapsed_until, start_of
+from latdoctor.incident.events import Confirmation
 from latdoctor.incident.sop.model import Sign, Sop, SopStage, allows
 from latdoctor.incident.sop.stage_evidence import SignContext, SignEvidence, evidence_of
 from latdoctor.incident.state import Incident, decode_body
@@ -182,8 +183,6 @@ def clock_stopped_by(incident: Incident) -> JournalEntry | None:
     closed = incident.of(events.CLOSED)
     confirmed = incident.of(events.CONFIRMED)
     statuses = [decode_body(entry, events.AlertConfirmed).status for entry in confirmed]
-    false = [
-        entry for entry, status in zip(confirmed, statuses, strict=True) if status == events.Confirmation.FALSE_ALARM
-    ]
-    stopped = [*closed[:1], *(false[:1] if events.Confirmation.CONFIRMED not in statuses else ())]
+    false = [entry for entry, status in zip(confirmed, statuses, strict=True) if status == Confirmation.FALSE_ALARM]
+    stopped = [*closed[:1], *(false[:1] if Confirmation.CONFIRMED not in statuses else ())]
     return min(stopped, key=lambda entry: entry.seq, default=None)

@@ -12,6 +12,7 @@ from typing import Final
 
 from latdoctor.conditions.ast import Condition
 from latdoctor.incident import events
+from latdoctor.incident.events import AlertStatus, Confirmation
 from latdoctor.remediation.playbook import RISKS
 
 LOOK: Final = "diagnose"
@@ -27,8 +28,8 @@ RUN_OPENED, RUN_CLOSED = "run.opened", "run.closed"
 
 # Allowed values by kind and qualifier. Values that mean "unknown" meet nothing and are not listed.
 KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    events.ALERTED: {"status": (events.AlertStatus.FIRING, events.AlertStatus.RESOLVED)},
-    events.CONFIRMED: {"status": (events.Confirmation.CONFIRMED, events.Confirmation.FALSE_ALARM)},
+    events.ALERTED: {"status": (AlertStatus.FIRING, AlertStatus.RESOLVED)},
+    events.CONFIRMED: {"status": (Confirmation.CONFIRMED, Confirmation.FALSE_ALARM)},
     events.DIAGNOSED: {
         "answer": ("named", "one-of", "unexplained", "none"),
         "level": ("critical", "warning", "info", "healthy"),
@@ -39,7 +40,7 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     RUN_CLOSED: {"outcome": ("verified", "rolled-back", "failed", "refused", "held")},
     events.SAMPLED: {},
     events.NOTIFIED: {"sent": ("true", "false")},
-    events.CLOSED: {"outcome": ("resolved", events.Confirmation.FALSE_ALARM)},
+    events.CLOSED: {"outcome": ("resolved", Confirmation.FALSE_ALARM)},
 }
 
 

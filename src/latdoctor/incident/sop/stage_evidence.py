@@ -13,6 +13,7 @@ from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import Elapsed, IncidentStart
+from latdoctor.incident.events import AlertStatus, Confirmation
 from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED, Sign
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry, unix_seconds
@@ -86,7 +87,7 @@ def _weakest(statuses: Iterator[str]) -> str:
 
 
 # Values by which an entry reports an unknown result.
-_NOT_KNOWN = frozenset({events.Confirmation.UNKNOWN, "inconclusive", Outcome.INCOMPLETE.value})
+_NOT_KNOWN = frozenset({Confirmation.UNKNOWN, "inconclusive", Outcome.INCOMPLETE.value})
 
 Values = Mapping[str, tuple[str, ...]]
 
@@ -146,29 +147,23 @@ def _runs(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
 
 def _alerts(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
     """State of the alerts after each notification; resolved only where none fires again later."""
-    accepted = sign.qualifiers.get("status", (events.AlertStatus.FIRING,))
-    alerts: dict[str, events.AlertStatus] = {}
-    history: list[tuple[events.AlertStatus, JournalEntry, int]] = []
+    accepted = sign.qualifiers.get("status", (AlertStatus.FIRING,))
+    alerts: dict[str, AlertStatus] = {}
+    history: list[tuple[AlertStatus, JournalEntry, int]] = []
     for entry in scene.incident.entries:
         if entry.kind == events.ALERTED:
             notification = decode_body(entry, events.AlertsReceived)
             alerts.update({alert.fingerprint: alert.status for alert in notification.alerts})
-            state = (
-                events.AlertStatus.FIRING
-                if events.AlertStatus.FIRING in alerts.values()
-                else events.AlertStatus.RESOLVED
-            )
+            state = AlertStatus.FIRING if AlertStatus.FIRING in alerts.values() else AlertStatus.RESOLVED
             history.append((state, entry, notification.truncated))
-    fires_last = max(
-        (place for place, (state, _, _) in enumerate(history) if state == events.AlertStatus.FIRING), default=-1
-    )
+    fires_last = max((place for place, (state, _, _) in enumerate(history) if state == AlertStatus.FIRING), default=-1)
     least = scene.since.seq if scene.since else 0
     for place, (state, entry, truncated) in enumerate(history):
         if entry.seq <= least:
             continue
-        if state == events.AlertStatus.RESOLVED and place < fires_last:
+        if state == AlertStatus.RESOLVED and place < fires_last:
             yield SignEvidence(FAILS, entry, "the alert fired again")
-        elif state == events.AlertStatus.RESOLVED and truncated:
+        elif state == AlertStatus.RESOLVED and truncated:
             yield SignEvidence(UNKNOWN, entry, f"{truncated} alerts were left out of the notification")
         else:
             yield SignEvidence(HOLDS if state in accepted else FAILS, entry, f"status {state}")
