@@ -143,7 +143,7 @@ def test_one_receiver_and_one_incident(server: Server) -> None:
     assert quiet(run(["notify", "send", "--to", "nobody"])).code == 2
 
 
-def test_a_refusal_is_told_and_tried_again_only_when_asked() -> None:
+def test_refusal_is_reported_and_retried_only_with_again() -> None:
     with serving(each(answering(404, f"no_team {CANARY}".encode()), answering(200))) as server:
         configure(server)
         happened(2)
@@ -159,7 +159,7 @@ def test_a_refusal_is_told_and_tried_again_only_when_asked() -> None:
     nothing_kept()
 
 
-def test_what_waits_is_told_with_whom_it_waits_for_and_when_it_is_tried_again() -> None:
+def test_waiting_messages_are_listed_with_receiver_and_time() -> None:
     with serving(answering(503, b"", "retry-after: 600")) as server:
         configure(server)
         happened()
@@ -187,7 +187,7 @@ def test_when_all_was_sent_nothing_waits(server: Server) -> None:
     assert outcome.out == "4 sent. Next: latdoctor timeline\n"
 
 
-def test_a_missing_secret_is_told_and_the_others_are_told_of_the_incident(server: Server) -> None:
+def test_missing_secret_is_reported_and_others_notified(server: Server) -> None:
     configure(server)
     Path("pagerduty.key").unlink()
     happened()
@@ -199,7 +199,7 @@ def test_a_missing_secret_is_told_and_the_others_are_told_of_the_incident(server
 
 
 @pytest.mark.parametrize(("name", "count"), [("on-call", 2), ("channel", 1), ("archive", 1)])
-def test_a_test_reaches_its_receiver_and_stands_in_no_journal(server: Server, name: str, count: int) -> None:
+def test_test_message_is_sent_and_not_journaled(server: Server, name: str, count: int) -> None:
     configure(server)
     shown = quiet(run(["notify", "test", name, "--dry-run"]))
     assert (shown.code, server.seen) == (0, [])
@@ -215,7 +215,7 @@ def test_a_test_reaches_its_receiver_and_stands_in_no_journal(server: Server, na
 
 
 @pytest.mark.parametrize("status", [302, 403, 500])
-def test_a_test_that_is_refused_says_why(status: int) -> None:
+def test_refused_test_has_a_reason(status: int) -> None:
     with serving(answering(status, f"it says {CANARY}".encode())) as server:
         configure(server)
         for name in ("on-call", "channel", "archive"):
@@ -226,7 +226,7 @@ def test_a_test_that_is_refused_says_why(status: int) -> None:
         assert len(server.seen) == 3
 
 
-def test_without_leave_this_machine_is_not_asked(server: Server) -> None:
+def test_loopback_requires_allow_private(server: Server) -> None:
     configure(server)
     text = (
         Path("latdoctor.yaml")
@@ -256,7 +256,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "why"), BAD.items(), ids=range(len(BAD)))
-def test_what_is_wrong_in_the_configuration_is_told_with_its_line(text: str, why: str) -> None:
+def test_configuration_errors_have_lines(text: str, why: str) -> None:
     Path("latdoctor.yaml").write_text(f"notify:\n  one:\n    {text}\n")
     outcome = run(["notify", "send"])
     assert outcome.code == 2
@@ -264,13 +264,13 @@ def test_what_is_wrong_in_the_configuration_is_told_with_its_line(text: str, why
     assert "latdoctor.yaml:" in outcome.err
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     Path("latdoctor.yaml").write_text("notify:\n  a b/c: {kind: mail}\n  two: {kind: webhook}\nother: 1\n")
     outcome = run(["notify", "send"])
     assert all(why in outcome.err for why in ("is no name", "not one of", "an address", "unknown key 'other'"))
 
 
-def test_with_nobody_to_be_told_it_says_where_to_name_them() -> None:
+def test_no_receivers_error_has_a_next_step() -> None:
     for command in ("send", "test x"):
         outcome = run(["notify", *command.split()])
         assert (outcome.code, "latdoctor.yaml" in outcome.err) == (2, True)
@@ -279,7 +279,7 @@ def test_with_nobody_to_be_told_it_says_where_to_name_them() -> None:
 # Beside a command that goes on
 
 
-def test_who_is_told_beside_a_command_hears_of_all_by_its_end(server: Server) -> None:
+def test_background_sender_sends_all_by_the_end(server: Server) -> None:
     configure(server)
     said: list[str] = []
     with notifying(said.append, PATIENCE) as poke:
@@ -295,7 +295,7 @@ def test_who_is_told_beside_a_command_hears_of_all_by_its_end(server: Server) ->
     assert all(one.sent for one in told)
 
 
-def test_the_commands_of_an_incident_tell_of_it_by_themselves(server: Server) -> None:
+def test_incident_commands_send_notifications(server: Server) -> None:
     configure(server)
     text = Path("latdoctor.yaml").read_text().replace("on: [alert, change, late, closed]", "on: [alert, taken, closed]")
     Path("latdoctor.yaml").write_text(text.partition("  channel:")[0])
@@ -312,7 +312,7 @@ def test_the_commands_of_an_incident_tell_of_it_by_themselves(server: Server) ->
     assert told[0]["payload"]["source"] == "shop"
 
 
-def test_one_who_hangs_holds_up_neither_the_command_nor_the_others() -> None:
+def test_hanging_receiver_delays_nothing() -> None:
     with serving(hangs) as hanging, serving(answering(200)) as well:
         configure(well)
         text = Path("latdoctor.yaml").read_text()
@@ -331,7 +331,7 @@ def test_one_who_hangs_holds_up_neither_the_command_nor_the_others() -> None:
             thread.join(PATIENCE)
 
 
-def test_what_goes_wrong_is_told_once_and_never_raised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_logged_once_and_never_raised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(server)
     Path("pagerduty.key").write_text(f"{CANARY}x")
     Path("slack.url").write_text(f"https://evil.example/{CANARY}")
@@ -360,7 +360,7 @@ def test_a_configuration_that_is_broken_disturbs_nothing() -> None:
     assert "no receiver is notified" in said[0]
 
 
-def test_a_receiver_that_is_broken_keeps_no_run_from_being_taken_back() -> None:
+def test_broken_receiver_does_not_prevent_rollback() -> None:
     journal = Journal.opened(Path("state/journal.sqlite").absolute())
     with serving(answering(404, b"{}")) as there:
         url = f"http://127.0.0.1:{there.port}"

@@ -88,7 +88,7 @@ def test_with_no_incident_open_nothing_is_written(state: Path) -> None:
     assert files(state) == before
 
 
-def test_a_diagnosis_is_kept_and_marks_its_stages(state: Path) -> None:
+def test_diagnosis_is_stored_and_meets_stages(state: Path) -> None:
     name = began_long_ago(state)
     outcome = run(["diagnose", RUSH])
     assert f"marked in {name}" in outcome.err
@@ -118,7 +118,7 @@ def test_old_evidence_does_not_diagnose_what_began_now() -> None:
     assert stages(status())["diagnosed"] == "unmet"
 
 
-def test_a_look_that_sees_nothing_is_told_unless_something_was_seen_before(state: Path, tmp_path: Path) -> None:
+def test_unreadable_source_is_recorded_unless_observed_before(state: Path, tmp_path: Path) -> None:
     name = started("--target", "10.0.0.5:8000")
     nothing = tmp_path / "broken.prom"
     nothing.write_text("{nothing that could be read\n")
@@ -190,7 +190,7 @@ def test_where_several_could_be_meant_none_is_marked(state: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["journal", "looks", "an entry"])
-def test_a_journal_that_cannot_be_written_keeps_nobody_from_an_answer(state: Path, damage: str) -> None:
+def test_unwritable_journal_does_not_prevent_an_answer(state: Path, damage: str) -> None:
     name = started()
     if damage == "journal":
         (state / JOURNAL).write_bytes(b"no journal at all")
@@ -250,7 +250,7 @@ def test_an_alert_opens_one_and_its_repetition_none(state: Path) -> None:
         (["watch"], "no incident is open"),
     ],
 )
-def test_what_cannot_be_done_is_told(state: Path, arguments: list[str], message: str) -> None:
+def test_usage_errors(state: Path, arguments: list[str], message: str) -> None:
     outcome = said("sop", *arguments, code=2)
     assert message in outcome.err
     assert outcome.out == ""
@@ -276,7 +276,7 @@ def test_notes_and_marks_of_people(state: Path, monkeypatch: pytest.MonkeyPatch)
     assert known(state)[0].closed == events.IncidentClosed("false-alarm", "a test", "")
 
 
-def test_the_exit_code_says_late_before_unknown(state: Path) -> None:
+def test_exit_code_prefers_late_over_unknown(state: Path) -> None:
     name = started("--began", "2min")
     assert said("sop", "status", code=3).out.count("overdue") >= 1
     Journal.opened(state / JOURNAL).append(name, events.CONFIRMED, events.AlertConfirmed("unknown", "no page"))
@@ -318,7 +318,7 @@ def test_a_page_cannot_be_formatted_from_outside() -> None:
     assert page.count("\n### ") >= 5
 
 
-def test_the_handover_says_what_is_not_known() -> None:
+def test_handover_lists_unknowns() -> None:
     started()
     page = said("sop", "export", "--handover", "-o", "text").out
     for message in (
@@ -331,7 +331,7 @@ def test_the_handover_says_what_is_not_known() -> None:
     assert json.loads(said("sop", "export", "-o", "json").out)["schema_version"] == "1"
 
 
-def test_what_a_killed_run_left_is_told_at_the_close_and_in_the_next_incident(state: Path) -> None:
+def test_changes_of_a_killed_run_are_listed_at_closing_and_next_incident(state: Path) -> None:
     started("--target", "127.0.0.1:8080")
     journal = Journal.opened(state / JOURNAL)
     journal.append(known(state)[0].id, events.RUN_JOINED, events.RunJoined("r1"))
@@ -347,7 +347,7 @@ def test_what_a_killed_run_left_is_told_at_the_close_and_in_the_next_incident(st
     assert "none by latdoctor" not in page
 
 
-def test_a_last_look_that_was_critical_is_told_at_the_close(state: Path) -> None:
+def test_critical_last_diagnosis_is_listed_at_closing(state: Path) -> None:
     began_long_ago(state)
     run(["diagnose", RUSH])
     closing = said("sop", "close")
@@ -452,7 +452,7 @@ def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) 
     assert "(0:01 overdue)" in out[1]
 
 
-def test_a_look_that_goes_on_is_journaled_where_its_answer_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_journals_a_changed_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     from latdoctor.cli import incident_context
 
     told: list[object] = []

@@ -93,7 +93,7 @@ def test_alerts_that_still_fire_are_named_when_it_is_closed() -> None:
     assert said("sop", "close").err == ""
 
 
-def test_a_name_that_is_neither_configured_nor_an_address_is_told(state: Path) -> None:
+def test_bare_host_is_reported(state: Path) -> None:
     Path("latdoctor.yaml").write_text("targets: {checkout-bot: {server: [http://10.0.0.5:8000/metrics]}}\n")
     outcome = said("sop", "start", "--target", "checkout-bt")
     assert outcome.err.count("\n") == 1
@@ -109,7 +109,7 @@ def test_a_name_that_is_neither_configured_nor_an_address_is_told(state: Path) -
 
 
 @pytest.mark.parametrize("target", [[], ["--target", "localhost"]], ids=["no target", "a host"])
-def test_what_was_looked_at_last_is_named_by_the_next_command(target: list[str]) -> None:
+def test_next_command_names_the_last_servers(target: list[str]) -> None:
     name, _ = started(*target)
     assert "--server URL" in said("sop", "status").out
     with serving(answering(200, triton(81_000))) as server:
@@ -133,7 +133,7 @@ def test_what_was_looked_at_last_is_named_by_the_next_command(target: list[str])
         ("168h", NOON, 168 * HOUR, "It began 2026-11-15 13:00:00 CET (local time), 7 d 0 h ago."),
     ],
 )
-def test_when_it_began_is_said_as_it_was_understood(text: str, now: float, ago: float, message: str) -> None:
+def test_interpreted_start_time_is_printed(text: str, now: float, ago: float, message: str) -> None:
     found = began(text, now)
     assert (now - found.at, found.message) == (ago, message)
 
@@ -170,7 +170,7 @@ def test_any_text_is_a_beginning_within_a_week_or_refused(text: str, now: float)
     assert found.message.startswith("It began 2026-")
 
 
-def test_the_confirmation_says_when_it_began(state: Path) -> None:
+def test_confirmation_has_the_start_time(state: Path) -> None:
     outcome = said("sop", "start", "--began", "10min", "--target", "10.0.0.5:8000")
     assert re.search(r"^It began \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \(local time\).* 10:0\d ago\.$", outcome.out, re.M)
     assert known(state)[0].opened.clock == "given by hand"
@@ -180,7 +180,7 @@ def test_the_confirmation_says_when_it_began(state: Path) -> None:
     assert len(known(state)[0].of(events.OPENED)) == 1
 
 
-def test_a_second_title_is_kept_as_a_note_of_what_is_open(state: Path) -> None:
+def test_second_title_becomes_a_note(state: Path) -> None:
     name, _ = started("--title", "checkout is slow")
     for _ in range(2):
         outcome = said("sop", "start", "--title", "payments fail", "--by", "bob")
@@ -204,7 +204,7 @@ TYPO = "targets: {bot: {server: [http://10.0.0.5:8000/metrics]}}\nnotify: {a: {k
 
 
 @pytest.mark.parametrize("text", [TYPO, TYPO.replace("notify", "notfy"), "notify: {a: {kind: sms}}\n", "notify: [\n"])
-def test_who_is_told_being_wrong_keeps_no_incident_from_opening(text: str, state: Path) -> None:
+def test_invalid_receivers_do_not_prevent_opening(text: str, state: Path) -> None:
     Path("latdoctor.yaml").write_text(text)
     outcome = said("sop", "start", "--target", "bot")
     assert "no receiver is notified: " in outcome.err
@@ -223,7 +223,7 @@ def test_who_is_told_being_wrong_keeps_no_incident_from_opening(text: str, state
         ("0001-01-01T00:00:00Z", "the start of the trouble was not reported"),
     ],
 )
-def test_a_beginning_of_an_alert_that_cannot_be_is_told(starts: str, message: str) -> None:
+def test_impossible_alert_start_is_reported(starts: str, message: str) -> None:
     Path("alert.json").write_bytes(notification([alert(1, starts=starts)]))
     started("--alert", "alert.json")
     assert message in " ".join(said("sop", "status", "-v").out.split())
@@ -235,7 +235,7 @@ def test_a_beginning_that_cannot_be_hides_none_that_can(state: Path) -> None:
     assert known(state)[0].opened.began == 1_795_315_750.0
 
 
-def test_what_of_an_alert_was_cut_is_told_and_journaled() -> None:
+def test_alert_truncation_is_printed_and_journaled() -> None:
     one = alert(1)
     one["labels"] |= {f"a{number}": "x" for number in range(70)} | {"severity": "critical"}
     one["annotations"]["description"] = "y" * 3000

@@ -94,7 +94,7 @@ def test_a_file_that_is_there_is_not_written_over(state: Path, tmp_path: Path) -
     assert "TODO" not in path.read_text()
 
 
-def test_a_journal_that_was_changed_is_not_told(state: Path) -> None:
+def test_changed_journal_is_not_sent(state: Path) -> None:
     with closing(sqlite3.connect(state / JOURNAL, isolation_level=None)) as connection:
         connection.execute("DROP TRIGGER entries_stay")
     outcome = run(["timeline"])
@@ -180,7 +180,7 @@ def like_the_bundle(tmp_path: Path) -> Log:
     return log
 
 
-def test_a_new_diagnosis_is_told_what_was_seen_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_diagnosis_names_a_similar_incident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
     plain = {form: run(["diagnose", str(BUNDLE), "-o", form]) for form in ("text", "markdown", "json")}
     assert not any("seen before" in one.out + one.err for one in plain.values())

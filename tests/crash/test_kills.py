@@ -36,7 +36,7 @@ def test_killed_and_recovered_the_target_is_never_between(tmp_path: Path) -> Non
         assert {one.stands for one in left if one.phase == phase} == {"before", "after"}  # both are met
 
 
-def test_who_journals_after_the_change_is_caught(tmp_path: Path) -> None:
+def test_journaling_after_the_change_is_detected(tmp_path: Path) -> None:
     caught = (one for one in swept(tmp_path, mutant=True) if any("it stands" in flaw for flaw in one.flaws))
     assert next(caught, None)
 

@@ -38,7 +38,7 @@ def command(tmp_path: Path, target: Target) -> Command:
     return Command(tmp_path, target)
 
 
-def test_what_helps_stays_and_is_taken_back_when_asked(command: Command) -> None:
+def test_verified_change_stays_until_rollback(command: Command) -> None:
     ended = command.ended(command.remediate("--apply", "--yes", "-o", "json"))
     assert ended.code == 0, ended.err
     assert command.target.seen().config == CHANGED
@@ -107,7 +107,7 @@ def test_a_target_that_hangs_ends_loudly_within_35_s(command: Command) -> None:
     assert command.target.seen().config == BEFORE
 
 
-def test_a_screen_that_stands_still_keeps_nothing_from_going_back(command: Command) -> None:
+def test_blocked_terminal_does_not_prevent_rollback(command: Command) -> None:
     """As after Ctrl-S, or where nobody reads the pipe any more: stderr takes no byte."""
     read, write = os.pipe()
     os.set_blocking(write, False)

@@ -55,7 +55,7 @@ def test_threads_and_children_count_together(tmp_path: Path) -> None:
     assert len(names(tmp_path / "21")) == 20
 
 
-def test_codes_come_through() -> None:
+def test_exit_codes_pass_through() -> None:
     assert killed_at(["sh", "-c", "exit 6"], 0).returncode == 6
     assert killed_at(["sh", "-c", "kill -TERM $$"], 0).returncode == 128 + 15
     assert killed_at(["sh", "-c", "trap 'echo caught; exit 3' TERM; kill -TERM $$; sleep 9"], 0).stdout == "caught\n"

@@ -49,7 +49,7 @@ def message(page: Timeline | None) -> list[str]:
 WHOLE = ["incident opened by hand: slow (of checkout)", "note 0", "note 1", "incident closed: resolved"]
 
 
-def test_killed_at_any_call_it_tells_all_up_to_there_and_goes_on(tmp_path: Path) -> None:
+def test_timeline_after_a_kill_at_any_call(tmp_path: Path) -> None:
     seen: set[int] = set()
     (tmp_path / "whole").mkdir()
     swept = points(command(tmp_path / "whole"), WRITES)

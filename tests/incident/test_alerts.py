@@ -44,7 +44,7 @@ def test_what_an_alertmanager_sends(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_what_is_none_says_what_and_where(path: Path) -> None:
+def test_malformed_notification_error_has_a_position(path: Path) -> None:
     with pytest.raises(AlertError) as caught:
         parse(path.read_bytes(), "here")
     assert path.with_suffix(".says").read_text().strip() in str(caught.value)
@@ -87,7 +87,7 @@ def test_long_texts_are_cut_and_groups_stay_apart() -> None:
     assert len(read.alerts[0].annotations["a"]) == 2000
 
 
-def test_an_alert_of_too_many_labels_is_cut_and_says_so() -> None:
+def test_alert_with_too_many_labels_is_cut_and_marked() -> None:
     many = {f"a{n}": "x" for n in range(MAX_LABELS)}
     whole, cut, worse = parse(
         made(
@@ -116,7 +116,7 @@ def test_a_fingerprint_that_was_not_sent_is_that_of_the_labels(labels: dict[str,
     assert fingerprint_of(labels) == known
 
 
-def test_entries_hold_all_alerts_and_fit_into_the_journal() -> None:
+def test_split_notification_is_complete_and_fits() -> None:
     texts = {f"{n}": '"' * 2000 for n in range(MAX_LABELS)}
     alerts = [{"status": "firing", "fingerprint": f"{n:x}", "labels": {"n": f"{n}"}} for n in range(500)]
     fat = [{"status": "firing", "fingerprint": f"fat{n}", "annotations": texts, "labels": texts} for n in range(8)]

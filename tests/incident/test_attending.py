@@ -68,7 +68,7 @@ def test_a_history_is_sampled_once_for_each_of_its_windows(history: str, tmp_pat
     assert desk.confirmed() == ["confirmed"]
 
 
-def test_what_was_confirmed_is_not_looked_into_again(tmp_path: Path) -> None:
+def test_confirmed_alert_is_not_diagnosed_again(tmp_path: Path) -> None:
     with paged(Page(each=(300, 100))) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), slo="500ms", window="1s", nvml=False))
         for _ in range(3):
@@ -103,7 +103,7 @@ def test_a_time_in_which_the_service_could_not_be_read_is_no_sample(tmp_path: Pa
     assert len(desk.said) == 2
 
 
-def test_nothing_is_looked_at_while_nothing_is_open(tmp_path: Path) -> None:
+def test_nothing_is_observed_without_an_open_incident(tmp_path: Path) -> None:
     with paged(Page()) as page:
         desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))
         desk.journal.append(desk.incident.id, events.CLOSED, events.IncidentClosed("resolved"))

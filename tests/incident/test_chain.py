@@ -119,7 +119,7 @@ def chain(folder: Path, page: Page, receiver: str) -> Iterator[None]:
         yield
 
 
-def test_a_metric_becomes_an_incident_and_its_end_is_told(tmp_path: Path) -> None:
+def test_metric_becomes_an_incident_and_is_resolved(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(CANARY)
     look = ("--slo", "500ms", "--window", "2s", "--every", "1s")
     with (

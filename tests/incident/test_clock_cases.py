@@ -28,7 +28,7 @@ def _figure(seconds: float | None) -> str:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_the_stages_stand_as_they_have_to(path: Path) -> None:
+def test_stage_states_match(path: Path) -> None:
     case: dict[str, Any] = yaml.safe_load(path.read_text())
     found = incident(case["entries"], _opened(case))
     now = case.get("now")

@@ -63,7 +63,7 @@ def journals(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @settings(max_examples=200)
 @given(journals(), st.floats(0, 5000), st.sampled_from([None, -100.0, 50.0]))
-def test_every_stage_stands_in_one_way(rows: list[dict[str, Any]], later: float, began: float | None) -> None:
+def test_every_stage_has_one_status(rows: list[dict[str, Any]], later: float, began: float | None) -> None:
     opened = {} if began is None else {"began": 1_790_000_000.0 + began, "clock": "alertmanager"}
     found = incident(rows, opened)
     last = found.entries[-1]
@@ -101,7 +101,7 @@ def test_times_never_go_back(rows: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=200)
 @given(journals(), st.floats(0, 3000), st.floats(0, 3000))
-def test_time_alone_meets_nothing_and_mends_nothing(rows: list[dict[str, Any]], one: float, other: float) -> None:
+def test_time_alone_meets_no_stage(rows: list[dict[str, Any]], one: float, other: float) -> None:
     found = incident(rows)
     last = found.entries[-1]
     first, second = (
@@ -116,7 +116,7 @@ def test_time_alone_meets_nothing_and_mends_nothing(rows: list[dict[str, Any]], 
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(UNKNOWN), st.floats(0, 600)), max_size=10))
-def test_what_does_not_tell_meets_nothing(rows: list[tuple[dict[str, Any], float]]) -> None:
+def test_unknown_evidence_meets_nothing(rows: list[tuple[dict[str, Any], float]]) -> None:
     at, listed = (
         0.0,
         [{"kind": events.RUN_JOINED, "joined": "r", "at": 0.0}, {"kind": RUN_OPENED, "run": "r", "at": 0.0}],
@@ -131,7 +131,7 @@ def test_what_does_not_tell_meets_nothing(rows: list[tuple[dict[str, Any], float
 
 @settings(max_examples=100)
 @given(journals(), st.integers(0, 14))
-def test_a_journal_that_ends_anywhere_tells_what_it_told_then(rows: list[dict[str, Any]], cut: int) -> None:
+def test_stages_of_a_truncated_journal_are_unchanged(rows: list[dict[str, Any]], cut: int) -> None:
     """Killed at any entry, and read again: whole up to there. A longer journal keeps the times of a shorter one."""
     whole, part = elapsed_by_entry(incident(rows)), elapsed_by_entry(incident(rows[:cut]))
     assert {digest: whole[digest] for digest in part if digest in whole} == {

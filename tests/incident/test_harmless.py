@@ -66,7 +66,7 @@ def test_what_is_left_of_a_label(name: str, value: str, shown: str) -> None:
 
 
 @given(st.text(max_size=60), st.text("abc=:/@ token password", max_size=80), st.integers(2, 60))
-def test_whatever_comes_it_is_clean_and_bounded(name: str, text: str, limit: int) -> None:
+def test_any_input_is_cleaned_and_bounded(name: str, text: str, limit: int) -> None:
     for shown in (without_credentials(text, limit), field_without_credentials(clean(name, 40), text, limit)):
         assert len(shown) <= limit
         assert clean(shown) == shown
@@ -80,7 +80,7 @@ def leaking() -> dict[str, Any]:
     return told
 
 
-def test_nothing_of_it_is_kept_or_told(tmp_path: Path) -> None:
+def test_credentials_are_neither_stored_nor_printed(tmp_path: Path) -> None:
     journal = Journal.opened(tmp_path / "journal.sqlite")
     Intake(journal, tmp_path).take(parse(notification([leaking()], key=f'{{}}:{{url="http://u:{CANARY}@x"}}')))
     (incident,) = incidents_in(journal.entries())

@@ -85,7 +85,7 @@ def test_no_second_counts_twice_and_none_is_lost(samples: Spans, windows: Spans)
 
 
 @given(SPANS, SPANS)
-def test_seen_twice_it_costs_the_same(samples: Spans, windows: Spans) -> None:
+def test_overlapping_samples_count_once(samples: Spans, windows: Spans) -> None:
     once, twice = cost(samples, windows), cost([*samples, *samples], [*windows, *windows])
     assert (twice.seen, twice.counted) == (pytest.approx(once.seen), pytest.approx(once.counted))
 
@@ -101,7 +101,7 @@ def test_a_clock_that_is_set_moves_no_window() -> None:
     assert figures(timeline(log.incident).impact)[:3] == (20.0, pytest.approx(5.0), pytest.approx(5.0))
 
 
-def test_where_no_p99_was_seen_the_requests_tell() -> None:
+def test_requests_decide_without_p99() -> None:
     log = Log()
     log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(10, events.SAMPLED, events.ServiceSampled(10, {}, 1000, 11, 0.5))
@@ -116,7 +116,7 @@ BOUNDED = [
 
 
 @pytest.mark.parametrize(("p99", "bound", "stands"), BOUNDED)
-def test_a_bound_tells_where_it_does(p99: float, bound: str, stands: str) -> None:
+def test_bounded_p99_decides_where_sufficient(p99: float, bound: str, stands: str) -> None:
     log = Log()
     log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     values = {"service": {"latency.p99": p99}}
@@ -139,7 +139,7 @@ def test_late_requests_may_be_known_only_between_two_counts() -> None:
     assert any("30 to 85 of 3 000 requests" in line for line in impact_lines(one))
 
 
-def test_in_words_it_says_how_much_was_not_seen() -> None:
+def test_impact_text_has_the_unmeasured_share() -> None:
     lines = list(impact_lines(timeline(promo_rush().incident).impact))
     assert any("Over its SLO for" in line for line in lines)
     assert any("the other 70 %" in line for line in lines)

@@ -78,7 +78,7 @@ def page(found: IncidentStatus) -> str:
 
 
 @pytest.mark.parametrize("joined", [True, False])
-def test_a_change_that_was_killed_before_is_said_and_recovered_first(joined: bool) -> None:
+def test_killed_change_is_shown_and_recovered_first(joined: bool) -> None:
     log = earlier("killed", joined=joined)
     opened(log, 200, NEXT, HERE)
     found = stands(log)
@@ -91,7 +91,7 @@ def test_a_change_that_was_killed_before_is_said_and_recovered_first(joined: boo
     assert "Next    latdoctor recover" in status
 
 
-def test_a_verified_change_of_an_earlier_incident_is_said_with_its_way_back() -> None:
+def test_verified_change_of_an_earlier_incident_has_its_rollback_command() -> None:
     log = earlier("verified")
     opened(log, 200, NEXT, HERE)
     found = stands(log)
@@ -121,7 +121,7 @@ def test_which_targets_are_the_same(targets: tuple[str, ...], hosts: tuple[str, 
     assert other_runs(named(log, ID), log.entries) == ()  # its own are no others
 
 
-def test_what_was_taken_back_does_not_stand() -> None:
+def test_rolled_back_change_is_not_in_place() -> None:
     log = earlier("verified")
     log.add(110, "rollback.begun", {"reason": "asked", "asked": True}, RUN)
     log.add(111, "undo.made", Touched(0, 0), RUN)
@@ -130,7 +130,7 @@ def test_what_was_taken_back_does_not_stand() -> None:
     assert "none by latdoctor" in page(stands(log))
 
 
-def test_of_a_field_that_was_set_again_the_later_run_tells() -> None:
+def test_later_run_reports_an_overwritten_field() -> None:
     log = earlier("verified")
     opened(log, 200, NEXT, HERE)
     log.add(210, events.RUN_JOINED, events.RunJoined("later"), NEXT)
@@ -139,7 +139,7 @@ def test_of_a_field_that_was_set_again_the_later_run_tells() -> None:
     assert (found.inherited, [run.run for run in found.tried]) == ((), ["later"])
 
 
-def test_what_was_begun_meanwhile_is_not_from_before_and_after_the_closing_not_told() -> None:
+def test_run_origin_depends_on_the_opening_and_closing() -> None:
     log = Log()
     opened(log, 0, ID, HERE)
     killed(log, 50)
@@ -150,13 +150,13 @@ def test_what_was_begun_meanwhile_is_not_from_before_and_after_the_closing_not_t
     assert stands(log, ID).next.command == "latdoctor recover"
 
 
-def test_a_run_that_was_killed_before_its_change_is_said_too() -> None:
+def test_run_killed_before_its_change_is_shown() -> None:
     log = earlier("opened")
     opened(log, 200, NEXT, HERE)
     assert f"changes unknown: run {RUN}, from before this incident" in page(stands(log))
 
 
-def test_it_is_said_what_an_incident_is_closed_over() -> None:
+def test_closing_lists_unsettled_changes() -> None:
     log = earlier("killed")
     unverified = (
         f"an unverified change is in place: run {RUN} ({BOOK} on checkout{{}}) has not ended; latdoctor recover"
@@ -174,7 +174,7 @@ def test_it_is_said_what_an_incident_is_closed_over() -> None:
     assert unsettled(named(log, NEXT)) == ()  # verified since
 
 
-def test_the_list_says_of_a_run_that_it_is_unfinished() -> None:
+def test_list_shows_an_unfinished_run() -> None:
     log = earlier("killed")
     out = io.StringIO()
     print_list(past_incidents([log.incident]), (), Console(file=out, width=100), as_json=False)
@@ -182,7 +182,7 @@ def test_the_list_says_of_a_run_that_it_is_unfinished() -> None:
     assert "–" not in out.getvalue().partition("MTTD")[0]
 
 
-def test_alike_says_it_too() -> None:
+def test_similar_incidents_show_an_unfinished_run() -> None:
     log = earlier("killed")
     log.add(101, events.DIAGNOSED, diagnosed(cause()))
     one = past_incident(log.incident)

@@ -106,7 +106,7 @@ def test_a_firing_whose_end_is_known_fires_nothing_anew(tmp_path: Path, starts: 
 
 
 @pytest.mark.parametrize(("after", "heard"), [(LAG - 1, False), (LAG + 1, True)])
-def test_an_alert_that_was_lost_on_its_way_and_comes_back_is_heard(tmp_path: Path, after: float, heard: bool) -> None:
+def test_alert_that_timed_out_and_fires_again_counts(tmp_path: Path, after: float, heard: bool) -> None:
     """It timed out, though it fired all the time, and so it began when it began."""
     passed = [0.0]
 
@@ -121,7 +121,7 @@ def test_an_alert_that_was_lost_on_its_way_and_comes_back_is_heard(tmp_path: Pat
     assert made.take(alerted(alert(1))).opened is heard
 
 
-def test_a_firing_that_does_not_tell_when_it_began_is_heard(tmp_path: Path) -> None:
+def test_firing_without_start_time_counts(tmp_path: Path) -> None:
     made = intake(tmp_path)
     made.take(alerted(alert(1)))
     made.take(alerted(alert(1, "resolved")))
@@ -139,7 +139,7 @@ def test_a_firing_whose_end_is_known_opens_no_incident_after_the_closing(tmp_pat
     assert (again.opened, again.incident != first) == (True, True)
 
 
-def test_an_incident_is_closed_by_its_alerts_only_where_that_was_asked_for(tmp_path: Path) -> None:
+def test_alerts_close_an_incident_only_if_configured(tmp_path: Path) -> None:
     for name, close in (("stays", False), ("closes", True)):
         made = intake(tmp_path / name, IncidentTemplate(close_on_resolve=close, by="listen"))
         made.take(alerted(alert(1)))
@@ -252,7 +252,7 @@ def test_a_thousand_alerts_at_once_are_counted_once_and_none_is_lost(tmp_path: P
     assert Counter(told(incident)) == {(f"{n:x}", "firing"): 1 for n in range(1000)}
 
 
-def test_groups_that_come_at_once_open_one_incident_each(tmp_path: Path) -> None:
+def test_concurrent_groups_open_one_incident_each(tmp_path: Path) -> None:
     made = intake(tmp_path)
     once = [alerted(alert(n), key=f"group-{n}") for n in range(40)]
     assert crowd(made, [*once, *once]) == {"opened": 40, "new": 40, "repeated": 40}

@@ -45,7 +45,7 @@ def test_numbers_follow_each_other_and_nothing_is_written_over(place: Path, diag
     assert b"10.1.2.3" not in (looks / "1.tar.zst").read_bytes()
 
 
-def test_the_pages_that_were_read_are_told_under_their_own_names(place: Path, diagnosis: Diagnosis) -> None:
+def test_read_pages_are_recorded_by_address(place: Path, diagnosis: Diagnosis) -> None:
     pages = tuple(
         Artifact(f"prometheus/{number}.prom", "prometheus", group, group, 100.0, b"up 1\n")
         for number, group in enumerate(["http://10.1.2.3:8000/metrics"] * 2 + ["page.prom", "http://b:1/metrics"])
@@ -57,7 +57,7 @@ def test_the_pages_that_were_read_are_told_under_their_own_names(place: Path, di
     assert store_evidence(place, "inc-1", replayed, diagnosis).diagnosed.servers == ()
 
 
-def test_what_cannot_be_kept_is_told_and_the_rest_is_journaled(place: Path, diagnosis: Diagnosis) -> None:
+def test_storage_error_is_reported_and_the_rest_journaled(place: Path, diagnosis: Diagnosis) -> None:
     looks = place / "incidents" / "inc-1" / "looks"
     looks.mkdir(parents=True, mode=0o700)
     (looks / "1.tar.zst").write_text("in the way")

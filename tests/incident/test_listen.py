@@ -30,7 +30,7 @@ def firing(incident: Incident) -> Counter[str]:
     return Counter(one.fingerprint for piece in told for one in piece.alerts)
 
 
-def test_a_token_from_a_file_is_asked_for_and_never_shown(tmp_path: Path) -> None:
+def test_token_from_a_file_is_required_and_never_shown(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{CANARY}\n")
     with listener(tmp_path, "--auth-file", "token") as running:
         assert send(running.url, notification([alert(1)])) == 401
@@ -82,7 +82,7 @@ def test_what_was_answered_is_there_after_a_kill_and_is_not_doubled(tmp_path: Pa
 @pytest.mark.parametrize(
     ("each", "status"), [((360, 40), "confirmed"), ((0, 0), "unknown")], ids=["slow", "nobody asks"]
 )
-def test_an_alert_is_confirmed_by_a_look_and_then_sampled(tmp_path: Path, each: tuple[int, int], status: str) -> None:
+def test_alert_is_confirmed_by_a_diagnosis_and_then_sampled(tmp_path: Path, each: tuple[int, int], status: str) -> None:
     options = ("--slo", "500ms", "--window", "2s", "--every", "1s")
     with paged(Page(each=each)) as page, listener(tmp_path, "--server", page.url, *options) as running:
         assert send(running.url, notification([alert(1)])) == 200
@@ -105,7 +105,7 @@ def test_an_alert_is_confirmed_by_a_look_and_then_sampled(tmp_path: Path, each: 
     assert all(any("latency.p99" in values for values in one.values.values()) for one in samples)
 
 
-def test_a_healthy_service_makes_a_false_alarm_only_where_every_essential_was_seen(tmp_path: Path) -> None:
+def test_false_alarm_requires_every_essential_signal(tmp_path: Path) -> None:
     with paged(Page()) as page, listener(tmp_path, "--server", page.url, "--slo", "500ms", "--window", "2s") as running:
         assert send(running.url, notification([alert(1)])) == 200
         until(lambda: bool(running.incidents[0].of(events.CONFIRMED)), running)
@@ -154,7 +154,7 @@ def test_what_makes_no_sense_is_refused(
     assert not (tmp_path / "state").exists()
 
 
-def test_a_notification_with_a_fat_alert_is_taken_and_the_screen_says_what_was_cut(tmp_path: Path) -> None:
+def test_oversized_alert_is_accepted_and_the_cut_logged(tmp_path: Path) -> None:
     fat = alert(1)
     fat["labels"] |= {f"a{number}": "x" for number in range(80)}
     with listener(tmp_path) as running:
@@ -165,7 +165,7 @@ def test_a_notification_with_a_fat_alert_is_taken_and_the_screen_says_what_was_c
     assert f"{incident.id}: cut to fit: LatencyHigh (18 labels left out)" in running.said
 
 
-def test_who_would_be_told_is_checked_before_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receivers_are_checked_before_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "latdoctor.yaml").write_text("notify: {a: {kind: sms}}\n")
     outcome = run(["listen"])
@@ -173,7 +173,7 @@ def test_who_would_be_told_is_checked_before_it_listens(tmp_path: Path, monkeypa
     assert "latdoctor.yaml:1: kind: 'sms' is not one of" in outcome.err
 
 
-def test_where_a_token_may_stand_is_said_alike() -> None:
+def test_token_sources_are_documented_consistently() -> None:
     refused, shown = run(["listen", "--listen", "0.0.0.0:9095"]).err, run(["listen", "--help"]).out
     page = (Path(__file__).parents[2] / "docs/alerts.md").read_text()
     for text in (refused, shown, page):
@@ -183,7 +183,7 @@ def test_where_a_token_may_stand_is_said_alike() -> None:
 
 
 @pytest.mark.parametrize("variable", ["LATDOCTOR_LISTEN_AUTH", "LATDOCTOR_LISTEN_AUTH_FILE"])
-def test_a_token_from_the_environment_is_asked_for(variable: str, tmp_path: Path) -> None:
+def test_token_from_the_environment_is_required(variable: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(CANARY)
     with listener(tmp_path, **{variable: "token" if variable.endswith("FILE") else CANARY}) as running:
         assert send(running.url, notification([alert(1)])) == 401

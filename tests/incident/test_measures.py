@@ -29,7 +29,7 @@ def by_hand(began: float | None = None) -> Log:
     return log
 
 
-def test_the_four_of_an_incident_that_was_mended_and_closed() -> None:
+def test_response_times_of_a_fixed_and_closed_incident() -> None:
     found = measured(promo_rush())
     assert {name: one.seconds for name, one in found.items()} == {
         "MTTD": pytest.approx(27.0),  # from what the evidence shows, 15 s before the alert's own beginning
@@ -99,7 +99,7 @@ UNKNOWN: list[tuple[Callable[[], Log], str, str]] = [
 
 
 @pytest.mark.parametrize(("story", "name", "why"), UNKNOWN)
-def test_where_a_moment_is_missing_it_is_unknown_and_says_why(story: Callable[[], Log], name: str, why: str) -> None:
+def test_missing_event_makes_the_time_unknown_with_a_reason(story: Callable[[], Log], name: str, why: str) -> None:
     found = measured(story())[name]
     assert found.seconds is None
     assert why in found.why
@@ -114,7 +114,7 @@ def test_without_a_run_samples_show_when_it_no_longer_hurt() -> None:
     assert "last sample over the SLO" in found.ends
 
 
-def test_a_beginning_given_by_hand_is_taken_where_no_evidence_tells_one() -> None:
+def test_start_by_hand_is_used_without_evidence() -> None:
     assert measured(by_hand(BEGAN - 90))["MTTD"].seconds == pytest.approx(90.0)
     log = by_hand(BEGAN - 90)
     log.add(5, events.DIAGNOSED, diagnosed())

@@ -69,7 +69,7 @@ def test_what_is_not_permitted_is_not_proposed() -> None:
     assert next_step(found, SOP, stages).command == f"latdoctor diagnose {SERVER}"
 
 
-def test_what_an_earlier_look_named_is_said() -> None:
+def test_earlier_named_cause_is_mentioned() -> None:
     nothing = {"kind": events.DIAGNOSED, "at": 300}
     for rows, message in (
         ([NAMED, nothing, nothing],
@@ -85,7 +85,7 @@ def test_what_an_earlier_look_named_is_said() -> None:
 
 
 @pytest.mark.parametrize("opened", [{"targets": []}, {"targets": ["checkout"], "hosts": ["checkout"]}])
-def test_the_last_look_says_where_to_look_where_the_incident_does_not(opened: dict[str, Any]) -> None:
+def test_last_diagnosis_provides_the_target(opened: dict[str, Any]) -> None:
     def command(*looks: dict[str, Any]) -> str:
         rows = [{"kind": events.DIAGNOSED, "at": 10 + number, **look} for number, look in enumerate(looks)]
         found = incident(rows, opened)
@@ -97,7 +97,7 @@ def test_the_last_look_says_where_to_look_where_the_incident_does_not(opened: di
     assert command(one, other) == "latdoctor diagnose --server http://a:1/metrics --server 'http://b:2/x y'"
 
 
-def test_without_its_sop_the_next_step_is_a_look() -> None:
+def test_next_step_without_sop_is_a_diagnosis() -> None:
     assert next_step(incident([NAMED]), None, ()).command == f"latdoctor diagnose {SERVER}"
     assert next_step(incident([{"kind": events.CLOSED, "at": 5}]), None, ()).command.startswith("latdoctor timeline")
 

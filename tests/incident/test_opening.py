@@ -112,7 +112,7 @@ def test_two_places() -> None:
     assert len(addresses(["10.0.0.5:8000", "10.0.0.5:8001", "10.0.0.6:8000", "10.0.0.5", "http://[", "", " "])) == 5
 
 
-def test_a_look_belongs_to_the_incident_of_its_target() -> None:
+def test_diagnosis_belongs_to_the_incident_of_its_target() -> None:
     rows = [
         {"kind": events.OPENED, "at": 1, "run": "inc-b", "targets": ["10.0.0.6:8000"]},
         {"kind": events.OPENED, "at": 2, "run": "inc-any", "targets": []},

@@ -88,7 +88,7 @@ def test_a_notification_is_taken_in() -> None:
         assert "Python" not in answer.headers["Server"]
 
 
-def test_who_asks_whether_it_runs_is_told_nothing_else() -> None:
+def test_health_check_reveals_nothing_else() -> None:
     with listening("Bearer t0ken") as desk:
         answer = ask(desk, "GET", "/healthz", None)
         assert (answer.status, answer.text) == (204, "")
@@ -107,7 +107,7 @@ def test_who_asks_whether_it_runs_is_told_nothing_else() -> None:
         ("t0ken", 401),
     ],
 )
-def test_only_who_shows_the_token_is_heard(shown: str, status: int) -> None:
+def test_token_is_required(shown: str, status: int) -> None:
     with listening("Bearer t0ken") as desk:
         assert ask(desk, Authorization=shown).status == status
         assert len(desk.taken) == (status == 200)
@@ -135,7 +135,7 @@ def test_other_places(method: str, path: str, status: int) -> None:
         assert desk.taken == []
 
 
-def test_what_is_no_notification_is_told_to_both_sides() -> None:
+def test_malformed_notification_is_reported_to_both_sides() -> None:
     with listening() as desk:
         answer = ask(desk, body=b'{"version": "4", "groupKey": "k", "alerts": [{"status": "\x1b[31m"}]}')
         assert answer.status == 400
@@ -182,7 +182,7 @@ def test_heads_without_an_end_are_not_read_for_ever() -> None:
         assert ask(desk).status == 200
 
 
-def test_who_is_too_slow_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_server, "LONGEST", 0.3)
     with listening() as desk:
         place = urlsplit(desk.url)
@@ -270,7 +270,7 @@ def test_head_is_answered_as_get_is_without_a_body(path: str, status: int) -> No
         assert headed.endswith(b"\r\n\r\n")
 
 
-def test_a_wrong_token_is_told_once_with_its_sender_and_never_shown() -> None:
+def test_wrong_token_is_logged_once_and_never_shown() -> None:
     with listening("Bearer t0ken") as desk:
         for _ in range(20):
             assert ask(desk, Authorization="Bearer wr0ng").status == 401

@@ -7,7 +7,7 @@ import threading
 from latdoctor.incident.webhook_server import APART, RefusalLog
 
 
-def test_the_first_is_told_at_once_and_the_others_are_counted() -> None:
+def test_first_refusal_is_logged_and_others_counted() -> None:
     refusals = RefusalLog()
     first = refusals.line("10.0.0.7", 1000.0, showed=True)
     assert first.startswith("refused (401) a request from 10.0.0.7: the token is not the one")
@@ -18,7 +18,7 @@ def test_the_first_is_told_at_once_and_the_others_are_counted() -> None:
     assert refusals.line("10.0.0.8", 1001.0 + APART, showed=False) == ""
 
 
-def test_of_many_at_once_one_is_told() -> None:
+def test_concurrent_refusals_log_one_line() -> None:
     refusals, said = RefusalLog(), []
     workers = [threading.Thread(target=lambda: said.append(refusals.line("a", 5.0, showed=True))) for _ in range(40)]
     for worker in workers:

@@ -46,7 +46,7 @@ def sampled(bundle: Bundle, slo: float | None = 0.5) -> ServiceSampled:
     return sample_of(pipeline.seen(bundle)[0], bundle.window, slo)
 
 
-def test_what_a_look_saw() -> None:
+def test_sample_contains_charted_signals() -> None:
     told = sampled(look({0.0: page(0, fast=100), 10.0: page(10, fast=1000, slow=100, waiting=4, failed=10)}))
     assert told.seconds == 10
     assert (told.requests, told.over_slo, told.over_slo_between, told.slo_p99) == (1000, 100, None, 0.5)
@@ -59,7 +59,7 @@ def test_what_a_look_saw() -> None:
     assert told.bounds == {}
 
 
-def test_a_look_goes_on_where_the_one_before_ended() -> None:
+def test_sample_continues_where_the_previous_one_ended() -> None:
     before = look({0.0: page(0, fast=100), 10.0: page(10, fast=200)})
     after = look({12.0: page(12, fast=260), 22.0: page(22, fast=400)})
     whole = with_previous_pages(after, before)
@@ -69,7 +69,7 @@ def test_a_look_goes_on_where_the_one_before_ended() -> None:
     assert with_previous_pages(after, None) is after
 
 
-def test_a_server_that_is_looked_at_no_more_is_not_continued() -> None:
+def test_removed_server_is_not_continued() -> None:
     before = look({0.0: page(0, fast=100), 10.0: page(10, fast=200)}, "http://127.0.0.1:8003/metrics", "1-other")
     after = look({12.0: page(12, fast=260), 22.0: page(22, fast=400)})
     assert sampled(with_previous_pages(after, before)).requests == 140
@@ -83,19 +83,19 @@ def test_a_counter_that_was_set_back_is_unknown() -> None:
     assert told.values[REPLICA]["queue.depth"] > 0
 
 
-def test_one_of_two_servers_that_is_not_seen_makes_the_sum_unknown() -> None:
+def test_one_unread_server_makes_the_sum_unknown() -> None:
     one = look({0.0: page(0, fast=100), 10.0: page(10, fast=200)})
     other = look({0.0: page(0, fast=500), 10.0: page(10, fast=7)}, "http://127.0.0.1:8003/metrics", "2-other")
     both = Bundle(one.context, one.window, (*one.artifacts, *other.artifacts))
     assert sampled(both).requests is None
 
 
-def test_nobody_asked() -> None:
+def test_no_requests() -> None:
     told = sampled(look({0.0: page(0, fast=100), 10.0: page(10, fast=100)}))
     assert (told.requests, told.over_slo) == (0, 0)
 
 
-def test_an_slo_within_a_bucket_is_told_as_between() -> None:
+def test_slo_within_a_bucket_gives_bounds() -> None:
     bundle = look({0.0: page(0, fast=100), 10.0: page(10, fast=1000, slow=100, very=7)})
     told = sampled(bundle, 0.8)
     assert (told.requests, told.over_slo, told.over_slo_between) == (1007, None, (7, 107))
@@ -103,12 +103,12 @@ def test_an_slo_within_a_bucket_is_told_as_between() -> None:
     assert sampled(bundle, 0.3).over_slo == 107, "the bucket around it is empty"
 
 
-def test_where_only_a_bound_is_known_it_says_so() -> None:
+def test_bound_is_recorded() -> None:
     told = sampled(look({0.0: page(0, fast=100), 10.0: page(10, fast=100, very=1000)}))
     assert told.values[REPLICA]["latency.p99"] == 1
     assert told.bounds[REPLICA]["latency.p99"] == "at least"
 
 
-def test_nothing_seen_is_nothing_said() -> None:
+def test_no_evidence_gives_no_values() -> None:
     empty = Bundle(Context("shop", 0.5), Window(0.0, 10.0), ())
     assert sampled(empty) == ServiceSampled(10.0, {}, slo_p99=0.5)

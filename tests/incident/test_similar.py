@@ -75,7 +75,7 @@ def test_what_is_known_of_an_incident() -> None:
     )
 
 
-def test_what_was_taken_back_is_told_and_did_not_work() -> None:
+def test_rolled_back_playbook_did_not_work() -> None:
     log = other("inc-1")
     log.add(2, events.RUN_JOINED, events.RunJoined(RUN))
     carried_out(log, 2, outcome=Outcome.ROLLED_BACK)
@@ -84,7 +84,7 @@ def test_what_was_taken_back_is_told_and_did_not_work() -> None:
     assert "rolled back" in similar_incident_line(similar(told.features, [told]))
 
 
-def test_the_likest_comes_first_and_what_is_unlike_not_at_all() -> None:
+def test_most_similar_first_and_dissimilar_excluded() -> None:
     alike = other("inc-alike", cause(), fired=("batch-sizes-bimodal", "y"))
     near = other("inc-near", cause(), cause("app.load.burst"), fired=("y",))
     far = other("inc-far", cause("infra.gpu.thermal"))
@@ -94,7 +94,7 @@ def test_the_likest_comes_first_and_what_is_unlike_not_at_all() -> None:
     assert [one.same_causes for one in found] == [(CAUSE,), (CAUSE,)]
 
 
-def test_beside_a_diagnosis_it_is_one_line_and_what_helped_comes_first() -> None:
+def test_line_for_a_diagnosis_prefers_what_worked() -> None:
     again, helped = past_incident(other("inc-again", cause()).incident), past_incident(promo_rush().incident)
     line = similar_incident_line(similar(again.features, [again, helped]))
     assert line == (

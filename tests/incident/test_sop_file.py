@@ -23,7 +23,7 @@ SHIPPED = sorted(folder("sops").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_everything_wrong_in_a_file_is_told_with_its_line(path: Path, tmp_path: Path) -> None:
+def test_all_errors_of_a_file_are_reported_with_lines(path: Path, tmp_path: Path) -> None:
     shutil.copy(path, tmp_path)
     expected = _EXPECTED.findall(path.read_text())
     with pytest.raises(DefinitionError) as caught:
@@ -47,7 +47,7 @@ def test_the_shipped_one_is_the_hour_of_the_field() -> None:
     assert SOP.permitting("restart") is SOP.stage("located")
 
 
-def test_whoever_may_do_what_is_riskier_may_do_what_is_less() -> None:
+def test_higher_risk_permission_includes_lower() -> None:
     assert allows(["remediate-medium"], "remediate-low")
     assert not allows(["remediate-medium"], "remediate-high")
     assert not allows(["remediate-high"], "restart")
@@ -55,7 +55,7 @@ def test_whoever_may_do_what_is_riskier_may_do_what_is_less() -> None:
     assert needed("low", "degrades") == ("remediate-low",)
 
 
-def test_no_kind_can_be_asked_for_what_is_not_known() -> None:
+def test_no_sign_accepts_an_unknown_value() -> None:
     told = {value for qualifiers in KINDS.values() for values in qualifiers.values() for value in values}
     assert not told & {events.Confirmation.UNKNOWN, "inconclusive", "incomplete"}
     assert "diagnose" in ACTIONS
@@ -104,7 +104,7 @@ def test_any_bytes_give_an_sop_or_problems(tmp_path_factory: pytest.TempPathFact
     assert loader.read_sop(path, found) is not None or found
 
 
-def test_a_file_that_would_not_be_read_is_told(tmp_path: Path) -> None:
+def test_unread_file_is_reported(tmp_path: Path) -> None:
     shutil.copy(SHIPPED[0], tmp_path / f"{SHIPPED[0].stem}.yml")
     with pytest.raises(DefinitionError) as caught:
         loader.read_sops([tmp_path, tmp_path / "none"])

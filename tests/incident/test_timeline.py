@@ -18,7 +18,7 @@ def told(log: Log) -> Timeline:
     return timeline(log.incident)
 
 
-def test_every_entry_is_told() -> None:
+def test_every_entry_has_an_event() -> None:
     log = promo_rush()
     page = told(log)
     seen = {moment.digest for moment in page.moments} | {sample.digest for sample in page.samples}
@@ -27,7 +27,7 @@ def test_every_entry_is_told() -> None:
     assert (page.last.seq, page.last.digest) == (log.entries[-1].seq, log.entries[-1].digest)
 
 
-def test_it_starts_where_the_alert_says_by_the_alerts_clock() -> None:
+def test_timeline_starts_at_the_alert_start_time() -> None:
     page = told(promo_rush())
     assert (page.start.at, page.start.clock) == ("2026-11-22T06:49:00.000000Z", "alertmanager")
     began = next(moment for moment in page.moments if moment.part == "began")
@@ -36,12 +36,12 @@ def test_it_starts_where_the_alert_says_by_the_alerts_clock() -> None:
     assert (opened.seconds, opened.measured, opened.clock) == (pytest.approx(12.0), "monotonic", OWN)
 
 
-def test_what_the_evidence_shows_stands_where_its_time_falls() -> None:
+def test_inferred_onset_is_placed_by_its_time() -> None:
     since = told(promo_rush()).moments[0]
     assert (since.part, since.basis, since.clock, since.seconds) == ("since", Basis.INFERENCE, "the evidence", -15.0)
 
 
-def test_facts_are_apart_from_what_is_inferred_and_from_what_is_said() -> None:
+def test_facts_inferences_and_reports_are_distinct() -> None:
     moments = told(promo_rush()).moments
     inferred = {(moment.kind, moment.part) for moment in moments if moment.basis == Basis.INFERENCE}
     assert inferred == {(events.DIAGNOSED, "since"), (events.DIAGNOSED, "cause"), ("run.opened", "because")}
@@ -78,12 +78,12 @@ SAYS = [
 
 
 @pytest.mark.parametrize(("kind", "message"), SAYS, ids=[f"{kind}-{number}" for number, (kind, _) in enumerate(SAYS)])
-def test_what_an_entry_says(kind: str, message: str) -> None:
+def test_event_texts(kind: str, message: str) -> None:
     found = [moment.message for moment in told(promo_rush()).moments if moment.kind == kind]
     assert any(message in one for one in found), found
 
 
-def test_where_evidence_lies_is_told_by_its_place_in_the_state_folder() -> None:
+def test_evidence_is_named_by_its_path_in_the_state_folder() -> None:
     moments = told(promo_rush()).moments
     kept = next(moment for moment in moments if moment.kind == "evidence.kept")
     assert kept.evidence == (f"runs/{RUN}/before.tar.zst",)
@@ -91,7 +91,7 @@ def test_where_evidence_lies_is_told_by_its_place_in_the_state_folder() -> None:
     assert cause.evidence == (f"incidents/{ID}/looks/1.tar.zst", f"incidents/{ID}/looks/1.json")
 
 
-def test_a_sample_is_a_moment_only_where_the_service_stands_otherwise_than_before() -> None:
+def test_sample_is_an_event_only_on_slo_state_change() -> None:
     page = told(promo_rush())
     assert len(page.samples) == 4
     assert [moment.message[:27] for moment in page.moments if moment.kind == events.SAMPLED] == [
@@ -139,14 +139,14 @@ def test_a_run_alone_has_a_timeline() -> None:
     assert [(one.signal, one.before, one.after) for one in run.figures] == [("latency.p99", 3.2, 0.31)]
 
 
-def test_what_was_taken_back_does_not_stand() -> None:
+def test_rolled_back_change_is_not_in_place() -> None:
     log = Log()
     carried_out(log, 0, outcome=Outcome.ROLLED_BACK)
     (run,) = of_run(RUN, log.entries).runs
     assert (run.outcome, run.stands, {one.stands for one in run.changes}) == ("rolled-back", False, {False})
 
 
-def test_a_refused_run_is_told_with_its_reason() -> None:
+def test_refused_run_has_its_reason() -> None:
     log = Log()
     log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(1, events.RUN_JOINED, events.RunJoined("r2"))
@@ -175,7 +175,7 @@ def test_an_entry_of_another_version_hides_no_other() -> None:
     assert (page.looks, page.samples) == ((), ())
 
 
-def test_a_value_that_is_no_number_was_not_seen() -> None:
+def test_non_finite_value_is_missing() -> None:
     log = Log()
     log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(
@@ -187,7 +187,7 @@ def test_a_value_that_is_no_number_was_not_seen() -> None:
     assert "not to be judged" in page.moments[-1].message
 
 
-def test_a_time_that_makes_no_sense_is_told_when_it_was_heard() -> None:
+def test_impossible_time_uses_the_entry_time() -> None:
     log = Log()
     log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(10, events.DIAGNOSED, msgspec.structs.replace(diagnosed(), since=1e300))
@@ -197,7 +197,7 @@ def test_a_time_that_makes_no_sense_is_told_when_it_was_heard() -> None:
     assert page.looks[0].since is None
 
 
-def test_cut_anywhere_it_tells_all_up_to_there_and_the_same_again() -> None:
+def test_truncated_journal_gives_a_prefix_of_the_timeline() -> None:
     log = promo_rush()
     before: set[str] = set()
     for count in range(1, len(log.entries) + 1):
@@ -230,7 +230,7 @@ UNNAMED = [
 
 
 @pytest.mark.parametrize(("answer", "message"), UNNAMED)
-def test_an_answer_that_names_nothing_says_so(answer: str, message: str) -> None:
+def test_unnamed_answer_text(answer: str, message: str) -> None:
     log = Log()
     log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(1, events.DIAGNOSED, msgspec.structs.replace(diagnosed(cause(named=False)), answer=answer))

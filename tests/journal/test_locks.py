@@ -27,7 +27,7 @@ def holder(folder: Path, key: str, run: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_of_fifty_processes_one_holds(tmp_path: Path) -> None:
+def test_one_of_fifty_processes_gets_the_lock(tmp_path: Path) -> None:
     for _ in range(3):  # the second and third time the words of the last holder still stand in the file
         command = [sys.executable, HERE / "racing.py", tmp_path / "locks", KEY, "50"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -49,7 +49,7 @@ def test_busy_names_the_holder_and_its_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["killed", "ended"])
-def test_it_is_free_when_its_holder_is_gone(tmp_path: Path, how: str) -> None:
+def test_lock_is_free_after_its_holder_ends(tmp_path: Path, how: str) -> None:
     with holder(tmp_path / "locks", KEY, "r") as process:
         if how == "killed":
             process.kill()
@@ -85,7 +85,7 @@ def test_what_fails_inside_frees_it_and_the_file_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"\xff", b"[]", b'{"pid": 99999999999999999999}', b'{"pid": -1}', b"9" * 9000])
-def test_a_holder_that_has_not_said_who_it_is(tmp_path: Path, said: bytes) -> None:
+def test_unidentified_holder(tmp_path: Path, said: bytes) -> None:
     with lock(tmp_path, KEY):
         (file,) = tmp_path.iterdir()
         file.write_bytes(said)

@@ -23,7 +23,7 @@ from latdoctor.journal.state_dir import check_private, ensure_private, folder
         ({"LATDOCTOR_STATE": "here"}, str(Path.cwd() / "here")),
     ],
 )
-def test_where_it_lies(environment: dict[str, str], expected: str) -> None:
+def test_default_location(environment: dict[str, str], expected: str) -> None:
     assert folder(environment) == Path(expected)
 
 
@@ -42,7 +42,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
         folder({})
 
 
-def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+def test_folder_is_private(tmp_path: Path) -> None:
     wanted = tmp_path / "a" / "b"
     before = os.umask(0)
     try:
@@ -81,7 +81,7 @@ def test_what_cannot_be_a_folder(tmp_path: Path) -> None:
             check_private(wanted)
 
 
-def test_looking_makes_nothing_and_refuses_what_others_can_write_to(tmp_path: Path) -> None:
+def test_reading_creates_nothing_and_refuses_writable_folders(tmp_path: Path) -> None:
     check_private(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
     tmp_path.chmod(0o702)

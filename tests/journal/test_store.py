@@ -44,7 +44,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
     assert (entry.seq, entry.run, entry.kind, entry.previous) == (1, "r1", "change.made", "0" * 64)
 
 
-def test_an_entry_says_when_it_was(tmp_path: Path) -> None:
+def test_entry_has_its_time(tmp_path: Path) -> None:
     before = now()
     entry = Journal.opened(tmp_path / "s" / "j").append("", "breaker.reset", {})
     assert before.at <= entry.at <= now().at
@@ -155,7 +155,7 @@ def test_reading_writes_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
-def test_a_journal_that_has_gone_is_not_made_anew(tmp_path: Path) -> None:
+def test_removed_journal_is_not_recreated(tmp_path: Path) -> None:
     made = journal(tmp_path)
     made.path.unlink()
     with pytest.raises(JournalError, match="has gone"):
@@ -203,7 +203,7 @@ def test_processes_that_append_at_once_make_one_chain(tmp_path: Path) -> None:
         assert indices(reading.entries(f"run-{number}")) == said
 
 
-def test_who_keeps_the_database_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_a_locked_database_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = journal(tmp_path)
     assert database.PATIENCE <= 5.0
     monkeypatch.setattr(database, "PATIENCE", 0.01)
@@ -261,7 +261,7 @@ def test_several_entries_are_journaled_together_or_not_at_all(tmp_path: Path) ->
     assert made.append_all([]) == ()
 
 
-def test_who_goes_on_reading_reads_what_is_new(tmp_path: Path) -> None:
+def test_incremental_reading_returns_new_entries(tmp_path: Path) -> None:
     made = journal(tmp_path)
     assert made.after(None) == made.entries()
     last = made.entries()[-1]
@@ -270,7 +270,7 @@ def test_who_goes_on_reading_reads_what_is_new(tmp_path: Path) -> None:
     assert made.after(last) == (more,)
 
 
-def test_who_goes_on_reading_sees_that_it_is_another_journal(tmp_path: Path) -> None:
+def test_incremental_reading_detects_another_journal(tmp_path: Path) -> None:
     made = journal(tmp_path / "one", 3)
     last = made.entries()[-1]
     with pytest.raises(JournalError, match="does not fit"):

@@ -37,7 +37,7 @@ def half_written(folder: Path, cache: int) -> Path:
 
 
 @pytest.mark.parametrize("cache", [1, 5, 20])
-def test_taken_back_as_sqlite_does(tmp_path: Path, cache: int) -> None:
+def test_roll_back_equals_sqlite(tmp_path: Path, cache: int) -> None:
     half = half_written(tmp_path / "d", cache)
     journal_of_it = half.with_name("half-journal").read_bytes()
     assert journal_of_it[:1] != b"\0"

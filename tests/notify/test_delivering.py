@@ -92,7 +92,7 @@ def ids(server: Server) -> list[str]:
     return [line.partition(": ")[2] for head in heads for line in head.split("\r\n") if line.startswith("webhook-id")]
 
 
-def test_all_is_told_once_and_in_order(tmp_path: Path) -> None:
+def test_all_notices_are_sent_once_in_order(tmp_path: Path) -> None:
     with serving(answering(200)) as server:
         desk = Desk(tmp_path / "state", server)
         assert desk.deliver().sent == 2
@@ -139,14 +139,14 @@ def test_a_receiver_that_is_down_is_given_up_after_so_many_tries(tmp_path: Path)
     assert sum(desk.clock.slept) <= 3600
 
 
-def test_a_channel_is_told_twice_at_most_where_it_may_have_heard(tmp_path: Path) -> None:
+def test_channel_gets_at_most_two_uncertain_attempts(tmp_path: Path) -> None:
     with serving(answering(500)) as server:
         desk = Desk(tmp_path / "state", server, ReceiverKind.SLACK)
         desk.deliver(3000.0)
         assert len(server.seen) == 4, "two things, each twice"
 
 
-def test_a_refusal_is_not_repeated_and_the_rest_is_told(tmp_path: Path) -> None:
+def test_refused_message_is_not_retried_and_others_are_sent(tmp_path: Path) -> None:
     with serving(each(answering(400), answering(200))) as server:
         desk = Desk(tmp_path / "state", server)
         assert [one.outcome.sent for one in desk.deliver().results] == [False, True]
@@ -165,7 +165,7 @@ def test_what_cannot_be_journaled_is_not_sent(tmp_path: Path, monkeypatch: pytes
         assert server.seen == []
 
 
-def test_one_at_a_time_tells_a_receiver(tmp_path: Path) -> None:
+def test_one_process_at_a_time_per_receiver(tmp_path: Path) -> None:
     """Two that come at once: one of them is told that the other is at it, and nothing is sent twice."""
     inside, go_on = threading.Event(), threading.Event()
 

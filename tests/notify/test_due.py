@@ -98,7 +98,7 @@ def test_what_failed_waits_and_nothing_overtakes_it() -> None:
     assert [message.tries for message in story.due()] == [1, 0, 0, 0]
 
 
-def test_what_stands_behind_a_message_that_waits_is_counted_with_it() -> None:
+def test_messages_behind_a_waiting_one_are_counted() -> None:
     story = Story(upto=5)
     story.send(story.due()[0])
     story.send(story.due()[0], sent=False, again=30.0)
@@ -151,7 +151,7 @@ def test_what_was_begun_and_then_sent_is_sent() -> None:
     assert story.due(again=True) == []
 
 
-def test_however_often_the_alerts_change_only_how_they_stand_is_told() -> None:
+def test_only_the_current_alert_state_is_sent() -> None:
     story = Story()
     first = story.due()[0]
     for number in range(1000):
@@ -173,7 +173,7 @@ def test_what_is_an_hour_old_is_no_news() -> None:
     assert story.due(*RECEIVERS, again=True) == []
 
 
-def test_the_end_of_what_pagerduty_was_told_is_always_sent() -> None:
+def test_end_is_always_sent_to_pagerduty() -> None:
     story = Story("promo-rush", 2)
     story.send(story.due(ON_CALL)[0])
     story.told += stories.story("promo-rush")[-1:]
@@ -187,12 +187,12 @@ def test_the_end_of_what_pagerduty_was_told_is_always_sent() -> None:
     assert story.due(*RECEIVERS) == []
 
 
-def test_an_incident_that_closed_meanwhile_wakes_nobody() -> None:
+def test_closed_incident_does_not_page() -> None:
     story = Story("false-alarm", None)
     assert [message.message.partition(":")[0] for message in story.due(ON_CALL)] == ["resolve"]
 
 
-def test_on_says_what_is_told() -> None:
+def test_on_selects_notice_kinds() -> None:
     story = Story(upto=5)
     assert whats(story.due(replace(CHANNEL, on=(NoticeKind.PLAN, NoticeKind.DIAGNOSIS)))) == [
         NoticeKind.DIAGNOSIS,
@@ -205,7 +205,7 @@ def stage(kind: str, since: float = 10.0, notify: tuple[str, ...] = ()) -> Stage
     return StageNotice("component.located", "Component located", kind, at(900).at, since, "due after 15 min", notify)
 
 
-def test_a_stage_is_told_to_whom_the_procedure_names_and_to_who_asks() -> None:
+def test_stage_notice_goes_to_sop_receivers_and_subscribers() -> None:
     story = Story()
     quiet = (replace(CHANNEL, on=()), replace(ON_CALL, on=()), replace(ARCHIVE, on=(NoticeKind.LATE,)))
     news = SopNotices((stage(NoticeKind.LATE, notify=("channel",)), stage(NoticeKind.MET)))
@@ -216,7 +216,7 @@ def test_a_stage_is_told_to_whom_the_procedure_names_and_to_who_asks() -> None:
     ]
 
 
-def test_a_late_stage_is_told_once_and_while_it_is_news() -> None:
+def test_late_stage_is_sent_once_while_fresh() -> None:
     story = Story()
     only = replace(CHANNEL, on=(NoticeKind.LATE,))
     late = SopNotices((stage(NoticeKind.LATE),))
@@ -234,7 +234,7 @@ def test_whom_the_procedure_names_hears_of_start_and_end() -> None:
     assert whats(told) == [NoticeKind.ALERT, NoticeKind.CLOSED]
 
 
-def test_all_incidents_stand_in_one_outbox() -> None:
+def test_outbox_covers_all_incidents() -> None:
     waiting, other = Story(), Story("by-hand", 1)
     waiting.send(waiting.due()[0], sent=False, again=60.0)
     found = due_for_all(CHANNEL, [waiting.incident, other.incident], at(10))

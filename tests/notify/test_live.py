@@ -47,7 +47,7 @@ def shown(event: dict[str, Any]) -> str:
     return str(event.get("event_action") or event["payload"]["summary"].partition(": ")[2].split(" on ")[0])
 
 
-def test_a_change_is_told_and_nobody_who_is_told_disturbs_it(command: Command) -> None:
+def test_change_is_notified_without_side_effects(command: Command) -> None:
     with serving(answering(202)) as well, serving(hangs) as hanging:
         configured(command, well, "http://127.0.0.1:9/gone")
         done(command, "sop", "start", "--title", "slow", "--target", command.target.url, "--by", "ada")

@@ -49,7 +49,7 @@ def as_told(name: str, receiver: Receiver) -> list[Message]:
 
 @pytest.mark.parametrize("receiver", RECEIVERS, ids=lambda one: one.kind)
 @pytest.mark.parametrize("name", STORIES)
-def test_an_incident_is_told_as_its_file_says(name: str, receiver: Receiver) -> None:
+def test_messages_match_golden_files(name: str, receiver: Receiver) -> None:
     told = [
         {
             "what": message.what,
@@ -75,7 +75,7 @@ def _without_version(body: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_every_message_has_a_key_of_its_own_and_holds_no_secret(name: str) -> None:
+def test_messages_have_unique_keys_and_no_secrets(name: str) -> None:
     for receiver in RECEIVERS:
         messages = as_told(name, receiver)
         assert len({message.key for message in messages}) == len(messages)
@@ -108,7 +108,7 @@ def test_a_key_is_never_longer_than_pagerduty_takes(key: str) -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", pagerduty.dedup_key(incident))
 
 
-def test_without_a_group_the_first_alert_tells_it_and_stays_so() -> None:
+def test_dedup_key_without_group_is_the_first_alert() -> None:
     incident = Incident("inc-1", events.IncidentOpened("t", (), events.OpenedBy.ALERT, "", ""))
     assert pagerduty.dedup_key(incident) == hashlib.sha256(b"inc-1").hexdigest()
     for fingerprint in ("aaaa", "bbbb"):
@@ -116,7 +116,7 @@ def test_without_a_group_the_first_alert_tells_it_and_stays_so() -> None:
         assert pagerduty.dedup_key(incident) == hashlib.sha256(b"aaaa").hexdigest()
 
 
-def test_a_change_that_may_still_stand_wakes_somebody_anew() -> None:
+def test_incomplete_rollback_pages_again() -> None:
     incident = stories.incident("incomplete")
     (last,) = [json.loads(one.body) for one in made(incident, ON_CALL) if one.what == NoticeKind.ROLLBACK]
     assert last["event_action"] == "trigger"
@@ -126,14 +126,14 @@ def test_a_change_that_may_still_stand_wakes_somebody_anew() -> None:
     assert back.url.endswith(pagerduty.CHANGES)
 
 
-def test_an_incident_that_is_over_wakes_nobody() -> None:
+def test_ended_incident_does_not_page() -> None:
     for name in ("promo-rush", "false-alarm"):
         actions = [json.loads(one.body).get("event_action") for one in made(stories.incident(name), ON_CALL)]
         assert "trigger" not in actions
         assert "resolve" in actions
 
 
-def test_a_healthy_look_and_a_plan_are_nothing_for_pagerduty() -> None:
+def test_pagerduty_ignores_healthy_diagnoses_and_plans() -> None:
     told = [(message.what, json.loads(message.body)["event_action"]) for message in as_told("by-hand", ON_CALL)]
     assert told == [(NoticeKind.ALERT, "trigger"), (NoticeKind.TAKEN, "acknowledge")]
 
@@ -263,7 +263,7 @@ NASTY = some.text(max_size=400) | some.lists(
     state=some.sampled_from(["", events.AlertStatus.FIRING, events.AlertStatus.RESOLVED, INCOMPLETE]),
     severity=some.sampled_from(["", *SEVERITIES]),
 )
-def test_whatever_is_told_every_message_keeps_to_its_form(
+def test_any_notice_gives_a_valid_message(
     title: str, says: str, details: list[tuple[str, str]], kind: str, state: str, severity: str
 ) -> None:
     incident = Incident("inc-1", events.IncidentOpened(title, (says, title), events.OpenedBy.HAND, title, "", key=says))
@@ -280,7 +280,7 @@ ENTITY = re.compile(r"&(amp|lt|gt);")
 @given(NASTY, some.integers(2, 3000))
 @example("& ", 5)  # what fits without the blank
 @example("a\n\n", 2)  # a text that is longer is cut, though only blanks were left out
-def test_escaping_keeps_every_character_and_cuts_no_entity(text: str, limit: int) -> None:
+def test_escaping_preserves_characters_and_entities(text: str, limit: int) -> None:
     shown = slack.escaped(text, limit)
     assert 1 <= len(shown) <= limit
     assert not RAW.search(shown)
@@ -312,7 +312,7 @@ def _alerted(alerts: dict[str, events.Alert]) -> list[dict[str, Any]]:
     return [{"at": 1, "run": "inc-1", "kind": events.ALERTED, "body": msgspec.to_builtins(body)}]
 
 
-def test_only_the_first_sign_of_a_person_is_told() -> None:
+def test_only_the_first_operator_action_is_sent() -> None:
     taken = [one for one in notices(stories.incident("by-hand")) if one.what == NoticeKind.TAKEN]
     assert [one.message for one in taken] == ["ada is at work: customers write that search takes 5 s"]
 

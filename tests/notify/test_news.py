@@ -36,7 +36,7 @@ def test_a_stage_is_late_once_its_time_is_over_and_no_moment_before() -> None:
     assert told.at == "2026-11-22T02:52:00Z"
 
 
-def test_a_stage_that_is_met_says_by_what_and_when() -> None:
+def test_met_stage_has_evidence_and_time() -> None:
     found = stages(begun(4), 100.0)
     assert {name: (kind, since) for name, (kind, _, since) in found.items()} == {
         "confirmed": (NoticeKind.MET, 50.0),
@@ -48,7 +48,7 @@ def test_a_stage_that_is_met_says_by_what_and_when() -> None:
     assert late == (NoticeKind.LATE, "due after 30 min, and not met (alert.received: status firing)", 1.0)
 
 
-def test_what_was_met_late_says_so() -> None:
+def test_late_stage_is_marked_late() -> None:
     story = stories.story("promo-rush")[:2]
     story[0] = {**story[0], "body": {**story[0]["body"], "began": None}}
     story.append({**stories.story("promo-rush")[2], "at": 90})
@@ -56,7 +56,7 @@ def test_what_was_met_late_says_so() -> None:
     assert "met after 1 min, late by 30 s" in stages(incident, 95.0)["confirmed"][1]
 
 
-def test_what_is_not_known_to_be_met_is_told_as_late() -> None:
+def test_unknown_overdue_stage_counts_as_late() -> None:
     story = stories.story("promo-rush")[:3]
     story[0] = {**story[0], "body": {**story[0]["body"], "began": None}}
     story[2] = {**story[2], "body": {"status": events.Confirmation.UNKNOWN, "says": "no page answers"}}
@@ -71,7 +71,7 @@ def test_of_a_closed_incident_nothing_is_late() -> None:
     assert {kind for kind, _, _ in stages(incident, 5000.0).values()} <= {NoticeKind.MET}
 
 
-def test_whom_the_procedure_names_is_told_and_each_thing_once() -> None:
+def test_sop_receivers_get_each_notice_once() -> None:
     incident, now = begun(4), at(1801.0)
     told = due_messages(incident, [NAMED], now, sop_notices(SOP, incident, now))
     assert [(one.what, one.message.partition(":")[0]) for one in told] == [

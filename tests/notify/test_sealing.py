@@ -115,13 +115,13 @@ def test_without_a_secret_a_webhook_is_not_signed() -> None:
         (ReceiverKind.WEBHOOK, f"whsec_{CANARY * 4}", "whsec_"),
     ],
 )
-def test_a_secret_that_is_none_is_not_told(kept: Callable[[str], Path], kind: str, text: str, why: str) -> None:
+def test_invalid_secret_is_not_printed(kept: Callable[[str], Path], kind: str, text: str, why: str) -> None:
     url = "https://here.example/x" if kind == ReceiverKind.WEBHOOK else ""
     receiver = Receiver("r", kind, url=url, key_file=kept(text))
     assert why in str(refused(lambda: load_keys(receiver)))
 
 
-def test_a_secret_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:
+def test_missing_secret_error_names_its_source(tmp_path: Path) -> None:
     gone = tmp_path / "no"
     assert str(gone) in str(refused(lambda: load_keys(Receiver("r", ReceiverKind.PAGERDUTY, key_file=gone))))
     assert str(gone) in str(refused(lambda: load_keys(Receiver("r", ReceiverKind.SLACK, url_file=gone))))
@@ -130,7 +130,7 @@ def test_a_secret_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["", "no certificate", None])
-def test_a_file_without_certificates_is_told_before_anything_is_sent(tmp_path: Path, text: str | None) -> None:
+def test_invalid_certificates_are_reported_before_sending(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "ca.pem"
     if text is not None:
         path.write_text(text)
@@ -160,7 +160,7 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize(("url", "why"), ADDRESSES.items())
-def test_an_address_that_may_not_be_asked_is_not_told(kept: Callable[[str], Path], url: str, why: str) -> None:
+def test_forbidden_address_is_not_printed(kept: Callable[[str], Path], url: str, why: str) -> None:
     assert why in str(refused(lambda: load_keys(Receiver("r", ReceiverKind.SLACK, url_file=kept(url)))))
 
 

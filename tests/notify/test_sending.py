@@ -117,7 +117,7 @@ ENDLESS: dict[str, Serve] = {
 
 
 @pytest.mark.parametrize("serve", ENDLESS.values(), ids=ENDLESS.keys())
-def test_who_never_answers_may_have_got_it(serve: Serve) -> None:
+def test_silent_receiver_may_have_received_it(serve: Serve) -> None:
     with serving(serve) as server:
         outcome = tried(server.url, seconds=SHORT)
     assert outcome.unsure
@@ -129,7 +129,7 @@ def test_of_what_was_taken_the_answer_is_not_waited_for() -> None:
         assert tried(server.url).sent
 
 
-def test_nobody_there_has_not_got_it() -> None:
+def test_refused_connection_has_not_received_it() -> None:
     with serving(hangs) as server:
         url = server.url
     outcome = tried(url)
@@ -150,20 +150,20 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
 @pytest.mark.parametrize("status", [400, 500])
-def test_what_a_server_says_is_bounded_cleaned_and_without_secrets(status: int, body: bytes) -> None:
+def test_error_text_is_bounded_cleaned_and_redacted(status: int, body: bytes) -> None:
     with serving(answering(status, body)) as server:
         outcome = tried(server.url)
     assert str(status) in outcome.why
 
 
-def test_pagerdutys_own_words_are_told() -> None:
+def test_pagerduty_error_message_is_reported() -> None:
     with serving(
         answering(400, b'{"status":"invalid event","message":"Event object is invalid","errors":["a","b"]}')
     ) as s:
         assert "Event object is invalid; a; b" in tried(s.url).why
 
 
-def test_a_secret_address_is_not_told_though_the_server_repeats_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_secret_address_is_redacted_from_the_response(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with serving(answering(404, f"no_service /services/T0/B0/{CANARY}".encode())) as server:
         url = f"http://127.0.0.1:{server.port}/services/T0/B0/{CANARY}"
@@ -194,13 +194,13 @@ def test_a_secret_address_is_not_told_though_the_server_repeats_it(caplog: pytes
     ],
 )
 @pytest.mark.parametrize("status", [429, 503])
-def test_the_pause_that_is_asked_for_is_kept_within_reason(status: int, said: str, tries: int, seconds: float) -> None:
+def test_retry_after_is_limited(status: int, said: str, tries: int, seconds: float) -> None:
     with serving(answering(status, b"", said)) as server:
         assert tried(server.url, tries=tries).again_after == seconds
 
 
 @given(some.text(max_size=60))
-def test_whatever_is_asked_for_is_a_pause(said: str) -> None:
+def test_any_retry_after_is_a_valid_pause(said: str) -> None:
     assert 0.0 <= retry_after(said, NOW.timestamp()) <= LONGEST_ASKED
 
 
@@ -228,18 +228,18 @@ def test_a_name_that_leads_inside_is_refused_for_good(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", NEVER)
-def test_what_nobody_can_mean_is_refused_even_with_leave(address: str) -> None:
+def test_special_address_is_refused_even_with_allow_private(address: str) -> None:
     url = "https://hooks.example.org/x"
     assert "is not permitted" in tried(url, resolve=lambda *_: [address]).why
 
 
 @pytest.mark.parametrize("address", [*INSIDE, "93.184.216.34"])
-def test_without_tls_only_this_machine_is_asked(address: str) -> None:
+def test_plain_http_is_limited_to_this_machine(address: str) -> None:
     url = "http://hooks.example.org/x"
     assert "is not permitted" in tried(url, resolve=lambda *_: [address]).why
 
 
-def test_a_name_is_looked_up_once_and_that_address_is_asked() -> None:
+def test_name_is_resolved_once_and_that_address_used() -> None:
     """Rebinding: the second answer would lead elsewhere."""
     answers = [["127.0.0.1"], ["169.254.169.254"]]
     asked: list[tuple[str, int]] = []
