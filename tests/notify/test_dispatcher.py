@@ -199,7 +199,7 @@ def test_the_secret_is_nowhere_in_the_journal(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from tests.notify.test_delivering import told_once
+from tests.notify.test_dispatcher import told_once
 told_once(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
 
