@@ -6,6 +6,9 @@ Each is the time between two events of this incident; if one is missing, the tim
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
 
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import (
@@ -18,6 +21,7 @@ from latdoctor.incident.elapsed import (
     is_time,
     rfc3339,
 )
+from latdoctor.incident.events import IncidentOutcome
 from latdoctor.incident.slo_samples import SloState, slo_state
 from latdoctor.incident.state import Incident
 from latdoctor.incident.timeline_model import (
@@ -42,11 +46,14 @@ ACKNOWLEDGE = (
     " confirms or refutes the alert, a diagnosis, a note, a mark, a plan or a run."
 )
 MITIGATE = (
-    "From the start of the incident until it no longer hurt: the moment at which the first run proved itself of which"
-    " nothing was rolled back; else the end of the last sample over the SLO, where all that was sampled after it kept"
-    " it."
+    "From the start of the incident until users were no longer affected: the verification of the first run of which"
+    " nothing was rolled back; else the end of the last sample over the SLO, if all later samples keep it."
 )
 RESOLVE = "From the start of the incident until it was closed as resolved."
+_MTTD = partial(ResponseTime, "MTTD", "time to detect", DETECT, None)
+_MTTA = partial(ResponseTime, "MTTA", "time to acknowledge", ACKNOWLEDGE, None)
+_MTTM = partial(ResponseTime, "MTTM", "time to mitigate", MITIGATE, None)
+_MTTR = partial(ResponseTime, "MTTR", "time to resolve", RESOLVE, None)
 _ANSWERS = (events.CONFIRMED, events.DIAGNOSED, events.NOTED, events.MARKED, events.PLANNED, events.RUN_JOINED)
 
 
@@ -72,59 +79,30 @@ def _detected(incident: Incident, diagnoses: Sequence[DiagnosisEvent]) -> Respon
     # A rise dated after the opening is a later one, or comes from a coarse series: it began earlier.
     rises = (diagnosis.since for diagnosis in diagnoses if diagnosis.since is not None)
     onset = min((since for since in rises if unix_seconds(since) <= unix_seconds(first.at)), default=None)
-    opened = incident.opened
+    opened, basis = incident.opened, Basis.FACT
+    time = _MTTD(ends=_named(first, "the first entry"), why="the start of the trouble is unknown")
     if onset is not None:
-        begins, basis, began = (
-            f"{clock_of(onset)}: latency rose, as the evidence of a diagnosis shows",
-            Basis.INFERENCE,
-            unix_seconds(onset),
-        )
+        began, basis = unix_seconds(onset), Basis.INFERENCE
+        begins = f"{clock_of(onset)}: latency rose, as the evidence of a diagnosis shows"
     elif opened.began is not None and is_time(opened.began):
-        source = clean(opened.clock, 100) or "the operator"
-        begins, basis, began = (
-            f"{clock_of(rfc3339(opened.began))}: it began, according to {source}",
-            Basis.FACT,
-            opened.began,
-        )
+        began, source = opened.began, clean(opened.clock, 100) or "the operator"
+        begins = f"{clock_of(rfc3339(began))}: it began, according to {source}"
     else:
-        why = "the start of the trouble is unknown"
-        return ResponseTime("MTTD", "time to detect", DETECT, None, ends=_named(first, "the first entry"), why=why)
+        return time
     seconds = unix_seconds(first.at) - began
-    return ResponseTime(
-        id="MTTD",
-        title="time to detect",
-        definition=DETECT,
-        seconds=seconds if seconds >= 0 else None,
-        begins=begins,
-        ends=_named(first, "the first entry"),
-        basis=basis,
-        measured=ClockType.WALL,
-        end_digest=first.digest,
-        why="" if seconds >= 0 else "the reported start is after the opening",
-    )
+    known, why = (seconds, "") if seconds >= 0 else (None, "the reported start is after the opening")
+    end = first.digest
+    return replace(time, seconds=known, begins=begins, basis=basis, measured=ClockType.WALL, end_digest=end, why=why)
 
 
 def _acknowledged(incident: Incident) -> ResponseTime:
     first = incident.entries[0]
     answer = next((entry for entry in incident.entries if entry.kind in _ANSWERS or entry.kind == "run.opened"), None)
+    time = _MTTA(begins=_named(first, "the first entry"), why="the incident has not been acknowledged yet")
     if answer is None:
-        why = "the incident has not been acknowledged yet"
-        return ResponseTime(
-            "MTTA", "time to acknowledge", ACKNOWLEDGE, None, begins=_named(first, "the first entry"), why=why
-        )
-    took = between(first, answer)
-    return ResponseTime(
-        id="MTTA",
-        title="time to acknowledge",
-        definition=ACKNOWLEDGE,
-        seconds=took.seconds,
-        begins=_named(first, "the first entry"),
-        ends=_named(answer, answer.kind),
-        measured=took.by,
-        why="" if took.seconds is not None else CLOCK_SET_BACK,
-        begin_digest=first.digest,
-        end_digest=answer.digest,
-    )
+        return time
+    time = replace(time, ends=_named(answer, answer.kind), begin_digest=first.digest, end_digest=answer.digest)
+    return _taking(time, between(first, answer))
 
 
 def _mitigated(
@@ -137,14 +115,15 @@ def _mitigated(
     source = {run.id for run in runs if run.stands}
     proof = next((one for one in incident.entries if one.kind == "verify.passed" and one.run in source), None)
     if proof is not None:
-        ends, digest = _named(proof, f"run {proof.run} proved itself"), proof.digest
-        return _from_start("MTTM", "time to mitigate", MITIGATE, start, count.of(proof), ends, digest)
+        return _from_start(
+            _MTTM(ends=_named(proof, f"run {proof.run} is verified")), start, count.of(proof), proof.digest
+        )
     last = _last_over(samples)
     if last is not None:
-        ends = f"{clock_of(last.at)}: the end of the last sample over the SLO"
-        return _from_start("MTTM", "time to mitigate", MITIGATE, start, Elapsed(last.seconds), ends, last.digest)
+        time = _MTTM(ends=f"{clock_of(last.at)}: the end of the last sample over the SLO")
+        return _from_start(time, start, Elapsed(last.seconds), last.digest)
     why = "no run is verified and in place, and the samples do not show the SLO kept again"
-    return ResponseTime("MTTM", "time to mitigate", MITIGATE, None, begins=_start_text(start), why=why)
+    return _MTTM(begins=_start_text(start), why=why)
 
 
 def _last_over(samples: Sequence[SloSample]) -> SloSample | None:
@@ -157,28 +136,20 @@ def _last_over(samples: Sequence[SloSample]) -> SloSample | None:
 
 def _resolved(incident: Incident, start: TimelineStart, count: ElapsedTimes) -> ResponseTime:
     ended = next(iter(reversed(incident.of(events.CLOSED))), None)
-    if incident.closed is None or ended is None or incident.closed.outcome != "resolved":
+    if incident.closed is None or ended is None or incident.closed.outcome is not IncidentOutcome.RESOLVED:
         why = "it is still open" if incident.closed is None else "it was a false alarm: there was nothing to resolve"
-        return ResponseTime("MTTR", "time to resolve", RESOLVE, None, begins=_start_text(start), why=why)
-    ends = _named(ended, "closed as resolved")
-    return _from_start("MTTR", "time to resolve", RESOLVE, start, count.of(ended), ends, ended.digest)
+        return _MTTR(begins=_start_text(start), why=why)
+    return _from_start(_MTTR(ends=_named(ended, "closed as resolved")), start, count.of(ended), ended.digest)
 
 
-def _from_start(
-    name: str, title: str, definition: str, start: TimelineStart, took: Elapsed, ends: str, digest: str
-) -> ResponseTime:
-    return ResponseTime(
-        id=name,
-        title=title,
-        definition=definition,
-        seconds=took.seconds,
-        begins=_start_text(start),
-        ends=ends,
-        measured=took.by if start.clock == OWN else ClockType.WALL,  # across two clocks
-        begin_digest=start.digest,
-        end_digest=digest,
-        why="" if took.seconds is not None else CLOCK_SET_BACK,
-    )
+def _from_start(time: ResponseTime, start: TimelineStart, took: Elapsed, digest: str) -> ResponseTime:
+    time = replace(time, begins=_start_text(start), begin_digest=start.digest, end_digest=digest)
+    return _taking(time, took if start.clock == OWN else Elapsed(took.seconds, ClockType.WALL))  # across two clocks
+
+
+def _taking(time: ResponseTime, took: Elapsed) -> ResponseTime:
+    why = "" if took.seconds is not None else CLOCK_SET_BACK
+    return replace(time, seconds=took.seconds, measured=took.by, why=why)
 
 
 def _named(entry: JournalEntry, what: str) -> str:
