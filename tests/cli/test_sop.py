@@ -91,7 +91,7 @@ def test_with_no_incident_open_nothing_is_written(state: Path) -> None:
 def test_diagnosis_is_stored_and_meets_stages(state: Path) -> None:
     name = began_long_ago(state)
     outcome = run(["diagnose", RUSH])
-    assert f"marked in {name}" in outcome.err
+    assert f"recorded in {name}" in outcome.err
     assert outcome.out == run(["diagnose", RUSH, "--no-incident"]).out  # stdout is the answer alone
     (entry,) = known(state)[0].of(events.DIAGNOSED)
     told = json.loads(bytes(entry.body))
@@ -123,13 +123,13 @@ def test_unreadable_source_is_recorded_unless_observed_before(state: Path, tmp_p
     nothing = tmp_path / "broken.prom"
     nothing.write_text("{nothing that could be read\n")
     look = ["diagnose", "--metrics", str(nothing), "--incident", name]
-    assert f"marked in {name}" in said(*look, code=1).err
-    assert "marked" not in said(*look, code=1).err, "once is enough"
+    assert f"recorded in {name}" in said(*look, code=1).err
+    assert "recorded in" not in said(*look, code=1).err, "once is enough"
     shown = run(["sop", "status", "-v"]).out
     assert "left (alert.confirmed: status unknown (no source could be read: " in re.sub(r"\s+", " ", shown)
     other = began_long_ago(state)
     said("diagnose", RUSH, "--incident", other, code=3)
-    assert "marked" not in said(*look[:-1], other, code=1).err, "that something was seen stays true"
+    assert "recorded in" not in said(*look[:-1], other, code=1).err, "that something was seen stays true"
     (unseen, seen) = known(state)[::-1] if known(state)[0].id == other else known(state)
     assert [len(one.of(events.CONFIRMED)) for one in (unseen, seen)] == [1, 0]
 
@@ -138,7 +138,7 @@ def test_which_incident_is_meant(state: Path) -> None:
     one, other = started("--target", "10.0.0.5:8000"), started("--target", "10.0.0.6:8000")
     assert f"not recorded in {other}, {one}" in run(["diagnose", RUSH]).err
     assert run(["diagnose", RUSH, "--no-incident"]).err == ""
-    assert f"marked in {other}" in run(["diagnose", RUSH, "--incident", other]).err
+    assert f"recorded in {other}" in run(["diagnose", RUSH, "--incident", other]).err
     assert [len(found.of(events.DIAGNOSED)) for found in known(state)] == [0, 1]
     refused = said("diagnose", RUSH, "--incident", "inc-none", code=2)
     assert (refused.out, "there is no incident 'inc-none'" in refused.err) == ("", True)
@@ -152,7 +152,7 @@ def test_of_several_open_ones_each_next_command_names_its_own(state: Path) -> No
         assert said("sop", *command).out.endswith("Next: latdoctor sop status\n")
     open_incident = said("sop", "start", "--target", "10.0.0.6:8000").out
     other = known(state)[1].id
-    assert f"--server 10.0.0.6:8000 --incident {other}, which marks its stages" in open_incident
+    assert f"--server 10.0.0.6:8000 --incident {other}, which meets its stages" in open_incident
     assert open_incident.endswith(f"; latdoctor sop status --incident {other}\n")
     for command in (["note", "x"], ["note", "--stage", "mitigated"]):
         assert said("sop", *command, "--incident", one).out.endswith(f"Next: latdoctor sop status --incident {one}\n")

@@ -87,7 +87,7 @@ def test_alerts_that_still_fire_are_named_when_it_is_closed() -> None:
     started(*fires(1, 2, 3))
     started(*fires(2, status="resolved"))
     outcome = said("sop", "close")
-    assert "still fires: Slow1, Slow3. " in outcome.err
+    assert "still firing: Slow1, Slow3. " in outcome.err
     assert "is closed: resolved" in outcome.out
     started("--title", "by hand")
     assert said("sop", "close").err == ""
@@ -115,7 +115,7 @@ def test_next_command_names_the_last_servers(target: list[str]) -> None:
     with serving(answering(200, triton(81_000))) as server:
         page = f"http://127.0.0.1:{server.port}/metrics"
         looked = run(["diagnose", "--server", page, "--window", "10ms"])
-        assert f"marked in {name}" in looked.err
+        assert f"recorded in {name}" in looked.err
     assert f" Next    latdoctor diagnose --server {page}\n" in run(["sop", "status"]).out
 
 

@@ -57,7 +57,7 @@ def test_what_is_not_permitted_yet_is_refused_and_what_is_done_marks_its_stage(c
     said(command, "sop", "start", "--target", command.target.url)
     planned = command.ended(command.remediate())
     assert planned.code == 0
-    assert "marked in inc-" in planned.err
+    assert "recorded in inc-" in planned.err
     refused = command.ended(command.remediate("--apply", "--yes"))
     assert refused.code == 5, refused
     words = " ".join(refused.out.split())
@@ -100,7 +100,7 @@ def test_a_human_may_go_ahead_of_the_procedure(command: Command) -> None:
 
 def test_another_target_is_none_of_the_incidents_business(command: Command) -> None:
     said(command, "sop", "start", "--target", "http://10.255.0.1:8000")
-    assert "not marked in inc-" in command.ended(command.remediate()).err
+    assert "not recorded in inc-" in command.ended(command.remediate()).err
     assert [entry.kind for entry in known(command).entries] == [events.OPENED]
 
 

@@ -168,7 +168,7 @@ def _read() -> Journal:
 
 
 def _log_recorded(found: JoinedIncident) -> None:
-    say(f"marked in {found.incident.id}. Next: latdoctor sop status{found.option}")
+    say(f"recorded in {found.incident.id}. Next: latdoctor sop status{found.option}")
     notify_now()
 
 

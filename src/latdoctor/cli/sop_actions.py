@@ -109,10 +109,7 @@ def close(outcome: IncidentOutcome, text: str, by: str, requested: str) -> None:
     if firing:
         more = f" and {len(firing) - _NAMES} more" if len(firing) > _NAMES else ""
         names = ", ".join(clean(name, 80) for name in firing[:_NAMES])
-        say(
-            f"as far as was heard there still fires: {names}{more}. What fires on opens no other incident by itself;"
-            " latdoctor sop start does"
-        )
+        say(f"still firing: {names}{more}. A repetition opens no other incident; latdoctor sop start does")
     for line in _unsettled(journal, incident):
         say(line)
     typer.echo(f"{incident.id} is closed: {outcome}. Next: latdoctor sop export --incident {incident.id}")
@@ -182,7 +179,7 @@ def begin(request: StartRequest, *, as_json: bool) -> None:
             typer.echo(started.message)
         which = incident_option(known, opening.id)
         diagnose = f"latdoctor diagnose{target_options(found)}{which}"
-        typer.echo(f"Next: {diagnose}, which marks its stages; latdoctor sop status{which}")
+        typer.echo(f"Next: {diagnose}, which meets its stages; latdoctor sop status{which}")
     else:
         unchanged = "; its start time stays unchanged" if started else ""
         typer.echo(f"{opening.id} is open already for this: '{fitted(found.opened.title, TITLE)}'{unchanged}.")

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from latdoctor.incident import events
 from latdoctor.incident.events import AlertStatus, Confirmation, OpenedBy
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry
-from latdoctor.notify.receiver import NoticeKind
+from latdoctor.notify.receiver import Message, NoticeKind, Receiver
 from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change, Value
 from latdoctor.remediation.run_result import Outcome
@@ -167,9 +170,34 @@ class SopNotices:
 NO_NOTICES = SopNotices()
 
 
-def key_of(incident: Incident, telling: Notice) -> str:
+def key_of(incident: Incident, notice: Notice) -> str:
     """Key of a message, unique per receiver. Without full stops, which Standard Webhooks uses as separators."""
-    return f"{incident.id}/{telling.what}/{telling.part}".replace(".", "-")
+    return f"{incident.id}/{notice.what}/{notice.part}".replace(".", "-")
+
+
+def message_of(
+    receiver: Receiver,
+    incident: Incident,
+    notice: Notice,
+    payload: Struct,
+    *,
+    text: str = "",
+    path: str = "",
+    content_type: str = "application/json",
+    headers: tuple[tuple[str, str], ...] = (),
+) -> Message:
+    """The message of a notice for `receiver`. `text`: its short form, by default that of the notice."""
+    return Message(
+        to=receiver.name,
+        kind=receiver.kind,
+        what=notice.what,
+        incident=incident.id,
+        key=key_of(incident, notice),
+        message=text or notice.message,
+        url=receiver.base + path,
+        headers=(("Content-Type", content_type), *headers),
+        body=msgspec.json.encode(payload),
+    )
 
 
 def notices(incident: Incident, news: SopNotices = NO_NOTICES) -> tuple[Notice, ...]:
@@ -257,8 +285,8 @@ def _of_entry(entry: JournalEntry) -> Notice | None:
             return _notice(entry, NoticeKind.TAKEN, f"{noted.by or 'an operator'} is at work: {noted.text}")
         case events.CLOSED:
             closed = decode_body(entry, events.IncidentClosed)
-            who = f"by {closed.by}, " if closed.by else ""
-            collected = f"closed {who}{closed.outcome}{f': {closed.message}' if closed.message else ''}"
+            by = f"by {closed.by}, " if closed.by else ""
+            collected = f"closed {by}{closed.outcome}{f': {closed.message}' if closed.message else ''}"
             return _notice(entry, NoticeKind.CLOSED, collected, (), "info", AlertStatus.RESOLVED)
     return None
 

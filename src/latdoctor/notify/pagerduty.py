@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 from enum import StrEnum
 
-import msgspec
 from msgspec import Struct, field
 
 from latdoctor.incident.events import AlertStatus, OpenedBy
 from latdoctor.incident.state import Incident
-from latdoctor.notify.messages import DEFAULT_SEVERITY, INCOMPLETE, Details, Notice, key_of
-from latdoctor.notify.receiver import MASK, Message, NoticeKind, Receiver, ReceiverKind
+from latdoctor.notify.messages import DEFAULT_SEVERITY, INCOMPLETE, Details, Notice, message_of
+from latdoctor.notify.receiver import MASK, Message, NoticeKind, Receiver
 from latdoctor.sanitize import TITLE, clean, fitted
 
 ALERTS, CHANGES = "/v2/enqueue", "/v2/change/enqueue"
@@ -67,17 +66,8 @@ def message(incident: Incident, notice: Notice, receiver: Receiver) -> Message |
         event = _Alert(action, _event_key(incident, notice), MASK, payload, "latdoctor")
     else:
         event = _Alert(action, _event_key(incident, notice), MASK)
-    return Message(
-        to=receiver.name,
-        kind=ReceiverKind.PAGERDUTY,
-        what=notice.what,
-        incident=incident.id,
-        key=key_of(incident, notice),
-        message=f"{action}: {notice.message}",
-        url=receiver.base + (CHANGES if action == EventAction.CHANGE else ALERTS),
-        headers=(("Content-Type", "application/json"),),
-        body=msgspec.json.encode(event),
-    )
+    path = CHANGES if action == EventAction.CHANGE else ALERTS
+    return message_of(receiver, incident, notice, event, text=f"{action}: {notice.message}", path=path)
 
 
 def dedup_key(incident: Incident) -> str:

@@ -14,12 +14,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from latdoctor.incident.state import Incident
-from latdoctor.notify.messages import Notice, key_of
-from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
+from latdoctor.notify.messages import Notice, message_of
+from latdoctor.notify.receiver import Message, Receiver
 from latdoctor.sanitize import TITLE, clean, fitted
 
 MAX_BLOCKS, MAX_TEXT, MAX_FIELDS, MAX_FIELD, MAX_HEADER = 50, 3000, 10, 2000, 150
@@ -77,17 +76,7 @@ def message(incident: Incident, notice: Notice, receiver: Receiver) -> Message |
             _Context((_Plain(escaped(f"{severity}{notice.what} · {incident.id} · {notice.at}", MAX_TEXT)),)),
         ),
     )
-    return Message(
-        to=receiver.name,
-        kind=ReceiverKind.SLACK,
-        what=notice.what,
-        incident=incident.id,
-        key=key_of(incident, notice),
-        message=notice.message,
-        url=receiver.base,
-        headers=(("Content-Type", "application/json; charset=utf-8"),),
-        body=msgspec.json.encode(post),
-    )
+    return message_of(receiver, incident, notice, post, content_type="application/json; charset=utf-8")
 
 
 def escaped(text: str, limit: int) -> str:

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from latdoctor import __version__
 from latdoctor.incident.state import Incident
-from latdoctor.notify.messages import Notice, key_of
-from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
+from latdoctor.notify.messages import Notice, key_of, message_of
+from latdoctor.notify.receiver import Message, Receiver
 from latdoctor.sanitize import clean
 
 SCHEMA_VERSION = "1"
@@ -102,14 +102,4 @@ def message(incident: Incident, notice: Notice, receiver: Receiver) -> Message |
         ),
         entry=JournalPosition(entry.seq, entry.kind, entry.run, entry.digest) if entry else None,
     )
-    return Message(
-        to=receiver.name,
-        kind=ReceiverKind.WEBHOOK,
-        what=notice.what,
-        incident=incident.id,
-        key=key,
-        message=notice.message,
-        url=receiver.base,
-        headers=(("Content-Type", "application/json"), ("webhook-id", key)),
-        body=msgspec.json.encode(notification),
-    )
+    return message_of(receiver, incident, notice, notification, headers=(("webhook-id", key),))
