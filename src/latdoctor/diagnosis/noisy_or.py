@@ -57,7 +57,7 @@ PRIOR_OTHER = 0.1
 RULED_OUT = math.log(1 / 50)
 THREE_AMONG = 20
 # Divides the evidence: below 1, since answers at 1 are right more often than they say. Fitted on recorded incidents of
-# families that were looked at, and judged on others: docs/bench.md, "The temperature".
+# families that were looked at, and judged on others: docs/evaluation.md, "The temperature".
 TEMPERATURE = 0.864
 
 OTHER = "other"
