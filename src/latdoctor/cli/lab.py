@@ -126,9 +126,8 @@ def serve(
     serves GET /metrics, /healthz and /readyz. The admin interface (/admin, /debug) is limited to this machine and needs
     a token.
 
-    With --replicas the router listens on the port and each replica on a free one; their addresses are printed after the
-    router's, one per line. --set router.KNOB=VALUE changes the router's settings; the access log of replica 0 is
-    FILE.0.
+    With --replicas the router listens on the port, each replica on a free one; their addresses follow the router's, one
+    per line. --set router.KNOB=VALUE changes the router's settings; the access log of replica 0 is FILE.0.
 
     Exit codes: 0 stopped · 1 the port is not available · 2 usage or an invalid configuration.
     """
