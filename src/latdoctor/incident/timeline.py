@@ -6,6 +6,8 @@ A function of the entries alone: after a kill at any moment it contains all that
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -42,6 +44,9 @@ from latdoctor.remediation.run_history import RunState, Touched
 from latdoctor.remediation.run_result import Measure
 from latdoctor.sanitize import clean
 
+Cleanable = TypeVar("Cleanable")
+_LONGEST = 500  # characters of a text
+
 
 def diagnosis_events(entries: Iterable[JournalEntry], count: ElapsedTimes) -> tuple[DiagnosisEvent, ...]:
     """All diagnoses in journal order. Entries of another version are left out here, and listed among the events."""
@@ -67,8 +72,8 @@ def _diagnosis_event(entry: JournalEntry, record: events.DiagnosisRecord, count:
         message=clean(record.message, 400),
         answer=clean(record.answer, 40),
         causes=tuple(_cause(cause) for cause in record.causes),
-        fired=_cleaned_diagnosis(record.fired),
-        unseen=_cleaned_diagnosis(record.unseen),
+        fired=_cleaned(record.fired),
+        unseen=_cleaned(record.unseen),
         since=rfc3339(record.since) if record.since is not None and is_time(record.since) else None,
         document=clean(record.document, 300),
         bundle=clean(record.bundle, 300),
@@ -76,21 +81,21 @@ def _diagnosis_event(entry: JournalEntry, record: events.DiagnosisRecord, count:
 
 
 def _cause(cause: events.CauseRecord) -> events.CauseRecord:
-    return events.CauseRecord(
-        id=clean(cause.id, 100),
-        title=clean(cause.title, 200),
-        tier=clean(cause.tier, 40),
-        probability=min(1.0, max(0.0, cause.probability)),
-        named=cause.named,
-        subjects=_cleaned_diagnosis(cause.subjects),
-        because=_cleaned_diagnosis(cause.because),
-        against=_cleaned_diagnosis(cause.against),
-        playbooks=_cleaned_diagnosis(cause.playbooks),
-    )
+    return msgspec.structs.replace(_cleaned(cause), probability=min(1.0, max(0.0, cause.probability)))
 
 
-def _cleaned_diagnosis(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(clean(text, 400) for text in texts)
+def _cleaned(value: Cleanable) -> Cleanable:
+    """`value` with every text in it cleaned, at any depth of structs, tuples and dicts."""
+    cleaned: Any = value
+    if isinstance(value, str) and not isinstance(value, StrEnum):
+        cleaned = clean(value, _LONGEST)
+    elif isinstance(value, tuple):
+        cleaned = tuple(map(_cleaned, value))
+    elif isinstance(value, dict):
+        cleaned = {clean(name, _LONGEST): _cleaned(one) for name, one in value.items()}
+    elif isinstance(value, Struct):
+        cleaned = msgspec.structs.replace(value, **{k: _cleaned(v) for k, v in msgspec.structs.asdict(value).items()})
+    return cleaned  # type: ignore[no-any-return]
 
 
 def not_observed(found: Sequence[DiagnosisEvent]) -> tuple[str, ...]:
@@ -329,20 +334,7 @@ def _stage(state: StageState) -> StageReport:
 
 
 def _alert(alert: events.Alert) -> events.Alert:
-    return msgspec.structs.replace(
-        alert,
-        fingerprint=clean(alert.fingerprint, 200),
-        status=clean(alert.status, 20),
-        name=clean(alert.name, 200),
-        labels=_cleaned(alert.labels),
-        annotations=_cleaned(alert.annotations),
-        generator=clean(alert.generator, 500),
-        cut=clean(alert.cut or "", 200),
-    )
-
-
-def _cleaned(labels: dict[str, str]) -> dict[str, str]:
-    return {clean(name, 200): clean(text, 500) for name, text in labels.items()}
+    return msgspec.structs.replace(_cleaned(alert), cut=clean(alert.cut or "", 200))
 
 
 def _responders(listed: Sequence[TimelineEvent]) -> tuple[str, ...]:
