@@ -17,6 +17,7 @@ from latdoctor.incident.elapsed import (
     Elapsed,
     ElapsedTimes,
     between,
+    by_clock,
     clock_of,
     is_time,
     rfc3339,
@@ -85,8 +86,8 @@ def _detected(incident: Incident, diagnoses: Sequence[DiagnosisEvent]) -> Respon
         began, basis = unix_seconds(onset), Basis.INFERENCE
         begins = f"{clock_of(onset)}: latency rose, as the evidence of a diagnosis shows"
     elif opened.began is not None and is_time(opened.began):
-        began, source = opened.began, clean(opened.clock, 100) or "the operator"
-        begins = f"{clock_of(rfc3339(began))}: it began, according to {source}"
+        began = opened.began
+        begins = f"{clock_of(rfc3339(began))}: it began, {by_clock(clean(opened.clock, 100))}"
     else:
         return time
     seconds = unix_seconds(first.at) - began

@@ -125,8 +125,9 @@ def _cause(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
         yield "Cause", Text(fitted(f"none named: {last.level}: {clean(last.message, _WIDE)}", 2 * _COLUMNS))
     else:
         earlier = "" if naming is last else f" (diagnosis of {clock_of(naming.at)}; the last one names none)"
-        for cause in [cause for cause in naming.causes if cause.named][:2]:
-            yield "Cause", Text(fitted(f"{cause.title}, {percent(cause.probability)}{earlier}", 2 * _COLUMNS))
+        for number, cause in enumerate([cause for cause in naming.causes if cause.named][:2]):
+            title = f"{fitted(cause.title, _COLUMNS - 8)}, {percent(cause.probability)}"
+            yield "and" if number else "Cause", Text(f"{title}{earlier}")
             if cause.because:
                 yield "", Text(fitted(clean(cause.because[0], _WIDE), _COLUMNS), "dim")
     if last.unseen and status.open:
