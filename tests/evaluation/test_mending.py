@@ -44,11 +44,11 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.lab.run_report import PhaseReport
 from latdoctor.lab.scenario import LoadSettings, Scenario, ScenarioPhase, find
 from latdoctor.load.arrivals import Poisson
+from latdoctor.load.latencies import Latencies
 from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import MAX_PHASES, LoadPhase, LoadPlan
 from latdoctor.load.summary import (
     GeneratorHealth,
-    Latencies,
     LoadProblem,
     LoadProblemCode,
     LoadResult,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.errors import SourceError
-from latdoctor.load.summary import Latencies, merged, quantile, rank
+from latdoctor.load.latencies import Latencies, merged, quantile, rank
 
 TIMES = st.lists(st.floats(1e-6, 3600), max_size=60)
 

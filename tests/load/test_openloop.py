@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.load.arrivals import Constant, Poisson
+from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import OpenLoop
 from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy, digest, schedule
 from latdoctor.load.request_outcome import Reply, RequestOutcome, ending_of, retry_delay
 from latdoctor.load.saturation import Saturation, saturation
-from latdoctor.load.summary import RawRun, RequestCounts, merge, quantile, series_csv, summarise, total
+from latdoctor.load.summary import RawRun, RequestCounts, merge, series_csv, summarise, total
 from tests.load.virtual import OneWorker, Scripted, StallsHere, played, virtually
 
 

@@ -1,1 +1,1 @@
-"""The incident bench: plays incidents, keeps what was seen of them, diagnoses that, and scores the answers."""
+"""The diagnosis benchmark: records incidents of a real server, diagnoses them, and scores the diagnoses."""

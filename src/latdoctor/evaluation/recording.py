@@ -1,4 +1,4 @@
-"""Records one run of the matrix, or says why the run is spoiled.
+"""Records one run of the matrix, or reports why the run is spoiled.
 
 Whether a run is spoiled is decided here, before any diagnosis, from the measurements of the load generator and of the
 machine: a late generator, no steady state before the incident, other load on the processors, a fault without effect, or

@@ -46,25 +46,25 @@ def proportion(right: float, of: int) -> Proportion:
     return Proportion(right, of, p, max(0.0, middle - half), min(1.0, middle + half))
 
 
-def at_most(seen: int, of: int) -> float | None:
-    """The one-sided 95 % upper bound of a rate of which `seen` of `of` were observed; None for an empty sample.
+def at_most(events: int, of: int) -> float | None:
+    """The one-sided 95 % upper bound of a rate of which `events` of `of` were observed; None for an empty sample.
 
     Clopper and Pearson (1934), by bisection of the binomial tail. For 0 of n it is 1 − 0.05^(1/n), about 3/n.
     """
     if of == 0:
         return None
-    if seen >= of:
+    if events >= of:
         return 1.0
-    low, high = seen / of, 1.0
+    low, high = events / of, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _tail(seen, of, middle) > 0.05 else (low, middle)
+        low, high = (middle, high) if _tail(events, of, middle) > 0.05 else (low, middle)
     return high
 
 
-def _tail(seen: int, of: int, p: float) -> float:
-    """P(at most `seen` of `of`)."""
-    return sum(math.comb(of, k) * p**k * (1 - p) ** (of - k) for k in range(seen + 1))
+def _tail(events: int, of: int, p: float) -> float:
+    """P(at most `events` of `of`)."""
+    return sum(math.comb(of, k) * p**k * (1 - p) ** (of - k) for k in range(events + 1))
 
 
 def bootstrap(sample: Sequence[T], statistic: Callable[[Sequence[T]], float]) -> BootstrapEstimate:

@@ -121,11 +121,13 @@ class RunReport(Struct, frozen=True):
 
 
 def report_of(
-    scenario: Scenario, seed: int, rate: float, result: LoadResult, looks: Sequence[MetricsSnapshot]
+    scenario: Scenario, seed: int, rate: float, result: LoadResult, snapshots: Sequence[MetricsSnapshot]
 ) -> RunReport:
     """The report from the generator's result and the servers' pages at the start and end of each phase."""
     phases = tuple(
-        phase_report(phase.name, result.phase(phase.name).whole, MetricsDelta(looks[2 * index], looks[2 * index + 1]))
+        phase_report(
+            phase.name, result.phase(phase.name).whole, MetricsDelta(snapshots[2 * index], snapshots[2 * index + 1])
+        )
         for index, phase in enumerate(scenario.phases)
     )
     by_name = {phase.name: phase for phase in phases}

@@ -53,8 +53,8 @@ def run_scenario(scenario: Scenario, seed: int, watcher: RunObserver | None = No
                 phases = pool.submit(_run_phases, scenario, deployment, load.metrics, started, watcher)
                 phases.add_done_callback(lambda ended: load.stop() if ended.exception() else None)
                 result = load.wait(watcher.on_progress)
-            looks = phases.result()
-    return report_of(scenario, seed, rate, result, looks)
+            snapshots = phases.result()
+    return report_of(scenario, seed, rate, result, snapshots)
 
 
 def confirm_causes(scenario: Scenario, report: RunReport, watcher: RunObserver | None = None) -> RunReport:
@@ -89,10 +89,10 @@ def _run_phases(
 ) -> tuple[MetricsSnapshot, ...]:
     """Runs the phases in step with the load: changes settings, injects and removes faults, reads pages at both ends."""
     edge = time.monotonic() - (time.time() - started)
-    looks = []
+    snapshots = []
     for phase in scenario.phases:
         _until(edge)
-        looks.append(collect_metrics(deployment.servers))
+        snapshots.append(collect_metrics(deployment.servers))
         if phase.config:
             deployment.configure(phase.config)
         with ExitStack() as undo:
@@ -101,8 +101,8 @@ def _run_phases(
             watcher.on_phase(PhaseStart(phase.name, (*deployment.pages, clients), deployment.pids))
             edge += phase.seconds
             _until(edge)
-            looks.append(collect_metrics(deployment.servers))
-    return tuple(looks)
+            snapshots.append(collect_metrics(deployment.servers))
+    return tuple(snapshots)
 
 
 def _until(moment: float) -> None:

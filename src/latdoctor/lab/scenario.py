@@ -206,7 +206,7 @@ def read(path: Path) -> Scenario:
 
 
 def graded(scenario: Scenario, severity: str) -> Scenario:
-    """`scenario` as severe as `severity` says; USUAL: as it is written. Raises UsageError for one it does not have."""
+    """`scenario` at `severity`; USUAL: unchanged. Raises UsageError for a severity that it does not have."""
     if severity == USUAL:
         return scenario
     if severity not in scenario.severities:
@@ -217,7 +217,7 @@ def graded(scenario: Scenario, severity: str) -> Scenario:
 
 def overridden(scenario: Scenario, settings: Iterator[tuple[str, Any]]) -> Scenario:
     """`scenario` with `load.rate=80`, `server.batching.scheduler=count-only` or, by the name of a phase and the number
-    of a fault, `phases.incident.faults.0.strength=3` put in its place. Raises UsageError.
+    of a fault, `phases.incident.faults.0.strength=3` replaced. Raises UsageError.
     """
     whole = msgspec.to_builtins(scenario)
     for path, value in settings:

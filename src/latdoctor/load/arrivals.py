@@ -114,7 +114,7 @@ class Ramp(Struct, frozen=True, forbid_unknown_fields=True, tag="ramp", tag_fiel
 
 
 class Replay(Struct, frozen=True, forbid_unknown_fields=True, tag="replay", tag_field="kind"):
-    """Instants seen elsewhere, in seconds from the first; `speed` 2 plays them twice as fast."""
+    """Recorded arrival times, in seconds from the first; `speed` 2 replays them twice as fast."""
 
     at: Annotated[tuple[Annotated[float, Meta(ge=0)], ...], Meta(min_length=1, max_length=500_000)]
     speed: Annotated[float, Meta(gt=0, le=1000)] = 1.0

@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import body
 from latdoctor.load.plan import LoadPlan, PlannedRequest, generator
 from latdoctor.load.request_outcome import (
@@ -27,7 +28,6 @@ from latdoctor.load.request_outcome import (
     ending_of,
     retry_delay,
 )
-from latdoctor.load.summary import quantile
 
 PATH = "/v1/intent"
 _MAX_ANSWER = 64 * 1024

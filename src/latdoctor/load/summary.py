@@ -5,85 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import math
-import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
-from hdrh.codec import HdrCookieException, HdrLengthException  # type: ignore[import-untyped]
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 from msgspec import Struct
 
-from latdoctor.errors import SourceError
+from latdoctor.load.latencies import Latencies, merged, quantile
 from latdoctor.load.mix import MALFORMED
 from latdoctor.load.plan import LoadPlan, PlannedRequest, digest
 from latdoctor.load.request_outcome import RequestOutcome
-
-_LOWEST, _HIGHEST, _DIGITS = 1, 3_600_000_000, 3  # microseconds
-_MAX_TEXT = 1 << 20
-_REFUSALS = (HdrCookieException, HdrLengthException)
-
-
-class Latencies:
-    """A distribution of times in seconds, capped at one hour."""
-
-    def __init__(self, seconds: Iterable[float] = ()) -> None:
-        self._counts = HdrHistogram(_LOWEST, _HIGHEST, _DIGITS)
-        for value in seconds:
-            self._counts.record_value(min(_HIGHEST, max(_LOWEST, round(value * 1e6))))
-
-    def add(self, counts: HdrHistogram) -> None:
-        """Adds all values of another one, count by count. Raises ValueError where its buckets are not the same."""
-        settings = (counts.lowest_trackable_value, counts.highest_trackable_value, counts.significant_figures)
-        if settings != (_LOWEST, _HIGHEST, _DIGITS):
-            raise ValueError(f"its range and digits are {settings}")
-        self._counts.add(counts)
-
-    @property
-    def count(self) -> int:
-        return int(self._counts.get_total_count())
-
-    @property
-    def longest(self) -> float | None:
-        """Seconds, within three digits; None without values."""
-        return self._counts.get_max_value() / 1e6 if self.count else None
-
-    def percentile(self, percent: float) -> float | None:
-        """Seconds, within three digits, by nearest rank as in `quantile`; None without values."""
-        if not self.count:
-            return None
-        # The library rounds a rank to the nearest, `quantile` rounds up; an integer rank is exact.
-        whole = 100 * rank(self.count, percent / 100) / self.count
-        return float(self._counts.get_value_at_percentile(whole) / 1e6)
-
-    def encoded(self) -> str:
-        """As every HdrHistogram library reads it (V2, compressed, base64)."""
-        return str(self._counts.encode().decode("ascii"))
-
-
-def merged(texts: Iterable[str]) -> Latencies:
-    """The distribution of all values of several encoded ones. Raises SourceError for anything else."""
-    whole = Latencies()
-    for text in texts:
-        if len(text) > _MAX_TEXT:
-            raise SourceError(f"a histogram of more than {_MAX_TEXT} characters")
-        try:
-            whole.add(HdrHistogram.decode(text.encode("ascii")))
-        except (*_REFUSALS, ValueError, RuntimeError, IndexError, zlib.error) as error:
-            raise SourceError(f"not a histogram of latencies ({error})") from error
-    return whole
-
-
-def rank(count: int, share: float) -> int:
-    """Which of `count` values in order, from 1, is the smallest that `share` of them do not exceed."""
-    return max(1, math.ceil(round(count * share, 9)))  # 0.07 · 100 is 7.000000000000001 to a computer
-
-
-def quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The smallest value that `share` of all do not exceed (nearest rank); None without values."""
-    return ordered[rank(len(ordered), share) - 1] if ordered else None
 
 
 class RequestCounts(Struct, frozen=True):

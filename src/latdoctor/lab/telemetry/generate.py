@@ -16,7 +16,17 @@ from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Gap, Window, to_json
-from latdoctor.lab.telemetry import gpu_faults, gpu_load, logs, profiler_trace, software_faults, tensorrt, triton, vllm
+from latdoctor.lab.telemetry import (
+    chrome_trace,
+    gpu_faults,
+    gpu_load,
+    logs,
+    profiler_trace,
+    software_faults,
+    tensorrt,
+    triton,
+    vllm,
+)
 from latdoctor.lab.telemetry import host as hosts
 from latdoctor.lab.telemetry import nvml as nvidia_smi
 from latdoctor.lab.telemetry import tensorrt as tensorrt_log
@@ -203,7 +213,7 @@ def _trace(incident: SyntheticIncident, rng: random.Random, model: str, now: flo
     base = taken // 3600 * 3600
     recording = incident.recording
     line = profiler_trace.record(rng, recording.work, recording.pace, recording.steps, (taken - base) * 1e6)
-    content = profiler_trace.trace(line.spans, incident.machine.board, incident.machine.pid, base)
+    content = chrome_trace.trace(line.spans, incident.machine.board, incident.machine.pid, base)
     yield Artifact(
         f"torch_trace/{model}.json.gz", "torch_trace", model, f"{model}.pt.trace.json.gz", taken + 5, content
     )

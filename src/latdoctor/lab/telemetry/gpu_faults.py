@@ -190,9 +190,9 @@ def memory_exhausted(fault: FaultParameters) -> SyntheticIncident:
     free, total = rng.randint(20, 180), host.board.memory / 1024
     server = []
     for _ in range(round(fault.between(3, 40))):
-        wanted = rng.choice((64, 128, 256, 512, 1024))
+        mib = rng.choice((64, 128, 256, 512, 1024))
         message = (
-            f"worker: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {wanted}.00 MiB. GPU 0 has a total "
+            f"worker: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {mib}.00 MiB. GPU 0 has a total "
             f"capacity of {total:.2f} GiB of which {free}.{rng.randint(10, 99)} MiB is free."
         )
         server.append((fault.earlier(1, 400), "ERROR", message))

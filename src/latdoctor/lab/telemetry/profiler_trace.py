@@ -1,21 +1,14 @@
-"""A host thread and a GPU, simulated: what the host calls and when, what the GPU runs and when.
+"""A simulated host thread and GPU, as a profiler records them.
 
-The host launches; the GPU runs what was launched in order, once it was launched. Whether the GPU is kept busy, runs dry
-behind a wait or idles between tiny kernels follows from that, as it does on a machine. Times in microseconds.
+The host launches kernels; the GPU runs them in launch order. GPU idle time behind a wait or between tiny kernels
+follows from the simulation. Times in microseconds.
 """
 
 from __future__ import annotations
 
-import gzip
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import msgspec
-
-from latdoctor.lab.telemetry.gpu_load import GpuModel
-from latdoctor.lab.telemetry.nvml import MIB
 
 _LATENCY = 2.1  # from the end of a launch call to the kernel's start on an idle stream
 _BETWEEN = 0.9  # from one kernel's end to the next one's start
@@ -23,7 +16,7 @@ PAGEABLE_GBPS, PINNED_GBPS = 5.6, 24.0  # host to device over PCIe generation 4 
 
 
 class TraceSpan(NamedTuple):
-    """Something that took time: on the host, or on the GPU (`stream` is then its number)."""
+    """A timed activity on the host, or on a GPU stream (`stream`)."""
 
     category: str
     name: str
@@ -36,7 +29,7 @@ class TraceSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HostSpeed:
-    """How fast the host is: microseconds of an operator's own work, and of a launch call."""
+    """The host speed: microseconds of an operator's own work, and of a launch call."""
 
     operator: float = 9.0
     launch: float = 4.6
@@ -112,14 +105,14 @@ class TraceSimulator:
         self._wait(call, self._gpu_free)
 
     def pause(self, micros: float) -> None:
-        """The host does something else, in Python: tokenising, sampling, answering."""
+        """Python work on the host: tokenising, sampling, responding."""
         self.host += micros * self._rng.uniform(0.85, 1.2)
 
     def step(self, number: int, begin: float) -> None:
         self.spans.append(TraceSpan("user_annotation", f"ProfilerStep#{number}", begin, self.host - begin))
 
     def _work(self, micros: float) -> None:
-        # Most are alike and a few are far slower: the interpreter, page faults, interrupts.
+        # Most times are similar; a few are far longer: interpreter, page faults, interrupts.
         self.host += micros * self._rng.lognormvariate(0, 0.28)
 
     def _call(self, name: str, micros: float) -> int:
@@ -179,7 +172,7 @@ class ForwardPass:
 
 
 def record(rng: random.Random, work: ForwardPass, pace: HostSpeed, steps: int, start: float) -> TraceSimulator:
-    """`steps` passes under the profiler; the first number tells that others went before them."""
+    """`steps` passes under the profiler; the step numbers continue from earlier passes."""
     line = TraceSimulator(rng, pace, start)
     number = rng.randint(5, 40)
     for step in range(steps):
@@ -246,93 +239,3 @@ _CBID = {
     "cudaGraphLaunch": 311,
 }
 _MULTIPROCESSORS = {"NVIDIA H100 80GB HBM3": 132, "NVIDIA A100-SXM4-80GB": 108, "NVIDIA A10": 72, "Tesla T4": 40}
-
-Value = str | int | float | dict[str, object]
-Event = dict[str, Value]
-
-
-def trace(spans: Sequence[TraceSpan], board: GpuModel, pid: int, base: float) -> bytes:
-    """The trace; `base` is the unix time, in seconds, from which the spans count their microseconds."""
-    document = {
-        "schemaVersion": 1,
-        "deviceProperties": [
-            {
-                "id": 0,
-                "name": board.name,
-                "totalGlobalMem": board.memory * MIB,
-                "maxThreadsPerBlock": 1024,
-                "warpSize": 32,
-                "numSms": _MULTIPROCESSORS.get(board.name, 80),
-            }
-        ],
-        "cuda_runtime_version": 12080,
-        "cuda_driver_version": 12080,
-        "record_shapes": 0,
-        "with_stack": 0,
-        "displayTimeUnit": "ms",
-        "baseTimeNanoseconds": int(base) * 10**9,
-        "traceEvents": [*_names(pid), *_events(spans, pid)],
-    }
-    return gzip.compress(msgspec.json.encode(document), compresslevel=6, mtime=0)
-
-
-def _names(pid: int) -> Iterator[Event]:
-    yield {"name": "process_name", "ph": "M", "ts": 0.0, "pid": pid, "tid": 0, "args": {"name": "python3"}}
-    yield {"name": "process_labels", "ph": "M", "ts": 0.0, "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}}
-
-
-def _events(spans: Sequence[TraceSpan], pid: int) -> Iterator[Event]:
-    first, last = min(s.start for s in spans), max(s.start + s.duration for s in spans)
-    for number, span in enumerate(sorted(spans, key=lambda span: (span.start, -span.duration))):
-        yield _event(span, pid, number)
-        if span.correlation and span.stream >= 0:
-            yield _flow("f", span, 0, span.stream)
-        elif span.correlation and "Launch" in span.name:
-            yield _flow("s", span, pid, pid)
-    yield {
-        "ph": "X",
-        "cat": "Trace",
-        "ts": round(first - 80, 3),
-        "dur": round(last - first + 160, 3),
-        "pid": "Spans",
-        "tid": "PyTorch Profiler",
-        "name": "PyTorch Profiler (0)",
-        "args": {"Op count": 0},
-    }
-
-
-def _event(span: TraceSpan, pid: int, number: int) -> Event:
-    on_gpu = span.stream >= 0
-    args: dict[str, object] = {}
-    if on_gpu:
-        args = {"device": 0, "context": 1, "stream": span.stream, "correlation": span.correlation}
-    elif span.correlation:
-        args = {"cbid": _CBID.get(span.name, 0), "correlation": span.correlation}
-    else:
-        args = {"External id": number, "Record function id": 0, "Ev Idx": number}
-    if span.bytes >= 0:
-        args |= {"bytes": span.bytes, "memory bandwidth (GB/s)": span.bytes / span.duration / 1e3}
-    return {
-        "ph": "X",
-        "cat": span.category,
-        "name": span.name,
-        "pid": 0 if on_gpu else pid,
-        "tid": span.stream if on_gpu else pid,
-        "ts": round(span.start, 3),
-        "dur": round(span.duration, 3),
-        "args": args,
-    }
-
-
-def _flow(phase: str, span: TraceSpan, pid: int, tid: int) -> Event:
-    ends: Event = {"bp": "e"} if phase == "f" else {}
-    return {
-        "ph": phase,
-        "id": span.correlation,
-        "pid": pid,
-        "tid": tid,
-        "ts": round(span.start, 3),
-        "cat": "ac2g",
-        "name": "ac2g",
-        **ends,
-    }

@@ -89,7 +89,7 @@ def xid_fault(fault: FaultParameters) -> SyntheticIncident:
     )
 
 
-# What an application's own mistakes look like. None of them is the hardware's.
+# CUDA errors of application faults, not of hardware.
 _CALLS = (
     "worker: CUDA error: invalid argument (cudaErrorInvalidValue) in cudaMemcpyAsync, src/kernels/gather.cu:118",
     "worker: CUDA error: invalid configuration argument, src/kernels/pack.cu:64",

@@ -213,10 +213,10 @@ def build_log(rng: random.Random, rows: tuple[EngineLayer, ...], state: str, boa
     precision = "--fp16" if state == SOUND else "--fp16 --int8"
     command = f"trtexec --onnx=resnet.onnx {precision} --shapes=input.1:32x3x224x224 --verbose --saveEngine=resnet.plan"
     lines = [f"&&&& RUNNING TensorRT.trtexec [TensorRT {_VERSION}] # {command}"]
-    said = [*_options(state), *_device(board), *_builder(rng, rows, state), *_summary(rng, rows)]
+    entries = [*_options(state), *_device(board), *_builder(rng, rows, state), *_summary(rng, rows)]
     begun = now - rng.uniform(60, 240)
-    for number, (level, text) in enumerate(said):
-        stamp = datetime.fromtimestamp(begun + (now - begun) * number / len(said), UTC)
+    for number, (level, text) in enumerate(entries):
+        stamp = datetime.fromtimestamp(begun + (now - begun) * number / len(entries), UTC)
         lines.append(f"[{stamp:%m/%d/%Y-%H:%M:%S}] [{level}] {text}")
     lines.append(f"&&&& PASSED TensorRT.trtexec [TensorRT {_VERSION}] # {command}")
     return ("\n".join(lines) + "\n").encode()
