@@ -77,4 +77,4 @@ def test_a_folder_that_others_can_write_to_is_not_believed(tmp_path: Path, monke
     tmp_path.chmod(0o702)
     outcome = run(["recover"])
     assert outcome.code == 2
-    assert "others can write to it" in outcome.err
+    assert "other users can write to it" in outcome.err

@@ -42,8 +42,8 @@ def test_of_fifty_processes_one_runs(target: Target, tmp_path: Path) -> None:
     others = [(outcome, reason) for pid, outcome, reason in lines if pid != winner]
     assert {outcome for outcome, _ in others} == {Outcome.REFUSED}
     # One that comes while the winner has the lock and has not said so yet cannot name it.
-    naming = [reason for _, reason in others if f"process {winner}, run {run.id} holds {target.url}" in reason]
-    assert all(reason in naming or "has not said yet who it is" in reason for _, reason in others), others
+    naming = [reason for _, reason in others if f"process {winner}, run {run.id} has locked {target.url}" in reason]
+    assert all(reason in naming or "has not identified itself yet" in reason for _, reason in others), others
     assert len(naming) > COUNT // 2
     assert [entry.kind for entry in journal.entries()].count("run.refused") == COUNT - 1
     assert target.seen().config == AFTER

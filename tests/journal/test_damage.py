@@ -101,7 +101,7 @@ COPY = (
     "INSERT INTO entries SELECT {}, run, at, monotonic, boot, kind, body, previous, digest FROM entries WHERE seq = {}"
 )
 REWRITTEN = {
-    "a removed entry": (["DELETE FROM entries WHERE seq = 2"], "entry 2 does not fit: 3 stands in its place"),
+    "a removed entry": (["DELETE FROM entries WHERE seq = 2"], "entry 2 does not fit: 3 is in its place"),
     "the first removed": (["DELETE FROM entries WHERE seq = 1"], "entry 1 does not fit"),
     "the last removed": (["DELETE FROM entries WHERE seq = 3"], "entry 3 does not fit: it is missing"),
     "all removed": (["DELETE FROM entries"], "entry 1 does not fit: it is missing"),

@@ -43,7 +43,7 @@ def test_busy_names_the_holder_and_its_run(tmp_path: Path) -> None:
         with lock(tmp_path / "locks", KEY, "another"):
             pytest.fail("two hold it")
     assert (raised.value.pid, raised.value.run) == (process.pid, "r-20260301")
-    assert f"process {process.pid}, run r-20260301 holds {KEY}" in str(raised.value)
+    assert f"process {process.pid}, run r-20260301 has locked {KEY}" in str(raised.value)
     assert raised.value.next_step
     assert raised.value.exit_code == 1
 
@@ -89,7 +89,7 @@ def test_unidentified_holder(tmp_path: Path, said: bytes) -> None:
     with lock(tmp_path, KEY):
         (file,) = tmp_path.iterdir()
         file.write_bytes(said)
-        with pytest.raises(LockHeldError, match="has not said") as raised, lock(tmp_path, KEY):
+        with pytest.raises(LockHeldError, match="has not identified itself") as raised, lock(tmp_path, KEY):
             pytest.fail("two hold it")
     assert (raised.value.pid, raised.value.run) == (0, "")
 

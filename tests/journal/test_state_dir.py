@@ -56,7 +56,7 @@ def test_folder_is_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o1777])
 def test_what_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
-    with pytest.raises(UsageError, match="others can write") as raised:
+    with pytest.raises(UsageError, match="other users can write") as raised:
         ensure_private(tmp_path)
     assert raised.value.where == str(tmp_path)
     assert "chmod 700" in raised.value.next_step
@@ -85,5 +85,5 @@ def test_reading_creates_nothing_and_refuses_writable_folders(tmp_path: Path) ->
     check_private(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
     tmp_path.chmod(0o702)
-    with pytest.raises(UsageError, match="others can write"):
+    with pytest.raises(UsageError, match="other users can write"):
         check_private(tmp_path)
