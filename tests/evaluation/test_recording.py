@@ -1,4 +1,4 @@
-"""What is read while a run lasts, whether it was spoiled, and one run that is really played."""
+"""Sampling during a run, spoiled runs, and one run on a real server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from latdoctor.evidence.model import Gap
 from latdoctor.lab.run_report import CauseEffect, PhaseReport, RunReport
 from latdoctor.lab.scenario import LoadSettings, Scenario, ScenarioPhase, find
 from latdoctor.load.summary import LoadProblem, LoadProblemCode
-from tests.evaluation.made import attempt
+from tests.evaluation.samples import attempt
 
 
 class FixedClock:
@@ -60,7 +60,7 @@ def collector(name: str) -> Collector:
     )
 
 
-def test_snapshots_are_named_apart_and_a_server_keeps_its_group_whoever_else_there_is() -> None:
+def test_snapshots_have_unique_names_and_a_server_keeps_its_group() -> None:
     clock = FixedClock()
     watch = SourceSampler(clock)
     watch.snapshot(collector("prometheus"))
@@ -100,7 +100,7 @@ def report(*truth: CauseEffect, problems: tuple[LoadProblem, ...] = (), good: in
 
 
 @pytest.mark.parametrize(
-    ("played", "others", "told"),
+    ("played", "others", "reported"),
     [
         (report(), 0.02, []),
         (report(), None, []),
@@ -115,12 +115,10 @@ def report(*truth: CauseEffect, problems: tuple[LoadProblem, ...] = (), good: in
         (report(CauseEffect("a", 0.1, True), good=50), 0.0, []),
     ],
 )
-def test_a_run_is_spoiled_before_anybody_has_diagnosed_it(
-    played: RunReport, others: float | None, told: list[str]
-) -> None:
+def test_run_is_spoiled_before_diagnosis(played: RunReport, others: float | None, reported: list[str]) -> None:
     reasons = list(recording.spoiled(played, others))
-    assert len(reasons) == len(told)
-    assert all(part in reason for part, reason in zip(told, reasons, strict=True))
+    assert len(reasons) == len(reported)
+    assert all(part in reason for part, reason in zip(reported, reasons, strict=True))
 
 
 def proc(root: Path, busy: int, processes: Mapping[int, tuple[int, int]]) -> Path:
@@ -171,18 +169,18 @@ def test_what_the_host_gave_to_others_and_what_the_processors_are(tmp_path: Path
     assert machine_state.model(tmp_path) == "Some CPU: 2 GHz"
 
 
-def test_what_the_kernel_does_not_tell_of_the_machine_stays_empty(tmp_path: Path) -> None:
-    told = machine_state.state(tmp_path)
-    assert (told["model"], told["load_average"], told["psi_cpu"]) == ("", None, "")
+def test_unknown_machine_properties_are_empty(tmp_path: Path) -> None:
+    reported = machine_state.state(tmp_path)
+    assert (reported["model"], reported["load_average"], reported["psi_cpu"]) == ("", None, "")
     (tmp_path / "pressure").mkdir()
     (tmp_path / "pressure" / "cpu").write_text("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\n")
     (tmp_path / "loadavg").write_text("0.52 2.01 1.83 1/79 3265\n")
-    told = machine_state.state(tmp_path)
-    assert (told["load_average"], told["psi_cpu"]) == (0.52, "avg10=1.50")
+    reported = machine_state.state(tmp_path)
+    assert (reported["load_average"], reported["psi_cpu"]) == (0.52, "avg10=1.50")
 
 
 @pytest.mark.parametrize("name", tuple(run_matrix.Matrix))
-def test_every_cell_of_a_matrix_can_be_played_and_has_a_name_of_its_own(name: str) -> None:
+def test_every_run_of_a_matrix_is_valid_and_has_a_unique_name(name: str) -> None:
     cells = run_matrix.planned_runs(name)
     assert len({cell.run for cell in cells}) == len(cells)
     for cell in cells:
@@ -234,7 +232,7 @@ def test_no_other_matrix_has_a_fresh_seed() -> None:
         run_matrix.planned_runs("fresh", run_matrix.FRESH_SEED - 1)
 
 
-def test_causes_that_are_hard_to_tell_apart_have_the_runs_for_it() -> None:
+def test_confusable_causes_have_enough_runs() -> None:
     cells = run_matrix.planned_runs("full")
     runs = Counter(cause for cell in cells for cause in injected_causes(cell))
     for group in split().pairs:
@@ -262,7 +260,7 @@ def test_a_beginning_of_the_full_matrix_is_balanced() -> None:
     assert list(dict.fromkeys(kinds)) == ["well", "together", "mild", "severe", "usual"]
 
 
-def test_of_a_run_with_both_of_a_pair_nothing_is_told_apart() -> None:
+def test_run_with_both_causes_of_a_pair_separates_nothing() -> None:
     promo = run_matrix.separating_pairs(RunSpec(RunKind.LIVE, "promo-rush", "usual", 1))
     assert ("app.batching.long-alone", "app.batching.count-only") in promo
     assert ("app.batching.long-alone", "framework.alloc.storm") not in promo
@@ -285,7 +283,7 @@ def test_a_long_run_keeps_its_faults_for_as_long() -> None:
     assert long.incident.faults[0].toxic.lifetime > LONG  # type: ignore[union-attr]
 
 
-def test_made_telemetry_is_recorded_and_its_truth_lies_apart(tmp_path: Path) -> None:
+def test_synthetic_run_is_recorded_with_separate_ground_truth(tmp_path: Path) -> None:
     cell = RunSpec(RunKind.SYNTHETIC, "infra.gpu.thermal-throttle", "0.7", 1)
     made = recording.RunRecorder().attempt(cell, print)
     assert made.truth.causes == ("infra.gpu.thermal-throttle",)
@@ -326,7 +324,7 @@ def test_a_rate_is_measured_again_after_an_hour_for_another_severity_and_where_a
     assert given[5:] == [54.0, 0.0]
 
 
-def test_a_run_is_really_played_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_on_a_real_server_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few seconds of nothing wrong: pages and processes are read throughout, and the look is cut out of them."""
     scenario = Scenario(
         id="short",

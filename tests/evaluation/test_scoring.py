@@ -1,4 +1,4 @@
-"""Scores by hand, and what must hold of every one."""
+"""Scores of small examples, and properties of all scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from latdoctor.evaluation import report
 from latdoctor.evaluation.ground_truth import FamilySplit, GroundTruth, RunKind, split
 from latdoctor.evaluation.scoring import DiagnosisScores, ac_at, average_at_5, score
-from tests.evaluation.made import answered, truth
+from tests.evaluation.samples import answered, truth
 
 A, B, C = "app.load.burst", "app.load.overload", "infra.io.stall"
 SPLIT = FamilySplit(tuned=("app.load",), held_out=("infra.io",), pairs=((A, B),))
@@ -80,17 +80,17 @@ def test_false_alarms_stand_by_what_the_runs_are_an_example_of() -> None:
         (well("e", "healthy-but-busy", kind=RunKind.SYNTHETIC), answered("e")),
         (truth("wrong", A), answered("wrong", [A])),
     )
-    told = {one.name: (one.false_alarms.share.right, one.false_alarms.share.of) for one in found.healthy}
-    assert told == {
+    reported = {one.name: (one.false_alarms.share.right, one.false_alarms.share.of) for one in found.healthy}
+    assert reported == {
         "live, calm": (0, 1),
         "live, busy": (1, 2),
         "live, the load of a fault's scenario without its fault": (0, 1),
         "synthetic, busy": (0, 1),
     }
-    assert sum(of for _, of in told.values()) == found.false_alarms.share.of
+    assert sum(of for _, of in reported.values()) == found.false_alarms.share.of
 
 
-def test_the_page_says_what_rate_no_false_alarm_bounds_and_which_pairs_have_too_few_runs() -> None:
+def test_tables_have_the_false_alarm_bound_and_mark_pairs_with_few_runs() -> None:
     runs = [(well(str(n), "busy"), answered(str(n))) for n in range(60)]
     runs += [(truth(f"a{n}", A), answered(f"a{n}", [A, B])) for n in range(20)]
     runs += [(truth("b", B), answered("b", [A, B]))]
@@ -127,22 +127,22 @@ def test_cited_findings_are_grounded_where_the_fault_moved_them() -> None:
     assert found.grounded.of == 1
 
 
-def test_hard_pairs_are_told_both_ways() -> None:
+def test_confusable_pairs_are_scored_in_both_directions() -> None:
     found = scored(
         (truth("a", A), answered("a", [A, B])),
         (truth("b", B), answered("b", [A, B])),
         (truth("unlisted", B), answered("unlisted", [])),
     )
-    told = {(pair.cause, pair.neighbour): pair.separated for pair in found.hard_pairs}
-    assert told[A, B].value == 1
-    assert (told[B, A].right, told[B, A].of) == (0, 2)
+    reported = {(pair.cause, pair.neighbour): pair.separated for pair in found.hard_pairs}
+    assert reported[A, B].value == 1
+    assert (reported[B, A].right, reported[B, A].of) == (0, 2)
 
 
-def test_of_a_run_with_a_harmless_neighbour_nothing_is_told_apart() -> None:
+def test_run_with_harmless_neighbour_does_not_count_for_the_pair() -> None:
     both = replace(truth("both", A), harmless=(B,))
     found = scored((both, answered("both", [B, A])))
-    told = {(pair.cause, pair.neighbour): pair.separated for pair in found.hard_pairs}
-    assert told[A, B].of == 0
+    reported = {(pair.cause, pair.neighbour): pair.separated for pair in found.hard_pairs}
+    assert reported[A, B].of == 0
     assert (found.ac1.right, found.ac1.of) == (0, 1), "it is no right answer, though"
 
 
@@ -156,7 +156,7 @@ def test_an_unknown_incident_is_wrongly_named_outside_its_own_hard_pair_only() -
     assert {one.cause: one.wrongly_named.right for one in found.hidden_causes} == {A: 1, C: 0}
 
 
-def test_views_stand_beside_the_plain_looks_of_the_same_runs_and_count_nowhere_else() -> None:
+def test_variants_are_scored_with_the_plain_variant_of_the_same_runs() -> None:
     found = scored(
         (truth("x", A), answered("x", [A])),
         (truth("x", A), answered("x", [B, A], view="no host")),

@@ -1,4 +1,4 @@
-"""A folder of recordings: what is there is not repeated, what is spoiled is, and an interrupted run is no run."""
+"""A folder of recordings: complete runs are kept, spoiled and interrupted ones are repeated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latdoctor.evaluation.ground_truth import RunKind
 from latdoctor.evaluation.recording import RecordingAttempt
 from latdoctor.evaluation.run_spec import RunSpec
 from latdoctor.evaluation.store import TRIES, RecordingStore, record, recordings
-from tests.evaluation.made import attempt
+from tests.evaluation.samples import attempt
 
 CELLS = tuple(RunSpec(RunKind.LIVE, "no-fault", "usual", seed) for seed in (1, 2, 3))
 
@@ -79,7 +79,7 @@ def test_a_run_that_was_interrupted_is_recorded_anew_and_keeps_its_spoiled_tries
     assert store.truth(cell.run).tries == 2
 
 
-def test_what_whoever_looks_knows_holds_no_truth(tmp_path: Path) -> None:
+def test_context_and_bundle_contain_no_ground_truth(tmp_path: Path) -> None:
     store = RecordingStore(tmp_path)
     store.keep(attempt("x", "app.load.burst"))
     assert "app.load.burst" in (tmp_path / "truths" / "x.json").read_text()
@@ -93,7 +93,7 @@ def test_what_whoever_looks_knows_holds_no_truth(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [b"{}", b"", b'{"run": "\xff"}', b"[" * 100_000])
-def test_a_damaged_truth_is_told_with_its_place(tmp_path: Path, damaged: bytes) -> None:
+def test_damaged_ground_truth_is_reported_with_its_path(tmp_path: Path, damaged: bytes) -> None:
     store = RecordingStore(tmp_path)
     store.keep(attempt("x"))
     (tmp_path / "truths" / "x.json").write_bytes(damaged)

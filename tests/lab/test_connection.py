@@ -105,7 +105,7 @@ HEADS = {
 
 @pytest.mark.parametrize(("sent", "status"), HEADS.values(), ids=HEADS.keys())
 @pytest.mark.parametrize("packets", [1, 4])
-def test_a_head_that_is_no_head_is_told_as_json(
+def test_invalid_head_is_answered_with_json_error(
     sent: bytes, status: int, packets: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def run(listening: HttpServer) -> None:
@@ -135,7 +135,7 @@ def test_an_endless_header_in_many_packets_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("sent", [[b""], [b"\r\n"], [b"GET / HT"], [KEPT, b"\r\n"], [KEPT, b"GET / HTTP/1.1\r\nx: "]])
-def test_who_says_nothing_more_is_not_waited_for(sent: list[bytes]) -> None:
+def test_silent_client_is_disconnected(sent: list[bytes]) -> None:
     async def run(listening: HttpServer) -> None:
         answer = await said(listening, *sent)
         assert (b"200 OK" in answer) == (KEPT in sent)
@@ -166,7 +166,7 @@ def test_a_large_body_is_no_large_head_even_where_it_was_answered_early() -> Non
     on_a_server(ConnectionLimits(head_bytes=1000, refusal_seconds=SHORT), run)
 
 
-def test_an_answer_that_nobody_reads_is_given_up() -> None:
+def test_unread_answer_is_dropped_after_the_timeout() -> None:
     async def run(listening: HttpServer) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", listening.port, limit=1024)
         writer.write(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")

@@ -82,7 +82,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG.keys())
-def test_accounts_that_are_wrong_are_told(verdict: Any, changed: dict[str, Any], message: str) -> None:
+def test_wrong_accounts_are_reported(verdict: Any, changed: dict[str, Any], message: str) -> None:
     assert any(message in each for each in verdict.accounts(_counted(verdict, **changed)))
 
 

@@ -29,7 +29,7 @@ late_ms: 5000
 """
 
 
-def test_a_plan_is_played_and_its_phases_are_shown(tmp_path: Path) -> None:
+def test_plan_runs_and_its_phases_are_printed(tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(PLAN)
     with serving() as server:
@@ -77,7 +77,7 @@ def test_ctrl_c_stops_the_sending_and_keeps_the_result() -> None:
     "options",
     [["--rate", "0"], ["--for", "soon"], ["--long", "150%"], ["--warm-up", "10s"], ["--sessions", "-1"]],
 )
-def test_a_load_that_cannot_be_made_is_refused(options: list[str]) -> None:
+def test_invalid_load_is_refused(options: list[str]) -> None:
     outcome = CliRunner().invoke(app, ["http://127.0.0.1:1", *options])
     assert isinstance(outcome.exception, UsageError)
     assert "invalid load" in str(outcome.exception)

@@ -53,7 +53,7 @@ def test_a_stall_of_the_generator_is_in_the_latencies_and_spoils_the_run() -> No
     assert len(result.problems) == 1
 
 
-def test_each_second_tells_when_the_server_was_frozen() -> None:
+def test_series_shows_the_seconds_of_a_frozen_server() -> None:
     result = played(plan_of(50, 12), OneWorker(0.01, (5.0, 8.0)))
     # Whoever comes at t waits 3 − (t − 5)/2 s: the server works the backlog off at twice the rate of arrivals.
     slow = [row.second for row in result.series if (row.p99 or 0) > 1.2]
@@ -237,7 +237,7 @@ def test_a_stop_is_heard_and_what_is_in_flight_is_waited_for() -> None:
     assert [outcome.ending for outcome in run.outcomes] == ["answered"] * 4
 
 
-def test_progress_tells_of_now() -> None:
+def test_progress_reports_current_latencies() -> None:
     plan = plan_of(10, 10)
     planned = schedule(plan)
 
@@ -277,7 +277,7 @@ def test_saturating_a_server_that_refuses_ends_and_says_so() -> None:
     assert found.other > 100
 
 
-def test_results_survive_the_pipe_and_schedules_are_told_apart() -> None:
+def test_results_survive_the_pipe_and_schedules_have_digests() -> None:
     result = played(plan_of(10, 2), OneWorker(0.01))
     assert msgspec.json.decode(msgspec.json.encode(result), type=type(result)) == result
     assert result.schedule == digest(schedule(result.plan))

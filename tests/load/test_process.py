@@ -17,7 +17,7 @@ from latdoctor.load.summary import LoadProblemCode
 from tests.load.tiny_server import serving
 
 
-def test_a_frozen_server_is_seen_over_http_and_every_attempt_is_marked() -> None:
+def test_frozen_server_shows_in_latencies_and_attempts_are_numbered() -> None:
     phases = (LoadPhase("only", 1.4, Constant(100), Mix(malformed_share=0.1, sessions=3)),)
     plan = LoadPlan(phases, retry=RetryPolicy("immediate"), slo_s=0.2)
     seen: list[Progress] = []
@@ -41,7 +41,7 @@ def test_a_frozen_server_is_seen_over_http_and_every_attempt_is_marked() -> None
     assert any(told.in_flight > 10 and told.oldest > 0.1 for told in seen)
 
 
-def test_answers_for_somebody_else_are_failures() -> None:
+def test_answers_for_other_requests_are_failures() -> None:
     plan = LoadPlan((LoadPhase("only", 0.2, Constant(50)),))
     with serving(wrong=True) as server:
         result = run_load(plan, server.address)
@@ -61,7 +61,7 @@ def test_a_server_that_vanishes_is_counted() -> None:
     assert result.total.statuses["no-connection"] > 5
 
 
-def test_a_generator_that_breaks_is_told_with_its_last_words() -> None:
+def test_failed_generator_is_reported_with_its_last_output() -> None:
     plan = LoadPlan((LoadPhase("only", 1, Constant(1)),))
     with (
         LoadProcess(LoadOrder(plan, "http://127.0.0.1:1", saturate_s=1, phase="missing")) as process,

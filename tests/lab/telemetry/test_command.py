@@ -33,7 +33,7 @@ def test_it_writes_a_bundle_raw_files_and_the_truth_apart(tmp_path: Path) -> Non
         (["idle", "--output", "x", "--truth", "x/raw/truth.json"], "to the diagnosed folder"),
     ],
 )
-def test_what_cannot_be_made_is_refused(
+def test_invalid_request_for_telemetry_is_refused(
     arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

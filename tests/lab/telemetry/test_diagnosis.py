@@ -82,7 +82,7 @@ def readable(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 @every
-def test_nothing_tells_what_was_made(kind: IncidentKind, tmp_path: Path) -> None:
+def test_telemetry_does_not_contain_the_cause(kind: IncidentKind, tmp_path: Path) -> None:
     made = generate_telemetry(kind.id, seed=7, severity=1.0)
     write(made, tmp_path / "made")
     files = list(readable(tmp_path / "made"))

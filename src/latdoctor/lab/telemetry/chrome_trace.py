@@ -9,7 +9,18 @@ import msgspec
 
 from latdoctor.lab.telemetry.gpu_load import GpuModel
 from latdoctor.lab.telemetry.nvml import MIB
-from latdoctor.lab.telemetry.profiler_trace import _CBID, _MULTIPROCESSORS, TraceSpan
+from latdoctor.lab.telemetry.profiler_trace import TraceSpan
+
+_MULTIPROCESSORS = {"NVIDIA H100 80GB HBM3": 132, "NVIDIA A100-SXM4-80GB": 108, "NVIDIA A10": 72, "Tesla T4": 40}
+_CBID = {
+    "cudaLaunchKernel": 211,
+    "cuLaunchKernel": 307,
+    "cudaLaunchKernelExC": 430,
+    "cudaMemcpyAsync": 41,
+    "cudaStreamSynchronize": 131,
+    "cudaDeviceSynchronize": 165,
+    "cudaGraphLaunch": 311,
+}
 
 Value = str | int | float | dict[str, object]
 Event = dict[str, Value]

@@ -227,15 +227,3 @@ def _pointwise(line: TraceSimulator, work: ForwardPass, names: tuple[str, ...], 
         return
     for name in names:
         line.operator(f"aten::{name}", _ELEMENTWISE.format(f"{name}_kernel_cuda"), micros * work.size)
-
-
-_CBID = {
-    "cudaLaunchKernel": 211,
-    "cuLaunchKernel": 307,
-    "cudaLaunchKernelExC": 430,
-    "cudaMemcpyAsync": 41,
-    "cudaStreamSynchronize": 131,
-    "cudaDeviceSynchronize": 165,
-    "cudaGraphLaunch": 311,
-}
-_MULTIPROCESSORS = {"NVIDIA H100 80GB HBM3": 132, "NVIDIA A100-SXM4-80GB": 108, "NVIDIA A10": 72, "Tesla T4": 40}

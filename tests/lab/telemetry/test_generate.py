@@ -69,7 +69,7 @@ def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
 
 
 @every
-def test_severity_moves_what_is_made(kind: IncidentKind) -> None:
+def test_severity_changes_the_telemetry(kind: IncidentKind) -> None:
     mild, severe = generate_telemetry(kind.id, 2, 0.2), generate_telemetry(kind.id, 2, 1.0)
     assert (digest(mild) != digest(severe)) == (not kind.healthy)
     assert mild.truth.severity == 0.2
@@ -143,7 +143,7 @@ def test_an_idle_link_and_idle_clocks_are_low(seed: int) -> None:
 
 
 @every
-def test_what_a_gpu_tells_is_possible(kind: IncidentKind) -> None:
+def test_nvml_values_are_plausible(kind: IncidentKind) -> None:
     if not of(generate_telemetry(kind.id, 3), "nvml"):
         pytest.skip("this one has no NVML")
     for sample in record(generate_telemetry(kind.id, 3))["samples"]:

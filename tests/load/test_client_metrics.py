@@ -121,7 +121,7 @@ def test_without_a_port_nothing_is_shown() -> None:
         process.wait()
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_port_in_use_is_reported() -> None:
     plan = LoadPlan((LoadPhase("only", 0.1, Constant(50)),))
     with socket.create_server(("127.0.0.1", 0)) as taken, serving() as server:
         port = taken.getsockname()[1]

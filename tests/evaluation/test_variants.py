@@ -1,4 +1,4 @@
-"""Looks that are cut out of a recording are as live ones are."""
+"""Slices of a recording have the form of a live collection."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.diff import values
 from latdoctor.evidence.model import Gap
 from latdoctor.pipeline import seen
-from tests.evaluation.made import START, attempt, recording
+from tests.evaluation.samples import START, attempt, recording
 
 
-def test_a_look_holds_what_was_read_in_its_span_named_as_a_look_names_it() -> None:
+def test_slice_has_the_artifacts_of_its_range_with_live_names() -> None:
     look = slice_bundle(recording(20), IncidentContext(), TimeRange(START + 3, START + 8))
     assert [one.name for one in look.artifacts] == [f"prometheus/1-s-{n:02d}.prom" for n in range(6)]
     assert (look.window.start, look.window.end) == (START + 3, START + 8)
     assert values(seen(look)[0])["arrival.rate", "replica/0@127.0.0.1:1"] == pytest.approx(10)
 
 
-def test_a_long_look_takes_no_more_than_a_live_one_its_ends_included() -> None:
+def test_long_slice_is_thinned_and_keeps_both_ends() -> None:
     look = slice_bundle(recording(60), IncidentContext(), TimeRange(START, START + 60))
     times = [one.taken_at for one in look.artifacts]
     assert len(times) == MOST["prometheus"]
@@ -35,7 +35,7 @@ def sample(number: int, pid: int) -> Artifact:
     return Artifact(f"host/{number:05d}.json", "host", f"host-{pid}", "/proc", START + number / 2, b"{}")
 
 
-def test_of_two_processes_the_one_that_was_there_longer_is_looked_at() -> None:
+def test_process_that_was_watched_longest_is_kept() -> None:
     samples = tuple(sample(number, 7 if number < 4 else 8) for number in range(12))
     look = slice_bundle(replace(recording(0), artifacts=samples), IncidentContext(), TimeRange(START, START + 6))
     assert [one.name for one in look.artifacts] == [f"host/{number:03d}.json" for number in range(8)]
@@ -49,7 +49,7 @@ def gap(at: float, port: int) -> TimedGap:
     )
 
 
-def test_a_server_that_stops_is_told_as_a_look_tells_it() -> None:
+def test_stopped_server_is_reported_as_in_a_live_collection() -> None:
     bundle = recording(20, servers=2)
     stopped = tuple(one for one in bundle.artifacts if one.group != "2-s" or one.taken_at < START + 6)
     told = IncidentContext(gaps=(gap(START + 6, 2), gap(START + 7, 2)))

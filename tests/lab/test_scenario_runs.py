@@ -41,7 +41,7 @@ def test_every_shipped_scenario_has_an_incident_and_names_causes_of_the_catalogu
     assert causes <= set(shipped().cause), "a truth that no rule could name"
 
 
-def test_the_injected_truth_does_not_stand_in_what_the_server_is_told() -> None:
+def test_server_configuration_does_not_contain_the_injected_cause() -> None:
     for name in names():
         scenario = find(name)
         told = repr(scenario.config())
@@ -157,7 +157,7 @@ def _look(**servers: dict[str, float]) -> MetricsSnapshot:
     return MetricsSnapshot({address: MetricsPage(values) for address, values in servers.items()})
 
 
-def test_between_two_looks_rises_and_means_are_told_and_a_still_divisor_gives_none() -> None:
+def test_delta_has_rises_and_means_and_none_for_a_constant_divisor() -> None:
     first = _look(a={"calls": 10.0, "faults": 100.0, "h_sum": 5.0, "h_count": 10.0})
     last = _look(a={"calls": 14.0, "faults": 900.0, "h_sum": 7.0, "h_count": 14.0})
     between = MetricsDelta(first, last)
@@ -186,7 +186,7 @@ def test_a_rise_is_that_of_all_servers(first: dict[str, float], last: dict[str, 
     assert MetricsDelta(look(first), look(last)).rise("calls") == rise
 
 
-def test_a_scenario_is_really_played() -> None:
+def test_scenario_runs_on_a_real_server() -> None:
     """A server, a load of a few seconds, a knob turned and turned back, a disturbance put in and taken out."""
     mix = Mix(long_share=0.0)
     faults = (ConfigureFault({"batching": {"scheduler": "single"}}), AgentFault("slow-preprocess", 0.02, 30.0))

@@ -70,7 +70,7 @@ def test_a_cause_is_true_where_taking_it_away_alone_moves_the_tail(without: floa
         ((), True, None),
     ],
 )
-def test_the_phase_after_the_incident_tells_of_an_only_cause_and_else_the_one_before_it(
+def test_single_cause_is_confirmed_by_the_phase_after_or_before(
     truth: tuple[InjectedCause, ...], after: bool, tells: str | None
 ) -> None:
     scenario = Scenario("x", "x", (ScenarioPhase("before", 1.0), ScenarioPhase("incident", 1.0)), truth=truth)

@@ -204,7 +204,7 @@ def test_correlation_knows_ranks_only(values: list[int]) -> None:
 
 
 @given(st.lists(st.integers(-50, 50), min_size=3, max_size=20), st.lists(st.integers(-50, 50), min_size=3, max_size=20))
-def test_max_z_sees_at_least_what_n_sigma_sees_and_the_same_mirrored(before: list[int], during: list[int]) -> None:
+def test_max_z_scores_at_least_n_sigma_and_is_symmetric(before: list[int], during: list[int]) -> None:
     chance = np.random.default_rng(0)
     signals = {"a x": (numbers(*before), numbers(*during))}
     mirrored = {"a x": (-numbers(*before), -numbers(*during))}

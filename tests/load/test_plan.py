@@ -208,7 +208,7 @@ def test_a_plan_is_read_from_yaml(tmp_path: Path) -> None:
         ("long_share: 0.02", "long_share: 2%", 9),
     ],
 )
-def test_what_is_wrong_in_a_plan_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int) -> None:
+def test_plan_error_has_its_line(tmp_path: Path, old: str, new: str, line: int) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(GOOD.replace(old, new))
     with pytest.raises(DefinitionError) as refused:

@@ -78,12 +78,12 @@ def test_the_run_that_is_judged_teaches_nothing() -> None:
     assert fit("p", [run for run in runs() if run.scored.signals[0][0] != "sig.noise"][::3], {}).left_out == 0.0
 
 
-def test_a_cause_that_was_played_often_is_no_likelier_for_it() -> None:
+def test_number_of_runs_of_a_cause_does_not_change_its_weight() -> None:
     many = [*runs(2), *(TrainingRun(made("sig.a", "sig.noise"), ("app.a",)) for _ in range(50))]
     assert named(fit("p", many, {}), made("sig.noise", "sig.b"))[0] == "app.b"
 
 
-def test_among_equals_nobody_is_taken_for_right() -> None:
+def test_ties_are_not_counted_as_correct() -> None:
     """All runs look alike: whichever cause is told, it is right for one of the two only."""
     alike = [TrainingRun(made("sig.a", "sig.b"), (cause,)) for cause in ("app.a", "app.b") for _ in range(4)]
     assert fit("p", alike, {}).left_out <= 0.5

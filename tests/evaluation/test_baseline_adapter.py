@@ -21,14 +21,14 @@ from latdoctor.evaluation.ground_truth import IncidentContext, TimeRange, split
 from latdoctor.evaluation.method_comparison import compare_methods
 from latdoctor.evaluation.store import RecordedRun, RecordingStore, recordings
 from tests.cli.running import run
-from tests.evaluation import made
+from tests.evaluation import samples
 
 SEEN, OTHER, UNSEEN = "app.load.burst", "app.batching.no-timer", "infra.io.stall"
 SIGNAL = {SEEN: "arrival.rate", OTHER: "batch.wait", UNSEEN: "host.psi.io_some"}
 
 
 def played(name: str, *causes: str) -> RecordedRun:
-    return RecordedRun(Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), made.truth(name, *causes))
+    return RecordedRun(Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), samples.truth(name, *causes))
 
 
 RUNS = tuple(played(f"{cause}-{number}", cause) for cause in (SEEN, OTHER, UNSEEN) for number in range(4))
@@ -82,11 +82,11 @@ def test_every_run_has_a_shuffle_of_its_own() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kept = tmp_path_factory.mktemp("recordings")
     for number in range(2):
-        _keep(kept, made.attempt(f"burst-{number}", SEEN))
+        _keep(kept, samples.attempt(f"burst-{number}", SEEN))
     return kept
 
 
-def _keep(folder: Path, attempt: made.Attempt) -> None:
+def _keep(folder: Path, attempt: samples.RecordingAttempt) -> None:
     RecordingStore(folder).keep(attempt)
 
 
@@ -109,7 +109,7 @@ def test_scores_that_were_kept_enter_the_contest(folder: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"peer": "x", "runs": []}', '{"peer": "x", "runs": {}, "more": 1}'])
-def test_kept_scores_that_are_none_are_told(tmp_path: Path, text: str) -> None:
+def test_invalid_stored_scores_are_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "peers").mkdir()
     (tmp_path / "peers" / "x.json").write_text(text)
     with pytest.raises(BundleError, match="not the scores of a method"):

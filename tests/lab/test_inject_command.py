@@ -88,7 +88,7 @@ def _site(recorder: Recorder) -> InjectionTargets:
         (KillFault("1"), ("PUT", "/faults/kill", {"replica": "1"}), None),
     ],
 )
-def test_a_fault_is_put_in_and_taken_out(
+def test_fault_is_injected_and_removed(
     recorder: Recorder, fault: Fault, put: tuple[str, str, object], taken: tuple[str, str, object] | None
 ) -> None:
     with ExitStack() as undo:
@@ -144,7 +144,7 @@ def test_a_toxic_that_has_gone_by_itself_is_no_trouble(recorder: Recorder, statu
         (RestartFault(), ""),
     ],
 )
-def test_what_the_site_lacks_is_said(fault: Fault, lacks: str) -> None:
+def test_missing_injection_target_is_reported(fault: Fault, lacks: str) -> None:
     with ExitStack() as undo, pytest.raises(UsageError) as refused:
         inject(fault, InjectionTargets(), undo)
     assert lacks in refused.value.next_step
@@ -168,7 +168,7 @@ def test_the_list_names_every_scenario_and_how_it_acts() -> None:
         (["loop-block", "--for", "soon"], "soon"),
     ],
 )
-def test_what_cannot_be_injected_is_a_usage_error(arguments: list[str], message: str) -> None:
+def test_invalid_injection_is_a_usage_error(arguments: list[str], message: str) -> None:
     refused = run(["lab", "inject", *arguments])
     assert refused.code == 2
     assert message in refused.err

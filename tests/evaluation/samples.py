@@ -1,4 +1,4 @@
-"""Truths and answers by hand, and a small recording, for the tests of the bench."""
+"""Ground truths, diagnoses and a small recording for the tests of the benchmark."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def answered(
 ) -> VariantAnswer:
     """An answer that ranks these causes, each 0.9 sure where no probability is given; named from 0.6 on."""
     ramp = ranking if isinstance(ranking, Mapping) else dict.fromkeys(ranking, 0.9)
-    told = [name for name, p in ramp.items() if p >= 0.6] if named is None else list(named)
+    reported = [name for name, p in ramp.items() if p >= 0.6] if named is None else list(named)
     return VariantAnswer(
         run=run,
         view=view,
-        kind="named" if told else "none",
-        named=tuple(told),
-        ranked=tuple(RankedCause(name, p, name in told, tuple(cited)) for name, p in ramp.items()),
+        kind="named" if reported else "none",
+        named=tuple(reported),
+        ranked=tuple(RankedCause(name, p, name in reported, tuple(cited)) for name, p in ramp.items()),
         verdict="critical",
         seconds=0.1,
         moved=None if moved is None else tuple(moved),
@@ -59,7 +59,7 @@ def recording(seconds: int = 20, servers: int = 1) -> Bundle:
 
 
 def attempt(run: str = "x", *causes: str, spoiled: Sequence[str] = ()) -> RecordingAttempt:
-    told = IncidentContext(
+    reported = IncidentContext(
         TimeRange(START + 1, START + 7), TimeRange(START + 9, START + 17), "http://127.0.0.1:2/metrics"
     )
-    return RecordingAttempt(recording(servers=2), told, truth(run, *causes), tuple(spoiled))
+    return RecordingAttempt(recording(servers=2), reported, truth(run, *causes), tuple(spoiled))

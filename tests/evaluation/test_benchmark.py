@@ -1,4 +1,4 @@
-"""The bench over recordings: made ones are diagnosed, scored, calibrated, promoted, and shown on a page."""
+"""The benchmark over synthetic recordings: diagnosis, scores, calibration, promotion, and tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from latdoctor.evaluation.scoring import OURSELVES, score
 from latdoctor.evaluation.store import CONTEXTS, SPOILED, TRIES, TRUTHS, RecordedRun, RecordingStore, recordings
 from latdoctor.evidence.bundle_files import opened
 from tests.cli.running import run
-from tests.evaluation.made import attempt, truth
+from tests.evaluation.samples import attempt, truth
 
 KINDS = ("infra.gpu.thermal-throttle", "infra.gpu.xid-fault", "infra.driver.cuda-errors", "healthy")
 
@@ -53,7 +53,7 @@ def whole(folder: Path) -> benchmark.Benchmark:
     return benchmark.Benchmark(tuple(recordings(folder)), shipped(), split())
 
 
-def test_made_incidents_are_named_in_the_plain_look_and_unknown_ones_are_tried(
+def test_synthetic_incidents_are_named_and_tried_as_unknown(
     found: Sequence[DiagnosedVariant],
 ) -> None:
     plain = {one.answered.run: one.answered for one in found if one.answered.view == "plain"}
@@ -117,7 +117,7 @@ def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
         list(recordings(copied.folder))
 
 
-def test_what_was_told_cannot_be_the_truth(folder: Path, tmp_path: Path) -> None:
+def test_context_file_with_ground_truth_is_rejected(folder: Path, tmp_path: Path) -> None:
     copied = RecordingStore(Path(shutil.copytree(folder, tmp_path / "copied")))
     run = copied.runs()[0]
     shutil.copy(copied.json(TRUTHS, run), copied.json(CONTEXTS, run))
@@ -125,7 +125,7 @@ def test_what_was_told_cannot_be_the_truth(folder: Path, tmp_path: Path) -> None
         list(recordings(copied.folder))
 
 
-def test_the_temperature_is_fitted_on_what_was_looked_at_and_judged_on_the_rest(
+def test_temperature_is_fitted_on_tuned_families_and_judged_on_others(
     folder: Path, found: Sequence[DiagnosedVariant]
 ) -> None:
     truths = {one.truth.run: one.truth for one in recordings(folder)}
@@ -151,7 +151,7 @@ def played(name: str, *causes: str) -> RecordedRun:
     return RecordedRun(Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), truth(name, *causes))
 
 
-def test_peers_learn_from_what_was_looked_at_and_a_crash_is_a_failure() -> None:
+def test_methods_are_fitted_on_tuned_families_and_a_crash_is_a_failure() -> None:
     runs = (played("a", "app.load.burst"), played("b", "infra.io.stall"), played("well"))
     learnt: list[str] = []
 
@@ -194,7 +194,7 @@ def test_a_mistake_of_our_own_is_no_failure_of_a_peer() -> None:
         compare_methods((RankingMethod("x", "y", mistaken),), (played("a", "app.load.burst"),), split(), print)
 
 
-def test_nobody_enters_where_only_one_cause_occurs() -> None:
+def test_no_method_is_compared_where_only_one_cause_occurs() -> None:
     rivals = (RankingMethod("x", "y", print),)  # type: ignore[arg-type]
     burst, other = (played(name, cause) for name, cause in (("a", "app.load.burst"), ("b", "infra.io.stall")))
     assert benchmark.applicable_methods(benchmark.Benchmark((burst, burst), shipped(), split(), rivals)) == ()
@@ -227,9 +227,7 @@ def test_the_command_scores_what_is_recorded_and_records_what_is_missing(folder:
     assert len(RecordingStore(tmp_path / "new").runs()) == 1
 
 
-def test_whatever_a_folder_holds_is_scored_without_the_peers_and_what_was_given_up_is_told(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_matrix_recorded_scores_the_folder_and_reports_runs_given_up(folder: Path, tmp_path: Path) -> None:
     held = tmp_path / "held"
     shutil.copytree(folder, held, ignore=shutil.ignore_patterns(SPOILED))
     for _ in range(TRIES):
@@ -285,7 +283,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_scored(
     assert "diagnosed" not in outcome.err
 
 
-def test_a_promoted_run_says_what_it_says_whole_and_names_no_group_of_the_machine(folder: Path, tmp_path: Path) -> None:
+def test_promoted_run_is_diagnosed_like_the_recording(folder: Path, tmp_path: Path) -> None:
     name = "made-infra.gpu.thermal-throttle-0.7-1"
     to = tmp_path / "thermal"
     outcome = run(["lab", "bench", "promote", name, "--folder", str(folder), "--to", str(to)])
@@ -308,10 +306,10 @@ def test_groups_of_processes_get_other_names_wherever_they_stand() -> None:
     sample = Artifact("host/000.json", "host", "host", "/proc", 1.0, text.encode())
     other = Artifact("logs/a", "logs", "a", "a", 1.0, b"/farm/0a1b")
     made = anonymized(replace(attempt("x").bundle, artifacts=(sample, other)))
-    told = made.artifacts[0].read().decode()
-    assert "farm" not in told
-    assert "0a1b" not in told
-    assert told.count("/group-2/group-1") == 3 or told.count("/group-1/group-2") == 3
+    reported = made.artifacts[0].read().decode()
+    assert "farm" not in reported
+    assert "0a1b" not in reported
+    assert reported.count("/group-2/group-1") == 3 or reported.count("/group-1/group-2") == 3
     assert made.artifacts[1] == other
 
 

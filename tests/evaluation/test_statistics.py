@@ -1,4 +1,4 @@
-"""Intervals against values from elsewhere, and what must hold of every one."""
+"""Intervals against reference values, and properties of all intervals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_wilson(right: int, of: int, low: float, high: float) -> None:
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
 
 
-def test_nothing_tells_nothing() -> None:
+def test_empty_sample_has_no_interval() -> None:
     assert proportion(0, 0).value is proportion(0, 0).low is None
     assert at_most(0, 0) is None
     assert bootstrap([], mean).value is None

@@ -11,7 +11,7 @@ import pytest
 from latdoctor.evaluation.baselines.inputs import is_latency, signal_of
 from latdoctor.evaluation.baselines.scraped_inputs import by_metric, scraped
 from latdoctor.evaluation.store import RecordingStore, recordings
-from tests.evaluation import made
+from tests.evaluation import samples
 
 PAGE = """# TYPE ref_arrivals_total counter
 ref_arrivals_total{{replica="0"}} {count}
@@ -47,9 +47,11 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def columns(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     folder = tmp_path_factory.mktemp("recordings")
-    attempt = made.attempt("x")
+    attempt = samples.attempt("x")
     pages = tuple(
-        made.page(number, made.START + number, body=PAGE.format(count=10 * number, half=5 * number, left=50 - number))
+        samples.page(
+            number, samples.START + number, body=PAGE.format(count=10 * number, half=5 * number, left=50 - number)
+        )
         for number in range(21)
     )
     RecordingStore(folder).keep(replace(attempt, bundle=replace(attempt.bundle, artifacts=pages)))
@@ -72,7 +74,7 @@ def test_only_times_of_whole_requests_are_latencies(columns: dict[str, tuple[np.
     assert {signal_of(name) for name in columns if is_latency(name)} == {"latency.mean"}
 
 
-def test_what_the_rules_say_of_signals_is_told_of_what_they_are_made_of() -> None:
+def test_prior_of_signals_is_transferred_to_their_metrics() -> None:
     said = by_metric(
         {
             "lock.waiting": {"a": 1.0},

@@ -72,7 +72,7 @@ def test_the_quick_runs_come_first_and_every_run_has_a_name_of_its_own() -> None
     assert len({cell.run for cell in whole}) == len(whole)
 
 
-def test_every_fault_that_a_playbook_addresses_is_played() -> None:
+def test_every_addressed_fault_has_a_run() -> None:
     played = {cell.scenario for cell in planned_runs(shipped()) if cell.kind is PlaybookChoice.DIAGNOSED}
     assert played == set(remediable_scenarios(shipped()))
     assert {"promo-rush", "threads", "bad-rollout"} <= played
@@ -86,7 +86,7 @@ def test_a_wrong_playbook_addresses_nothing_that_is_wrong_there(scenario: str, p
 
 
 @pytest.mark.parametrize("name", remediable_scenarios(shipped()))
-def test_a_standing_incident_goes_on_at_its_own_rate_until_it_is_stopped(name: str) -> None:
+def test_unattended_incident_continues_at_its_rate(name: str) -> None:
     scenario = unattended_scenario(name)
     assert scenario.phases[-1].name == "incident"
     assert scenario.phases[-1].config == find(name).incident.config
@@ -141,7 +141,7 @@ def test_only_whole_slices_within_a_time_are_merged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "before", "incident", "others", "reasons"),
+    ("reported", "before", "incident", "others", "reasons"),
     [
         ((), FIGURES, ILL, 0.02, []),
         ((), FIGURES, ILL, None, []),
@@ -154,11 +154,15 @@ def test_only_whole_slices_within_a_time_are_merged() -> None:
         ((), FIGURES, FIGURES, 0.0, ["no effect"]),
     ],
 )
-def test_a_run_is_spoiled_whatever_became_of_it(
-    told: tuple[LoadProblem, ...], before: PhaseReport, incident: PhaseReport, others: float | None, reasons: list[str]
+def test_run_is_spoiled_regardless_of_its_outcome(
+    reported: tuple[LoadProblem, ...],
+    before: PhaseReport,
+    incident: PhaseReport,
+    others: float | None,
+    reasons: list[str],
 ) -> None:
     phases = (whole("before", 0.0, 0.1), whole("incident", 4.0, 2.0), whole("incident-2", 8.0, 6.0))
-    found = list(spoiled(loaded(*phases, problems=told), [TimeRange(0.0, 7.9)], before, incident, others))
+    found = list(spoiled(loaded(*phases, problems=reported), [TimeRange(0.0, 7.9)], before, incident, others))
     assert len(found) == len(reasons)
     assert all(part in one for part, one in zip(reasons, found, strict=True))
 
@@ -207,12 +211,12 @@ def test_the_playbook_of_the_first_named_cause_is_taken(tmp_path: Path) -> None:
     assert selected.playbook.id == "app.dependency.timeout"
 
 
-def test_what_no_playbook_mends_leads_to_none(tmp_path: Path) -> None:
+def test_cause_without_playbook_selects_none(tmp_path: Path) -> None:
     assert operator(tmp_path).select_playbook(diagnosed("gc-pauses.tar.zst")) is None
     assert operator(tmp_path).select_playbook(diagnosed("no-fault.tar.zst")) is None
 
 
-def test_another_playbook_is_taken_only_where_it_addresses_what_is_named(tmp_path: Path) -> None:
+def test_fixed_playbook_is_selected_only_if_it_addresses_a_named_cause(tmp_path: Path) -> None:
     found = diagnosed("dependency-slow.tar.zst")
     selected = operator(tmp_path).select_playbook(found, "app.dependency.bypass")
     assert selected is not None
@@ -220,7 +224,7 @@ def test_another_playbook_is_taken_only_where_it_addresses_what_is_named(tmp_pat
     assert operator(tmp_path).select_playbook(found, "promo-rush-sop") is None
 
 
-def test_where_it_is_one_of_several_what_mends_all_of_them_is_taken() -> None:
+def test_common_playbook_of_several_possible_causes_is_selected() -> None:
     found = diagnosed("dependency-slow.tar.zst")
     first, second = (
         msgspec.structs.replace(found.causes[0], id=name, named=False, probability=0.4, playbooks=playbooks)
@@ -235,7 +239,7 @@ def test_where_it_is_one_of_several_what_mends_all_of_them_is_taken() -> None:
     assert remedy_of(apart) is None
 
 
-def test_of_several_replicas_the_one_that_is_pointed_at_is_changed(tmp_path: Path) -> None:
+def test_replica_named_by_the_diagnosis_is_changed(tmp_path: Path) -> None:
     who = operator(tmp_path, "http://a:1", "http://b:2", router="http://r:3")
     book = shipped().find("framework.model.previous-version")
     assert who._target(SelectedPlaybook(book, None, ("1",))) == "http://b:2"
@@ -320,7 +324,7 @@ RUNS = (
 )
 
 
-def test_a_mended_incident_counts_only_where_a_true_cause_was_acted_on() -> None:
+def test_verified_run_counts_only_if_an_injected_cause_was_acted_on() -> None:
     scores = score(RUNS, spoiled_tries=2, given_up=1)
     assert (scores.right.right, scores.right.of) == (2, 4)
     assert (scores.verified.right, scores.verified.of) == (1, 2)
@@ -338,7 +342,7 @@ def test_a_mended_incident_counts_only_where_a_true_cause_was_acted_on() -> None
     assert rush.to_verified == pytest.approx(42.0)
 
 
-def test_the_page_tells_every_run_and_why_one_was_not_verified() -> None:
+def test_tables_have_every_run_and_the_reason_of_unverified_ones() -> None:
     tables = {table.name: table for table in page.tables(score(RUNS))}
     threads = next(row for row in tables["remediation-incidents"].rows if row[0] == "threads")
     assert threads[3:5] == ("infra.cpu.contention", "no")
@@ -372,7 +376,7 @@ def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:
 # --- one that is really played
 
 
-def test_an_incident_is_really_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incident_on_a_real_server_is_remediated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batcher that waits for company: it is looked at, a playbook is run, and the clients are better off."""
     from latdoctor.lab.faults.types import ConfigureFault
 
