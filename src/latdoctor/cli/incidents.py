@@ -132,7 +132,9 @@ def show(
     ] = False,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Show one incident: its cause, the playbooks that worked, its response times.
+    """Show one incident.
+
+    Its cause, the playbooks that worked, its response times.
 
     Exit codes: 0 shown · 1 the journal cannot be read · 2 there is no such incident.
     """
@@ -159,7 +161,7 @@ def similar_(
     incident: IncidentOption = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """List incidents similar to this one, and what worked then.
+    """List similar incidents, and what worked.
 
     Or those similar to a diagnosis that belongs to none.
 

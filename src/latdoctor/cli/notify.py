@@ -73,7 +73,7 @@ def messages_of_test(receiver: Receiver, at: Moment, name: str) -> tuple[Message
 
 
 app = typer.Typer(
-    help="Receivers of incident notifications: PagerDuty, Slack, webhooks.", no_args_is_help=True, rich_markup_mode=None
+    help="Notify PagerDuty, Slack and webhooks of incidents.", no_args_is_help=True, rich_markup_mode=None
 )
 
 DryRun = Annotated[

@@ -90,9 +90,10 @@ def status(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All stages, findings, runs and notes.")] = False,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Print the status of the incident: deadline, cause, changes in place, and the next step.
+    """Print the status of the incident.
 
-    The exit code is about what is due now: a stage that was met late is met.
+    The next deadline, the cause, changes in place, and the next step. The exit code is about what is due
+    now: a stage that was met late is met.
 
     Exit codes: 0 nothing is overdue, or it is closed · 1 the journal, or its SOP, cannot be read (the rest is printed)
     · 2 there is no such incident · 3 a stage is overdue · 4 none is overdue, and one is unknown.
@@ -111,9 +112,10 @@ def status(
 
 @app.command()
 def watch(incident: Incident = None) -> None:
-    """Show the status live: the time left until the next stage is due.
+    """Show the status live.
 
-    On a terminal the whole screen, until Ctrl-C or until the incident is closed; in a pipe a line for each change.
+    The time left until the next stage is due. On a terminal the whole screen, until Ctrl-C or until the incident is
+    closed; in a pipe a line for each change.
 
     Exit codes: 0 nothing is overdue at the end, or it was closed · 1 the journal or its SOP cannot be read · 2 there is
     no such incident · 3 a stage is overdue · 4 none is overdue, and one is unknown.
