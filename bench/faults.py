@@ -1,14 +1,12 @@
-"""Every scenario played for real, and what was seen before, during and after its incident: one table.
+"""Runs every scenario and diagnoses it before, during and after its incident: one table.
 
 Usage: python bench/faults.py [SCENARIO …] [--seed 1] [--confirm] [--output FILE] [--table FILE] [--keep FOLDER]
-For each phase the machine is looked at as `latdoctor diagnose` looks at it (baseline: the phase before the incident).
-A fault moves its evidence where findings that its cause expects fire during the incident and did not before; taking it
-away brings that back where they no longer fire in the phase after. A finding is the cause's own where at most
-three causes expect it; the others are symptoms that many share.
-A line for each scenario is printed while it goes on. What FILE of --output holds already (JSON lines) is not played
-again, so the whole (about 40 minutes, on a machine that does nothing else) can be done in several goes. FOLDER of
---keep holds every look as a bundle; the table is made from these by the rules of today, so that a changed rule needs no
-run of its own.
+Each phase is diagnosed as by `latdoctor diagnose` (baseline: the phase before the incident). A fault moves its evidence
+where findings that its cause expects fire during the incident and did not before; the evidence recovers where they no
+longer fire in the phase after. A finding is specific where at most three causes expect it.
+A line is printed for each scenario. Scenarios in FILE of --output (JSON lines) are not repeated, so the whole (about 40
+minutes on an idle machine) can be run in several steps. FOLDER of --keep has the evidence of each phase as bundles; the
+table is computed from these with the current rules, so a changed rule needs no new run.
 """
 
 from __future__ import annotations
@@ -39,9 +37,9 @@ from latdoctor.lab.run_report import CauseEffect
 from latdoctor.lab.runner import PhaseStart, RunObserver, confirm_causes, run_scenario
 from latdoctor.lab.scenario import INCIDENT, Scenario, find, names
 
-SETTLING = 1.0  # seconds at the beginning of a phase that are not looked at, and at its end
+SETTLING = 1.0  # seconds at either end of a phase that are not observed
 FEW = 3  # causes that may share a finding for it to count as their own
-LOOKED = ("before", INCIDENT, "after")
+OBSERVED = ("before", INCIDENT, "after")
 
 
 class Row(Struct, frozen=True):
@@ -73,14 +71,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--confirm", action="store_true", help="play again without each cause that can be left out")
-    parser.add_argument("--output", type=Path, help="JSON lines; what it holds is not played again")
+    parser.add_argument("--confirm", action="store_true", help="repeat without each cause that can be left out")
+    parser.add_argument("--output", type=Path, help="JSON lines; its scenarios are not repeated")
     parser.add_argument("--table", type=Path, help="the table, as Markdown")
-    parser.add_argument("--keep", type=Path, help="a folder for what was seen in each phase, as bundles")
+    parser.add_argument("--keep", type=Path, help="a folder for the evidence of each phase, as bundles")
     chosen = parser.parse_args()
     rows = _known(chosen.output)
-    wanted = chosen.scenarios or list(names())
-    for name in wanted:
+    scenarios = chosen.scenarios or list(names())
+    for name in scenarios:
         if any(row.scenario == name and row.seed == chosen.seed for row in rows):
             continue
         try:
@@ -93,7 +91,7 @@ def main() -> None:
         if chosen.output:
             with chosen.output.open("ab") as kept:
                 kept.write(msgspec.json.encode(row) + b"\n")
-    shown = [_judged_again(row, chosen.keep) for row in rows if row.scenario in wanted]
+    shown = [_judged_again(row, chosen.keep) for row in rows if row.scenario in scenarios]
     table = "\n".join(_table(shown)) + "\n"
     sys.stdout.write(table)
     if chosen.table:
@@ -108,17 +106,17 @@ def _known(kept: Path | None) -> list[Row]:
 
 def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> Row:
     stages: Queue[PhaseStart | None] = Queue()
-    looks: dict[str, Diagnosis] = {}
+    diagnoses: dict[str, Diagnosis] = {}
     baseline: Baseline | None = None
     seconds = {phase.name: phase.seconds for phase in scenario.phases}
     with ThreadPoolExecutor(1) as beside:
         playing = beside.submit(run_scenario, scenario, seed, RunObserver(on_phase=stages.put))
         playing.add_done_callback(lambda _: stages.put(None))
         while (stage := stages.get()) is not None:
-            if stage.phase in LOOKED:
+            if stage.phase in OBSERVED:
                 bundle = _look(stage, seconds[stage.phase], baseline)
                 baseline = baseline or baselines.record(seen(bundle)[0], "before", "")
-                looks[stage.phase] = the_diagnosis(bundle, rule_set(()))
+                diagnoses[stage.phase] = the_diagnosis(bundle, rule_set(()))
                 if keep is not None:
                     save(bundle, _kept(keep, scenario.id, seed, stage.phase), __version__)
         report = playing.result()
@@ -136,31 +134,36 @@ def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> 
         recovered=report.recovered,
         spoiled=tuple(problem.text for problem in report.problems),
     )
-    return _with_looks(row, looks)
+    return _with_diagnoses(row, diagnoses)
 
 
-def _with_looks(row: Row, looks: Mapping[str, Diagnosis]) -> Row:
+def _with_diagnoses(row: Row, diagnoses: Mapping[str, Diagnosis]) -> Row:
     expected = {name for truth in row.truth for name in rule_set(()).cause[truth.cause].expects}
     return msgspec.structs.replace(
         row,
         fired={
-            phase: tuple(sorted(check.id for check in look.checks if check.status == "fired" and check.id in expected))
-            for phase, look in looks.items()
+            phase: tuple(
+                sorted(check.id for check in diagnosis.checks if check.status == "fired" and check.id in expected)
+            )
+            for phase, diagnosis in diagnoses.items()
         },
-        named={phase: tuple(cause.id for cause in look.causes if cause.named) for phase, look in looks.items()},
-        verdict={phase: look.verdict.level for phase, look in looks.items()},
+        named={
+            phase: tuple(cause.id for cause in diagnosis.causes if cause.named)
+            for phase, diagnosis in diagnoses.items()
+        },
+        verdict={phase: diagnosis.verdict.level for phase, diagnosis in diagnoses.items()},
     )
 
 
 def _judged_again(row: Row, kept: Path | None) -> Row:
-    """`row` as the rules of today judge what was seen, where it was kept."""
+    """`row` diagnosed again with the current rules, where its evidence was kept."""
     if kept is None:
         return row
-    looks = {}
-    for phase in LOOKED:
+    diagnoses = {}
+    for phase in OBSERVED:
         with opened(_kept(kept, row.scenario, row.seed, phase)) as bundle:
-            looks[phase] = the_diagnosis(bundle, rule_set(()))
-    return _with_looks(row, looks)
+            diagnoses[phase] = the_diagnosis(bundle, rule_set(()))
+    return _with_diagnoses(row, diagnoses)
 
 
 def _kept(folder: Path, scenario: str, seed: int, phase: str) -> Path:
@@ -197,25 +200,25 @@ def _line(row: Row) -> str:
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
     own = _own()
-    yield "| scenario | P99 before → incident → after | put in (alone moves P99) | evidence that moved | back |"
+    yield "| scenario | P99 before → incident → after | injected (raises P99 alone) | changed evidence | recovered |"
     yield "|---|---|---|---|---|"
     for row in sorted(rows, key=lambda one: (one.scenario, one.seed)):
-        tail = " → ".join(_ms(row.p99.get(name)) for name in LOOKED)
+        tail = " → ".join(_ms(row.p99.get(name)) for name in OBSERVED)
         truth = ", ".join(f"`{one.cause}` ({_moves(one)})" for one in row.truth) or "nothing"
         moved = ", ".join(f"**{name}**" if name in own else name for name in row.moved) or "-"
         back = "no: " + ", ".join(row.stayed) if row.stayed else "yes" if row.moved else "-"
         yield f"| {row.scenario}{' (spoiled)' if row.spoiled else ''} | {tail} | {truth} | {moved} | {back} |"
-    told = [row for row in rows if row.truth]
+    injected = [row for row in rows if row.truth]
     counts: Mapping[str, int] = {
-        "move evidence of their own": sum(any(name in own for name in row.moved) for row in told),
-        "see it come back": sum(bool(row.moved) and not row.stayed for row in told),
-        "move P99 by each cause alone": sum(all(one.moves for one in row.truth) for row in told),
+        "change specific evidence": sum(any(name in own for name in row.moved) for row in injected),
+        "see it recover": sum(bool(row.moved) and not row.stayed for row in injected),
+        "raise P99 by each cause alone": sum(all(one.moves for one in row.truth) for row in injected),
         "are named first in the incident": sum(
-            row.named.get(INCIDENT, ("",))[:1] in [(one.cause,) for one in row.truth] for row in told
+            row.named.get(INCIDENT, ("",))[:1] in [(one.cause,) for one in row.truth] for row in injected
         ),
     }
     yield ""
-    yield f"Of {len(told)} runs with something put in: " + ", ".join(f"{n} {what}" for what, n in counts.items()) + "."
+    yield f"Of {len(injected)} runs with a fault: " + ", ".join(f"{n} {what}" for what, n in counts.items()) + "."
 
 
 def _moves(one: CauseEffect) -> str:

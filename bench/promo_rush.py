@@ -1,15 +1,15 @@
-"""The field's incident over several seeds: do its tail, its calls, its padding and its page faults move as they should?
+"""Checks the promo-rush scenario over several seeds: P99, forward calls, padding and page faults.
 
 Usage: python bench/promo_rush.py [--seeds 3] [--output FILE]
-Every ratio is taken within one run, and its median over the seeds is judged:
+Every ratio is computed within one run; its median over the seeds is checked:
 
 * incident P99 / before P99 ≥ 5, and after P99 / incident P99 ≤ 0.3;
-* forward calls per answer, after / incident, below 1: long requests no longer run alone. Where nobody waits afterwards,
-  a call starts with whoever is there: draining / incident, while the queue is worked off, is told beside it;
-* padding waste afterwards at most the cap of the mended scheduler (`max_waste`, 0.3);
+* forward calls per answer, after / incident, below 1: long requests no longer run alone. Without a queue afterwards a
+  call starts with few requests: draining / incident, while the queue is processed, is printed beside it;
+* padding waste afterwards at most the limit of the new scheduler (`max_waste`, 0.3);
 * page faults per call, incident / after, at least 10: buffers no longer go back to the kernel.
 
-A run that neighbours or the generator spoiled is told, and not counted. Exits 1 where something does not hold.
+A spoiled run is reported and not counted. Exits 1 where a check fails.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     scenario = find("promo-rush")
     reports = []
-    for seed in range(1, asked.seeds + 1):
+    for seed in range(1, options.seeds + 1):
         report = run_scenario(
             scenario, seed, RunObserver(log=lambda text, seed=seed: print(f"seed {seed}: {text}", file=sys.stderr))
         )
@@ -46,8 +46,8 @@ def main() -> None:
             *(problem.text for problem in report.problems),
             flush=True,
         )
-    if asked.output:
-        asked.output.write_bytes(msgspec.json.format(msgspec.json.encode(reports), indent=1) + b"\n")
+    if options.output:
+        options.output.write_bytes(msgspec.json.format(msgspec.json.encode(reports), indent=1) + b"\n")
     whole = [_ratios(report) for report in reports if not report.problems]
     if not whole:
         sys.exit("every run was spoiled")

@@ -36,19 +36,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.rca", description=__doc__)
     parser.add_argument("recordings", type=Path)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    asked = parser.parse_args()
-    runs = comparable_runs(tuple(recordings(asked.recordings)))
+    options = parser.parse_args()
+    runs = comparable_runs(tuple(recordings(options.recordings)))
     if not runs:
-        raise OperationError("holds no recording to judge peers on", where=str(asked.recordings))
+        raise OperationError("holds no recording to judge peers on", where=str(options.recordings))
     with subprocess.Popen([ready(), str(HERE / "ht.py")], stdin=PIPE, stdout=PIPE, text=True) as child:
         for name, adjusted in HT_VARIANTS.items():
             scored = {one.truth.run: _scored(child, one, name, adjusted=adjusted) for one in runs}
-            print(f"wrote {keep(asked.recordings, StoredScores(name, scored))}", file=sys.stderr)
+            print(f"wrote {keep(options.recordings, StoredScores(name, scored))}", file=sys.stderr)
         if child.stdin:
             child.stdin.close()
-    methods = (*stored_methods(asked.recordings), *METHODS)
+    methods = (*stored_methods(options.recordings), *METHODS)
     found = compare_methods(methods, runs, split(), lambda line: print(clean(line), file=sys.stderr))
-    if asked.output == "json":
+    if options.output == "json":
         print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
     print(f"{'method':<22} {'AC@1':>6} {'AC@3':>6} {'Avg@5':>6} {'broke':>6} {'runs':>6}")
@@ -84,14 +84,14 @@ def _scored(child: subprocess.Popen[str], recorded: RecordedRun, name: str, *, a
         whole = given(_columns(recorded))
     except ValueError as error:
         return MetricScores(name, failed=str(error))
-    asked = {
+    options = {
         "names": whole.names,
         "before": whole.before.tolist(),
         "incident": whole.incident.tolist(),
         "edges": whole.edges,
         "adjusted": adjusted,
     }
-    answer = json.loads(_line(child.stdin, child.stdout, json.dumps(asked)))
+    answer = json.loads(_line(child.stdin, child.stdout, json.dumps(options)))
     if "failed" in answer:
         return MetricScores(name, failed=clean(str(answer["failed"]), 300))
     scores = {column: float(answer["scores"][column]) for column in whole.names if column in answer["scores"]}
