@@ -155,7 +155,7 @@ def test_this_process_can_be_read() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"pid": "x"}', b"\xff"])
 def test_a_damaged_state_is_refused(raw: bytes) -> None:
-    with pytest.raises(SourceError, match="not the state of a process"):
+    with pytest.raises(SourceError, match="not a process state"):
         changes.COLLECTOR.parse([Artifact("changes/process-7.json", "changes", "process-7", "process 7", AT, raw)])
 
 

@@ -88,34 +88,34 @@ def test_the_machine(watch):
         (
             {"/proc/pressure/memory": "some avg10=0.00\n"},
             {"host.psi.memory_some", "host.psi.memory_full"},
-            "not a line of it can be read",
+            "no readable line",
         ),
         (
             {"/proc/pressure/io": [pressure(9, 9), pressure(3, 9)]},
             {"host.psi.io_some", "host.psi.io_full"},
-            "backwards",
+            "decreased",
         ),
         ({"/proc/vmstat": "nr_free_pages 5\npswpin 3\n"}, {"host.major_fault_rate"}, "pgmajfault is missing"),
         (
             {"/proc/vmstat": ["pgmajfault 9\npswpin 3\n", "pgmajfault 2\npswpin 3\n"]},
             {"host.major_fault_rate"},
-            "went backwards",
+            "decreased",
         ),
         ({"/proc/meminfo": "MemTotal: 0 kB\nMemAvailable: 0 kB\n"}, {"host.memory.available_ratio"}, "MemTotal is 0"),
         ({"/proc/meminfo": "MemTotal: 10 kB\n"}, {"host.memory.available_ratio"}, "MemAvailable is missing"),
-        ({"/proc/meminfo": "\x00\x01 garbage \n"}, {"host.memory.available_ratio"}, "not a line"),
+        ({"/proc/meminfo": "\x00\x01 garbage \n"}, {"host.memory.available_ratio"}, "no readable line"),
         ({"/proc/loadavg": "much\n"}, {"host.load_per_cpu"}, "no load average"),
         ({"/proc/loadavg": "nan 1 1\n"}, {"host.load_per_cpu"}, "no load average"),
         ({"/proc/loadavg": ""}, {"host.load_per_cpu"}, "no load average"),
         (
             {"/proc/stat": [proc_stat(user=9, iowait=5), proc_stat(user=99, iowait=1)]},
             {"host.cpu.iowait_ratio"},
-            "iowait went backwards",
+            "iowait decreased",
         ),
         (
             {"/proc/stat": [proc_stat(user=9, idle=5), proc_stat(user=3, idle=100)]},
             {"host.cpu.busy_ratio", "host.cpu.steal_ratio", "host.cpu.system_ratio", "host.cpu.iowait_ratio"},
-            "user went backwards",
+            "user decreased",
         ),
         (
             {"/proc/stat": proc_stat(user=9)},
@@ -263,7 +263,7 @@ def test_limits_of_the_levels_above(watch):
                 ]
             },
             "cgroup.cpu.throttled_ratio",
-            "nr_throttled went backwards",
+            "nr_throttled decreased",
         ),
         ({"/sys/fs/cgroup/pod/server/cpu.max": "lots\n"}, "cgroup.cpu.quota", "not a quota and a period"),
         ({"/sys/fs/cgroup/pod/server/cpu.max": "lots 5\n"}, "cgroup.cpu.quota", "'lots' is not a number"),
@@ -386,7 +386,7 @@ def test_what_others_took_of_its_processors(watch, mask, ratio, of):
     }
     taken = watch(process(PID, **change), pid=PID, window=0.5).reading("process.others_cpu_ratio")
     assert taken.value == near(ratio)
-    assert f"of the {of} processors" in taken.note
+    assert f"on the {of} processors" in taken.note
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_process_that_does_not_exist(watch):
         assert seen.value(signal) is None
         assert seen.gap(signal)
     assert {gap.subject for gap in seen.evidence.gaps} == {f"process/{PID}"}
-    assert any("see whether the process still runs" in gap.next_step for gap in seen.evidence.gaps)
+    assert any("check that the process is running" in gap.next_step for gap in seen.evidence.gaps)
 
 
 def test_process_that_ends_in_the_window(watch):
@@ -430,8 +430,8 @@ def test_process_that_ends_in_the_window(watch):
 def test_process_number_that_was_taken_by_another(watch):
     seen = watch(process(PID, **{f"/proc/{PID}/stat": [stat(PID), stat(PID, start=5000)]}), pid=PID)
     assert seen.value("process.cpu_ratio") is None
-    assert "another one took its number" in seen.gap("process.cpu_ratio")
-    assert "another one took its number" in seen.gap("process.voluntary_switch_rate")
+    assert "its PID was reused" in seen.gap("process.cpu_ratio")
+    assert "its PID was reused" in seen.gap("process.voluntary_switch_rate")
 
 
 @pytest.mark.parametrize(
@@ -439,16 +439,16 @@ def test_process_number_that_was_taken_by_another(watch):
     [
         ({f"/proc/{PID}/stat": "4711 (x) S 1\n"}, "process.rss", "not a line"),
         ({f"/proc/{PID}/stat": stat(PID).replace(" 1000 ", f" {'9' * 30} ")}, "process.rss", "not a line"),
-        ({f"/proc/{PID}/stat": [stat(PID, user=9), stat(PID, user=3)]}, "process.cpu_ratio", "went backwards"),
-        ({f"/proc/{PID}/stat": [stat(PID, minor=9), stat(PID)]}, "process.minor_fault_rate", "went backwards"),
+        ({f"/proc/{PID}/stat": [stat(PID, user=9), stat(PID, user=3)]}, "process.cpu_ratio", "decreased"),
+        ({f"/proc/{PID}/stat": [stat(PID, minor=9), stat(PID)]}, "process.minor_fault_rate", "decreased"),
         ({f"/proc/{PID}/task/{PID}/stat": "?"}, "process.runnable_threads", "not a line"),
         (
             {f"/proc/{PID}/task/{PID}/status": [switches(9, 9), switches(3, 9)]},
             "process.voluntary_switch_rate",
-            "went backwards",
+            "decreased",
         ),
-        ({f"/proc/{PID}/task/{PID}/status": "\n"}, "process.voluntary_switch_rate", "not a line"),
-        ({"/proc/uptime": "5.00 1\n"}, "process.uptime", "that of a container"),
+        ({f"/proc/{PID}/task/{PID}/status": "\n"}, "process.voluntary_switch_rate", "no readable line"),
+        ({"/proc/uptime": "5.00 1\n"}, "process.uptime", "relative to the container"),
         ({"/proc/uptime": ""}, "process.uptime", "no time"),
         ({}, "process.system_ratio", "used no processor time"),
     ],
@@ -465,7 +465,7 @@ def test_more_threads_than_are_looked_at(watch, monkeypatch):
     assert seen.value("process.threads") == 3.0
     for signal in ("process.runnable_threads", "process.involuntary_switch_rate"):
         assert seen.value(signal) is None
-        assert "more threads than are looked at (1 too many)" in seen.gap(signal)
+        assert "more threads than can be sampled (1 too many)" in seen.gap(signal)
 
 
 def test_file_that_is_too_large(watch, monkeypatch):
@@ -509,9 +509,9 @@ def artifact_of(value: object, number: int = 0) -> Artifact:
         ([[1, 2]], "not a sample"),
         ([sample(schema_version=9)], "version 9"),
         ([sample(time=5.0), sample(time=4.0)], "out of order"),
-        ([sample(pid=1), sample(pid=2)], "different looks"),
-        ([sample(ticks_per_second=0)], "contradicts itself"),
-        ([sample(page_size=1 << 40)], "contradicts itself"),
+        ([sample(pid=1), sample(pid=2)], "different collections"),
+        ([sample(ticks_per_second=0)], "inconsistent sample"),
+        ([sample(page_size=1 << 40)], "inconsistent sample"),
     ],
 )
 def test_damaged_samples_are_refused(samples, what):

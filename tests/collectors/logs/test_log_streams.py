@@ -74,7 +74,7 @@ def test_a_writer_that_never_ends_is_left_and_nothing_is_cleared(monkeypatch: py
     with piped(USB, ends=False) as source:
         brought = from_stdin(monkeypatch, source, timeout=0.05)
     (one,) = brought.artifacts
-    assert "its end was not seen: no more data within 0.05 s" in brought.gaps[0].reason
+    assert "incomplete: no more data within 0.05 s" in brought.gaps[0].reason
     assert not logs.COLLECTOR.parse([one]).looked
 
 

@@ -114,7 +114,7 @@ def test_a_line_too_far_below_has_no_time() -> None:
     lines = [application(5000, "up"), application(900, "failed"), *["  frame"] * 70, "CUDA error: unknown error"]
     found = parsed(*lines, application(10, "up"))
     assert not counted(found, "log.cuda_error")
-    assert any("1 log.cuda_error lines tell no time" in gap.reason for gap in found.gaps_by_signal["log.cuda_error"])
+    assert any("1 log.cuda_error lines have no time" in gap.reason for gap in found.gaps_by_signal["log.cuda_error"])
 
 
 def test_many_lines_under_one_time_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

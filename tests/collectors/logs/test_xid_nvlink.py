@@ -112,5 +112,5 @@ def test_any_line_gives_a_row_or_none(code: int, detail: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "01", "-" * 31, "2" + "-" * 31, "-" * 33])
 def test_what_is_no_mask(text: str) -> None:
-    with pytest.raises(ValueError, match="no mask"):
+    with pytest.raises(ValueError, match="is not a 32-bit mask"):
         RegisterMask.of(text)

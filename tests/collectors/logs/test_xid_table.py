@@ -48,7 +48,7 @@ def test_secondary_and_fatal_codes() -> None:
 
 def test_a_code_outside_the_catalogue_says_so() -> None:
     row = error_codes.lookup_xid(999)
-    assert "does not hold" in row.means
+    assert "not in NVIDIA" in row.means
     assert row.action.does == error_codes.NO_ACTION
 
 

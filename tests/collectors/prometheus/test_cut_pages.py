@@ -15,7 +15,7 @@ from tests.collectors.prometheus.serving import FakeClock, served
 from tests.collectors.prometheus.test_saved_pages import FIRST, read
 
 PENDING = 'nv_inference_pending_request_count{model="m",version="1"}'
-HALF = "its last number may be half a number"
+HALF = "its last number may be truncated"
 
 
 def page(folder: Path, name: str, text: str) -> Path:
@@ -52,7 +52,7 @@ def test_the_end_of_a_page_tells_whether_it_was_cut(end: str, unended: bool, cut
 def test_a_line_cut_in_its_middle_is_told_with_all_that_may_be_missing_behind_it(tmp_path: Path) -> None:
     seen = read(page(tmp_path, "half", FIRST + 'nv_inference_queue_duration_us{model="m",ver'))
     (told,) = (gap for gap in seen.gaps if "could not be read" in gap.reason)
-    assert told.reason == "half.prom: line 6 could not be read; the page was cut there"
+    assert told.reason == "half.prom: line 6 could not be read; the page is truncated there"
     (missing,) = seen.gaps_by_signal["queue.depth"]
     assert missing.reason.startswith("Triton: not on the page, which is truncated: nv_")
     assert missing.next_step == "fetch the page again"
@@ -76,7 +76,7 @@ def test_a_number_that_may_be_half_a_number_says_so_and_no_other_does(tmp_path: 
     assert HALF in said.pop("queue.depth")
     assert not any(HALF in note for note in said.values())
     (told,) = (gap for gap in seen.gaps if "no newline" in gap.reason)
-    assert told.reason == f"bare.prom: no newline at the end, so it may have been cut there: {HALF}"
+    assert told.reason == f"bare.prom: no newline at the end, so it may be truncated: {HALF}"
     assert "queue.depth" in told.signals
     assert "latency.mean" not in told.signals
     assert str(told.origin) == "prometheus/saved-1-bare.prom (line 6)"

@@ -83,7 +83,7 @@ def test_the_number_of_ports_is_bounded_and_likely_ones_come_first(tmp_path: Pat
         rows = [("127.0.0.1", 60000 + n, "0A") for n in range(3)] + [("127.0.0.1", port(url), "0A")]
         discovery = discover_pages(table(tmp_path, rows), timeout=0.5, most=2)
     assert discovery.ports_probed == 2
-    assert "4 ports listen; only 2 were asked" in discovery.gaps[0].reason
+    assert "4 ports are listening; only 2 were probed" in discovery.gaps[0].reason
 
 
 def test_a_machine_without_the_table_is_a_gap(tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ def test_a_half_line_at_the_end_keeps_the_name_of_what_is_lost() -> None:
         (b'{"status": "success"}', "JSON"),
         (b"[1, 2]", "JSON"),
         (b"\x1f\x8b\x00\x00binary", "binary"),
-        (b"404 page not found", "no metrics page"),
-        (b"# only a comment\n", "no metrics page"),
+        (b"404 page not found", "not a metrics page"),
+        (b"# only a comment\n", "not a metrics page"),
     ],
 )
 def test_what_is_no_page_is_refused(raw: bytes, said: str) -> None:
@@ -80,7 +80,7 @@ def test_what_is_no_page_is_refused(raw: bytes, said: str) -> None:
 
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition, "MAX_LINES", 3)
-    with pytest.raises(SourceError, match="4 lines are more than the 3"):
+    with pytest.raises(SourceError, match="4 lines, more than the limit of 3"):
         parse(b"a 1\nb 1\nc 1\n", "p")
     monkeypatch.setattr(exposition, "MAX_BYTES", 4)
     with pytest.raises(SourceError, match="more than"):

@@ -255,7 +255,7 @@ def test_of_a_last_page_that_breaks_off_nothing_is_taken_for_gone() -> None:
     assert value(seen, "server.answering") == 1.0
     assert value(seen, "completion.rate") == 20.0
     assert not any("gone" in gap.reason for gap in seen.gaps)
-    assert any("the page was cut there" in gap.reason for gap in seen.gaps)
+    assert any("the page is truncated there" in gap.reason for gap in seen.gaps)
 
 
 def _saved_at(number: int, body: bytes) -> Artifact:

@@ -101,7 +101,7 @@ def test_an_unknown_exporter_is_named_by_its_families(tmp_path: Path) -> None:
     seen = read(path)
     (gap,) = seen.gaps
     assert not seen.readings
-    assert "begins with my_first, my_second" in gap.reason
+    assert "first families are my_first, my_second" in gap.reason
     assert "docs/contributing.md" in gap.next_step
     assert {"latency.p99", "queue.depth"} <= set(gap.signals)  # else its user is told to give a page
     assert not any(signal.startswith("gpu.") for signal in gap.signals)
@@ -129,7 +129,7 @@ def test_a_server_whose_kind_has_no_quantiles_says_where_they_are(
 ) -> None:
     path = tmp_path / "page.prom"
     path.write_text(line + "\n", encoding="utf-8")
-    told = [gap for gap in read(path).gaps if "mean of its latency only" in gap.reason]
+    told = [gap for gap in read(path).gaps if "reports only the mean of its latency" in gap.reason]
     assert [("latency.p99" in gap.signals, gap.subject) for gap in told] == [(True, None)] * lacks_quantiles
     assert all("gateway in front of it" in gap.next_step for gap in told)
 
@@ -157,7 +157,7 @@ def test_a_pipe_whose_end_is_not_seen_gives_no_page(tmp_path: Path) -> None:
         os.close(held)
     assert not collected.artifacts
     (gap,) = collected.gaps
-    assert gap.reason == "pipe-fifo: its end was not seen: no more data within 0.05 s"
+    assert gap.reason == "pipe-fifo: incomplete: no more data within 0.05 s"
     assert "latency.p99" in gap.signals
 
 
@@ -260,7 +260,7 @@ def test_an_exporter_without_a_dialect_is_a_gap(tmp_path: Path) -> None:
     page.write_text("# TYPE other_things_total counter\nother_things_total 5\n")
     seen = read(page)
     assert not seen.readings
-    assert "no dialect knows" in seen.gaps[0].reason
+    assert "without a dialect" in seen.gaps[0].reason
 
 
 def test_every_sample_page_is_read_whole(samples: Path) -> None:

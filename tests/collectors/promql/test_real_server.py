@@ -94,7 +94,7 @@ def test_a_field_that_is_off_by_default_is_not_exported_and_no_zero(seen: Eviden
 def test_a_young_target_is_judged_by_its_own_time(seen: Evidence) -> None:
     (rate,) = (one for one in seen.readings if (one.signal, one.subject) == ("completion.rate", C))
     assert rate.value == pytest.approx(2.0, rel=0.1)  # the server draws it out by half a scrape
-    assert rate.note == f"seen for {YOUNG} s only"
+    assert rate.note == f"observed for only {YOUNG} s"
     assert rate.window == Window(END - YOUNG, END)
     assert value(seen, "arrival.rate", C) is not None
 
@@ -168,7 +168,7 @@ def test_a_selected_target_that_is_down_is_told_with_its_time(real: str, seen: E
 def test_a_window_in_which_nothing_was_kept_is_refused(real: str) -> None:
     server = PrometheusServer(prometheus_endpoint(real), END - 10 * HOUR, END - 9 * HOUR)
     collected = COLLECTOR.collect(CollectRequest(prometheus=server), FakeClock())
-    with pytest.raises(Exception, match="shows no series that a dialect knows"):
+    with pytest.raises(Exception, match="has no series of a known dialect"):
         COLLECTOR.parse(collected.artifacts)
 
 

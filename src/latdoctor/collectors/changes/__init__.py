@@ -1,1 +1,1 @@
-"""What was changed and when: as people and machines noted it, and as a process and its files show it."""
+"""Changes: change logs, and the state of a process."""

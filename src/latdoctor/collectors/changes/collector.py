@@ -37,7 +37,7 @@ _SHOWN = 300
 
 
 def parse_change_log(artifact: Artifact) -> Evidence:
-    """The changes that are noted. Raises SourceError where not one can be read."""
+    """Return the changes in a log. Raises SourceError if none can be read."""
     content = artifact.read(MAX_READ)
     found: list[Event] = []
     unread = dropped = 0
@@ -49,9 +49,9 @@ def parse_change_log(artifact: Artifact) -> Evidence:
             found.append(event)
     if not found:
         raise SourceError(
-            "holds no change with a time",
+            "contains no change with a time",
             where=artifact.source,
-            next_step="write one to a line, the time first: 2026-01-31T02:49:00Z deployed v7",
+            next_step="write one per line, with the time first: 2026-01-31T02:49:00Z deployed v7",
         )
     if len(found) > MAX_EVENTS:
         dropped = len(found) - MAX_EVENTS
@@ -70,7 +70,7 @@ Note = tuple[Timestamp, str, Mapping[str, object]]
 
 
 def _notes(content: bytes) -> Iterator[tuple[str, Note | None]]:
-    """Each note with its place; None for what cannot be read."""
+    """Yield each entry with its position; None if unreadable."""
     document = _document(content)
     if document is not None:
         for number, one in enumerate(document, 1):
@@ -83,7 +83,7 @@ def _notes(content: bytes) -> Iterator[tuple[str, Note | None]]:
 
 
 def _document(content: bytes) -> list[object] | None:
-    """The objects of a JSON document; None where it is none, or one of JSON lines."""
+    """The objects of a JSON document; None for other text and for JSON lines."""
     if content.lstrip()[:1] not in (b"[", b"{"):
         return None
     try:
@@ -103,7 +103,7 @@ def _of_line(line: str) -> Note | None:
         except UNDECODABLE:
             return None
     words = line.split(" ", 3)
-    for count in (3, 2, 1):  # a time may be of several words: 2026-01-31 02:49:00 +0000
+    for count in (3, 2, 1):  # a time may have several words: 2026-01-31 02:49:00 +0000
         if len(words) > count - 1 and (found := times.parse_timestamp(" ".join(words[:count]).strip("[]"))) is not None:
             return found, " ".join(words[count:]).strip(" -:|\t"), {}
     return None
@@ -130,19 +130,19 @@ def _event(artifact: Artifact, place: str, note: Note) -> Event:
     if isinstance(version, str | int) and str(version) not in text:
         fields["to"] = clean(without_secrets(str(version)), 80)
     if not at.zoned:
-        fields["zone"] = "not told, read as UTC"
+        fields["zone"] = "not given, read as UTC"
     signal = _KINDS.get(str(record.get("kind", "")).lower(), DEPLOYMENT)
     return Event(signal, SUBJECT, Origin(artifact.name, place), fields, at.time, clean(without_secrets(text), _SHOWN))
 
 
 NAME = "changes"
 _PROVIDES = frozenset({"change.process_start", "change.config", "change.package", "change.deployment", "change.model"})
-_PROCESS = "process"  # begins the group of a process's state
+_PROCESS = "process"  # prefix of the group of a process's state
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def collect(request: CollectRequest, clock: Clock, root: Path = Path("/")) -> CollectResult:
-    """Reads the files of `request.changes` and the state of `request.pid`."""
+    """Read the files of `request.changes` and the state of `request.pid`."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
     if request.pid is not None:
@@ -169,12 +169,12 @@ def _read(path: Path, timeout: float, *, is_stream: bool) -> bytes:
         return pipes.read_stream(path, timeout, MAX_READ, MAX_READ).content
     if not path.is_file():
         reason = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
-        raise SourceError(reason, where=str(path), next_step="look at the path given with --changes")
+        raise SourceError(reason, where=str(path), next_step="check the path of --changes")
     return Artifact("", NAME, "", str(path), 0.0, path).read(MAX_READ)
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
-    """The events of one file or process. Raises SourceError where it holds none."""
+    """Return the events of one file or process. Raises SourceError if there are none."""
     return Evidence.merge(
         process.parse(one) if one.group.startswith(f"{_PROCESS}-") else parse_change_log(one) for one in artifacts
     )
@@ -185,7 +185,7 @@ def preflight() -> Sequence[SourceAvailability]:
         SourceAvailability(
             "changes",
             "if given",
-            "what was deployed or changed when, to be held against the time since which it is slow",
+            "deployments and changes with their times, to compare with the onset of a slowdown",
             "git log --format='%cI %s' > changes.log, then --changes changes.log; --pid N for a process",
         ),
     )

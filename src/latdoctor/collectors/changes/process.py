@@ -1,7 +1,7 @@
-"""What a process shows of changes: when it started, the configuration files that it was started with, its packages.
+"""Changes visible in a process: its start, the configuration files on its command line, its Python packages.
 
-Read are /proc/PID/stat, cmdline, cwd and maps, and below the folders that these name only names, times and digests.
-The command line itself is not kept: it may hold secrets.
+Reads /proc/PID/stat, cmdline, cwd and maps, and of the files that these name only names, times and digests. The command
+line itself is not stored, because it may contain secrets.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MAX_FILES, _MAX_FILE, _MAX_PACKAGES, _MAX_FOLDERS = 64, 16 << 20, 4000, 8
 _CONFIGURATION = (".yaml", ".yml", ".json", ".toml", ".ini", ".conf", ".cfg", ".env", ".pbtxt", ".properties")
 _PACKAGES = re.compile(r"(/\S*/(?:site|dist)-packages)/")
 _DISTRIBUTION = re.compile(r"(?P<name>[A-Za-z0-9._]+)-(?P<version>[A-Za-z0-9.!+_]+)\.dist-info")
-_TOGETHER = 120.0  # seconds within which packages are taken for one installation
+_TOGETHER = 120.0  # seconds; packages installed within this time are one installation
 _SHOWN = 3
 
 
 class ConfigFile(Struct, frozen=True):
-    """A configuration file. `digest` is the beginning of its SHA-256; empty where it was not read."""
+    """A configuration file. `digest` is a prefix of its SHA-256; empty if it was not read."""
 
     path: str
     modified: float  # unix seconds UTC
@@ -45,7 +45,7 @@ class InstalledPackage(Struct, frozen=True):
 
 
 class ProcessState(Struct, frozen=True):
-    """`started` is None where it could not be read, and then `unread` says why."""
+    """`started` is None if unreadable; `unread` says why."""
 
     pid: int
     started: float | None
@@ -55,7 +55,7 @@ class ProcessState(Struct, frozen=True):
 
 
 def read_process_state(pid: int, root: Path = Path("/")) -> ProcessState:
-    """Never raises: what could not be read is told."""
+    """Never raises: unreadable parts are listed in `unread`."""
     unread: list[str] = []
     folder = root / "proc" / str(pid)
     started: float | None = None
@@ -84,13 +84,13 @@ def _started(folder: Path, root: Path) -> float:
     """Raises OSError, ValueError."""
     boot = re.search(r"^btime (\d{1,12})$", (root / "proc" / "stat").read_text(errors="replace"), re.MULTILINE)
     if boot is None:
-        raise ValueError("/proc/stat tells no time of the machine's start")
+        raise ValueError("/proc/stat has no boot time")
     ticks = parse_stat((folder / "stat").read_text(errors="replace")).start_ticks
     return int(boot[1]) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _files(folder: Path, root: Path) -> Iterator[ConfigFile]:
-    """The configuration files that the command line names. Raises OSError."""
+    """The configuration files on the command line. Raises OSError."""
     with (folder / "cmdline").open("rb") as file:
         words = file.read(1 << 20).decode("utf-8", "replace").split("\0")
     named = dict.fromkeys(part for word in words for part in (word, word.partition("=")[2]) if part)
@@ -100,7 +100,7 @@ def _files(folder: Path, root: Path) -> Iterator[ConfigFile]:
         try:
             if place.is_file():
                 yield ConfigFile(name, place.stat().st_mtime, _digest(place))
-        except OSError:  # it went away, or it is not ours to read: of it nothing is claimed
+        except OSError:  # deleted meanwhile, or not readable
             continue
 
 
@@ -112,14 +112,14 @@ def _digest(place: Path) -> str:
 
 
 def _packages(folder: Path, root: Path) -> Iterator[InstalledPackage]:
-    """The packages beside the libraries that are mapped into the process. Raises OSError."""
+    """The packages next to the libraries mapped into the process. Raises OSError."""
     with (folder / "maps").open(errors="replace") as file:
         folders = dict.fromkeys(found[1] for line in file if (found := _PACKAGES.search(line)))
     left = _MAX_PACKAGES
     for name in list(folders)[:_MAX_FOLDERS]:
         try:
             entries = sorted(os.scandir(root / name.lstrip("/")), key=lambda entry: entry.name)
-        except OSError:  # a folder of a container, which has another root
+        except OSError:  # a folder inside a container with another root
             continue
         for entry in entries:
             found = _DISTRIBUTION.fullmatch(entry.name)
@@ -129,11 +129,11 @@ def _packages(folder: Path, root: Path) -> Iterator[InstalledPackage]:
 
 
 def parse(artifact: Artifact) -> Evidence:
-    """The events of one process. Raises SourceError where the artifact is damaged."""
+    """Return the events of one process. Raises SourceError if the artifact is damaged."""
     try:
         state = msgspec.json.decode(artifact.read(MAX_STATE), type=ProcessState)
     except UNDECODABLE as error:
-        raise SourceError(f"not the state of a process: {error}", where=artifact.source) from error
+        raise SourceError(f"not a process state: {error}", where=artifact.source) from error
     subject = f"process/{state.pid}"
     events: list[Event] = []
     if state.started is not None:
@@ -144,14 +144,14 @@ def parse(artifact: Artifact) -> Evidence:
         fields = {"what": clean(one.path, 200), "digest": clean(one.digest, 16)}
         events.append(Event("change.config", subject, origin, dict(fields), one.modified))
     events += _installations(state.packages, subject, artifact.name)
-    own = "run it as the user of that process"
+    own = "run latdoctor as the user of that process"
     gaps = tuple(Gap("changes", clean(reason), (), subject, own) for reason in state.unread)
     looked = ("change.process_start", "change.config", "change.package")
     return Evidence(events=tuple(events), looked=tuple((signal, subject) for signal in looked), gaps=gaps)
 
 
 def _installations(packages: Iterable[InstalledPackage], subject: str, artifact: str) -> Iterator[Event]:
-    """Packages that came within two minutes of each other are one event."""
+    """Packages installed within two minutes of each other are one event."""
     group: list[InstalledPackage] = []
     for one in (*sorted(packages, key=lambda package: package.installed), None):
         if group and (one is None or one.installed > group[-1].installed + _TOGETHER):

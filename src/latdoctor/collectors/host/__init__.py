@@ -1,1 +1,1 @@
-"""The machine under the server, and one watched process."""
+"""This machine and one process, from /proc and control groups."""

@@ -1,8 +1,9 @@
-"""What the control groups of a process did to it: quota, throttling, memory limit, kills. Pure.
+"""Limits of a process's control groups and their effects: quota, throttling, memory limit, OOM kills. Pure.
 
-Where no limit is set at any level above the watched process, that is an answer: the quota is every processor, and
-nothing was throttled. Where no process is watched, the cgroup is the one that latdoctor runs in. With a limit, that is
-the container which it shares with the server; without one it says nothing of the server."""
+If no limit is set at any level above the watched process, that is a result: the quota is all processors, and nothing
+was throttled. Without a watched process, the cgroup is that of latdoctor itself: with a limit it is the container
+shared with the server; without one it says nothing about the server.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _NOT_THE_SERVERS = "the cgroup that latdoctor runs in need not be the server's"
 
 
 def _folders(span: SampleWindow, controller: str) -> CgroupFolders:
-    """Raises SourceError where they cannot be told, or are those of the login session that latdoctor runs in."""
+    """Raises SourceError if they are unknown, or those of the login session of latdoctor."""
     process = "self" if span.last.pid is None else str(span.last.pid)
     found = next(folders for folders in cgroup_folders(span.last.files, process) if folders.controller == controller)
     if process == "self" and len(found.levels) > 1:
@@ -35,7 +36,7 @@ def _folders(span: SampleWindow, controller: str) -> CgroupFolders:
 
 
 def _limit(span: SampleWindow, path: str) -> int | None:
-    """The number in a file that the topmost level does not have; None for no limit. Raises SourceError."""
+    """The number in a file that the root level lacks; None for no limit. Raises SourceError."""
     if span.last.unread.get(path) == "no such file":
         return None
     value = single(span.text(path), path)
@@ -43,7 +44,7 @@ def _limit(span: SampleWindow, path: str) -> int | None:
 
 
 def quota_of(span: SampleWindow) -> float | None:
-    """The lowest CPU quota of any level, in processors; None where none is set. Raises SourceError."""
+    """The lowest CPU quota of any level in processors; None if there is none. Raises SourceError."""
     folders = _folders(span, "cpu")
     quotas = [quota for level in folders.levels if (quota := _quota(span, folders.version, level)) is not None]
     return min(quotas, default=None)
@@ -84,7 +85,7 @@ def _cpu_quota(span: SampleWindow) -> Sequence[HostValue]:
 
 
 def _throttled(span: SampleWindow) -> Sequence[HostValue]:
-    """Of the level that was throttled most."""
+    """The figures of the level that was throttled most."""
     seconds, folders = span.seconds, _folders(span, "cpu")
     _watched_quota(span)
     key, factor = ("throttled_usec", 1e-6) if folders.version == 2 else ("throttled_time", 1e-9)
@@ -93,7 +94,7 @@ def _throttled(span: SampleWindow) -> Sequence[HostValue]:
         path = f"{level}/cpu.stat"
         if span.last.unread.get(path) == "no such file":
             continue
-        # The topmost level of version 2 counts no periods: nothing limits it.
+        # The root level of version 2 has no periods, because it is unlimited.
         passed, hit, spent = (span.growth(path, name, absent=0) for name in ("nr_periods", "nr_throttled", key))
         periods += passed
         if passed and hit / passed > ratio:
@@ -106,7 +107,7 @@ def _throttled(span: SampleWindow) -> Sequence[HostValue]:
 
 
 def _memory_limits(span: SampleWindow, folders: CgroupFolders) -> dict[str, int]:
-    """The levels with a memory limit, in bytes."""
+    """The memory limits in bytes by level."""
     name = "memory.max" if folders.version == 2 else "memory.limit_in_bytes"
     limits = {level: limit for level in folders.levels if (limit := _limit(span, f"{level}/{name}")) is not None}
     if not limits and span.last.pid is None:
@@ -117,7 +118,7 @@ def _memory_limits(span: SampleWindow, folders: CgroupFolders) -> dict[str, int]
 
 
 def _memory(span: SampleWindow) -> Sequence[HostValue]:
-    """The fullest level of those with a limit."""
+    """The fullest level with a limit."""
     folders = _folders(span, "memory")
     usage, cache = (
         ("memory.current", "inactive_file")
@@ -134,7 +135,7 @@ def _memory(span: SampleWindow) -> Sequence[HostValue]:
 
 
 def _kills(span: SampleWindow) -> Sequence[HostValue]:
-    """Of the innermost level. The topmost one counts none: there it is those of the whole machine."""
+    """OOM kills of the innermost level. The root level has no counter; there it is the machine's."""
     folders = _folders(span, "memory")
     _memory_limits(span, folders)
     path = f"{folders.levels[0]}/{'memory.events' if folders.version == 2 else 'memory.oom_control'}"

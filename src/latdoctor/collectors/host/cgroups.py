@@ -1,9 +1,4 @@
-"""What the control groups of a process did to it: quota, throttling, memory limit, kills. Pure.
-
-Where no limit is set at any level above the watched process, that is an answer: the quota is every processor, and
-nothing was throttled. Where no process is watched, the cgroup is the one that latdoctor runs in. With a limit, that is
-the container which it shares with the server; without one it says nothing of the server.
-"""
+"""Paths of a process's control groups, versions 1 and 2, from its `cgroup` file and the mounts."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")  # mountinfo writes a blank as \040
 
 @dataclass(frozen=True, slots=True)
 class CgroupFolders:
-    """The folders of one controller for a process, the innermost first, up to the mount."""
+    """The folders of one controller for a process, innermost first, up to the mount point."""
 
     controller: str  # "cpu" or "memory"
     version: int
@@ -45,10 +40,7 @@ class _Mount:
 
 
 def cgroup_folders(files: Mapping[str, str], process: str) -> tuple[CgroupFolders, ...]:
-    """Where the cgroups of process `who` (a number or `self`) stand, from its `cgroup` file and the mounts.
-
-    Raises SourceError where they cannot be told.
-    """
+    """Return the cgroup folders of a process (a number or `self`). Raises SourceError if they are unknown."""
     path = f"/proc/{process}/cgroup"
     if path not in files or "/proc/self/mountinfo" not in files:
         raise SourceError(f"{path} or the mounts cannot be read")
@@ -57,7 +49,7 @@ def cgroup_folders(files: Mapping[str, str], process: str) -> tuple[CgroupFolder
 
 
 def _mount(line: str) -> _Mount | None:
-    """A line of mountinfo: `36 35 0:30 ROOT POINT rw - cgroup cgroup rw,cpu` (proc_pid_mountinfo(5))."""
+    """Parse a line of mountinfo: `36 35 0:30 ROOT POINT rw - cgroup cgroup rw,cpu` (proc_pid_mountinfo(5))."""
     before, separator, after = line.partition(" - ")
     fields, kind = before.split(), after.split()
     if not separator or len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
@@ -67,7 +59,7 @@ def _mount(line: str) -> _Mount | None:
 
 
 def _hierarchy_folders(controller: str, text: str, mounts: Sequence[_Mount]) -> CgroupFolders:
-    """Version 1 where the controller is mounted so, else version 2 (a machine may have both)."""
+    """Version 1 if the controller is mounted that way, else version 2 (a machine may have both)."""
     unified: str | None = None
     for line in text.splitlines():
         number, _, rest = line.partition(":")

@@ -1,7 +1,7 @@
-"""This machine and one watched process, from /proc and /sys/fs/cgroup.
+"""Collector of this machine and one process, from /proc and /sys/fs/cgroup.
 
-Everything is read at the start and at the end of the window. Between them, about twice a second, only the states of
-the watched process's threads are.
+Everything is read at the start and at the end of the window. In between, about twice a second, only the thread states
+of the process are read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SIGNALS = tuple(
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
-    """What the samples of one look say. Raises SourceError where they are damaged."""
+    """Return the evidence of the samples of one collection. Raises SourceError if they are damaged."""
     span = SampleWindow(read_samples(artifacts))
     artifact = max(artifact.name for artifact in artifacts)
     parts = [_read(span, host_node.SECTIONS, NODE, artifact)]
@@ -76,14 +76,14 @@ def _read(span: SampleWindow, sections: Sequence[SignalGroup], subject: str, art
 
 NAME = "host"
 TITLE = "host (/proc and cgroups)"
-INTERVAL = 0.5  # seconds between two looks at the threads' states
+INTERVAL = 0.5  # seconds between samples of the thread states
 MAX_SAMPLES = 41
 
 _ROOT = Path("/")
 
 
 def collect(request: CollectRequest, clock: Clock, root: Path = _ROOT) -> CollectResult:
-    """Samples the machine over `request.window`. A file that cannot be read is kept as the reason why."""
+    """Sample the machine over `request.window`. The reason of an unreadable file is kept in the sample."""
     most = 2 if request.pid is None else MAX_SAMPLES
     artifacts: list[Artifact] = []
     for moment in sampling_moments(clock, request.window, INTERVAL, most):
@@ -94,7 +94,7 @@ def collect(request: CollectRequest, clock: Clock, root: Path = _ROOT) -> Collec
 
 
 def preflight(root: Path = _ROOT) -> Sequence[SourceAvailability]:
-    """What of the machine can be seen here: /proc, pressure, cgroup and quota; a process is seen once it is named."""
+    """What is available here: /proc, pressure, cgroup and quota; a process only once it is named."""
     span = SampleWindow((take_sample(root, None, 0.0, whole=True),))
     missing = [
         reason for path, reason in span.last.unread.items() if path.startswith(("/proc/s", "/proc/v", "/proc/m"))
@@ -142,5 +142,5 @@ COLLECTOR = Collector(
     parse=parse,
     preflight=preflight,
     option="--pid N",
-    cost="watches the machine for the window",
+    cost="takes the window",
 )

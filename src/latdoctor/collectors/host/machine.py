@@ -1,7 +1,7 @@
-"""What the texts of /proc say of the whole machine (node/local). Pure.
+"""Parser of /proc: the whole machine (node/local). Pure.
 
-Shares of processor time are those of proc_stat(5): busy is everything but idle, iowait and steal. Pressure is the
-growth of the `total` counters (microseconds) over the window, not the kernel's own averages, which lag behind.
+Shares of CPU time follow proc_stat(5): busy is everything except idle, iowait and steal. Pressure is the growth of the
+`total` counters (microseconds) over the window, not the kernel's own averages, which lag.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"
 
 
 def processors(text: str) -> tuple[int, ...]:
-    """The numbers of the processors that /proc/stat lists. Raises SourceError where it lists none."""
+    """The processor numbers in /proc/stat. Raises SourceError if there are none."""
     names = (line.split(" ", 1)[0] for line in text.splitlines() if line.startswith(ALL))
     found = tuple(int(name[3:]) for name in names if name[3:].isascii() and name[3:].isdecimal() and len(name) < 10)
     if not found:
-        raise SourceError(f"{STAT}: it lists no processor")
+        raise SourceError(f"{STAT}: no processor listed")
     return found
 
 
@@ -29,17 +29,17 @@ def _cpu_ticks(text: str, name: str) -> dict[str, int]:
     line = next((line for line in text.splitlines() if line.startswith(f"{name} ")), "")
     values = line.split()[1 : len(_FIELDS) + 1]
     if len(values) < len(_FIELDS) or not all(value.isascii() and value.isdecimal() for value in values):
-        raise SourceError(f"{STAT}: it has no line of times for {'all processors' if name == ALL else name}")
+        raise SourceError(f"{STAT}: no times for {'all processors' if name == ALL else name}")
     return dict(zip(_FIELDS, map(int, values), strict=True))
 
 
 def _cpu_growth(span: SampleWindow, name: str = ALL) -> dict[str, int]:
-    """Ticks per field over the window. Of all fields only iowait may go backwards: the kernel says so itself."""
+    """Ticks per field over the window. Only iowait may decrease, as the kernel documents."""
     first, last = (_cpu_ticks(text, name) for text in span.both(STAT))
     grew = {name: counter_growth(first[name], last[name], f"{STAT}: {name}") for name in _FIELDS if name != "iowait"}
     grew["iowait"] = max(0, last["iowait"] - first["iowait"])
     if name == ALL and not sum(grew.values()):
-        raise SourceError(f"{STAT}: no processor time passed", next_step="give a window (--window 10s)")
+        raise SourceError(f"{STAT}: no processor time passed", next_step="set a window (--window 10s)")
     return grew
 
 
@@ -78,9 +78,9 @@ def _load(span: SampleWindow) -> Sequence[HostValue]:
     try:
         load = float(words[0])
     except (IndexError, ValueError):
-        raise SourceError(f"{LOADAVG}: no load average in it") from None
+        raise SourceError(f"{LOADAVG}: contains no load average") from None
     if not 0 <= load < 1e6:
-        raise SourceError(f"{LOADAVG}: no load average in it")
+        raise SourceError(f"{LOADAVG}: contains no load average")
     return [HostValue("host.load_per_cpu", load / len(processors(span.text(STAT))), LOADAVG)]
 
 

@@ -1,7 +1,7 @@
-"""What the texts of /proc/PID say of the watched process and its threads. Pure.
+"""Parser of /proc/PID: the watched process and its threads. Pure.
 
-The context switches in /proc/PID/status are those of the first thread alone, so they are summed over the threads. One
-that began in the window counts with everything it did; one that ended in it takes its switches with it.
+The context switches in /proc/PID/status are those of the first thread only, so they are summed over the threads. A
+thread that started within the window counts fully; one that ended in it is lost.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def _stat(sample: HostSample, path: str) -> ProcessStat:
 
 
 def _ends(span: SampleWindow) -> tuple[ProcessStat, ProcessStat, str]:
-    """The process first and last. Raises SourceError where it is not the same one."""
+    """The first and the last state of the process. Raises SourceError if the PID was reused."""
     path = f"/proc/{span.last.pid}/stat"
     first, last = _stat(span.first, path), _stat(span.last, path)
     if first.start_ticks != last.start_ticks:
-        raise SourceError(f"process {span.last.pid} ended in the window and another one took its number")
+        raise SourceError(f"process {span.last.pid} ended within the window and its PID was reused")
     return first, last, path
 
 
 def _used(span: SampleWindow) -> tuple[int, str]:
-    """Ticks of processor time that the process got over the window, and which file tells it. Raises SourceError."""
+    """CPU ticks of the process over the window, and the file they are from. Raises SourceError."""
     first, last, path = _ends(span)
     was, now = first.user_ticks + first.system_ticks, last.user_ticks + last.system_ticks
     return counter_growth(was, now, f"{path}: processor time"), path
@@ -92,18 +92,18 @@ def _uptime(span: SampleWindow) -> Sequence[HostValue]:
     try:
         since_boot = float(span.text("/proc/uptime").split()[0])
     except (IndexError, ValueError):
-        raise SourceError("/proc/uptime: no time in it") from None
+        raise SourceError("/proc/uptime: contains no time") from None
     age = since_boot - last.start_ticks / span.last.ticks_per_second
     if not 0 <= age < 1e10:
-        raise SourceError("/proc/uptime is that of a container, and the process's start that of the machine")
+        raise SourceError("/proc/uptime is relative to the container, but the process start is relative to the machine")
     return [HostValue("process.uptime", age, path)]
 
 
 def _runnable(span: SampleWindow) -> Sequence[HostValue]:
-    """The mean over the samples, and over the processors that the process may use."""
+    """The mean over the samples, and per processor that the process may use."""
     path = f"/proc/{span.last.pid}/task"
     if span.last.tasks_left_out:
-        raise SourceError(f"{path}: more threads than are looked at ({span.last.tasks_left_out} too many)")
+        raise SourceError(f"{path}: more threads than can be sampled ({span.last.tasks_left_out} too many)")
     counts = [count for sample in span.samples if (count := _running(sample, path)) is not None]
     if not counts or not span.last.tasks:
         raise unread_error(span.last, path)
@@ -118,7 +118,7 @@ def _runnable(span: SampleWindow) -> Sequence[HostValue]:
 
 
 def _running(sample: HostSample, path: str) -> int | None:
-    """Threads in state R, or None where no thread could be read. Threads that end meanwhile are left out."""
+    """Number of threads in state R; None if no thread could be read. Threads that ended are skipped."""
     states = []
     for task in sample.tasks:
         text = sample.files.get(f"{path}/{task}/stat")
@@ -128,17 +128,17 @@ def _running(sample: HostSample, path: str) -> int | None:
 
 
 def _usable(span: SampleWindow) -> float:
-    """Processors that the process may use: those of its affinity mask, cut by its quota. Raises SourceError."""
+    """Processors that the process may use: its affinity mask, limited by its quota. Raises SourceError."""
     allowed = min(sum(max(0, high - low + 1) for low, high in _mask(span)), 1 << 20) or len(processors(span.text(STAT)))
     try:
         quota = quota_of(span)
     except SourceError:
-        quota = None  # the quota is hidden by a gap of its own
+        quota = None  # the quota has a gap of its own
     return float(allowed) if quota is None else min(float(allowed), quota)
 
 
 def _mask(span: SampleWindow) -> tuple[tuple[int, int], ...]:
-    """The ranges of processors that `Cpus_allowed_list: 0-3,8` names; empty where that cannot be told."""
+    """The processor ranges of `Cpus_allowed_list: 0-3,8`; empty if unknown."""
     text = span.last.files.get(f"/proc/{span.last.pid}/status", "")
     line = next((line for line in text.splitlines() if line.startswith("Cpus_allowed_list:")), ":")
     found = []
@@ -152,7 +152,7 @@ def _mask(span: SampleWindow) -> tuple[tuple[int, int], ...]:
 
 
 def _others(span: SampleWindow) -> Sequence[HostValue]:
-    """What others used of the processors on which the process may run: their work less the process's own."""
+    """CPU used by others on the processors that the process may use: total work minus its own."""
     own, _ = _used(span)
     there, mask = processors(span.text(STAT)), _mask(span)
     allowed = [cpu for cpu in there if any(low <= cpu <= high for low, high in mask)] or there
@@ -161,7 +161,7 @@ def _others(span: SampleWindow) -> Sequence[HostValue]:
     if not passed:
         raise SourceError(f"{STAT}: no time passed on the processors that process {span.last.pid} may use")
     ratio = max(0.0, (sum(work for work, _ in each) - own) / passed)
-    note = f"of the {len(allowed)} processors that it may use"
+    note = f"on the {len(allowed)} processors that it may use"
     return [HostValue("process.others_cpu_ratio", ratio, STAT, note)]
 
 
@@ -170,7 +170,7 @@ def _switches(span: SampleWindow) -> Sequence[HostValue]:
     _ends(span)
     folder = f"/proc/{span.last.pid}/task"
     if span.last.tasks_left_out:
-        raise SourceError(f"{folder}: more threads than are looked at ({span.last.tasks_left_out} too many)")
+        raise SourceError(f"{folder}: more threads than can be sampled ({span.last.tasks_left_out} too many)")
     ended = len(set(span.first.tasks) - set(span.last.tasks))
     note = f"{ended} threads ended in the window and are not counted" if ended else ""
     return [

@@ -1,7 +1,7 @@
-"""The texts of /proc and /sys/fs/cgroup at one moment: what is read, how, and how it is kept.
+"""One moment of /proc and /sys/fs/cgroup: which files are read, how, and the format of the sample.
 
-A sample is an artifact. It holds the files as they were, with their paths on the machine, and why others could not be
-read; parsing sees nothing else.
+A sample is an artifact with the text of each file by its path, and the reason for each file that could not be read; the
+parser uses nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from latdoctor.evidence.bundle import Artifact
 SCHEMA_VERSION = 1
 MAX_TEXT = 1 << 20  # bytes read of one file; /proc/stat of a machine with 1 000 processors has about 100 KiB
 MAX_SAMPLE = 64 << 20  # bytes of JSON
-MAX_TASKS = 4096  # threads of which the texts are kept
+MAX_TASKS = 4096  # threads per sample
 
 NODE_FILES = (
     "/proc/stat",
@@ -34,19 +34,19 @@ NODE_FILES = (
     "/proc/pressure/memory",
     "/proc/pressure/io",
 )
-# Of these only the lines that are used are kept: the rest tells nothing, or is nobody's business.
+# Only these lines are kept: the others are unused or private.
 _SWITCHES = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 
 
 class HostSample(Struct, frozen=True):
-    """One moment. `files` maps a path to its text, `unread` a path to why it could not be read."""
+    """One moment. `files` maps a path to its text, `unread` a path to the reason why it could not be read."""
 
     schema_version: int
     time: float  # unix seconds UTC
     pid: int | None
     ticks_per_second: int  # clock ticks, for the times in /proc/PID/stat
     page_size: int  # bytes
-    tasks: tuple[int, ...]  # threads of `pid` whose texts are here
+    tasks: tuple[int, ...]  # threads of `pid` in this sample
     tasks_left_out: int
     files: dict[str, str]
     unread: dict[str, str]
@@ -54,7 +54,7 @@ class HostSample(Struct, frozen=True):
 
 @dataclass
 class _TextReader:
-    """Collects texts below `root`, which is / but in tests."""
+    """Collects texts below `root`, which is / except in tests."""
 
     root: Path
     files: dict[str, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _TextReader:
         return self.root / path.lstrip("/")
 
     def read(self, path: str, keep: Sequence[str] = ()) -> None:
-        """Keeps the text at `path`, or of it the lines that begin with one of `keep`."""
+        """Keep the text of `path`, or only the lines that begin with one of `keep`."""
         try:
             with self.at(path).open("rb") as file:
                 text = file.read(MAX_TEXT + 1).decode("utf-8", "replace")
@@ -79,7 +79,7 @@ class _TextReader:
 
 
 def why_unread(error: OSError) -> str:
-    """The reason in words that do not depend on the locale."""
+    """The reason, independent of the locale."""
     known = {
         errno.ENOENT: "no such file",
         errno.ESRCH: "no such process",
@@ -91,7 +91,7 @@ def why_unread(error: OSError) -> str:
 
 
 def take_sample(root: Path, pid: int | None, time: float, *, whole: bool) -> HostSample:
-    """The texts of this moment: all of them (`whole`), or only the states of the threads of `pid`. Never raises."""
+    """Read all files (`whole`), or only the states of the threads of `pid`. Never raises."""
     reader = _TextReader(root)
     tasks, left_out = _tasks(reader, pid) if pid is not None else ((), 0)
     for task in tasks:
@@ -126,7 +126,7 @@ def _tasks(reader: _TextReader, pid: int) -> tuple[tuple[int, ...], int]:
 
 
 def _read_process(reader: _TextReader, process: str) -> None:
-    """The process itself, and the files of its cgroups."""
+    """Read the files of the process and its cgroups."""
     if process != "self":
         reader.read(f"/proc/{process}/stat")
         reader.read(f"/proc/{process}/status", keep=("State:", "Threads:", "Cpus_allowed_list:"))
@@ -138,7 +138,7 @@ def _read_process(reader: _TextReader, process: str) -> None:
 
 
 def _keep_cgroup_mounts(files: dict[str, str]) -> None:
-    """Mounts of other kinds may tell of users and servers that nobody needs to see."""
+    """Drop other mounts, which may contain names of users and servers."""
     mounts = files.get("/proc/self/mountinfo")
     if mounts is not None:
         files["/proc/self/mountinfo"] = "".join(f"{line}\n" for line in mounts.splitlines() if " - cgroup" in line)
@@ -148,14 +148,14 @@ def _cgroup_files(reader: _TextReader, process: str) -> Iterator[str]:
     try:
         folders = cgroup_folders(reader.files, process)
     except SourceError:
-        return  # parsing meets the same texts and says why
+        return  # the parser reports the reason
     for found in folders:
         for level in found.levels:
             yield from (f"{level}/{name}" for name in found.names)
 
 
 def read_samples(artifacts: Iterable[Artifact]) -> tuple[HostSample, ...]:
-    """The samples in the order of time. Raises SourceError where they are damaged or of different looks."""
+    """Return the samples in time order. Raises SourceError if they are damaged or of different collections."""
     samples: list[HostSample] = []
     for artifact in sorted(artifacts, key=lambda artifact: artifact.name):
         try:
@@ -165,10 +165,10 @@ def read_samples(artifacts: Iterable[Artifact]) -> tuple[HostSample, ...]:
         if sample.schema_version != SCHEMA_VERSION:
             raise _refuse(artifact, f"a sample of version {sample.schema_version}; {SCHEMA_VERSION} is read")
         if samples and (sample.pid != samples[0].pid or sample.time < samples[-1].time):
-            raise _refuse(artifact, "the samples are of different looks or out of order")
+            raise _refuse(artifact, "the samples are of different collections or out of order")
         sane = 0 < sample.ticks_per_second < 1 << 32 and 0 < sample.page_size < 1 << 32
         if not sane or len(sample.tasks) > MAX_TASKS:
-            raise _refuse(artifact, "a sample that contradicts itself")
+            raise _refuse(artifact, "an inconsistent sample")
         samples.append(sample)
     return tuple(samples)
 

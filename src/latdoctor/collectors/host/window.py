@@ -1,6 +1,6 @@
-"""The first and the last sample of the host as one span, and the plain forms of its texts. Pure.
+"""The samples of the host over one window, and parsers of their text formats. Pure.
 
-What cannot be read raises SourceError with the reason; the caller turns it into a gap that hides the signals at stake.
+Unreadable values raise SourceError with the reason; the caller turns it into a gap that hides the signals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from latdoctor.sanitize import clean
 
 @dataclass(frozen=True, slots=True)
 class HostValue:
-    """One value in base units and the file that tells it."""
+    """One value in base units and the file it is from."""
 
     signal: str
     value: float
@@ -25,7 +25,7 @@ class HostValue:
 
 @dataclass(frozen=True, slots=True)
 class SignalGroup:
-    """Signals that are told together, so that they are missing together."""
+    """Signals read together, which are therefore missing together."""
 
     signals: tuple[str, ...]
     read: Callable[[SampleWindow], Sequence[HostValue]]
@@ -33,7 +33,7 @@ class SignalGroup:
 
 @dataclass(frozen=True, slots=True)
 class SampleWindow:
-    """The samples of one look, at least one, in the order of time."""
+    """The samples of one collection, at least one, in time order."""
 
     samples: tuple[HostSample, ...]
 
@@ -47,24 +47,24 @@ class SampleWindow:
 
     @property
     def seconds(self) -> float:
-        """Between the first and the last sample. Raises SourceError where they are one."""
+        """Time between the first and the last sample. Raises SourceError if there is only one."""
         passed = self.last.time - self.first.time
         if passed <= 0:
-            raise SourceError("a rate needs two samples", next_step="give a window (--window 10s)")
+            raise SourceError("a rate needs two samples", next_step="set a window (--window 10s)")
         return passed
 
     def text(self, path: str) -> str:
-        """As it stood last. Raises SourceError where it could not be read."""
+        """The last text of a file. Raises SourceError if it could not be read."""
         return text_of(self.last, path)
 
     def both(self, path: str) -> tuple[str, str]:
-        """As it stood first and last. Raises SourceError where either could not be read."""
+        """The first and the last text of a file. Raises SourceError if either could not be read."""
         return text_of(self.first, path), text_of(self.last, path)
 
     def growth(self, path: str, key: str, *, absent: int | None = None) -> int:
-        """How much the counter `key` grew. Raises SourceError where it is absent, unreadable or went backwards.
+        """Growth of the counter `key`. Raises SourceError if it is absent, unreadable or decreased.
 
-        With `absent` given, a counter that the file does not name counts as that.
+        With `absent`, a missing counter has that value.
         """
         before, after = (number(numbers(text, path), key, path, absent) for text in self.both(path))
         return counter_growth(before, after, f"{path}: {key}")
@@ -82,7 +82,7 @@ def text_of(sample: HostSample, path: str) -> str:
 
 
 def unread_error(sample: HostSample, path: str) -> SourceError:
-    """Why `path` is not among the texts, and what would help."""
+    """Say why `path` was not read, and what would help."""
     why = clean(sample.unread.get(path, "was not read"), 200)
     return SourceError(f"{path}: {why}", next_step=_advice(path, sample.pid))
 
@@ -91,37 +91,37 @@ def _advice(path: str, pid: int | None) -> str:
     if path.startswith("/proc/pressure/"):
         return "boot with psi=1 on a kernel that has pressure stall information (4.20 and newer)"
     if path.startswith(f"/proc/{pid}/"):
-        return "see whether the process still runs; read the processes of others as root"
+        return "check that the process is running; run as root to read processes of other users"
     return ""
 
 
 def counter_growth(before: float, after: float, what: str) -> int:
-    """Raises SourceError for a counter that is smaller than it was."""
+    """Raises SourceError if the counter decreased."""
     if after < before:
-        raise SourceError(f"{what} went backwards in the window (restart, or a counter that was reset)")
+        raise SourceError(f"{what} decreased within the window (restart or counter reset)")
     return int(after - before)
 
 
 def numbers(text: str, path: str) -> dict[str, int]:
-    """Lines such as `pgmajfault 12`, `MemTotal:  8 kB` or `some avg10=0.00 total=5` (as some.total).
+    """Parse lines such as `pgmajfault 12`, `MemTotal:  8 kB` or `some avg10=0.00 total=5` (as some.total).
 
-    Lines whose value is no whole number are left out. Raises SourceError where no line has one.
+    Lines without an integer are skipped. Raises SourceError if there is none.
     """
     found: dict[str, int] = {}
     for line in text.splitlines():
         key, *rest = line.split()[:8] or [""]
         pairs = [(f"{key}.{name}", value) for name, equals, value in (part.partition("=") for part in rest) if equals]
         for name, value in pairs or [(key.rstrip(":"), rest[0] if rest else "")]:
-            # Not isdecimal(): that is true of digits of other scripts as well.
+            # isascii too: isdecimal() accepts digits of other scripts.
             if value.isascii() and value.isdecimal() and len(value) <= 20:
                 found.setdefault(name, int(value))
     if not found:
-        raise SourceError(f"{path}: not a line of it can be read")
+        raise SourceError(f"{path}: no readable line")
     return found
 
 
 def number(values: dict[str, int], key: str, path: str, absent: int | None = None) -> int:
-    """Raises SourceError where `key` is missing and `absent` is not given."""
+    """Raises SourceError if `key` is missing and `absent` is not set."""
     found = values.get(key, absent)
     if found is None:
         raise SourceError(f"{path}: {key} is missing")
@@ -129,7 +129,7 @@ def number(values: dict[str, int], key: str, path: str, absent: int | None = Non
 
 
 def single(text: str, path: str) -> int | None:
-    """A file of one number; None for `max`, `-1` and what version 1 writes for "no limit". Raises SourceError."""
+    """Parse a file with one number; None for `max`, `-1` and version 1's "no limit". Raises SourceError."""
     value = text.strip()
     if value in ("max", "-1"):
         return None

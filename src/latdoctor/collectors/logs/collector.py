@@ -1,18 +1,18 @@
-"""Driver logs and application logs: Xids, lost GPUs, CUDA errors, driver mismatches and out-of-memory kills.
+"""Collector of driver and application logs: Xids, lost GPUs, CUDA errors, driver mismatches and OOM kills.
 
-What counts as searched (Evidence.looked), so that no finding is a count of zero:
+Which signals count as searched (Evidence.looked), so that no finding means a count of zero:
 
-* `log.xid`, `log.gpu_lost`, `log.sxid`, `log.oom_kill` only where kernel lines stand in the log. Where all of them are
-  the GPU driver's own, the log is taken for an extract (`dmesg | grep NVRM`): it can speak of Xids and lost GPUs only.
-* `log.cuda_error` only where lines of applications stand in it; the kernel does not report CUDA errors.
-  They count as such only with a time, a level or a CUDA error in one of them: a text without any may be no log.
-* `log.driver_mismatch` in either case. Nothing at all where the end of the log could not be read (`….part`), or only
-  the end was read (`….tail`): what it does not show may stand in the rest.
+* `log.xid`, `log.gpu_lost`, `log.sxid`, `log.oom_kill` only if the log contains kernel lines. If all of them are from
+  the GPU driver, the log is taken for an extract (`dmesg | grep NVRM`), which covers Xids and lost GPUs only.
+* `log.cuda_error` only if it contains application lines, because the kernel does not report CUDA errors. They count
+  only if one of them has a time, a level or a CUDA error; other text may not be a log.
+* `log.driver_mismatch` in either case. None if the end of the log could not be read (`….part`) or only the end was read
+  (`….tail`), because the rest may contain events.
 
 Times without a zone (dmesg -T, syslog) are read as UTC, and the event's field `zone` says so.
 
-Where a part of its time is asked for (`--since`, `--until`), events outside it do not count, and a log that does not
-reach the judged time has searched for nothing (`spoken.py`). Changes count although they are older.
+With a time range (`--since`, `--until`), events outside it do not count, and a log that does not reach the judged
+window counts as not searched (`time_coverage.py`). Changes count even if they are older.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.sanitize import clean
 
 NAME = "logs"
-MAX_READ = 64 << 20  # of a longer log its end is read
-MAX_UNPACKED = 1 << 30  # a .gz or a stream that holds more is refused
+MAX_READ = 64 << 20  # only the end of a longer log is read
+MAX_UNPACKED = 1 << 30  # limit of a .gz file or a stream
 MAX_RECORD = 1 << 20  # bytes of a JSON record
 
-# What ends the name of an artifact of which something is missing, so that a replay knows it too.
+# Suffixes of incomplete artifacts, so that a replay recognises them.
 _PART = ".part"  # its end
 _TAIL = ".tail"  # its beginning
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CHUNK = 1 << 20
-_PACKED = 1 << 14  # packed bytes taken at a time: so much is lost before damaged data
+_PACKED = 1 << 14  # packed bytes per read: at most this much is lost before damaged data
 _GZIP = b"\x1f\x8b"
-_LOOK = "look at the path given with --log"
+_CHECK_PATH = "check the path of --log"
 
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """A log as it was read. `lacks` is _PART or _TAIL where something is missing of it, and `missing` says what."""
+    """The content of a log. `lacks` is _PART or _TAIL if it is incomplete, and `missing` says what is missing."""
 
     content: bytes
     lacks: str = ""
@@ -63,7 +63,7 @@ class _Raw:
 
 
 def collect(request: CollectRequest, clock: Clock) -> CollectResult:
-    """Reads the files of `request.logs`; one that cannot be read is a gap. `-` is standard input."""
+    """Read the files of `request.logs`; an unreadable one is a gap. `-` is standard input."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
     kinds: list[access_log.LogContent] = []
@@ -75,13 +75,13 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
             kind = access_log.recognise(raw.content, request.log_pattern)
         except (OSError, SourceError) as error:
             reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.what
-            next_step = _LOOK if isinstance(error, OSError) else error.next_step
+            next_step = _CHECK_PATH if isinstance(error, OSError) else error.next_step
             gaps.append(_gap(source, clean(reason), next_step))
             continue
         kinds.append(kind)
         if raw.missing:
             hidden = log_events.SIGNALS if kind.other else ()
-            step = "give the part that covers the incident as a file of its own"
+            step = "pass the part that covers the incident as a separate file"
             gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
         if kind.other:
@@ -95,7 +95,7 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
-    """The events of one log. Raises SourceError where it holds no text."""
+    """Return the events of one log. Raises SourceError if it contains no text."""
     requested = time_range.read_time_range(artifacts)
     return Evidence.merge(_parse_one(one, requested) for one in artifacts if not one.name.endswith(time_range.SUFFIX))
 
@@ -112,12 +112,12 @@ def preflight() -> Sequence[SourceAvailability]:
 
 
 def _read(path: Path, timeout: float) -> _Raw:
-    """The log's last MAX_READ bytes, unpacked. Raises OSError, and SourceError for what is no log."""
+    """Read the log's last MAX_READ bytes, unpacked. Raises OSError, and SourceError for anything but a log."""
     if pipes.is_stream(path):
         return _read_stream(path, timeout)
     if not path.is_file():
         reason = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
-        raise SourceError(reason, where=str(path), next_step=_LOOK)
+        raise SourceError(reason, where=str(path), next_step=_CHECK_PATH)
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
@@ -137,12 +137,12 @@ def _read_stream(path: Path, timeout: float) -> _Raw:
     raw = _tail(stream.content, stream.size)
     if stream.unfinished:
         lost = f"; {raw.missing}" if raw.missing else ""
-        return _Raw(raw.content, _PART, f"its end was not seen: {stream.unfinished}{lost}")
+        return _Raw(raw.content, _PART, f"incomplete: {stream.unfinished}{lost}")
     return raw
 
 
 def _must_be_log(head: bytes) -> None:
-    """Raises SourceError. Of a long file only the end is kept, which no longer tells what the file is."""
+    """Raises SourceError. Only the end of a long file is kept, which no longer identifies its type."""
     formats.form_of(formats.decoded(head), "")
 
 
@@ -156,7 +156,7 @@ def _read_packed(file: IO[bytes]) -> _Raw:
             break
         size += len(chunk)
         if size > MAX_UNPACKED:
-            raise SourceError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB: unpack it and give its end")
+            raise SourceError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB: unpack it and pass its end")
         kept += chunk
         if len(kept) > 2 * MAX_READ:
             _must_be_log(bytes(kept[: formats.HEAD])) if size == len(kept) else None
@@ -166,7 +166,7 @@ def _read_packed(file: IO[bytes]) -> _Raw:
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes | str]:
-    """The content of a gzip file piece by piece; a text ends it where the file is cut short or damaged."""
+    """Yield the content of a gzip file in pieces; a string at the end means that it is truncated or damaged."""
     unpacker = zlib.decompressobj(wbits=31)
     pending = file.read(_PACKED)
     while pending:
@@ -177,22 +177,22 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes | str]:
             return
         yield piece
         pending = unpacker.unconsumed_tail
-        if unpacker.eof:  # gzip files may be several, one behind the other; padding of zeros may follow
+        if unpacker.eof:  # a gzip file may have several members, followed by zero padding
             pending = (unpacker.unused_data or file.read(_PACKED)).lstrip(b"\0")
             if pending:
                 unpacker = zlib.decompressobj(wbits=31)
         elif not pending:
             pending = file.read(_PACKED)
     if not unpacker.eof:
-        yield "its end could not be read: the gzip file is cut short"
+        yield "its end could not be read: the gzip file is truncated"
 
 
 def _tail(content: bytes, size: int) -> _Raw:
-    """`content`, the end of a log of `size` bytes, from its first whole line on."""
+    """Return `content`, the end of a log of `size` bytes, from its first complete line on."""
     if size <= len(content):
         return _Raw(content)
     reason = (
-        f"only the last {len(content) >> 20} MiB of {size >> 20} MiB were read, so what it does not show may stand in "
+        f"only the last {len(content) >> 20} MiB of {size >> 20} MiB were read, so events may be in "
         "the rest; line numbers count from there"
     )
     return _Raw(content[content.find(b"\n") + 1 :], _TAIL, reason)
@@ -216,11 +216,11 @@ def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Ev
     scan = log_events.LogScanner(artifact, LogTimeCoverage(requested, artifact.taken_at) if requested else None)
     unread = _scan_records(scan, content, artifact) if form == formats.RECORDS else _scan_lines(scan, content, artifact)
     if not (scan.kernel_lines or scan.application_lines):
-        raise SourceError("holds no log line", where=artifact.source, next_step="give a log that is not empty")
+        raise SourceError("contains no log line", where=artifact.source, next_step="pass a log that is not empty")
     found = scan.evidence(complete=not artifact.name.endswith((_PART, _TAIL)) and not unread)
     if not unread:
         return found
-    reason = f"{unread} of its JSON records could not be read; what it does not show may stand in them"
+    reason = f"{unread} of its JSON records could not be read; they may contain events"
     return Evidence.merge([found, Evidence(gaps=(_gap(artifact.source, reason, "journalctl --all -o json"),))])
 
 
@@ -239,20 +239,20 @@ def _scan_lines(scan: log_events.LogScanner, content: bytes, artifact: Artifact)
 
 
 def _plain(raw: bytes, artifact: Artifact) -> tuple[str, line_prefix.LogLine]:
-    """A line of which only the writer and the time are asked."""
+    """Parse only the prefix of a line."""
     text = line_prefix.clean_line(raw)
     return text, line_prefix.parse(text, artifact.taken_at)
 
 
 def _scan_records(scan: log_events.LogScanner, content: bytes, artifact: Artifact) -> int:
-    """How many records could not be read."""
+    """Return how many records could not be read."""
     unread = 0
     for number, raw in enumerate(io.BytesIO(content), 1):
         if not raw.strip():
             continue
         try:
             if len(raw) > MAX_RECORD:
-                raise ValueError("too long a record")
+                raise ValueError("record too long")
             for text, line in formats.lines_of(raw, artifact.taken_at):
                 worth = FACT_HINTS.search(line.message.encode("utf-8", "replace")) is not None
                 scan.take(log_events.LineLocation(number, text, line), worth)

@@ -1,9 +1,9 @@
-"""What the registers in the lines of NVLink 5 (Xid 144 to 150) say, as data in `xid_nvlink.yaml`.
+"""Tables of error codes in YAML: CUDA errors, Xids, DCGM errors, and the NVLink 5 registers of Xids 144 to 150.
 
     NVRM: Xid (PCI:0018:01:00): 145, RLW_REMAP Nonfatal XC0 i0 Link 14 (0x00000004 0x00000040 …)
 
-The first register names unit and reason, in two layouts: one before driver R575 and one from then on. The second is the
-error's status. By both NVIDIA advises anything from nothing at all to a reset of the GPU.
+The first register encodes unit and reason, in one layout before driver R575 and another from then on. The second is the
+error's status. Depending on both, NVIDIA recommends anything from no action to a GPU reset.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CUDA_FILE = Path(__file__).parent / "cuda_errors.yaml"
 
 @dataclass(frozen=True, slots=True)
 class CudaCode:
-    """One error code: `sticky` kills the process's context, `driver` says that driver and toolkit do not fit."""
+    """`sticky` destroys the process's context, `driver` means that driver and toolkit do not match."""
 
     code: int
     name: str
@@ -55,12 +55,12 @@ def cuda_codes() -> Mapping[int, CudaCode]:
 
 
 def by_name(name: str) -> CudaCode | None:
-    """The code that the runtime (`cudaErrorIllegalAddress`) or the driver API (`CUDA_ERROR_…`) calls `name`."""
+    """The code named `name` by the runtime (`cudaErrorIllegalAddress`) or the driver API (`CUDA_ERROR_…`)."""
     return _names().get(name)
 
 
 def by_text(text: str) -> CudaCode | None:
-    """The code whose printed text stands in `text`; the longest one where several do."""
+    """The code whose message is in `text`; the longest one if there are several."""
     found = _texts().search(text)
     return _by_lower_text()[found[0].lower()] if found else None
 
@@ -89,7 +89,7 @@ _XID_FILE = Path(__file__).parent / "xid.yaml"
 
 @dataclass(frozen=True, slots=True)
 class ResolutionBucket:
-    """One of NVIDIA's resolution buckets: its name, the advice in plain words, and what must be restarted for it."""
+    """One of NVIDIA's resolution buckets: its name, the action in plain words, and what must be restarted."""
 
     name: str
     does: str
@@ -98,17 +98,17 @@ class ResolutionBucket:
 
 @dataclass(frozen=True, slots=True)
 class XidCode:
-    """One row of the catalogue. `action` is for at once, `follow_up` for finding the reason afterwards."""
+    """One row of the catalogue. `action` is immediate, `follow_up` is for finding the reason later."""
 
     code: int
     means: str
     action: ResolutionBucket
     follow_up: ResolutionBucket
-    secondary: bool  # the consequence of another fault, never the root where another Xid is near
+    secondary: bool  # the consequence of another fault, never the root if another Xid is near
 
     @property
     def fatal(self) -> bool:
-        """The GPU (or its machine) must be reset or restarted before it serves again."""
+        """Whether the GPU or its machine must be reset or restarted."""
         return self.action.needs in ("gpu", "node")
 
 
@@ -127,7 +127,7 @@ def xid_catalogue() -> Mapping[int, XidCode]:
         found[int(text)] = XidCode(int(text), "not used on current GPUs", support, _NO_BUCKET, False)
     for text, node in root.items("codes"):
         if int(text) in found:
-            problems.append(Problem(node.where, f"the code {text} stands twice"))
+            problems.append(Problem(node.where, f"the code {text} is defined twice"))
         found[int(text)] = _code(int(text), Fields(node, problems, f"Xid {text}"), buckets)
     root.finish()
     if problems:
@@ -136,13 +136,13 @@ def xid_catalogue() -> Mapping[int, XidCode]:
 
 
 def lookup_xid(code: int) -> XidCode:
-    """The row of `code`; for a code that NVIDIA's catalogue does not hold, a row that says so."""
-    unknown = XidCode(code, "a code that NVIDIA's catalogue does not hold", _NO_BUCKET, _NO_BUCKET, False)
+    """The row of `code`; a placeholder row for codes that are not in NVIDIA's catalogue."""
+    unknown = XidCode(code, "a code that is not in NVIDIA's catalogue", _NO_BUCKET, _NO_BUCKET, False)
     return xid_catalogue().get(code, unknown)
 
 
 def parse_bucket(name: str, node: Node, problems: list[Problem]) -> ResolutionBucket:
-    """A row of `buckets` in a table; what is wrong with it goes to `problems`."""
+    """Parse a row of `buckets`; its errors are added to `problems`."""
     fields = Fields(node, problems, f"bucket {name}")
     parsed = ResolutionBucket(
         name, fields.text("does", required=True), fields.choice("needs", NEEDS, "none", required=True)
@@ -170,7 +170,7 @@ _DCGM_FILE = Path(__file__).parent / "dcgm_errors.yaml"
 
 @dataclass(frozen=True, slots=True)
 class DcgmAction:
-    """What is done at once, what must be restarted for it, and what follows."""
+    """The immediate action, what must be restarted for it, and the follow-up."""
 
     name: str
     does: str
@@ -205,9 +205,9 @@ def dcgm_errors() -> Mapping[str, DcgmError]:
 
 
 def lookup_dcgm_error(name: str) -> DcgmError:
-    """The row of `name`, with or without its prefix; for one that is not known, a row that says so."""
+    """The row of `name`, with or without its prefix; a placeholder row if unknown."""
     bare = name.removeprefix(PREFIX)
-    return dcgm_errors().get(bare, DcgmError(bare, "an error that this version does not know", _NO_ACTION, False))
+    return dcgm_errors().get(bare, DcgmError(bare, "an error unknown to this version", _NO_ACTION, False))
 
 
 def _action(name: str, node: Node, problems: list[Problem]) -> DcgmAction:
@@ -237,22 +237,22 @@ _NVLINK_FILE = Path(__file__).parent / "xid_nvlink.yaml"
 _REGISTERS = re.compile(r"\(0x([0-9a-fA-F]{1,8}) 0x([0-9a-fA-F]{1,8})\b")
 _MASK = re.compile(r"[01-]{32}")
 _ANY = "any"
-# What must be restarted, the least first: of several errors in one line the worst decides.
+# What must be restarted, in ascending order: of several errors in one line the worst decides.
 _NEEDS = ("none", "decide", "application", "gpu", "node")
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterMask:
-    """Bits of a register: those of `care` must be as in `bits`."""
+    """Bits of a register: those of `care` must equal those of `bits`."""
 
     care: int
     bits: int
 
     @classmethod
     def of(cls, text: str) -> RegisterMask:
-        """Raises ValueError for anything but 32 signs of `01-`."""
+        """Raises ValueError unless `text` is 32 characters of `01-`."""
         if not _MASK.fullmatch(text):
-            raise ValueError(f"{text!r} is no mask of 32 bits")
+            raise ValueError(f"{text!r} is not a 32-bit mask")
         return cls(int(re.sub("[01]", "1", text).replace("-", "0"), 2), int(text.replace("-", "0"), 2))
 
     def fits(self, register: int) -> bool:
@@ -274,7 +274,7 @@ class NvlinkError:
         return self.status in (None, status) and any(mask.fits(info) for mask in self.info)
 
     def is_among(self, info: int, status: int) -> bool:
-        """Whether its status is one of the bits that are set."""
+        """Whether its status is one of the set bits."""
         bit = self.status or 0
         return bit.bit_count() == 1 and bool(status & bit) and any(mask.fits(info) for mask in self.info)
 
@@ -323,9 +323,9 @@ def _decisions(
 
 
 def decode_nvlink(code: int, detail: str) -> NvlinkError | None:
-    """What the registers in a line say: the row of its status, else the worst of those whose bits are set.
+    """Decode the registers of a line: the row of its status, else the worst of those whose bits are set.
 
-    None where the line holds no registers, or such as the table does not know.
+    None if the line has no registers, or unknown ones.
     """
     registers = _REGISTERS.search(detail) if code in nvlink_table() else None
     if registers is None:

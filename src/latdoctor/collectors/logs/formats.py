@@ -1,6 +1,6 @@
-"""What form a log has: plain lines, or JSON records (journalctl -o json, docker, structured logging).
+"""Format of a log: plain lines, or JSON records (journalctl -o json, docker, structured logging).
 
-Files that are no log at all are refused here: absence of a fault in them would say nothing.
+Files that are not logs are rejected, because the absence of a fault in them means nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _SIGNS = re.compile(
     r"|(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRIT(?:ICAL)?|ALERT|FATAL)",
     re.IGNORECASE,
 )
-_TIME, _OWN_STAMP = "\x01", "\x02"  # put in a moment's place; a cleaned line has neither
+_TIME, _OWN_STAMP = "\x01", "\x02"  # placeholders of a time; a cleaned line contains neither
 _MOST_BEFORE = 400  # characters before the driver's words
-# Words that may stand there: a pod and its container, a host. Where `kernel:` stands too, one more does no harm.
+# Number of other words allowed there: a pod and its container, a host; one more if `kernel:` is present.
 _WITH_KERNEL, _WITH_OWN_STAMP, _WITH_TIME = 3, 2, 1
 
 
 def carried(text: str, line: LogLine, taken_at: float) -> LogLine:
-    """`line`, which is `text` taken apart; where that carries a line of the driver, the driver's."""
+    """Return the driver's line carried by `line` (which is `text` parsed); `line` itself if there is none."""
     if line.writer == KERNEL:
         return line
     found = _DRIVER.search(text)
@@ -50,7 +50,7 @@ def carried(text: str, line: LogLine, taken_at: float) -> LogLine:
 
 
 def _carries(before: str) -> bool:
-    """Whether `before`, all that stands before the driver's words, is what carries them and nobody's message."""
+    """Whether `before`, the text before the driver's words, is a carrier's prefix and not part of a message."""
     if _QUOTES.search(before):
         return False
     words = _MOMENT.sub(lambda moment: f" {_OWN_STAMP if moment['own'] else _TIME} ", before).split()
@@ -71,16 +71,16 @@ def _carries(before: str) -> bool:
 
 
 def _ends_as_rfc_5424(words: list[str]) -> bool:
-    """`host kernel - - -`: the program, its process, the message's id and structured data."""
+    """`host kernel - - -`: the program, its process, the message id and structured data."""
     return words[-4:] == ["kernel", "-", "-", "-"]
 
 
 PLAIN, RECORDS = "plain", "records"
 
-HEAD = 1 << 20  # bytes by which the form is told
+HEAD = 1 << 20  # bytes used to recognise the format
 _LONGEST_PREFIX = 200  # bytes before a journal's record that a container carries
-_TRIED = 100  # lines by which the form is told
-# The text of a record: journald, docker (json-file), and what structured logging usually calls it.
+_TRIED = 100  # lines used to recognise the format
+# The text field of a record: journald, docker (json-file), and common names of structured logging.
 _MESSAGES = ("MESSAGE", "log", "message", "msg", "event")
 _TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime")
 _FRAME = re.compile(rb"\x1e|data: (?=\{)")  # before each record of journalctl -o json-seq and json-sse
@@ -93,23 +93,23 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 
 
 def decoded(content: bytes) -> bytes:
-    """`content` as UTF-8 without a byte order mark; UTF-16 is known by its mark (PowerShell writes it)."""
+    """Return `content` as UTF-8 without a byte order mark; UTF-16 is recognised by its mark (PowerShell writes it)."""
     for mark, encoding in _BOMS:
         if content.startswith(mark):
             content = content.decode(encoding, "replace").encode()
-    # A log that was cut while it was written begins with zeros, and UTF-16 without its mark is half zeros.
+    # A log truncated while open begins with zeros, and UTF-16 without its mark is half zeros.
     return content.replace(b"\0", b"") if b"\0" in content else content
 
 
 def form_of(content: bytes, where: str) -> str:
-    """PLAIN or RECORDS, by the beginning of a decoded log. Raises SourceError for what is no log of lines."""
+    """PLAIN or RECORDS, by the beginning of a decoded log. Raises SourceError for anything but a log of lines."""
     head = content[:HEAD]
     _refuse_binary(head, where)
     lines = [line.strip() for line in head.splitlines() if line.strip()][:_TRIED]
     if lines and _MARKUP.match(lines[0]):
         raise SourceError("is a web page or XML, not a log of lines", where=where, next_step=_TEXT)
     if is_metrics(lines):
-        raise SourceError("is a metrics page, not a log", where=where, next_step="give it as --metrics FILE")
+        raise SourceError("is a metrics page, not a log", where=where, next_step="pass it as --metrics FILE")
     records = [_FRAME.sub(b"", line, count=1) for line in lines]
     if not records or not _JSON_BEGINS.match(records[0]):
         return PLAIN
@@ -118,15 +118,15 @@ def form_of(content: bytes, where: str) -> str:
     raise SourceError(
         "is a JSON document, not a log of lines",
         where=where,
-        next_step="give a profiler's trace as --trace FILE, a journal as journalctl -o short-iso or -o json",
+        next_step="pass a profiler trace as --trace FILE, a journal as journalctl -o short-iso or -o json",
     )
 
 
-_TEXT = "give it as text (a journal: journalctl -k -o short-iso > kernel.log)"
+_TEXT = "pass it as text (a journal: journalctl -k -o short-iso > kernel.log)"
 
 
 def _refuse_binary(head: bytes, where: str) -> None:
-    """Raises SourceError where the beginning is no text: over 5 % control characters or 20 % not UTF-8.
+    """Raises SourceError for binary data: over 5 % control characters or 20 % invalid UTF-8.
 
     A Latin-1 log has few such bytes; random bytes have 10 % and over half.
     """
@@ -145,9 +145,9 @@ def is_metrics(lines: list[bytes]) -> bool:
 
 
 def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, LogLine]]:
-    """The lines of one JSON record: each with its text as it was written. A line that is no JSON is a plain line.
+    """Yield the lines of one JSON record, each with its original text. Other lines are plain lines.
 
-    Raises ValueError where a record cannot be read or holds no text.
+    Raises ValueError if a record cannot be read or has no text.
     """
     record = _FRAME.sub(b"", record.strip(), count=1)
     if not record.startswith(b"{"):
@@ -156,7 +156,7 @@ def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, LogLine]]:
     fields = _object(record)
     message = _message_of(fields)
     if fields is None or message is None:
-        raise ValueError("a record without a text that can be read")
+        raise ValueError("a record without readable text")
     inner = _object(message) if message.startswith(b"{") else None  # a journal's record out of a container's log
     if inner is not None and (value := _message_of(inner)) is not None:
         fields, message = {**{name: fields[name] for name in _TIMES if name in fields}, **inner}, value
@@ -166,8 +166,8 @@ def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, LogLine]]:
 
 
 def line_of(raw: bytes, taken_at: float) -> tuple[str, LogLine]:
-    """A line that is no record: its cleaned text, and that taken apart. It may carry a line of the driver, or the
-    record of a journal that does.
+    """Parse a line that is not a record: return its cleaned text and parsed form. It may carry a driver line or a
+    journal record.
     """
     begin = raw.find(b"{")
     fields = _object(raw[begin:]) if 0 < begin <= _LONGEST_PREFIX and b'"MESSAGE"' in raw else None
@@ -187,7 +187,7 @@ def _object(line: bytes) -> dict[str, object] | None:
 
 
 def _message_of(fields: dict[str, object] | None) -> bytes | None:
-    """journald gives a text, the bytes of one that is not plain (colours), and null for one that was too long."""
+    """journald writes a text, its bytes if it has control characters (colours), or null for one that was too long."""
     for name in _MESSAGES if fields else ():
         match fields.get(name) if fields else None:
             case str() as text:
@@ -209,7 +209,7 @@ def _journal(fields: dict[str, object], text: str) -> LogLine:
 
 
 def _is_kernels(fields: dict[str, object]) -> bool:
-    """Of a journal of which only some fields were kept: named as the kernel's, and no process has written it."""
+    """For a journal with a selection of fields: the identifier is the kernel's, and there is no PID."""
     return fields.get("SYSLOG_IDENTIFIER") == "kernel" and not fields.get("_PID")
 
 
@@ -222,7 +222,7 @@ def _microseconds(fields: dict[str, object], *names: str) -> float | None:
 
 
 def _structured(fields: dict[str, object], text: str, taken_at: float) -> LogLine:
-    """A line inside a record; where it carries no time of its own, the record's counts."""
+    """Parse a line within a record; the record's time applies if the line has none."""
     line = carried(text, line_prefix.parse(text, taken_at), taken_at)
     if line.writer == BARE and not text.lstrip().startswith("NVRM:"):
         line = replace(line, writer=APPLICATION)

@@ -1,12 +1,12 @@
-"""The front of a log line: its time, who wrote it, and whether the kernel did.
+"""The prefix of a log line: its time, its writer, and whether that is the kernel.
 
-Forms: /dev/kmsg (`6,3964,206764307,-;…`), dmesg (`[ 1843.308145] …`), dmesg -T (`[Sun Feb 23 16:24:18 2025] …`),
-dmesg --decode (`kern  :warn  : 2025-01-21T04:41:44,283302+00:00 …`), journald and syslog, short
-(`Feb 23 16:24:18 host kernel: …`) and ISO (`2025-02-23T16:24:18+0000 host kernel: …`), and application lines that begin
-with an ISO time. A line in none of these forms is `bare`.
+Formats: /dev/kmsg (`6,3964,206764307,-;…`), dmesg (`[ 1843.308145] …`), dmesg -T (`[Sun Feb 23 16:24:18 2025] …`),
+dmesg --decode (`kern  :warn  : 2025-01-21T04:41:44,283302+00:00 …`), journald and syslog, short (`Feb 23 16:24:18 host
+kernel: …`) and ISO (`2025-02-23T16:24:18+0000 host kernel: …`), and application lines that begin with an ISO time. Any
+other line is `bare`.
 
-The kernel writes six decimals. `[1843.3] …` is taken for the kernel's only where the driver's or the kernel's own words
-follow: Xorg and many applications put such stamps before their lines too.
+The kernel writes six decimals. `[1843.3] …` counts as a kernel line only if words of the driver or the kernel follow,
+because Xorg and many applications write such prefixes too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from latdoctor.sanitize import clean
 
 KERNEL, APPLICATION, BARE = "kernel", "application", "bare"
-MAX_LINE = 4096  # bytes; of a longer line its beginning is read
+MAX_LINE = 4096  # bytes; only the beginning of a longer line is read
 
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
@@ -43,25 +43,25 @@ _APACHE_LEVEL = re.compile(r"\[(?:\w+:)?(?:emerg|alert|crit|error|warn|notice|in
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A log line taken apart. `time` is unix seconds UTC; `uptime` seconds since the machine started."""
+    """A parsed log line. `time` is unix seconds UTC; `uptime` seconds since boot."""
 
     message: str
     writer: str = BARE  # KERNEL | APPLICATION | BARE
     time: float | None = None
-    zoned: bool = False  # the line itself told the time zone; else UTC was assumed
+    zoned: bool = False  # the line has a time zone; otherwise UTC is assumed
     uptime: float | None = None
     pid: str = ""  # of the application that wrote the line
     process: str = ""
 
 
 def clean_line(raw: bytes) -> str:
-    """A line as clean text. Most lines are plain ASCII and need nothing done to them."""
+    """Decode a line to clean text. Most lines are plain ASCII and need no work."""
     found = raw.decode("utf-8", "replace").rstrip("\r\n")
     return found if found.isascii() and found.isprintable() else clean(found, MAX_LINE)
 
 
 def parse(text: str, taken_at: float) -> LogLine:
-    """`text`, one cleaned line, taken apart. `taken_at` (unix seconds) supplies the year that syslog's form lacks."""
+    """Parse `text`, one cleaned line. `taken_at` (unix seconds) supplies the year that syslog's format lacks."""
     text = _PRIORITY.sub("", text, count=1) if text.startswith("<") else text
     if found := _KMSG.match(text):
         return LogLine(found[2], KERNEL, uptime=int(found[1]) / 1e6)
@@ -104,13 +104,13 @@ def _iso(text: str) -> LogLine:
     time = _unix(int(year), int(month), int(day), int(hour), int(minute), int(second))
     if time is not None:
         time += float(f"0.{fraction or 0}") - _offset(zone)
-    if mark == "," and zone and fraction and len(fraction) == 6:  # dmesg --time-format iso: nobody else writes this
+    if mark == "," and zone and fraction and len(fraction) == 6:  # dmesg --time-format iso: unique to it
         return LogLine(rest, KERNEL, time, zoned=True)
     return _tagged(rest, time, zoned=zone is not None)
 
 
 def _tagged(rest: str, time: float | None, *, zoned: bool) -> LogLine:
-    """What follows a syslog or journald time: `host writer[pid]: message`."""
+    """The part after a syslog or journald time: `host writer[pid]: message`."""
     found = _HOST_AND_TAG.match(rest)
     if not found:
         return LogLine(rest, APPLICATION, time, zoned)
@@ -131,7 +131,7 @@ def _unix(year: int, month: int, day: int, hour: int, minute: int, second: int) 
 
 
 def _offset(zone: str | None) -> float:
-    """Seconds that `+0200` or `-07:00` is ahead of UTC; 0 for Z or where nothing was told."""
+    """Seconds that `+0200` or `-07:00` is ahead of UTC; 0 for Z or without a zone."""
     if not zone or zone == "Z":
         return 0.0
     digits = zone[1:].replace(":", "")
@@ -140,12 +140,12 @@ def _offset(zone: str | None) -> float:
 
 
 def _without_year(clock: tuple[int, int, int, int, int], taken_at: float) -> float | None:
-    """The latest such time that is not after `taken_at`, with a day's grace for time zones."""
+    """The latest such time that is not after `taken_at`, with a day's tolerance for time zones."""
     try:
         latest = datetime.fromtimestamp(taken_at, tz=UTC) + timedelta(days=1)
     except (OverflowError, ValueError, OSError):  # not a time at all
         return None
-    for year in range(latest.year, latest.year - 5, -1):  # five: the 29th of February
+    for year in range(latest.year, latest.year - 5, -1):  # five years: 29 February
         time = _unix(year, *clock)
         if time is not None and time <= latest.timestamp():
             return time

@@ -1,8 +1,8 @@
-"""What the lines of driver and application logs say: line → typed facts. Pure, and blind to files.
+"""Patterns of driver and application logs: line → typed facts. Pure, without file access.
 
-Kernel messages must begin with the driver's own words (`NVRM: Xid (`), so that a line which merely quotes one is not
-taken for it; what carries such a line is taken off before (`carried.py`). CUDA errors are looked for in application
-lines only; the kernel does not report them.
+Kernel messages must begin with the driver's own words (`NVRM: Xid (`), so that a line that merely quotes one is not
+taken for it; carriers of such lines are removed before (`formats.carried`). CUDA errors are searched in application
+lines only, because the kernel does not report them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from latdoctor.evidence.subjects import normalise_pci
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """Something changed. `signal` is that of the event, `what` the words for it."""
+    """A change. `signal` is that of the event, `what` describes it."""
 
     signal: str
     what: str = ""
     to: str = ""
 
 
-# A line without any of these holds no mark. On bytes, as WORTH_A_LOOK of lines.py.
+# A line without any of these has no change. On bytes, like FACT_HINTS.
 MARKER_HINTS = re.compile(
     rb"Started server process|Booting worker|tarting (?:vLLM|gunicorn|to load model)|successfully loaded '"
     rb"|oad(?:ed|ing) model|(?i:model[ _]version|deploy(?:ed|ing)\b|roll(?:ed|ing) out)"
@@ -69,7 +69,7 @@ _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
 
 
 def change_in(message: str) -> LoggedChange | None:
-    """The change that `message` tells, or None."""
+    """The change in `message`, or None."""
     for signal, what, form in _FORMS:
         found = form.search(message)
         if found:
@@ -81,7 +81,7 @@ def change_in(message: str) -> LoggedChange | None:
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """An Xid of the GPU at `pci` (0000:9b:00); pid and process are empty where the driver does not know them."""
+    """An Xid of the GPU at `pci` (0000:9b:00); pid and process are empty if the driver does not know them."""
 
     code: int
     pci: str
@@ -102,31 +102,31 @@ class SXid:
 
 @dataclass(frozen=True, slots=True)
 class GpuLost:
-    """A GPU fell off the bus. `pci` is empty where an earlier line names it (the form of three lines)."""
+    """A GPU fell off the bus. `pci` is empty if an earlier line has it (the three-line form)."""
 
     pci: str
 
 
 @dataclass(frozen=True, slots=True)
 class GpuNamed:
-    """The first of three lines: which GPU the driver is about to speak of."""
+    """The first of three lines: the GPU that the following lines are about."""
 
     pci: str
 
 
 @dataclass(frozen=True, slots=True)
 class CudaError:
-    """A CUDA call failed. `code` is None where the line tells a name only, as the CUDA libraries do."""
+    """A CUDA call failed. `code` is None if the line has only a name, as from the CUDA libraries."""
 
     code: int | None
     name: str
     sticky: bool
-    process: str  # pid or rank that the line names, empty where it names none
+    process: str  # pid or rank in the line; empty if absent
 
 
 @dataclass(frozen=True, slots=True)
 class DriverMismatch:
-    """Driver, library or toolkit do not fit each other; versions where the line tells them."""
+    """Driver, library or toolkit versions are incompatible; versions if the line has them."""
 
     client: str = ""
     module: str = ""
@@ -134,14 +134,14 @@ class DriverMismatch:
 
 @dataclass(frozen=True, slots=True)
 class DcgmErrorReported:
-    """DCGM names one of its errors; `name` is without its prefix."""
+    """A DCGM error; `name` is without its prefix."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeRefused:
-    """An input had a shape outside of what a TensorRT engine was built for."""
+    """An input shape outside the range of a TensorRT engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class OomKill:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStarted:
-    """A server process began: what an earlier process left behind no longer counts."""
+    """A server process started: the state of an earlier process no longer applies."""
 
 
 LogFact = (
@@ -169,7 +169,7 @@ LogFact = (
     | ShapeRefused
 )
 
-# Lines without any of these say nothing to us. On bytes, so that most lines are never decoded.
+# Lines without any of these contain no fact. On bytes, so that most lines are never decoded.
 FACT_HINTS = re.compile(
     rb"NVRM|SXid|DCGM_FR_|[Kk]ill(?:ed)? process|exceed min ~ max|any optimization profile|expected the shape of|"
     rb"set binding dimension|"
@@ -180,7 +180,7 @@ _PCI = r"(?:PCI:)?((?:[0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,4}:[0-9a-fA-F]{2}(?:\.[0-
 _XID = re.compile(rf"NVRM: Xid \({_PCI}[^)]{{0,40}}\): (\d{{1,4}})\b(.*)")
 _XID_PID = re.compile(r"\bpid='?(\d{1,10}|<unknown>)'?")
 _XID_NAME = re.compile(r"\bname='?([^,']{1,64})")
-# Of the lines that one SXid makes, those with its severity code and its data are not counted again.
+# An SXid writes several lines; those with its severity code and its data are not counted again.
 _SXID = re.compile(
     rf"(nvidia-nvswitch\d{{1,4}}): SXid \({_PCI}\): (\d{{1,6}})\b(?!, *(?:Severity|Data)\b)(?:, *(Fatal|Non-fatal)\b)?",
     re.I,
@@ -208,13 +208,13 @@ _OUT_OF_MEMORY = re.compile(r"\bCUDA out of memory\b|\btorch(?:\.cuda)?\.OutOfMe
 _SPEAKS_OF_PROCESS = re.compile(r"\bpid[=: ]{1,2}(\d{1,10})\b|\[(rank ?\d{1,5})\]", re.I)
 _STARTED = re.compile(r"Started server process|Booting worker")
 _UNKNOWN_WORDS = re.compile(r": (?!no error|success|none)[A-Za-z]", re.I)
-# PyTorch points to the documentation with the error's name in a line of its own: the same error, not another.
+# PyTorch repeats the error's name in a separate line that refers to the documentation.
 _HINT = re.compile(r"Search for [`'\"]?cudaError")
-_NO_ERRORS = frozenset({"cudaErrorNotReady", "CUDA_ERROR_NOT_READY"})  # the answer "not yet" to a query
+_NO_ERRORS = frozenset({"cudaErrorNotReady", "CUDA_ERROR_NOT_READY"})  # the result "not yet" of a query
 
 
 def parse_facts(line: LogLine) -> tuple[LogFact, ...]:
-    """What `line` says; empty for most lines. Never raises."""
+    """The facts in `line`; empty for most lines. Never raises."""
     if line.writer == KERNEL:
         return _kernel_facts(line.message)
     if line.writer == BARE and line.message.lstrip().startswith("NVRM:"):

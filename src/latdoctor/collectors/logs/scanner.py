@@ -1,4 +1,4 @@
-"""The events of one log, gathered line by line: who wrote lines in it, what they say, and what was searched for."""
+"""Scanner of one log, line by line: who wrote its lines, which events they report, and what was searched."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
 CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
 SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
 
-# Found where they stand, but no log that is silent of them says that there were none.
+# Reported when found, but never ruled out by a log without them.
 DCGM_ERROR, ENGINE_SHAPE = "log.dcgm_error", "log.engine_shape"
 BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE)
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 
 MAX_EVENTS = 1000  # of one signal in one log
-_NAMES_THE_NEXT = 4  # lines for which "The NVIDIA GPU …" names the GPU that fell off the bus
+_NAMES_THE_NEXT = 4  # lines within which "The NVIDIA GPU …" identifies the GPU that fell off the bus
 _DRIVER_WORDS = ("NVRM:", "nvidia")
 _KINDS_SHOWN = 5
-_REACH = "give a log that covers the judged time, with times of day (dmesg -T)"
-# A level (`INFO`, `[error]`, glog's `E0223 16:24:18`) or a time of day: what a text has that is a log.
+_REACH = "pass a log that covers the judged window, with times of day (dmesg -T)"
+# A level (`INFO`, `[error]`, glog's `E0223 16:24:18`) or a time of day: typical of a log.
 _LOG_LIKE = re.compile(
     r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b|\d\d:\d\d:\d\d|\blevel="
     r"|\[(?:trace|debug|info|notice|warn(?:ing)?|error|crit|fatal)\]|^Traceback \("
@@ -52,7 +52,7 @@ _LOG_LIKE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LineLocation:
-    """A line in its log: its number from 1, its cleaned text, and that taken apart."""
+    """A line of a log: its number from 1, its cleaned text, and its parsed form."""
 
     number: int
     text: str
@@ -60,21 +60,21 @@ class LineLocation:
 
 
 class LogScanner:
-    """Takes the lines of one log in their order. Mutable, and used by `logs.parse` alone.
+    """Takes the lines of one log in order. Mutable; used by `logs.parse` only.
 
-    `spoken` is given where a part of the log's time was asked for.
+    `coverage` is set if a time range was requested.
     """
 
     def __init__(self, artifact: Artifact, coverage: LogTimeCoverage | None = None) -> None:
         self._artifact = artifact
         self.coverage = coverage
-        self._unplaced: Counter[str] = Counter()  # by signal: events of which nobody knows whether they belong there
+        self._unplaced: Counter[str] = Counter()  # by signal: events that may be outside the time range
         self._node = f"node/{artifact.group}"
         self._events: list[Event] = []
         self._counts: Counter[str] = Counter()
         self._kinds: Counter[tuple[str, Value, str]] = Counter()
         self._dropped: Counter[tuple[str, str]] = Counter()  # by signal and subject
-        self._lost: set[str] = set()  # signals of which not even one event of every kind was kept
+        self._lost: set[str] = set()  # signals with kinds of which no event was kept
         self._dead: set[str] = set()  # processes whose CUDA context is gone
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
         self._last_writer = BARE
@@ -89,7 +89,7 @@ class LogScanner:
         return not (self._beyond_driver and self._log_like)
 
     def take(self, at: LineLocation, worth: bool) -> None:
-        """A line of the log; `worth` is whether its words are worth a look."""
+        """Process a line; `worth` says whether it contains words of interest."""
         self._note_writer(at.line)
         if self.coverage and worth:
             at = replace(at, line=self.coverage.with_time(at.line))
@@ -147,15 +147,15 @@ class LogScanner:
             fields["code"] = float(fact.code)
         if fact.process:
             fields["pid"] = fact.process
-        # After a sticky error every call of that process fails: only the first tells the cause. A log that names no
-        # process is taken for the log of one, until that one starts again.
+        # After a sticky error every call of that process fails: only the first shows the cause. A log without process
+        # names is taken for the log of one process, until that restarts.
         fields["secondary"] = float(fact.process in self._dead)
         if fact.sticky:
             self._dead.add(fact.process)
         return fields
 
     def _left_out(self, signal: str, time: float | None) -> bool:
-        """Whether an event lies outside the time that was asked for, or may do so."""
+        """Whether an event is outside the requested time range, or may be."""
         if self.coverage is None:
             return False
         if time is None:
@@ -169,7 +169,7 @@ class LogScanner:
         subject = f"gpu/{gpu}" if gpu else self._node
         kind = (signal, fields.get("code", fields.get("name", "")), gpu)
         self._kinds[kind] += 1
-        # The first of every kind is kept even when another kind has used up the room, within bounds.
+        # The first event of every kind is kept even if another kind has used up the limit, within bounds.
         new = self._kinds[kind] == 1 and self._counts[signal] < 2 * MAX_EVENTS
         if self._counts[signal] >= MAX_EVENTS and not new:
             self._dropped[signal, subject] += 1
@@ -180,7 +180,7 @@ class LogScanner:
         if at.line.uptime is not None:
             fields["uptime_s"] = at.line.uptime
         if at.line.time is not None and not at.line.zoned:
-            fields["zone"] = "not told, read as UTC"
+            fields["zone"] = "not given, read as UTC"
         self._events.append(
             Event(
                 signal=signal,
@@ -195,7 +195,7 @@ class LogScanner:
         )
 
     def evidence(self, *, complete: bool) -> Evidence:
-        """What the whole log gave. An incomplete one cannot say of anything that it did not happen."""
+        """Return the evidence of the whole log. An incomplete log cannot rule anything out."""
         gpus = tuple(dict.fromkeys(event.subject for event in self._events if event.subject != self._node))
         searched = self._searched() if complete and not (self.coverage and self.coverage.missed) else ()
         of_gpu = [signal for signal in searched if signal in (XID, GPU_LOST)]
@@ -218,7 +218,7 @@ class LogScanner:
         return tuple(signal for signal in SIGNALS if signal in (*found, *either) and signal not in hidden)
 
     def _total(self, signal: str) -> str:
-        """How many lines there were of a signal of which not all were kept, and of which kinds."""
+        """The number and kinds of lines of a signal of which some were dropped."""
         totals = {kind: count for kind, count in self._kinds.items() if kind[0] == signal}
         commonest = sorted(totals.items(), key=lambda item: -item[1])
         shown = [
@@ -228,7 +228,7 @@ class LogScanner:
         ]
         details = f" ({', '.join(shown)}{' and others' if len(commonest) > _KINDS_SHOWN else ''})" if shown else ""
         total = sum(totals.values())
-        return f"{total} {signal} lines{details}, of which {self._counts[signal]} were kept: a count is at least that"
+        return f"{total} {signal} lines{details}, of which {self._counts[signal]} were kept: counts are lower bounds"
 
     def _gaps(self) -> tuple[Gap, ...]:
         source, origin = self._artifact.source, Origin(self._artifact.name)
@@ -239,23 +239,23 @@ class LogScanner:
         if self.coverage and self.coverage.missed:
             gaps.append(Gap("logs", f"{source}: {self.coverage.missed}", SIGNALS, None, _REACH, origin))
         for signal, count in self._unplaced.items():
-            reason = f"{source}: {count} {signal} lines tell no time of day: not counted"
+            reason = f"{source}: {count} {signal} lines have no time of day: not counted"
             gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin))
         if not self.kernel_lines:
-            forms = "holds no line in a form of the kernel log (dmesg, journal, syslog)"
-            reason = f"{source}: {forms}, so neither Xids nor kills are looked for in it"
-            step = "give the kernel log too: dmesg -T > dmesg.log"
+            forms = "contains no line in a kernel log format (dmesg, journal, syslog)"
+            reason = f"{source}: {forms}, so it is not searched for Xids and OOM kills"
+            step = "pass the kernel log too: dmesg -T > dmesg.log"
             gaps.append(Gap("logs", reason, (XID, SXID, GPU_LOST, OOM_KILL), None, step, origin))
         elif not self._beyond_driver:
-            reason = f"{source}: holds lines of the GPU driver only, so it may be an extract"
-            gaps.append(Gap("logs", reason, (SXID, OOM_KILL), None, "give the whole kernel log", origin))
+            reason = f"{source}: contains only lines of the GPU driver, so it may be an extract"
+            gaps.append(Gap("logs", reason, (SXID, OOM_KILL), None, "pass the whole kernel log", origin))
         if not self.application_lines:
-            reason = f"{source}: holds no line of an application, so CUDA errors cannot show in it"
-            gaps.append(Gap("logs", reason, (CUDA_ERROR,), None, "give the server's log too", origin))
+            reason = f"{source}: contains no application line, so it cannot contain CUDA errors"
+            gaps.append(Gap("logs", reason, (CUDA_ERROR,), None, "pass the server's log too", origin))
         elif not self._log_like:
-            reason = f"{source}: no line of it has a time or a level, so it may be no log: it clears nothing"
+            reason = f"{source}: no line has a time or a level, so it may not be a log and rules nothing out"
             hidden = (CUDA_ERROR,) if self.kernel_lines else (CUDA_ERROR, DRIVER_MISMATCH)
-            gaps.append(Gap("logs", reason, hidden, None, "give the server's log", origin))
+            gaps.append(Gap("logs", reason, hidden, None, "pass the server's log", origin))
         return tuple(gaps)
 
 
@@ -309,7 +309,7 @@ def _xid_fields(fact: Xid) -> dict[str, Value]:
 
 
 def recovery_action(fact: Xid) -> str:
-    """What an Xid 154 says must be done: `… changed from 0x0 (None) to 0x2 (Node Reboot Required)`."""
+    """The action in an Xid 154: `… changed from 0x0 (None) to 0x2 (Node Reboot Required)`."""
     if fact.code != 154 or " to 0x" not in fact.detail:
         return ""
     details = fact.detail.rpartition(" to 0x")[2].partition("(")[2].partition(")")[0].strip().lower()

@@ -1,1 +1,1 @@
-"""Metrics pages: scraped over a window, or saved in files."""
+"""Metrics pages: scraped over a window, or read from files."""

@@ -1,4 +1,4 @@
-"""Metrics pages: of running servers, scraped over the window, or saved in files."""
+"""Collector of metrics pages: scraped from running servers over the window, or read from files."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ TITLE = "Metrics pages"
 _FAMILIES_SHOWN = 5
 _LINES_SHOWN = 5
 _MAX_SAVED = 64
-_NO_P99 = "its P99 can only come from its clients, or from a gateway in front of it"
-_HALF = "its last number may be half a number"
+_NO_P99 = "get its P99 from its clients or from a gateway in front of it"
+_HALF = "its last number may be truncated"
 _STOPPED = "until the server stopped answering"
 _AGAIN = "fetch the page again"
 
 _READ = frozenset(signal for dialect in shipped() for signal in dialect.signals)
 ANSWERING = "server.answering"
 _PROVIDES = _READ | change_signals(_READ) | {ANSWERING}
-# What a server that cannot be reached hides. Hardware has other sources, so its signals are not the server's to hide.
+# Signals hidden by an unreachable server. Hardware signals have other sources.
 _HIDDEN = tuple(sorted(signal for signal in _READ if not signal.startswith(("gpu.", "host."))))
-# An installed latdoctor has no sources, so it names the page that everybody can read.
+# An installed latdoctor comes without its source tree, so this names the online page.
 _ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
 
 
@@ -53,21 +53,21 @@ def _is_requested(request: CollectRequest) -> bool:
 
 
 def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
-    """Reads the saved pages, then scrapes the servers at the start and the end of the window and in between."""
+    """Read the saved pages, then scrape the servers at the start, during, and at the end of the window."""
     saved = _saved(request.metrics, request.timeout, clock)
     live = scrape_over_window(request, clock, NAME, _HIDDEN)
     return CollectResult((*saved.artifacts, *live.artifacts), (*saved.gaps, *live.gaps))
 
 
 def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> CollectResult:
-    """Saved pages of one kind of server are taken for one server's, first to last in the order given."""
+    """Read saved pages; pages of one kind of server are taken for one server's, first to last in the given order."""
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
     groups: dict[tuple[str, ...], str] = {}
     for number, path in enumerate(paths, 1):
         shown = clean(pipes.shown_name(path) if pipes.is_stream(path) else path.name, 200)
         if number > _MAX_SAVED:
-            gaps.append(_gap(f"{shown} is left out: at most {_MAX_SAVED} saved pages are read", next_step="give fewer"))
+            gaps.append(_gap(f"{shown} is left out: at most {_MAX_SAVED} saved pages are read", next_step="pass fewer"))
             continue
         try:
             raw = _read(path, shown, timeout)
@@ -84,24 +84,24 @@ def _read(path: Path, shown: str, timeout: float) -> bytes:
     """Raises SourceError."""
     if pipes.is_stream(path):
         read = pipes.read_stream(path, timeout, exposition.MAX_BYTES, exposition.MAX_BYTES)
-        if read.unfinished:  # what is missing might be any of its series, so that no sum would be sure
-            why = f"its end was not seen: {read.unfinished}"
-            raise SourceError(why, where=shown, next_step="save the page to a file first, and give that")
+        if read.unfinished:  # any series may be missing, so no sum is reliable
+            why = f"incomplete: {read.unfinished}"
+            raise SourceError(why, where=shown, next_step="save the page to a file and pass that")
         return read.content
     try:
         is_file = path.is_file()
         what = "is a folder" if path.is_dir() else "there is no such file"
-    except OSError as error:  # its folder may not be entered
+    except OSError as error:  # no permission to enter its folder
         raise SourceError(
             f"cannot be read: {error.strerror}", where=shown, next_step="check path and permissions"
         ) from error
     if not is_file:
-        raise SourceError(what, where=shown, next_step="look at the path given with --metrics")
+        raise SourceError(what, where=shown, next_step="check the path of --metrics")
     return Artifact("", NAME, "", shown, 0.0, path).read(exposition.MAX_BYTES)
 
 
 def _kind(raw: bytes, shown: str) -> tuple[str, ...]:
-    """The dialects that the page speaks; none for a page that says nothing to us, of which `parse` tells why."""
+    """The ids of the page's dialects; empty for an invalid page, which `parse` reports."""
     try:
         page = exposition.parse(raw, shown)
     except SourceError:
@@ -110,7 +110,7 @@ def _kind(raw: bytes, shown: str) -> tuple[str, ...]:
 
 
 def _parse(artifacts: Sequence[Artifact]) -> Evidence:
-    """The evidence of one server's pages. Raises SourceError where none of them is a metrics page."""
+    """Return the evidence of one server's pages. Raises SourceError if none of them is a metrics page."""
     pages: list[tuple[Artifact, MetricsPage]] = []
     gaps: list[Gap] = []
     failures: list[SourceError] = []
@@ -122,7 +122,7 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
             failures.append(error)
             gaps.append(_gap(f"{artifact.source}: {error.what}", (), error.next_step, Origin(artifact.name)))
     if not pages:
-        raise failures[0] if failures else SourceError("no page was brought", where=NAME)
+        raise failures[0] if failures else SourceError("no page was read", where=NAME)
     live = _is_live(taken[0])
     stopped = live and (is_last_before_outage(pages[-1][0]) or pages[-1][0] is not taken[-1])
     server = f"server/{_server_name(artifacts[0])}"
@@ -141,13 +141,13 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
 
 
 def _answering(server: str, taken: Sequence[Artifact], *, stopped: bool) -> tuple[Reading, ...]:
-    """Whether the last of the server's pages is one, and not a proxy's excuse or nothing."""
+    """Whether the server's last response was a metrics page, and not a proxy's error or nothing."""
     origin = Origin(taken[-1].name)
     return (Reading(ANSWERING, server, float(not stopped), origin, Window(taken[0].taken_at, taken[-1].taken_at)),)
 
 
 def _whole(pages: Sequence[tuple[Artifact, MetricsPage]]) -> Sequence[tuple[Artifact, MetricsPage]]:
-    """`pages` without a last one that breaks off: what it lacks would be taken for gone."""
+    """Return `pages` without a truncated last one: what it lacks would be taken for gone."""
     return pages[:-1] if len(pages) > 1 and pages[-1][1].cut else pages
 
 
@@ -159,7 +159,7 @@ def _scrapes(pages: Sequence[tuple[Artifact, MetricsPage]]) -> list[ScrapedPage]
 
 
 def _noted(evidence: Evidence, always: str, doubtful: Set[str]) -> Evidence:
-    """Evidence with what a reader must know of its pages: the server stopped, or a last number may be half a number."""
+    """Add caveats to the evidence: the server stopped, or the last number may be truncated."""
     if not (always or doubtful):
         return evidence
 
@@ -186,7 +186,7 @@ def _server_name(artifact: Artifact) -> str:
         try:
             return parse_target(artifact.source).name
         except ValueError as error:
-            raise SourceError("its address makes no sense", where=artifact.source) from error
+            raise SourceError("its address is invalid", where=artifact.source) from error
     return clean(Path(artifact.source).stem, 200) or "saved"
 
 
@@ -196,24 +196,24 @@ def _bad_lines(artifact: Artifact, page: MetricsPage, dialects: Sequence[Dialect
         return
     numbers = ", ".join(str(entry.line) for entry in bad[:_LINES_SHOWN])
     more = f" and {len(bad) - _LINES_SHOWN} more" if len(bad) > _LINES_SHOWN else ""
-    rest = "the page was cut there" if page.cut else "the rest of the page was"
+    rest = "the page is truncated there" if page.cut else "the rest of the page was read"
     reason = f"{artifact.source}: line {numbers}{more} could not be read; {rest}"
     signals = tuple(sorted(_touched({entry.name for entry in bad if entry.name}, dialects)))
     yield _gap(reason, signals, _AGAIN, Origin(artifact.name, f"line {bad[0].line}"))
 
 
 def _unended(pages: Sequence[tuple[Artifact, MetricsPage]], doubtful: Set[str]) -> Iterator[Gap]:
-    """One gap for all pages without a last newline: an editor may have taken it away, or the page was cut."""
+    """One gap for all pages without a final newline: an editor may have removed it, or the page was truncated."""
     found = [(artifact, page.unended) for artifact, page in pages if page.unended and not page.cut]
     if found and doubtful:
         sources = ", ".join(dict.fromkeys(artifact.source for artifact, _ in found))
         artifact, last = found[-1]
-        reason = f"{sources}: no newline at the end, so it may have been cut there: {_HALF}"
+        reason = f"{sources}: no newline at the end, so it may be truncated: {_HALF}"
         yield _gap(reason, tuple(sorted(doubtful)), _AGAIN, Origin(artifact.name, f"line {last.line}"))
 
 
 def _touched(names: set[str], dialects: Iterable[Dialect]) -> set[str]:
-    """The signals that a lost line of one of `names` may hide; of a half line, only half a name may be left."""
+    """The signals that may depend on a lost line with one of `names`; of a truncated name only a part may remain."""
     return {
         rule.signal
         for dialect in dialects
@@ -227,32 +227,32 @@ def _touched(names: set[str], dialects: Iterable[Dialect]) -> set[str]:
 
 
 def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPage) -> Iterator[Gap]:
-    """What this page cannot show, however often it is given: else a user who gave it would be told to give it.
+    """Gaps for what this page can never show, so that the user is not asked to pass it again.
 
-    It speaks of no subject: the page of another server may show it.
+    They have no subject, because the page of another server may show it.
     """
     origin = Origin(artifact.name)
     if not dialects:
         families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
-        reason = f"{artifact.source}: an exporter that no dialect knows; it begins with {families}"
+        reason = f"{artifact.source}: an exporter without a dialect; its first families are {families}"
         yield _gap(reason, tuple(sorted(_with_derived(_HIDDEN))), _ADD_DIALECT, origin)
         return
     own = _with_derived(signal for dialect in dialects for signal in dialect.signals)
     if "latency.mean" in own and "latency.p99" not in own:
         title = " and ".join(dialect.title for dialect in dialects)
         hidden = tuple(sorted(_with_derived(["latency"]) - own))
-        yield _gap(f"{title} tells the mean of its latency only", hidden, _NO_P99, origin)
+        yield _gap(f"{title} reports only the mean of its latency", hidden, _NO_P99, origin)
 
 
 def _with_derived(signals: Iterable[str]) -> frozenset[str]:
-    """`signals` and what is derived from the distributions among them (`latency` gives `latency.p99`)."""
+    """Return `signals` and those derived from the distributions among them (`latency` gives `latency.p99`)."""
     names = set(signals)
     spread = tuple(f"{name}." for name in names if catalogue()[name].kind == "distribution")
     return frozenset(names | {name for name in catalogue() if name.startswith(spread)})
 
 
 def _preflight() -> Sequence[SourceAvailability]:
-    """What metrics pages this machine shows."""
+    """The metrics pages on this machine."""
     discovery = discover_pages()
     sights = [
         SourceAvailability(
@@ -264,7 +264,7 @@ def _preflight() -> Sequence[SourceAvailability]:
         for page in discovery.found
     ]
     if not any(page.dialects for page in discovery.found):
-        detail = f"none of {discovery.ports_probed} local ports shows a page that is known"
+        detail = f"no known metrics page on {discovery.ports_probed} local ports"
         sights.append(
             SourceAvailability("metrics pages of a server", "if given", detail, "--server URL, or --metrics FILE")
         )
@@ -280,5 +280,5 @@ COLLECTOR = Collector(
     parse=_parse,
     preflight=_preflight,
     option="--server URL (or --metrics FILE)",
-    cost="watches for the window",
+    cost="takes the window",
 )

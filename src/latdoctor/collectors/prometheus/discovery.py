@@ -1,4 +1,4 @@
-"""Finds metrics pages on this machine: asks the ports that listen on the loopback interface for GET /metrics."""
+"""Discovery of metrics pages on this machine: GET /metrics on every port that listens on the loopback interface."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from latdoctor.evidence.model import Gap
 from latdoctor.sanitize import clean
 
 MAX_PORTS = 64
-TIMEOUT = 0.5  # seconds for one port: a page on this machine is there at once, or it is no page for us
+TIMEOUT = 0.5  # seconds per port: a local page responds at once
 MAX_BYTES = 8 << 20
 _FAMILIES_SHOWN = 5
 _LISTEN = "0A"
-# Where inference servers and exporters usually show their pages: Triton, vLLM, TorchServe, DCGM, SGLang, Ray, node.
+# Usual ports of inference servers and exporters: Triton, vLLM, TorchServe, DCGM, SGLang, Ray, node.
 _LIKELY = (8002, 8000, 8082, 9400, 8080, 8001, 30000, 3000, 9100)
-# Services that speak no HTTP, some of which would log or count a stray request as an attack.
-_NOT_ASKED = frozenset({21, 22, 23, 25, 53, 110, 111, 139, 143, 389, 445, 465, 587, 631, 993, 2049, 3306, 5432, 5672})
-_NOT_ASKED_EITHER = frozenset({6379, 9042, 9092, 11211, 27017})
+# Services without HTTP, some of which log or count a stray request as an attack.
+_NOT_PROBED = frozenset({21, 22, 23, 25, 53, 110, 111, 139, 143, 389, 445, 465, 587, 631, 993, 2049, 3306, 5432, 5672})
+_NOT_PROBED_HIGH = frozenset({6379, 9042, 9092, 11211, 27017})
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredPage:
-    """A metrics page. `dialects` are the ids of those it speaks; none where it is unknown."""
+    """A metrics page; `dialects` are the ids of its dialects, empty if unknown."""
 
     url: str
     title: str
     dialects: tuple[str, ...]
-    families: tuple[str, ...]  # the first few, to tell an unknown page by
+    families: tuple[str, ...]  # the first few, to identify an unknown page
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryResult:
-    """The pages found, those of known dialects first, and what kept us from looking further."""
+    """The pages found, known dialects first, and what limited the search."""
 
     found: tuple[DiscoveredPage, ...]
     ports_probed: int
@@ -46,16 +46,16 @@ class DiscoveryResult:
 
 
 def discover() -> tuple[DiscoveredPage, ...]:
-    """The metrics pages on this machine's ports, those of known dialects first."""
+    """Return the metrics pages on this machine's ports, known dialects first."""
     return discover_pages().found
 
 
 def discover_pages(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, most: int = MAX_PORTS) -> DiscoveryResult:
-    """Asks every listening loopback port for a metrics page: at most `most` ports, `timeout` seconds each."""
+    """Request a metrics page from every listening loopback port: at most `most` ports, `timeout` seconds each."""
     places, gaps = _listening(proc)
     if len(places) > most:
-        reason = f"{len(places)} ports listen; only {most} were asked"
-        gaps.append(Gap("local ports", reason, (), None, "name the server yourself (--server URL)"))
+        reason = f"{len(places)} ports are listening; only {most} were probed"
+        gaps.append(Gap("local ports", reason, (), None, "name the server (--server URL)"))
     targets = [scrape.parse_target(f"http://{place}/metrics") for place in places[:most]]
     answers = scrape.fetch(targets, timeout, MAX_BYTES) if targets else ()
     found = [
@@ -71,7 +71,7 @@ def _page(url: str, body: bytes) -> DiscoveredPage | None:
     try:
         page = exposition.parse(body, url)
     except SourceError:
-        return None  # something else answers there, which is no failure
+        return None  # another service, which is not a failure
     dialects = recognise_dialects(shipped(), [page])
     title = ", ".join(dialect.title for dialect in dialects) or "unknown"
     families = tuple(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
@@ -79,7 +79,7 @@ def _page(url: str, body: bytes) -> DiscoveredPage | None:
 
 
 def _listening(proc: Path) -> tuple[list[str], list[Gap]]:
-    """`host:port` of every socket that answers on the loopback interface, likely ports first."""
+    """`host:port` of every socket reachable on the loopback interface, likely ports first."""
     found: dict[int, str] = {}
     gaps: list[Gap] = []
     for table in ("tcp", "tcp6"):
@@ -88,11 +88,11 @@ def _listening(proc: Path) -> tuple[list[str], list[Gap]]:
         except OSError as error:
             if table == "tcp":
                 reason = f"{proc / table} cannot be read: {error.strerror}"
-                gaps.append(Gap("local ports", reason, (), None, "name the server yourself (--server URL)"))
+                gaps.append(Gap("local ports", reason, (), None, "name the server (--server URL)"))
             continue  # a machine without IPv6 has no tcp6
         for line in lines:
             place = _place(line)
-            if place and place[1] not in _NOT_ASKED | _NOT_ASKED_EITHER:
+            if place and place[1] not in _NOT_PROBED | _NOT_PROBED_HIGH:
                 found.setdefault(place[1], place[0])
     likely = {port: rank for rank, port in enumerate(_LIKELY)}
     ports = sorted(found, key=lambda port: (likely.get(port, len(likely)), port))
@@ -113,7 +113,7 @@ def _place(line: str) -> tuple[str, int] | None:
 
 
 def _address(raw: bytes) -> IPv4Address | IPv6Address:
-    """The kernel prints each 32-bit word in the machine's own byte order. Raises ValueError for a wrong length."""
+    """Parse an address; the kernel prints each 32-bit word in native byte order. Raises ValueError for a bad length."""
     if len(raw) not in (4, 16):
         raise ValueError("not an address")
     words = [raw[i : i + 4] for i in range(0, len(raw), 4)]
@@ -126,7 +126,7 @@ def _address(raw: bytes) -> IPv4Address | IPv6Address:
 def _host(address: IPv4Address | IPv6Address) -> str:
     """How to reach a socket bound to `address` from here; empty for one bound to another interface."""
     if address.is_unspecified:
-        return "127.0.0.1"  # a socket bound to :: answers IPv4 as well, unless told otherwise
+        return "127.0.0.1"  # a socket bound to :: accepts IPv4 as well, by default
     if not address.is_loopback:
         return ""
     return f"[{address}]" if isinstance(address, IPv6Address) else str(address)

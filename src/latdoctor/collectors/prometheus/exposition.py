@@ -1,4 +1,4 @@
-"""The Prometheus text format: bytes → a typed Page. One bad line costs that line, not the page."""
+"""Parser of the Prometheus text format: bytes → MetricsPage. A bad line costs that line, not the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from latdoctor.errors import SourceError
 
 MAX_BYTES = 64 << 20
 MAX_LINES = 400_000
-# The parser looks at every character, and several times at those in labels.
+# The parser scans every character, and those in labels several times.
 MAX_LINE = 8192
 
 _TYPE = re.compile(r"^[ \t]*#[ \t]+TYPE[ \t]+(\S+)[ \t]+(\w+)[ \t]*$", re.MULTILINE)
@@ -19,22 +19,22 @@ _MARKUP = re.compile(rb"\s*(?:<[!?a-zA-Z]|\[|\{\s*(?:\}|\"[^\"]*\"\s*:))")
 
 
 def parse(raw: bytes, where: str) -> MetricsPage:
-    """The page in `raw`; lines that cannot be read are left out and told in `bad_lines`.
+    """Parse the page in `raw`; unreadable lines are left out and listed in `bad_lines`.
 
-    Raises SourceError for what is no metrics page (HTML, JSON, binary, empty), naming `where`, and for a page of more
-    than MAX_BYTES or MAX_LINES.
+    Raises SourceError, naming `where`, for anything but a metrics page (HTML, JSON, binary, empty) and for more than
+    MAX_BYTES or MAX_LINES.
     """
     _refuse(raw, where)
     text = raw.decode("utf-8", errors="replace").replace("\r\n", "\n")
     lines = text.split("\n")
     if len(lines) > MAX_LINES:
         raise SourceError(
-            f"{len(lines)} lines are more than the {MAX_LINES} that are read at most",
+            f"{len(lines)} lines, more than the limit of {MAX_LINES}",
             where=where,
-            next_step="have the exporter show fewer series",
+            next_step="configure the exporter to expose fewer series",
         )
     kinds = dict(_TYPE.findall(text))
-    # The parser renames samples of counters to end in _total; dialects want the names as they stand on the page.
+    # The parser renames samples of counters to end in _total; dialects need the names of the page.
     plain = [_TYPE.sub(r"# TYPE \1 untyped", line) if line.lstrip().startswith("#") else line for line in lines]
     bad = tuple(BadLine(number, _name(line)) for number, line in enumerate(plain, 1) if len(line) > MAX_LINE)
     for entry in bad:
@@ -48,31 +48,31 @@ def parse(raw: bytes, where: str) -> MetricsPage:
     if unended and unended not in bad and lines[-1].lstrip().startswith("#"):
         bad = (*bad, unended)
     if not samples and (bad or not kinds):
-        raise SourceError("is no metrics page", where=where, next_step="give the address that Prometheus scrapes")
+        raise SourceError("is not a metrics page", where=where, next_step="use the address that Prometheus scrapes")
     return MetricsPage(samples, kinds, bad, unended)
 
 
 def _unended(lines: list[str]) -> BadLine | None:
-    """The last line, where it lacks the newline that the format asks for; "# EOF" says that nothing is missing."""
+    """The last line if it lacks the newline that the format requires; "# EOF" marks a complete page."""
     last = lines[-1]
     return None if not last.strip() or last.strip() == "# EOF" else BadLine(len(lines), _name(last))
 
 
 def _refuse(raw: bytes, where: str) -> None:
     if len(raw) > MAX_BYTES:
-        raise SourceError(f"more than {MAX_BYTES >> 20} MiB", where=where, next_step="give a smaller page")
+        raise SourceError(f"more than {MAX_BYTES >> 20} MiB", where=where, next_step="pass a smaller page")
     if not raw.strip():
-        raise SourceError("is empty", where=where, next_step="look whether the exporter is up")
+        raise SourceError("is empty", where=where, next_step="check that the exporter is up")
     if _MARKUP.match(raw[:256]) or b"\x00" in raw[:4096]:
         raise SourceError(
-            "holds HTML, JSON or binary data and no metrics page",
+            "is HTML, JSON or binary data, not a metrics page",
             where=where,
-            next_step="give the address that Prometheus scrapes, such as http://HOST:PORT/metrics",
+            next_step="use the address that Prometheus scrapes, such as http://HOST:PORT/metrics",
         )
 
 
 def _samples(text: str) -> dict[str, tuple[MetricSample, ...]]:
-    """Raises ValueError, IndexError or OverflowError (from the parser) where a line is wrong."""
+    """Raises ValueError, IndexError or OverflowError (from the parser) if a line is invalid."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found: dict[str, list[MetricSample]] = {}
@@ -86,7 +86,7 @@ def _samples(text: str) -> dict[str, tuple[MetricSample, ...]]:
 
 
 def _line_by_line(lines: list[str]) -> tuple[dict[str, tuple[MetricSample, ...]], tuple[BadLine, ...]]:
-    """The same where some line is wrong: each is tried alone, and the good ones are read together."""
+    """The same for a page with invalid lines: each is tried alone, and the valid ones are parsed together."""
     bad: list[BadLine] = []
     good: list[str] = []
     for number, line in enumerate(lines, 1):

@@ -1,1 +1,1 @@
-"""A Prometheus server, asked over its HTTP API: what was so just before, and since when."""
+"""A Prometheus server queried over its HTTP API: the judged window and the history before it."""

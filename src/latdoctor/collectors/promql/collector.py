@@ -1,4 +1,6 @@
-"""A Prometheus server: asked for the judged window and the history before it, once; its raw answers are kept."""
+"""Collector of a Prometheus server: queries the judged window and the history before it once, and keeps the raw
+results.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ from latdoctor.evidence.model import to_json as canonical
 
 TITLE = "Prometheus server"
 _PLAN = "00-plan.json"
-_PATIENCE, _ROUNDS = 3, 3  # answer times for all questions, in three rounds; `look` gives a collector up after more
+_PATIENCE, _ROUNDS = 3, 3  # timeouts for all queries, in three rounds; the runner abandons a collector after more
 _READ = (query_plan.FOUND, query_plan.NAMES, query_plan.LAST, query_plan.GROWTH, query_plan.LEVEL)
 _MAX_PLAN = 4 << 20
 
@@ -54,8 +56,8 @@ def _is_requested(request: CollectRequest) -> bool:
 
 
 def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
-    """Asks what is there, then what that shows. A question that fails is a gap; the others go on."""
-    del clock  # the times are the server's: from `since` to `until`
+    """Query which targets and samples exist, then their values. A failed query is a gap; the others continue."""
+    del clock  # the server's own times apply: from `since` to `until`
     server = request.prometheus
     if server is None:
         return CollectResult()
@@ -83,7 +85,7 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
 
 
 class _QuerySession:
-    """The questions of one look, their raw answers and what went wrong."""
+    """The queries of one collection, their raw results and failures."""
 
     def __init__(self, server: PrometheusServer, timeout: float) -> None:
         self._server = server
@@ -93,7 +95,7 @@ class _QuerySession:
         self._failed: dict[tuple[str, str], list[PlannedQuery]] = {}
 
     def run(self, questions: Iterable[PlannedQuery]) -> list[tuple[PlannedQuery, QueryResult]]:
-        """The answers to those questions that were answered."""
+        """Return the results of those queries that succeeded."""
         query = list(questions)
         deadline = _PATIENCE / _ROUNDS * self._timeout
         replies = client.run_queries(self._server.access, [one.question for one in query], self._timeout, deadline)
@@ -105,7 +107,7 @@ class _QuerySession:
             try:
                 answer = client.parse_result(reply.body, self._server.access.name)
             except SourceError as error:
-                self._failed.setdefault((f"brought {error.what}", error.next_step), []).append(one)
+                self._failed.setdefault((f"returned {error.what}", error.next_step), []).append(one)
                 continue
             name = f"{NAME}/{self._group}/{len(self._kept) + 1:02d}-{one.role}.json"
             self._kept.append((structs.replace(one, artifact=name), reply.body))
@@ -125,21 +127,21 @@ class _QuerySession:
         return CollectResult(tuple(artifacts), gaps)
 
     def _gaps(self) -> Iterator[Gap]:
-        """One gap for each reason."""
+        """One gap per reason."""
         samples = self._server.access.url
         for (why, next_step), failed in self._failed.items():
             if not self._kept:
                 yield Gap(NAME, f"{samples} {why}", tuple(sorted(server_signals())), None, next_step)
-                return  # the same for all, but for those that were not sent any more
+                return  # the same reason for all queries that were sent
             lost = {name for one in failed if one.role in _READ for name in one.names}
             roles = {one.role for one in failed}
             hidden = {*_hidden_by(lost, shipped()), *(label_changes.SIGNALS if roles & label_changes.ROLES else ())}
-            reason = f"{samples}: {len(failed)} of the questions ({', '.join(sorted(roles))}): {why}"
+            reason = f"{samples}: {len(failed)} of the queries ({', '.join(sorted(roles))}): {why}"
             yield Gap(NAME, reason, tuple(sorted(hidden)), None, next_step)
 
 
 def _hidden_by(names: set[str], dialects: Iterable[Dialect]) -> Iterator[str]:
-    """The signals for which one of the samples `names` is read."""
+    """The signals that depend on one of the samples `names`."""
     for dialect in dialects:
         for options in dialect.rules:
             if any(promql.rule_samples(rule) & names for rule in options):
@@ -147,11 +149,11 @@ def _hidden_by(names: set[str], dialects: Iterable[Dialect]) -> Iterator[str]:
 
 
 def _parse(artifacts: Sequence[Artifact]) -> Evidence:
-    """Raises SourceError where the plan is missing or broken, or no dialect knows any series."""
+    """Raises SourceError if the plan is missing or broken, or no series belongs to a dialect."""
     by_name = {artifact.name: artifact for artifact in artifacts}
     stored = next((one for one in artifacts if one.name.endswith(f"/{_PLAN}")), None)
     if stored is None:
-        raise SourceError("the list of its questions is missing", where=artifacts[0].source if artifacts else NAME)
+        raise SourceError("its query plan is missing", where=artifacts[0].source if artifacts else NAME)
     plan = query_plan.parse_plan(stored.read(_MAX_PLAN), stored.source)
     answered: list[AnsweredQuery] = []
     gaps: list[Gap] = []
@@ -174,7 +176,7 @@ def _preflight() -> Sequence[SourceAvailability]:
         SourceAvailability(
             "history in a Prometheus server",
             "if given",
-            "rates and quantiles of a time that has passed, and since when they changed",
+            "rates and quantiles of a past time, and when they changed",
             "--prometheus URL (--select, --since, --until)",
         )
     ]
@@ -188,7 +190,7 @@ COLLECTOR = Collector(
     collect=_collect,
     parse=_parse,
     preflight=_preflight,
-    # What it shows is what metrics pages show: whoever misses a signal is pointed to those.
+    # Its signals are those of metrics pages, which are suggested instead.
     option="",
     cost="some queries to that server",
 )

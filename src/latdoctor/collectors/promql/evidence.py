@@ -1,4 +1,4 @@
-"""What the answers of a Prometheus server say: readings of the judged window, series of the history, gaps."""
+"""Evidence from the results of a Prometheus server: readings of the judged window, series of the history, gaps."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from latdoctor.evidence.model import Evidence, Gap, Origin, Series, Subject
 from latdoctor.sanitize import clean
 
 NAME = "promql"
-_FEWEST = 4  # points of a curve: of less nothing can be told
-_NEAR = 0.02  # of the window, by which a target may be younger than it without our saying so
+_FEWEST = 4  # points of a curve
+_NEAR = 0.02  # of the window; a target younger by more gets a note
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuery:
-    """A question and what came of it."""
+    """A query and its result."""
 
     query: PlannedQuery
     answer: QueryResult
 
 
 def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str, artifact: str) -> Evidence:
-    """`server` names the Prometheus, `artifact` the plan. Raises SourceError where no dialect knows any series."""
+    """`server` names the Prometheus, `artifact` the plan. Raises SourceError if no series belongs to a dialect."""
     found = ranked_targets(samples_by_target(_of(answered, plans.FOUND)))
     if not found:
         raise SourceError(
-            "shows no series that a dialect knows within the judged window",
+            "has no series of a known dialect within the judged window",
             where=server,
-            next_step="look at --select, --until and --window, and whether Prometheus scrapes the servers",
+            next_step="check --select, --until and --window, and that Prometheus scrapes the servers",
         )
     scrapes = _scrapes(plan, answered, artifact)
     read, left = found[: plans.MAX_TARGETS], found[plans.MAX_TARGETS :]
@@ -64,7 +64,7 @@ def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str,
         dialects = recognise_dialects(shipped(), [scrape.page for scrape in pages])
         note = _young(plan, covers.get(target, -math.inf))
         for dialect in dialects:
-            # What Prometheus kept has the exporter's own clock behind it already.
+            # The samples in Prometheus no longer depend on the exporter's own refresh schedule.
             parts.append(_noted(read_pages(structs.replace(dialect, cached=False), pages, subject, NAME), note))
             parts.append(_curves(plan, answered, dialect, pages, target, subject))
     parts.append(Evidence(subjects=tuple(Subject(f"server/{names[target]}") for target in read)))
@@ -89,7 +89,7 @@ def _covers(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
 
 
 def scrape_interval(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> float:
-    """Seconds between the samples of the target that is scraped least often, as far as `up` tells."""
+    """Scrape interval in seconds of the target that is scraped least often, according to `up`."""
     covers = _covers(answered)
     paces = [
         (plan.until - max(plan.start, covers.get(PrometheusTarget.of(line.labels), plan.start)))
@@ -113,7 +113,7 @@ def _scrapes(
 
 def _young(plan: QueryPlan, first: float) -> str:
     late = first - plan.start
-    return f"seen for {plan.until - first:.0f} s only" if late > _NEAR * plan.window else ""
+    return f"observed for only {plan.until - first:.0f} s" if late > _NEAR * plan.window else ""
 
 
 def _noted(evidence: Evidence, note: str) -> Evidence:
@@ -134,10 +134,10 @@ def _curves(
     target: PrometheusTarget,
     subject: str,
 ) -> Evidence:
-    """The history of the target's signals, one series for each subject; of two for one subject none is told."""
+    """The history of the target's signals, one series per subject; ambiguous ones are dropped."""
     view = DialectView(dialect, tuple(pages), subject)
     born = _ups(answered).get(target, -math.inf)
-    # A rate over a time in which the target was not there yet would look like a change.
+    # A rate over a time before the target existed would look like a change.
     whole = born + plan.reach if born > plan.since - plan.curve_step else -math.inf
     series: list[Series] = []
     for one in answered:
@@ -156,7 +156,7 @@ def _curves(
 
 
 def _ups(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
-    """When each target was first seen within the history, or a little before it."""
+    """When each target was first seen within the history, or shortly before."""
     lines = (line for one in answered if one.query.role == plans.UP for line in one.answer.lines)
     return {PrometheusTarget.of(line.labels): line.times[0] for line in lines if line.times}
 
@@ -188,38 +188,36 @@ def _gaps(
     origin = Origin(artifact)
     hidden = tuple(sorted(server_signals()))
     if left:
-        reason = f"{server}: {len(left)} more targets were left unread, {names[left[0]]} among them"
+        reason = f"{server}: {len(left)} more targets were not read, among them {names[left[0]]}"
         yield Gap(NAME, reason, hidden, None, "narrow it: --select '{job=\"…\"}'")
     if plan.window < plans.FEWEST * plan.pace:
-        reason = f"{server}: samples come every {plan.pace:.0f} s, so {plan.window:.0f} s hold few of them"
-        yield Gap(NAME, reason, (), None, f"judge more: --window {plans.FEWEST * plan.pace:.0f}s", origin)
+        reason = f"{server}: the scrape interval is {plan.pace:.0f} s, so {plan.window:.0f} s contain few samples"
+        yield Gap(NAME, reason, (), None, f"use a longer window: --window {plans.FEWEST * plan.pace:.0f}s", origin)
     for target, reason in _down(plan, answered):
-        # Of a target that showed nothing we know, only the user's own choice says that it matters.
+        # A target without a dialect matters only if the user selected it.
         if target in names or plan.select:
             name = names.get(target) or target_names([target], server)[target]
             is_read = target in names
             subject = None if is_read else f"server/{name}"
-            yield Gap(
-                NAME, f"{name} {reason}", () if is_read else hidden, subject, "look whether its process still runs"
-            )
+            yield Gap(NAME, f"{name} {reason}", () if is_read else hidden, subject, "check that its process is running")
     warned = dict.fromkeys(warning for one in answered for warning in one.answer.warnings)
     if warned:
         reason = f"{server} warns: {'; '.join(list(warned)[:_SHOWN])}"
-        yield Gap(NAME, reason, (), None, "a part of the answer may be missing: look at the stores behind it", origin)
+        yield Gap(NAME, reason, (), None, "part of the result may be missing: check the stores behind it", origin)
 
 
 def provided_signals() -> frozenset[str]:
-    """What the series of a Prometheus server may give."""
+    """The signals that a Prometheus server may provide."""
     return frozenset(signal for dialect in shipped() for signal in dialect.signals)
 
 
 def server_signals() -> frozenset[str]:
-    """What nobody else shows. Hardware has other sources: a target that is not read does not hide it."""
+    """The signals without another source; an unread target does not hide hardware signals."""
     return frozenset(signal for signal in provided_signals() if not signal.startswith(("gpu.", "host.")))
 
 
 def _down(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> Iterator[tuple[PrometheusTarget, str]]:
-    """The targets that Prometheus could not scrape at the end, and since when."""
+    """Targets that Prometheus could not scrape at the end, and since when."""
     for one in answered:
         if one.query.role != plans.UP:
             continue
@@ -228,7 +226,7 @@ def _down(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> Iterator[tuple[
                 continue
             ups = [time for time, value in zip(line.times, line.values, strict=True) if value == 1]
             if line.values[-1] == 0 and line.times[-1] >= plan.until - 2 * plan.curve_step:
-                since = f"since {format_utc(ups[-1])} or a little later" if ups else "all the time"
+                since = f"since {format_utc(ups[-1])} or shortly after" if ups else "throughout"
                 yield PrometheusTarget.of(line.labels), f"could not be scraped {since}"
             elif line.times[-1] < plan.until - 2 * plan.curve_step and ups:
                 yield PrometheusTarget.of(line.labels), f"is no longer a target since {format_utc(line.times[-1])}"

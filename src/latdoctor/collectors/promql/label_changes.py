@@ -1,8 +1,8 @@
-"""What changed over the history that a Prometheus server keeps: starts, versions, models, configurations, replicas.
+"""Changes in the history of a Prometheus server: starts, versions, models, configurations, replicas.
 
-Asked are the labels that tell of versions, when processes started, build and configuration information, and how many
-targets of a job could be scraped, from half an hour before the history on: a change is older than what it explains. All
-targets of a job are asked, for a new version often comes as new targets (pods) beside the old ones, which then go.
+The queries cover labels with versions, process start times, build and configuration information, and the number of
+targets of a job that were up, from half an hour before the history on, because a change precedes its effect. All
+targets of a job are queried, because a new version often appears as new targets (pods) next to the old ones.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import Event, Origin, Value
 from latdoctor.sanitize import clean
 
-HOLE = 3  # steps: a text that was away for no longer has not come back, a scrape failed
-HOLD = 3  # steps that a number lasts before it is believed
+HOLE = 3  # steps; a shorter absence of a text is a failed scrape, not a change
+HOLD = 3  # steps that a number must last to count
 
 
 @dataclass(frozen=True, slots=True)
 class LabelHistory:
-    """What one subject showed: its texts by step. `key` is the subject without its target (`model/m`)."""
+    """The texts of one subject by step. `key` is the subject without its target (`model/m`)."""
 
     job: str
     key: str = ""
@@ -36,7 +36,7 @@ class LabelHistory:
 
 @dataclass(frozen=True, slots=True)
 class LabelChange:
-    """From step `index` on a subject shows `text`; `before` is the one text before it, empty where several were."""
+    """From step `index` on a subject has `text`; `before` is the previous text, empty if there were several."""
 
     subject: str
     index: int
@@ -45,9 +45,10 @@ class LabelChange:
 
 
 def label_changes(found: Mapping[str, LabelHistory]) -> Iterator[LabelChange]:
-    """Where a subject turns to another text, and where a new target of a job brings one that none of the job showed.
+    """Yield where a subject changes to another text, and where a new target of a job has a text that none of the job
+    had.
 
-    What the first step shows may be old: it is no turn.
+    Texts of the first step may be old and are not changes.
     """
     for subject, history in found.items():
         yield from _within(subject, history.steps)
@@ -71,7 +72,7 @@ def _within(subject: str, steps: Mapping[int, set[str]]) -> Iterator[LabelChange
 
 
 def _first_shown_by_new_targets(subject: str, members: Sequence[LabelHistory], first: int) -> Iterator[LabelChange]:
-    """What the targets that came later than the first step showed at once, and no other target before."""
+    """Texts that targets younger than the first step had from the start, and no other target before."""
     known: dict[str, int] = {}  # when each text was first shown
     for history in members:
         for index, texts in history.steps.items():
@@ -88,13 +89,13 @@ def _first_shown_by_new_targets(subject: str, members: Sequence[LabelHistory], f
 
 
 def _latest(members: Sequence[LabelHistory], before: int) -> set[str]:
-    """The texts at the latest step before `before` at which any member showed one."""
+    """The texts at the latest step before `before` at which any member had one."""
     latest = max((index for history in members for index in history.steps if index < before), default=None)
     return set() if latest is None else {text for history in members for text in history.steps.get(latest, ())}
 
 
 def step_changes(values: Mapping[int, float]) -> Iterator[tuple[int, float, float]]:
-    """(step, before, from then on) for each change of a number that lasts HOLD steps, or two at the end."""
+    """Yield (step, before, after) for each change of a number that lasts HOLD steps, or two at the end."""
     runs: list[tuple[int, float, int]] = []  # first step, value, how many steps
     for index in sorted(values):
         if runs and runs[-1][1] == values[index]:
@@ -114,8 +115,8 @@ LABEL, START, BUILD, CONFIG, RELOAD, REPLICAS = "label", "start", "build", "conf
 ROLES = frozenset({LABEL, START, BUILD, CONFIG, RELOAD, REPLICAS})
 SIGNALS = frozenset({"change.process_start", "change.model", "change.version", "change.config", "change.replicas"})
 STEPS = 240  # finer than curves: a minute matters between a change and its effect, and these are few series
-BEFORE = 1800.0  # seconds; as far back as a change is taken for "shortly before"
-_MOST = 50  # events of one question; the newest are kept
+BEFORE = 1800.0  # seconds; the range of "shortly before"
+_MOST = 50  # events per query; the newest are kept
 _MAX_LABELS, _SHOWN = 64, 3  # labels of a configuration
 
 _PATTERNS = {
@@ -131,7 +132,7 @@ _ENDINGS += ("_build_info", "_config_hash", "_config_info", ":config_info", "_in
 def change_queries(
     plan: QueryPlan, dialects: Sequence[Dialect], jobs: Iterable[str], select: Sequence[str]
 ) -> Iterator[PlannedQuery]:
-    """What is asked of all targets of `jobs`."""
+    """Yield the queries about all targets of `jobs`."""
     extra = (*select, promql.name_matcher(sorted(set(jobs)), "job"))
 
     def over(role: str, expression: str, dialect: str = "", signal: str = "") -> PlannedQuery:
@@ -168,7 +169,7 @@ def events(
     dialects: Sequence[Dialect],
     names: Mapping[PrometheusTarget, str],
 ) -> tuple[Event, ...]:
-    """The changes that the answers tell. `names` are how the targets that are read are called."""
+    """Return the changes in the results. `names` are the names of the targets that are read."""
     known = {dialect.id: dialect for dialect in dialects}
     found: list[Event] = []
     for query, lines in answered:
@@ -181,7 +182,7 @@ def events(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """One answer's lines → events."""
+    """Converts the series of one result to events."""
 
     plan: QueryPlan
     names: Mapping[PrometheusTarget, str]
@@ -193,7 +194,7 @@ class _Reader:
             yield from (self._event(mark.change, mark.what, turn) for turn in label_changes(history))
 
     def of_role(self, role: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
-        """The changes told by what any target may show. A role that is not known tells none."""
+        """The changes in series that any target may have; none for an unknown role."""
         if role == REPLICAS:
             yield from self._replicas(lines)
             return
@@ -218,7 +219,7 @@ class _Reader:
         found: dict[str, LabelHistory] = {}
         for line in lines:
             server, text = self._server(line), mark.text(line.labels)
-            # Without pages, so that a version is never part of the subject that turns to it.
+            # Without pages, so that a version is never part of the subject that changes to it.
             view = views.setdefault(server, DialectView(dialect, (), server))
             subject = server if mark.of_server else view.subject(own_labels(line.labels))
             if text and subject is not None:
@@ -228,7 +229,7 @@ class _Reader:
     def _histories(
         self, lines: Sequence[QuerySeries], text: Callable[[QuerySeries, float], str]
     ) -> dict[str, LabelHistory]:
-        """What `text` makes of each line and value, for each server."""
+        """The texts that `text` derives from each series and value, per server."""
         found: dict[str, LabelHistory] = {}
         for line in lines:
             self._note(found, self._server(line), line, text)
@@ -244,7 +245,7 @@ class _Reader:
                 history.steps.setdefault(self._index(time), set()).add(shown)
 
     def _points(self, line: QuerySeries) -> Iterator[tuple[float, float]]:
-        """The times and values that were asked for, whatever else was answered."""
+        """The times and values within the requested range."""
         for time, value in zip(line.times, line.values, strict=True):
             if _begins(self.plan) <= time <= self.plan.until + _step(self.plan):
                 yield time, value
@@ -260,7 +261,7 @@ class _Reader:
         return _begins(self.plan) + index * _step(self.plan)
 
     def _event(self, signal: str, what: str, turn: LabelChange, *, shows: bool = True) -> Event:
-        """`shows`: the texts mean something to a person."""
+        """`shows`: the texts are meaningful to a person."""
         versions = {"from": turn.before, "to": turn.text} if shows else {}
         text = {"what": clean(what, 300), **versions}
         fields: dict[str, Value] = {name: text for name, text in text.items() if text}
@@ -275,7 +276,7 @@ class _Reader:
                 yield Event("change.process_start", subject, self.origin, {}, start)
 
     def _configurations(self, name: str, lines: Sequence[QuerySeries]) -> Iterator[Event]:
-        """A hash is a value; of an information metric the labels are what is configured."""
+        """A hash is a value; an information metric has the configuration in its labels."""
         if name.endswith("_hash"):
             history = self._histories(lines, lambda _, value: f"{value:.17g}" if math.isfinite(value) else "")
             yield from (self._event("change.config", _stem(name), turn, shows=False) for turn in label_changes(history))
@@ -316,7 +317,7 @@ def _version(labels: Mapping[str, str]) -> str:
 
 
 def _labels(line: QuerySeries) -> str:
-    """The labels of an information metric, one to a line: `clean` leaves no end of a line in any of them."""
+    """The labels of an information metric, one per line: `clean` leaves no line breaks in them."""
     return "\n".join(f"{clean(name, 60)}={clean(value, 80)}" for name, value in own_labels(line.labels)[:_MAX_LABELS])
 
 

@@ -1,4 +1,4 @@
-"""What a Prometheus server is asked in one look, as a value that is kept beside its answers."""
+"""Queries to a Prometheus server in one collection, as a value stored with their results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from latdoctor.dialects.model import Dialect
 from latdoctor.errors import UNDECODABLE, SourceError
 from latdoctor.sanitize import clean
 
-STEPS = 10  # of the judged window, as a live look has them
+STEPS = 10  # of the judged window, as in a live collection
 CURVE_STEPS = 60  # of the history
 MAX_TARGETS = 64
-PACE = 30.0  # seconds, where nobody tells how often Prometheus scrapes
-FEWEST = 4  # samples by which a rate is more than the luck of two
-_NAMES_AT_ONCE = 90  # Prometheus looks up to a hundred literal names up; of more it tries each name by the pattern
-# What a change is looked for in, and told by: what a request sees, what waits, and the hardware under it.
+PACE = 30.0  # seconds; default scrape interval
+FEWEST = 4  # samples for a reliable rate
+_NAMES_AT_ONCE = 90  # Prometheus resolves up to a hundred literal names by index; beyond that it matches each name
+# Signals searched for changes: latency, load, queues, and the hardware.
 CURVES = (
     "latency",
     "latency.mean",
@@ -65,7 +65,7 @@ LAST, GROWTH, LEVEL, CURVE = "last", "growth", "level", "curve"
 
 
 class PlannedQuery(Struct, frozen=True):
-    """One question and the artifact that holds its answer; `names` are the samples it asks of."""
+    """One query and the artifact of its result; `names` are the samples that it covers."""
 
     role: str
     expression: str
@@ -76,7 +76,7 @@ class PlannedQuery(Struct, frozen=True):
     dialect: str = ""
     signal: str = ""
     factor: float = 1.0
-    artifact: str = ""  # empty where it was not answered
+    artifact: str = ""  # empty if there is no result
 
     @property
     def question(self) -> PromqlQuery:
@@ -84,9 +84,9 @@ class PlannedQuery(Struct, frozen=True):
 
 
 class QueryPlan(Struct, frozen=True):
-    """`window` seconds before `until` are judged; what lies before them, from `since` on, is the history.
+    """The last `window` seconds before `until` are judged; the time from `since` on is the history.
 
-    `pace` is how far apart the samples come, seconds, of the target that is scraped least often.
+    `pace` is the scrape interval of the target that is scraped least often, seconds.
     """
 
     since: float
@@ -110,7 +110,7 @@ class QueryPlan(Struct, frozen=True):
 
     @property
     def reach(self) -> float:
-        """How far back each point of a curve looks, seconds: over a few samples, else it is a rate of none."""
+        """Range of each point of a curve, seconds: several samples, since a rate needs at least two."""
         return max(2 * self.curve_step, FEWEST * self.pace)
 
 
@@ -119,30 +119,30 @@ def plan_for(server: PrometheusServer) -> QueryPlan:
 
 
 def parse_plan(raw: bytes, where: str) -> QueryPlan:
-    """Raises SourceError for what is no plan, or one whose times make no sense."""
+    """Raises SourceError for an invalid plan."""
     try:
         plan = msgspec.json.decode(raw, type=QueryPlan)
     except UNDECODABLE as error:
-        raise SourceError("the list of its questions cannot be read", where=where) from error
+        raise SourceError("its query plan cannot be read", where=where) from error
     if not (0 < plan.window <= plan.until - plan.since < float("inf")):
-        raise SourceError("the times of its questions make no sense", where=where)
+        raise SourceError("the times of its query plan are invalid", where=where)
     return plan
 
 
 def discovery_queries(plan: QueryPlan, dialects: Sequence[Dialect]) -> Iterator[PlannedQuery]:
-    """Which targets speak a dialect? Asked by the families that it is recognised by, not by what every target has."""
+    """Find the targets of each dialect by the families that identify it."""
     families = sorted({name for dialect in dialects for name in dialect.recognise})
     yield from _names(plan, FOUND, [*families, *(f"{name}_bucket" for name in families)], plan.select)
 
 
 def target_queries(plan: QueryPlan, dialects: Sequence[Dialect], chosen: Sequence[str]) -> Iterator[PlannedQuery]:
-    """Which samples do the targets show, since when; how often are they scraped, and were they up?"""
+    """Find the samples of the targets, since when they exist, how often they are scraped, and whether they were up."""
     yield from _names(plan, NAMES, sorted(promql.all_sample_names(dialects)), chosen)
     over, fine = promql.duration(plan.window), promql.duration(plan.window / 300)
     up = promql.format_selector("up", chosen)
     yield PlannedQuery(COVER, f"min_over_time(timestamp({up})[{over}:{fine}])", plan.until, names=("up",))
     yield PlannedQuery(COUNT, f"count_over_time({up}[{over}])", plan.until, names=("up",))
-    # Of targets that show nothing we know, only the user's own choice says that they matter.
+    # Targets without a dialect matter only if the user selected them.
     up = promql.format_selector("up", plan.select or chosen)
     yield PlannedQuery(UP, up, plan.until, plan.since - 2 * plan.curve_step, plan.curve_step, ("up",))
 
@@ -159,14 +159,14 @@ def _names(plan: QueryPlan, role: str, names: Sequence[str], chosen: Sequence[st
 def sample_queries(
     plan: QueryPlan, dialects: Sequence[Dialect], present: Mapping[str, frozenset[str]], select: Sequence[str]
 ) -> Iterator[PlannedQuery]:
-    """What the samples that are `present` (by dialect) show, grew by, and how they went."""
+    """Query the value, growth and history of the samples that are `present` (by dialect)."""
     counters: set[str] = set()
     levels: dict[str, str] = {}
     for dialect in dialects:
         needed = promql.sample_names(dialect)
         counters |= needed.counters & present[dialect.id]
         for name, way in needed.levels:
-            if name in present[dialect.id]:  # read in two ways by two dialects: as it stands
+            if name in present[dialect.id]:  # read in two ways by two dialects: unaggregated
                 levels[name] = way if levels.get(name, way) == way else promql.RAW
     for names, expression in promql.last_value_queries(counters, select):
         yield PlannedQuery(LAST, expression, plan.until, names=names)
@@ -190,7 +190,7 @@ def sample_queries(
 
 @dataclass(frozen=True, slots=True, order=True)
 class PrometheusTarget:
-    """What Prometheus scrapes: one server or exporter."""
+    """A scrape target of Prometheus: one server or exporter."""
 
     instance: str
     job: str
@@ -201,7 +201,7 @@ class PrometheusTarget:
 
 
 def target_names(targets: Iterable[PrometheusTarget], otherwise: str) -> dict[PrometheusTarget, str]:
-    """How each is called: by its instance, and by its job too where two jobs scrape one instance."""
+    """Name each target by its instance, and by its job too if two jobs scrape one instance."""
     known = sorted(targets)
     instances = [one.instance for one in known]
     return {
@@ -230,22 +230,22 @@ def dialects_of(names: frozenset[str]) -> tuple[Dialect, ...]:
 
 
 def ranked_targets(samples: Mapping[PrometheusTarget, frozenset[str]]) -> list[PrometheusTarget]:
-    """The targets that speak a dialect: servers before GPU exporters, and those before what tells of machines only.
+    """The targets with a dialect: servers first, then GPU exporters, then machines.
 
-    A company has more machines than servers, and only so many targets are read.
+    A company has more machines than servers, and the number of targets is limited.
     """
     ranks = {target: _rank(dialects_of(names)) for target, names in samples.items()}
     return sorted((target for target in samples if ranks[target]), key=lambda target: (ranks[target], target))
 
 
 def serving_targets(samples: Mapping[PrometheusTarget, frozenset[str]]) -> list[PrometheusTarget]:
-    """Those that serve requests; where none does, all that speak a dialect."""
+    """The targets that serve requests; if there are none, all with a dialect."""
     found = ranked_targets(samples)
     return [target for target in found if _rank(dialects_of(samples[target])) == 1] or found
 
 
 def _rank(dialects: Sequence[Dialect]) -> int:
-    """1 is read first; 0 is for no dialect at all."""
+    """1 is read first; 0 means no dialect."""
     signals = frozenset(signal for dialect in dialects for signal in dialect.signals)
     if not signals:
         return 0

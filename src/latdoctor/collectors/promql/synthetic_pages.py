@@ -1,7 +1,7 @@
-"""Answers of a Prometheus server → metrics pages of each of its targets, as if they had been scraped over the window.
+"""Query results of a Prometheus server → synthetic metrics pages of each target, as if scraped over the window.
 
-A counter stands on the first page of the window less what it grew by, as the server counted that, and on the last as it
-is; a gauge stands on each. So the dialects' rules read them like any other page, and one code judges both.
+On the first page of the window a counter has its last value minus its growth as computed by the server, on the last
+page its last value; gauges are on every page. The rules of the dialects then evaluate them like any other page.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _TargetPages:
 
 @dataclass(frozen=True)
 class PageBuilder:
-    """Gathers answers by target. `covers` tells since when each target was scraped, where it was not all along."""
+    """Collects results by target. `covers` is the time since which each target was scraped, if not the whole window."""
 
     plan: QueryPlan
     artifact: str
@@ -66,11 +66,11 @@ class PageBuilder:
                 gathered.add(page, name, MetricSample(labels, value, line.whole and value == line.values[-1]))
 
     def scrapes(self) -> dict[PrometheusTarget, list[ScrapedPage]]:
-        """The pages of each target in their order; none that has no sample, but for the first and the last."""
+        """The pages of each target in order; empty pages are dropped except the first and the last."""
         growths = _cumulative(self._grown)
         for (target, name, labels), (last, whole) in self._last.items():
             gathered = self._targets.setdefault(target, _TargetPages())
-            # Of a single sample within the window no growth is known, and it is no counter that was just born.
+            # The growth of a single sample within the window is unknown; it is not a new counter.
             grown = growths.get((target, name, labels), math.nan)
             gathered.add(_FIRST, name, MetricSample(labels, last - grown))
             gathered.add(_LAST, name, MetricSample(labels, last, whole))
@@ -79,7 +79,7 @@ class PageBuilder:
         return {target: self._in_order(target, gathered) for target, gathered in self._targets.items()}
 
     def _in_order(self, target: PrometheusTarget, gathered: _TargetPages) -> list[ScrapedPage]:
-        """A target younger than the window begins with its first sample; its gauges then stand on its first page."""
+        """A target younger than the window starts with its first sample; its gauges are then on its first page."""
         first = max(self.plan.start, self.covers.get(target, -math.inf))
         times = {page: self.plan.start + page * self.plan.step for page in sorted({_LAST, *gathered.pages} - {_FIRST})}
         later = {page: at for page, at in times.items() if at > first}
@@ -93,7 +93,7 @@ class PageBuilder:
 
 
 def own_labels(labels: Mapping[str, str]) -> Labels:
-    """A sample's labels as its exporter wrote them (or relabelling did), without those of the target."""
+    """A sample's labels as exported or relabelled, without those of the target."""
     return tuple(sorted((name, value) for name, value in labels.items() if name not in _OWN))
 
 
@@ -103,10 +103,10 @@ def _page(samples: Mapping[str, Sequence[MetricSample]]) -> MetricsPage:
 
 
 def _cumulative(grown: Mapping[_Key, float]) -> dict[_Key, float]:
-    """The growths, those of buckets as no less than the one of the bucket below.
+    """The growths, with each bucket at least that of the bucket below.
 
-    `increase` draws each out to the window's edges by itself, so that a cumulative count may come to lie a little below
-    the one before it; `histogram_quantile` of Prometheus does the same.
+    `increase` extrapolates each series to the window's edges separately, so that a cumulative count may fall slightly
+    below the one before it; `histogram_quantile` of Prometheus corrects this the same way.
     """
     found = dict(grown)
     families: dict[_Key, list[tuple[float, _Key]]] = {}
@@ -127,5 +127,5 @@ def _bound(text: str) -> float:
     try:
         bound = float(text)
     except ValueError:
-        return math.inf  # the dialect's rule will tell of it
+        return math.inf  # the dialect's rule reports it
     return math.inf if math.isnan(bound) else bound
