@@ -30,7 +30,7 @@ CONFLICT = 409
 CHANGED = 412
 
 
-ATTEMPTS = 3  # somebody else may turn a knob between reading and writing
+ATTEMPTS = 3  # of a change that conflicts with another client's
 
 
 class AdminClient:
@@ -91,7 +91,7 @@ class AdminClient:
 
 
 class AdminRefusedError(OperationError):
-    """The admin interface said no, with this status."""
+    """The admin interface refused the request, with this status."""
 
     def __init__(self, status: int, said: str, where: str) -> None:
         super().__init__(f"the admin interface answered {status}: {clean(said, 300)}", where=where)

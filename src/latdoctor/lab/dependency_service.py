@@ -1,4 +1,4 @@
-"""The small service that the server asks for each request: features by key, kept for a while.
+"""Feature store called by the server for each request: features by key, cached for a while.
 
 `GET /features/KEY` → `{"key": …, "hit": true, "features": […]}`. A key that is not kept is a miss: the features come
 from behind (a wait of `miss_seconds`, as for a slower store) and are kept for `ttl` seconds. With a ttl of 0 every
@@ -84,7 +84,7 @@ def build(settings: StoreSettings | None = None) -> Starlette:
     chosen = settings or StoreSettings()
     store = FeatureStore(chosen)
     registry = CollectorRegistry()
-    lookups = Counter("dependency_lookups", "Keys asked for", ("result",), registry=registry)
+    lookups = Counter("dependency_lookups", "Keys options for", ("result",), registry=registry)
     Gauge("dependency_keys", "Keys kept", registry=registry).set_function(lambda: len(store))
 
     async def look_up(request: Request) -> Response:
@@ -118,15 +118,15 @@ def _json(value: object, *, status: int = 200) -> Response:
 async def serve(settings: StoreSettings, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Serves until SIGTERM or SIGINT. `announce` gets the address once it answers.
 
-    Raises OperationError where the port cannot be had, UsageError for settings that make no sense.
+    Raises OperationError where the port is not available, UsageError for settings that make no sense.
     """
     listening = HttpServer(build(settings), host=host, port=port, drain_seconds=5)
-    asked_to_end = asyncio.Event()
-    for wanted in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(wanted, asked_to_end.set)
+    stop_requested = asyncio.Event()
+    for signal_ in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_, stop_requested.set)
     await listening.start()
     announce(listening.url)
-    await asked_to_end.wait()
+    await stop_requested.wait()
     await listening.stop()
 
 
@@ -138,10 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ttl", type=float, default=StoreSettings().ttl, help="seconds a key is kept; 0: not at all")
     parser.add_argument("--max-keys", type=int, default=StoreSettings().max_keys)
     parser.add_argument("--miss-seconds", type=float, default=StoreSettings().miss_seconds)
-    asked = parser.parse_args(arguments)
-    settings = StoreSettings(ttl=asked.ttl, max_keys=asked.max_keys, miss_seconds=asked.miss_seconds)
+    options = parser.parse_args(arguments)
+    settings = StoreSettings(ttl=options.ttl, max_keys=options.max_keys, miss_seconds=options.miss_seconds)
     try:
-        asyncio.run(serve(settings, asked.host, asked.port, lambda url: print(url, flush=True)))
+        asyncio.run(serve(settings, options.host, options.port, lambda url: print(url, flush=True)))
     except LatdoctorError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -1,8 +1,8 @@
-"""One HTTP connection of a client that may be slow, vanished or hostile: what it can hold is bounded in size and time.
+"""HTTP server (uvicorn) with limits per connection in size and time, for slow, vanished or hostile clients.
 
-uvicorn's own protocol bounds neither the size of a head nor the time that it may take, and waits for ever for a
-client that connects and says nothing, or that does not read its answer. It goes on reading while requests that came
-in one packet wait for their turn, and where their client has gone it tells only the last of them.
+uvicorn's own protocol limits neither the size nor the duration of a request head, and waits forever for a client that
+sends nothing or does not read its answer. It goes on reading while requests that came
+in one packet wait for their turn, and if the client disconnects it notifies only the last of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPARE_FILES = 128  # of the process, beside its connections
 
 
 class ConnectionLimits(Struct, frozen=True):
-    """What one client, and all together, may hold.
+    """Limits of one client, and of all clients together.
 
     `head_bytes`: of the request line and the headers (nginx takes 32 KiB). `head_seconds`: from the connection, or
     the first byte of a later request, to the end of the head. `read_seconds`: for reading what the buffers do not
@@ -47,10 +47,10 @@ class ConnectionLimits(Struct, frozen=True):
 
 def allow_files(most: int = ConnectionLimits().connections) -> None:
     """Lets this process have a file for each of `most` connections, as far as its hard limit goes."""
-    wanted = most + _SPARE_FILES
+    needed = most + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
@@ -62,8 +62,8 @@ def fitting(limits: ConnectionLimits) -> ConnectionLimits:
     return msgspec.structs.replace(limits, connections=max(16, min(limits.connections, soft - _SPARE_FILES)))
 
 
-class _Enough(Exception):  # noqa: N818 - told to the parser, which stops
-    """Told to the parser by raising it in a callback: it reads no further."""
+class _Enough(Exception):  # noqa: N818 - stops the parser
+    """Raised in a callback to stop the parser."""
 
 
 class _Flow(FlowControl):
@@ -84,9 +84,9 @@ class BoundedConnection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, limits: ConnectionLimits, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._limits = limits
-        self._head = 0  # bytes of the head that the parser has told
+        self._head = 0  # bytes of the head that the parser has reported
         self._in_head = self._in_body = False
-        self._unfinished = 0  # bytes of a head that the parser has not told yet
+        self._unfinished = 0  # bytes of a head that the parser has not reported yet
         self._too_large: int | None = None  # the status that says so
         self._turned_away = False
         self._answering: RequestResponseCycle | None = None
@@ -97,7 +97,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)
         if len(self.connections) > self._limits.connections:
-            self._say(503, "too-many-connections", "too many connections are open", b"retry-after: 1\r\n")
+            self._respond(503, "too-many-connections", "too many connections are open", b"retry-after: 1\r\n")
             transport.close()
         else:
             self._start_head()
@@ -175,16 +175,16 @@ class BoundedConnection(HttpToolsProtocol):
             if not self.cycle.more_body:  # an answer is on its way: this one would be taken for it
                 self.cycle.keep_alive = False
                 return
-            self.cycle.disconnected = True  # nobody waits for the answer to half a request
+            self.cycle.disconnected = True  # half a request gets no answer
             self.cycle.message_event.set()
         if self._too_large is None:
-            self._say(400, "no-http", "this is no HTTP request")
+            self._respond(400, "no-http", "not an HTTP request")
         else:
-            self._say(self._too_large, "head-too-large", f"a head may have {self._limits.head_bytes} bytes")
+            self._respond(self._too_large, "head-too-large", f"a head may have {self._limits.head_bytes} bytes")
         # Closed at once with bytes unread, the connection would be reset and the answer lost.
         self._head_timer = self.loop.call_later(self._limits.refusal_seconds, self.transport.close)
 
-    def _say(self, status: int, error: str, detail: str, header: bytes = b"") -> None:
+    def _respond(self, status: int, error: str, detail: str, header: bytes = b"") -> None:
         body = msgspec.json.encode({"error": error, "detail": detail})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + header + b"\r\n" + body)
@@ -242,7 +242,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Closes the door first and the idle connections a moment later: what had just come in is still read."""
-        await asyncio.sleep(0)  # whoever stands at the door now
+        await asyncio.sleep(0)  # accept pending connections
         for server in self.servers:
             server.close()
         await asyncio.sleep(LINGER_SECONDS)
@@ -261,7 +261,7 @@ class HttpServer:
         drain_seconds: float = 30.0,
         limits: ConnectionLimits | None = None,
     ) -> None:
-        """Raises OperationError where the port cannot be had."""
+        """Raises OperationError where the port is not available."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # TCP by name: asyncio sets TCP_NODELAY only then, and without it an answer waits 40 ms for a delayed ACK.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -270,7 +270,7 @@ class HttpServer:
             self._socket.bind((host, port))
         except OSError as error:
             self._socket.close()
-            what = f"the port cannot be had: {error.strerror or error}"
+            what = f"the port is not available: {error.strerror or error}"
             raise OperationError(what, where=f"{host}:{port}", next_step="choose another port") from error
         self.host, self.port = host, int(self._socket.getsockname()[1])
         config = uvicorn.Config(
@@ -278,7 +278,7 @@ class HttpServer:
             http=cast(type[asyncio.Protocol], partial(BoundedConnection, limits=fitting(limits or ConnectionLimits()))),
             ws="none",
             lifespan="off",
-            log_level="error",  # its warnings are about what clients sent: whoever likes could fill the disk with them
+            log_level="error",  # warnings are about client input: any client could fill the disk with them
             access_log=False,
             server_header=False,
             backlog=BACKLOG,

@@ -1,4 +1,4 @@
-"""The servers' metrics pages as numbers, and what happened between two looks at them: the lab's own view of a phase."""
+"""Snapshots of the servers' metrics pages, and the difference between two of them."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def _values(text: str) -> Mapping[str, float]:
 
 
 class MetricsDelta(Struct, frozen=True):
-    """What the counters of two looks say of the time between them, over all servers."""
+    """Difference between two snapshots, over all servers."""
 
     first: MetricsSnapshot
     last: MetricsSnapshot
 
     def rise(self, name: str) -> float:
-        """How much a counter rose, 0 for one that nobody shows; one that fell was begun anew by a new process."""
+        """Increase of a counter, 0 if no server has it; a counter that fell was reset by a restart."""
         total = 0.0
         for address, page in self.last.pages.items():
             before = self.first.pages[address].values.get(name, 0.0) if address in self.first.pages else 0.0
@@ -80,11 +80,11 @@ class MetricsDelta(Struct, frozen=True):
         return self.rise(name) / below if below > 0 else None
 
     def mean(self, histogram: str) -> float | None:
-        """Mean of a histogram's observations between the looks."""
+        """Mean of a histogram's observations between the snapshots."""
         return self.per(f"{histogram}_sum", f"{histogram}_count")
 
     def now(self, gauge: str) -> float | None:
-        """The sum of a gauge over the servers at the last look; None where nobody shows it."""
+        """Sum of a gauge over the servers in the last snapshot; None if no server has it."""
         shown = [page.values[gauge] for page in self.last.pages.values() if gauge in page.values]
         return sum(shown) if shown else None
 

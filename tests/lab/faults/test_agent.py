@@ -46,7 +46,7 @@ def turn(server: Running, name: str, lifetime: float = FOREVER, **knobs: dict[st
 
 
 def config(server: Running) -> ServerConfig:
-    return server.parts.tuning.config
+    return server.parts.live_config.config
 
 
 def admin(server: Running, **groups: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def test_fragmentation_leaves_holes_with_room_for_one_request_and_no_large_batch
     with arena() as server:
         assert put(server, "fragment", strength=4).status_code == 204
         stats = memory(server)
-        longest = server.parts.tuning.config.queue.max_tokens_per_request * 256 * 4
+        longest = server.parts.live_config.config.queue.max_tokens_per_request * 256 * 4
         assert stats["allocated_bytes"] == pytest.approx(4 * MIB, rel=0.15)
         assert stats["largest_free_bytes"] <= longest + 512
         assert stats["inactive_ratio"] > 0.4

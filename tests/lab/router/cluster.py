@@ -43,7 +43,7 @@ class Cluster:
         await self.fleet.until(lambda all_: {one.name for one in all_ if one.state == "ready"} >= {*names}, DEADLINE)
 
     def pid(self, name: str) -> int:
-        return next(one.pid for one in self.fleet.standings() if one.name == name)
+        return next(one.pid for one in self.fleet.statuses() if one.name == name)
 
     def state(self, name: str) -> str:
         return self.fleet.known(name).state

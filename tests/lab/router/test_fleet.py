@@ -35,10 +35,10 @@ def test_what_is_in_flight_is_counted_whatever_happens() -> None:
     fleet = ReplicaPool(URLS)
     fleet.ready("a")
     replica = fleet.known("a")
-    with pytest.raises(ZeroDivisionError), fleet.asked(replica), fleet.asked(replica):  # noqa: PT012
-        assert fleet.standings()[0].in_flight == 2
+    with pytest.raises(ZeroDivisionError), fleet.in_flight(replica), fleet.in_flight(replica):  # noqa: PT012
+        assert fleet.statuses()[0].in_flight == 2
         _ = 1 / 0
-    assert fleet.standings()[0].in_flight == 0
+    assert fleet.statuses()[0].in_flight == 0
 
 
 def test_easing_in_begins_anew_after_an_absence_and_only_then() -> None:
@@ -47,13 +47,13 @@ def test_easing_in_begins_anew_after_an_absence_and_only_then() -> None:
     fleet.ready("a")
     time.seconds += 5
     fleet.ready("a")  # every probe says so
-    assert (fleet.standings()[0].weight, fleet.standings()[0].eased_weight) == (4, 2)
+    assert (fleet.statuses()[0].weight, fleet.statuses()[0].eased_weight) == (4, 2)
     fleet.lost("a")
-    assert fleet.standings()[0].eased_weight == 0
+    assert fleet.statuses()[0].eased_weight == 0
     fleet.started("a", 17)
     time.seconds += 60
     fleet.ready("a")
-    assert fleet.standings()[0].eased_weight == pytest.approx(0.4)
+    assert fleet.statuses()[0].eased_weight == pytest.approx(0.4)
 
 
 def test_a_drained_one_stays_so_and_is_no_loss() -> None:

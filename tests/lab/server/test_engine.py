@@ -74,7 +74,7 @@ class Bench:
         worker = self.engine.worker
         await asyncio.to_thread(worker.join, PATIENCE)
         assert not worker.is_alive()
-        self.engine.look_after()
+        self.engine.replace_lost_worker()
         assert self.engine.worker is not worker
 
 
@@ -99,7 +99,7 @@ def test_each_gets_its_own_answer() -> None:
         answers = [await ticket.answer for ticket in tickets]
         assert [answer.intent for answer in answers] == [1, 2, 0, 1]
         assert all(answer.batched < answer.computed for answer in answers)
-        assert (bench.engine.book.depth, bench.engine.book.tokens) == (0, 0)
+        assert (bench.engine.pending.depth, bench.engine.pending.tokens) == (0, 0)
 
     on_bench(scene)
 
@@ -125,7 +125,7 @@ def test_who_has_gone_is_not_computed() -> None:
         assert bench.engine.drop(gone)
         assert not bench.engine.drop(gone)
         assert not bench.engine.drop(first)
-        assert bench.engine.book.tokens == 3
+        assert bench.engine.pending.tokens == 3
         bench.model.gate.set()
         await first.answer
         await stays.answer
@@ -175,7 +175,7 @@ def test_a_killed_thread_is_replaced_too() -> None:
 def test_a_worker_that_lives_is_left_alone() -> None:
     async def scene(bench: Bench) -> None:
         worker = bench.engine.worker
-        bench.engine.look_after()
+        bench.engine.replace_lost_worker()
         assert bench.engine.worker is worker
         assert bench.engine.restarts == 0
 

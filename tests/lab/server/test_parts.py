@@ -232,13 +232,13 @@ def test_the_dependency_is_asked_and_a_miss_is_no_error() -> None:
         store = HttpServer(build_store(StoreSettings(miss_seconds=0)))
         server.on_loop(store.start())
         change = {"dependency": {"address": store.url}}
-        server.on_loop(server.parts.tuning.change(change, frozenset({"*"})))
+        server.on_loop(server.parts.live_config.change(change, frozenset({"*"})))
         assert [server.ask(text="a").status_code for _ in range(3)] == [200] * 3
         page = server.page()
         assert page[("ref_dependency_seconds_count", "")] == 3
         assert page[("ref_dependency_hits_total", "")] == 2
         assert page[("ref_dependency_errors_total", "")] == 0
-        server.on_loop(server.parts.tuning.change({"dependency": {"bypass": True}}, frozenset({"*"})))
+        server.on_loop(server.parts.live_config.change({"dependency": {"bypass": True}}, frozenset({"*"})))
         assert server.ask(text="a").status_code == 200
         assert server.page()[("ref_dependency_seconds_count", "")] == 3
         server.on_loop(store.stop())

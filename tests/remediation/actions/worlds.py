@@ -266,7 +266,7 @@ def replace() -> Iterator[World]:
                 answer = httpx.post(f"{url}/admin/replicas/{name}/replace", headers=ADMIN, trust_env=False)
                 assert answer.status_code == 200
 
-        before = {one.name: one.starts for one in fleet.standings()}
+        before = {one.name: one.starts for one in fleet.statuses()}
         yield World(
             "router.replica.replace",
             {"replica": "b.1"},

@@ -115,7 +115,7 @@ def _place_of(pid: int) -> CgroupLocation:
     try:
         return locate_cgroup(Path(f"/proc/{pid}/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
     except OSError as error:
-        raise OperationError(f"process {pid} cannot be looked at: {error.strerror}") from error
+        raise OperationError(f"process {pid} cannot be read: {error.strerror}") from error
 
 
 def _turn_on(found: CgroupLocation) -> bool:

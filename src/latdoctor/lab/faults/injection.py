@@ -1,4 +1,4 @@
-"""Puts faults in and takes them out again, wherever they act."""
+"""Injects faults into servers, processes, connections and the machine, and removes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GONE = 404
 
 @dataclass(frozen=True, slots=True)
 class InjectionTargets:
-    """What can be reached: the servers (one, or the replicas), and what else there is."""
+    """Where faults can be injected: servers, processes, router, proxies."""
 
     servers: tuple[AdminClient, ...] = ()
     pids: tuple[int, ...] = ()
@@ -42,52 +42,56 @@ class InjectionTargets:
     restart: Callable[[Knobs], None] | None = None
 
 
-def inject(fault: Fault, site: InjectionTargets, undo: ExitStack) -> None:
-    """Puts `fault` in; what takes it out is left with `undo`.
+def inject(fault: Fault, targets: InjectionTargets, undo: ExitStack) -> None:
+    """Injects `fault`; its removal is registered with `undo`.
 
-    Raises UsageError where the site lacks what the fault needs, OperationError where it is refused or cannot be had.
+    Raises UsageError if a required target is missing, OperationError if the injection fails.
     """
     match fault:
         case ConfigureFault(knobs, lifetime, only):
             slot = f"knobs-{secrets.token_hex(4)}"
-            servers = site.servers if only is None else site.servers[only : only + 1]
+            servers = targets.servers if only is None else targets.servers[only : only + 1]
             _at_each(servers, slot, {"knobs": typed_knobs(knobs), "lifetime": lifetime}, undo)
         case AgentFault(name, strength, lifetime):
-            _at_each(site.servers, name, {"strength": strength, "lifetime": lifetime}, undo)
+            _at_each(targets.servers, name, {"strength": strength, "lifetime": lifetime}, undo)
         case NeighborFault():
             undo.enter_context(neighbours(fault))
         case LimitFault():
-            _limit(fault, site, undo)
+            _limit(fault, targets, undo)
         case NetworkFault(between, toxic):
-            _spoil(_needed(site.clients_proxy if between == "clients" else site.dependency_proxy, "proxy"), toxic, undo)
+            _add_toxic(
+                _needed(targets.clients_proxy if between == "clients" else targets.dependency_proxy, "proxy"),
+                toxic,
+                undo,
+            )
         case WeightsFault(weights, lifetime):
-            router = _needed(site.router, "router")
+            router = _needed(targets.router, "router")
             _at_each((router,), "weights", {"weights": weights, "lifetime": lifetime}, undo)
         case KillFault(replica):
-            _needed(site.router, "router").put("/faults/kill", {"replica": replica})
+            _needed(targets.router, "router").put("/faults/kill", {"replica": replica})
         case RestartFault(knobs):
-            if site.restart is None:
+            if targets.restart is None:
                 raise UsageError("only a server that the laboratory started itself can be restarted")
-            site.restart(knobs)
+            targets.restart(knobs)
 
 
-def _limit(fault: LimitFault, site: InjectionTargets, undo: ExitStack) -> None:
-    if not site.pids:
+def _limit(fault: LimitFault, targets: InjectionTargets, undo: ExitStack) -> None:
+    if not targets.pids:
         raise UsageError("this fault acts on a process", next_step="--pid N of the server")
     limited = {"cpu": cpu_quota, "memory": memory_squeeze}[fault.of]
-    for pid in site.pids:
+    for pid in targets.pids:
         undo.enter_context(limited(pid, fault.share, fault.lifetime))
 
 
-def _at_each(servers: Sequence[AdminClient], name: str, asked: object, undo: ExitStack) -> None:
+def _at_each(servers: Sequence[AdminClient], name: str, body: object, undo: ExitStack) -> None:
     if not servers:
         raise UsageError("this fault acts inside a server", next_step="--server URL of one started with --fault-agent")
     for server in servers:
-        server.put(f"/faults/{name}", asked)
+        server.put(f"/faults/{name}", body)
         undo.callback(server.delete, f"/faults/{name}")
 
 
-def _spoil(proxy: AdminClient, toxic: Toxic, undo: ExitStack) -> None:
+def _add_toxic(proxy: AdminClient, toxic: Toxic, undo: ExitStack) -> None:
     proxy.ask("POST", "/toxics", msgspec.to_builtins(toxic))
 
     def remove() -> None:

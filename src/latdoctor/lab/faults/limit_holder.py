@@ -1,6 +1,6 @@
-"""Holds a limit on a process: `python -m latdoctor.lab.faults.limit_holder cpu|memory PID SHARE LIFETIME`.
+"""Applies a limit to a process: `python -m latdoctor.lab.faults.limit_holder cpu|memory PID SHARE LIFETIME`.
 
-Says "in force" once it is. Takes it out when its standard input ends, or after LIFETIME seconds.
+Prints "in force" once it is applied. Lifts it at the end of standard input, or after LIFETIME seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from latdoctor.lab.faults.process_limits import IN_FORCE
 
 def main(arguments: Sequence[str]) -> int:
     kind, pid, share, lifetime = arguments[0], int(arguments[1]), float(arguments[2]), float(arguments[3])
-    # The pipe tells the end. A signal to the whole group of processes must not take the keeper before that.
+    # End of input ends the limit. A signal to the process group must not end this process first.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     end = time.monotonic() + lifetime

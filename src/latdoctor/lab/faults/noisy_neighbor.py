@@ -1,4 +1,4 @@
-"""Neighbours on the machine: processes that really take its processors or its disk, and end by themselves."""
+"""Noisy neighbor: processes that use the machine's CPUs or disk for a limited time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from latdoctor.lab.faults.types import NeighborFault
 
 _BLOCK = b"\0" * (1 << 20)
-_CHECK_EVERY = 10_000  # turns of the burner between two looks at the clock
+_CHECK_EVERY = 10_000  # turns of the burner between two readings of the clock
 _MOST_WRITTEN = 64 << 20  # the file starts anew after this much, so that the disk does not fill
 
 
 @contextmanager
-def neighbours(asked: NeighborFault) -> Iterator[None]:
-    """`asked.processes` of them for as long as the context, and never longer than their lifetime."""
-    command = [sys.executable, "-m", "latdoctor.lab.faults.noisy_neighbor", asked.takes, str(asked.lifetime)]
-    running = [subprocess.Popen(command, start_new_session=True) for _ in range(asked.processes)]  # noqa: S603 — our own interpreter and module
+def neighbours(fault: NeighborFault) -> Iterator[None]:
+    """`fault.processes` of them for as long as the context, and never longer than their lifetime."""
+    command = [sys.executable, "-m", "latdoctor.lab.faults.noisy_neighbor", fault.takes, str(fault.lifetime)]
+    running = [subprocess.Popen(command, start_new_session=True) for _ in range(fault.processes)]  # noqa: S603 — our own interpreter and module
     try:
         yield
     finally:

@@ -57,7 +57,7 @@ class Reclaim:
         try:
             private, shared = file_pages(Path(f"/proc/{self._pid}/smaps").read_text())
         except OSError as error:
-            what = f"the memory of process {self._pid} cannot be looked at: {error.strerror}"
+            what = f"the memory of process {self._pid} cannot be read: {error.strerror}"
             raise OperationError(what, next_step=_NEEDED) from error
         if private < shared:
             size = f"{shared >> 20} of {(shared + private) >> 20} MiB"
@@ -74,7 +74,7 @@ class Reclaim:
         except ProcessLookupError:
             return False
         except OSError as error:
-            what = f"the memory of process {self._pid} cannot be looked at: {error.strerror}"
+            what = f"the memory of process {self._pid} cannot be read: {error.strerror}"
             raise OperationError(what, next_step=_NEEDED) from error
         total = sum(length for _, length in found)
         for one in part(found, self._begin, int(total * (1 - self._share))):

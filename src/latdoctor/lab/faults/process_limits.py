@@ -75,11 +75,11 @@ def _end(keeper: subprocess.Popen[str], kind: LimitKind, pid: int) -> None:
             keeper.stdin.close()
     keeper.wait()
     if keeper.returncode < 0 and kind == "cpu":
-        clear(pid)  # somebody killed the keeper
+        clear(pid)  # the helper process was killed
     if keeper.returncode > 0 and sys.exc_info()[1] is None:
         raise OperationError(_last_words(keeper))
 
 
 def _last_words(keeper: subprocess.Popen[str]) -> str:
     lines = (keeper.stderr.read() if keeper.stderr else "").strip().splitlines()
-    return clean(lines[-1], 300) if lines else "the limit's keeper ended and said nothing"
+    return clean(lines[-1], 300) if lines else "the helper process ended without a message"

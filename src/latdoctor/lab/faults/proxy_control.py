@@ -68,8 +68,8 @@ class _Control:
 
 def _guarded(handler: Handler, token: str) -> Handler:
     async def guarded(request: Request) -> Response:
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        authorization = request.headers.get("authorization", "")
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
             return _error(401, "wrong-token", "the token is missing or wrong")
         return await handler(request)
 
@@ -120,9 +120,9 @@ def run(options: ProxyOptions, *, announce: Callable[[str], None]) -> None:
 
 
 async def _run(options: ProxyOptions, announce: Callable[[str], None]) -> None:
-    told = asyncio.Event()
-    for wanted in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(wanted, told.set)
+    stop_requested = asyncio.Event()
+    for signal_ in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_, stop_requested.set)
     proxy = FaultProxy(options.upstream_host, options.upstream_port, seed=options.seed)
     listening = HttpServer(app(proxy, options.token), host=HOST, port=options.control_port, drain_seconds=DRAIN_SECONDS)
     await proxy.start(HOST, options.port)
@@ -130,7 +130,7 @@ async def _run(options: ProxyOptions, announce: Callable[[str], None]) -> None:
         await listening.start()
         announce(f"{HOST}:{proxy.port}")
         announce(listening.url)
-        await told.wait()
+        await stop_requested.wait()
         await listening.stop()
     finally:
         await proxy.close()

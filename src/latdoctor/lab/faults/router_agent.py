@@ -5,7 +5,7 @@
     PUT /faults/kill {"replica": "1"}                                    SIGKILL; the supervisor replaces it
     GET /faults                                                          the names of those at work
 
-The weights take themselves back after their lifetime. What somebody else has changed meanwhile stays as it is then.
+The previous weights are restored after the lifetime, except those that another client has changed since.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class _Kill(Struct, frozen=True, forbid_unknown_fields=True):
     replica: str
 
 
-def attach(fleet: ReplicaPool, supervisor: Supervisor, token: str) -> Sequence[BaseRoute]:
+def attach(pool: ReplicaPool, supervisor: Supervisor, token: str) -> Sequence[BaseRoute]:
     """The agent's routes, for callers on this machine that know the token."""
-    agent = RouterAgent(fleet, supervisor)
+    agent = RouterAgent(pool, supervisor)
     return [
         Route("/faults", guarded(agent.listing, token), methods=["GET"]),
         Route("/faults/weights", guarded(agent.weigh, token), methods=["PUT"]),
@@ -52,8 +52,8 @@ def attach(fleet: ReplicaPool, supervisor: Supervisor, token: str) -> Sequence[B
 class RouterAgent:
     """What is at work in one router. Used on its event loop."""
 
-    def __init__(self, fleet: ReplicaPool, supervisor: Supervisor) -> None:
-        self._fleet = fleet
+    def __init__(self, pool: ReplicaPool, supervisor: Supervisor) -> None:
+        self._pool = pool
         self._supervisor = supervisor
         self._before: RouterConfig | None = None  # of the weights at work
         self._during: RouterConfig | None = None
@@ -64,17 +64,17 @@ class RouterAgent:
         return Response(msgspec.json.encode(at_work), media_type="application/json")
 
     async def weigh(self, request: Request) -> Response:
-        asked = await read_json(request, _Weights)
+        command = await read_json(request, _Weights)
         self._stop()
-        before = self._fleet.config
-        weights = {**before.weights, **asked.weights}
+        before = self._pool.config
+        weights = {**before.weights, **command.weights}
         during = msgspec.structs.replace(before, policy="weighted", weights=weights)
         try:
-            self._fleet.configure(during)
+            self._pool.configure(during)
         except UsageError as error:
             raise BadRequest(422, "invalid", clean(str(error), 300)) from error
-        self._before, self._during = before, self._fleet.config
-        self._timer = asyncio.get_running_loop().call_later(asked.lifetime, self._stop)
+        self._before, self._during = before, self._pool.config
+        self._timer = asyncio.get_running_loop().call_later(command.lifetime, self._stop)
         return Response(status_code=204)
 
     async def unweigh(self, _: Request) -> Response:
@@ -82,9 +82,9 @@ class RouterAgent:
         return Response(status_code=204)
 
     async def kill(self, request: Request) -> Response:
-        asked = await read_json(request, _Kill)
+        command = await read_json(request, _Kill)
         try:
-            self._supervisor.kill(asked.replica)
+            self._supervisor.kill(command.replica)
         except UsageError as error:
             raise BadRequest(404, "unknown-replica", clean(str(error), 300)) from error
         except OperationError as error:
@@ -95,7 +95,7 @@ class RouterAgent:
         if self._timer is not None:
             self._timer.cancel()
         if self._before is not None and self._during is not None:
-            self._fleet.configure(restore_weights(self._fleet.config, self._during, self._before))
+            self._pool.configure(restore_weights(self._pool.config, self._during, self._before))
         self._before = self._during = self._timer = None
 
 

@@ -1,4 +1,4 @@
-"""A TCP proxy that spoils what passes through it: in front of a replica, the router or the dependency."""
+"""TCP proxy that injects network faults in front of a replica, the router or the dependency."""
 
 from __future__ import annotations
 

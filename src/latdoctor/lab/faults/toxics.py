@@ -1,4 +1,4 @@
-"""What can be wrong with a network connection: toxics with a name and a lifetime, and what a line does under them.
+"""Network toxics: latency, bandwidth, reset, blackhole, slow close; the registry of active ones.
 
 The words are Toxiproxy's. Nothing here reads a clock or touches a socket: the caller says what time it is, so the
 same rules are tried in tests on a clock that jumps.
@@ -107,7 +107,7 @@ class ActiveToxics:
             raise UsageError(f"there are {MOST_TOXICS} toxics already", next_step="remove one first")
         added = ActiveToxic(toxic, self._now() + toxic.lifetime)
         self._active[toxic.name] = added
-        self._tell()
+        self._notify()
         return added
 
     def remove(self, name: str) -> bool:
@@ -115,7 +115,7 @@ class ActiveToxics:
         known = any(found.toxic.name == name for found in self.active())
         if known:
             del self._active[name]
-            self._tell()
+            self._notify()
         return known
 
     def active(self) -> tuple[ActiveToxic, ...]:
@@ -140,13 +140,13 @@ class ActiveToxics:
             changes_at=min((found.expires_at for found in met), default=None),
         )
 
-    def listen(self, tell: Callable[[], None]) -> None:
-        """`tell` is called at every addition and removal; an expiry announces itself in `CombinedToxics.changes_at`."""
-        self._listeners.add(tell)
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` at every addition and removal; for expiry see `CombinedToxics.changes_at`."""
+        self._listeners.add(listener)
 
-    def forget(self, tell: Callable[[], None]) -> None:
-        self._listeners.discard(tell)
+    def forget(self, listener: Callable[[], None]) -> None:
+        self._listeners.discard(listener)
 
-    def _tell(self) -> None:
-        for tell in tuple(self._listeners):
-            tell()
+    def _notify(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()

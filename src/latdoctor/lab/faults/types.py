@@ -1,4 +1,4 @@
-"""What can be made to go wrong, as values: each names where it acts; all act for real, and all end by themselves.
+"""Fault definitions. All faults are real and end by themselves after their lifetime.
 
 `configure` turns knobs of the server, `agent` disturbs a stage inside it, `neighbour` starts processes that take the
 machine's processors or its disk, `network` spoils a connection, `limit` keeps the server short of something, `weights`
@@ -19,7 +19,7 @@ Knobs = dict[str, dict[str, Any]]
 
 
 class ConfigureFault(Struct, frozen=True, forbid_unknown_fields=True, tag="configure", tag_field="kind"):
-    """Live knobs turned, and turned back in the end unless somebody else has turned them since.
+    """Live knobs changed, and restored at the end unless another client has changed them since.
 
     `only`: of this one of several replicas, counted from 0.
     """

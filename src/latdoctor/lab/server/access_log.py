@@ -1,4 +1,4 @@
-"""One JSON line for each request that was answered, with the times at which it came in and went out."""
+"""Access log: one JSON line for each answered request, with its start and end time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AccessLog:
     def __init__(self, path: Path) -> None:
         """Raises OperationError where the file cannot be opened."""
         try:
-            self._file = path.open("ab", buffering=0)  # one write a line: whole lines, whoever reads meanwhile
+            self._file = path.open("ab", buffering=0)  # unbuffered: readers only find whole lines
         except OSError as error:
             raise OperationError(f"cannot be written: {error.strerror}", where=str(path)) from error
         self.path = path

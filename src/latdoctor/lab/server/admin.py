@@ -1,4 +1,4 @@
-"""The admin interface: the configuration, and looks into the running server. Loopback and token only."""
+"""Admin interface of one server: configuration, profile, memory, queue, threads. Loopback and token only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MIN_TOKEN_LENGTH = 8
 
 
 def admin_token(file: Path | None) -> str:
-    """The token in `file`, else in the environment; empty where none is given: then nobody is let in.
+    """The token in `file`, else in the environment; empty if there is none: every request is then refused.
 
     Raises UsageError for a file that cannot be read, or a token of less than eight characters.
     """
@@ -69,8 +69,8 @@ class AdminGuard:
             raise RequestRefused(
                 403, "no-token", f"the server was started without an admin token ({ADMIN_TOKEN_VARIABLE})"
             )
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token):
             raise RequestRefused(401, "wrong-token", "send the admin token as `Authorization: Bearer TOKEN`")
 
 
@@ -84,7 +84,7 @@ class AdminInterface:
     def __init__(
         self,
         guard: AdminGuard,
-        tuning: LiveConfig,
+        live_config: LiveConfig,
         engine: Engine,
         profiling: Profiler,
         memory: Callable[[], MemoryStats],
@@ -92,7 +92,7 @@ class AdminInterface:
         threads: Executor,
     ) -> None:
         self._guard = guard
-        self._tuning = tuning
+        self._live_config = live_config
         self._engine = engine
         self._profiling = profiling
         self._memory = memory
@@ -111,7 +111,7 @@ class AdminInterface:
         ]
 
     def guarded(self, handler: Handler) -> Handler:
-        """`handler` for those who are let in; what it raises becomes an answer."""
+        """`handler` behind the guard, with its errors as JSON responses."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -127,7 +127,7 @@ class AdminInterface:
         return answer
 
     async def config(self, _: Request) -> Response:
-        return self._shown(await self._tuning.settled())
+        return self._shown(await self._live_config.settled())
 
     async def knobs(self, _: Request) -> Response:
         """Every knob, and whether it can be turned while the server runs."""
@@ -137,12 +137,12 @@ class AdminInterface:
         """A merge patch of groups and knobs (as RFC 7396 has it, without deleting); If-Match is required."""
         etags = if_match(request)
         patch = mapping(await request_parser.read(request))
-        return self._shown(await self._tuning.change(patch, etags))
+        return self._shown(await self._live_config.change(patch, etags))
 
     def _shown(self, config: ServerConfig) -> Response:
         """With its tag: nothing is awaited between the two."""
         response = _json(config)
-        response.headers["etag"] = f'"{self._tuning.etag}"'
+        response.headers["etag"] = f'"{self._live_config.etag}"'
         return response
 
     async def profile(self, request: Request) -> Response:
@@ -156,14 +156,14 @@ class AdminInterface:
         return _json(await asyncio.get_running_loop().run_in_executor(self._threads, self._memory))
 
     async def queue(self, _: Request) -> Response:
-        """What waits, oldest first: read from the book, so it does not wait for the worker."""
-        now, waiting = self._clock(), self._engine.book.all()
+        """The waiting requests, oldest first, without waiting for the worker."""
+        now, waiting = self._clock(), self._engine.pending.all()
         works = [_work(ticket.work, now) for ticket in waiting[:MAX_LISTED_REQUESTS]]
         tokens = sum(ticket.work.tokens for ticket in waiting)
         return _json({"depth": len(waiting), "tokens": tokens, "works": works})
 
     async def stacks(self, _: Request) -> Response:
-        """What every Python thread does at this moment."""
+        """Stack of every Python thread."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         stacks = {
             f"{names.get(ident, 'unnamed')} ({ident})": traceback.format_stack(frame)
@@ -174,10 +174,10 @@ class AdminInterface:
 
 def if_match(request: Request) -> frozenset[str]:
     """The ETags that a change names; `*` is any. Raises RequestRefused without any."""
-    wanted = request.headers.get("if-match")
-    if wanted is None:
+    header = request.headers.get("if-match")
+    if header is None:
         raise RequestRefused(428, "precondition-required", "send the ETag that you have read as If-Match")
-    return frozenset(tag.strip().removeprefix("W/").strip('"') for tag in wanted.split(","))
+    return frozenset(tag.strip().removeprefix("W/").strip('"') for tag in header.split(","))
 
 
 _STATUS: dict[type[LatdoctorError], tuple[int, str]] = {

@@ -38,13 +38,13 @@ def build(parts: InferenceServer, also: Sequence[BaseRoute] = ()) -> Starlette:
         return Response(await parts.page(), headers={"content-type": CONTENT_TYPE})
 
     async def failed(request: Request, _: Exception) -> Response:
-        """What nobody foresaw: the traceback goes to the server's log, not to the client."""
+        """Unexpected error: the traceback goes to the server's log, not to the client."""
         if request.url.path == INTENT:
             parts.metrics.requests.of(str(FAILED)).inc()
         return _json(FAILED, {"error": "internal", "detail": "the server failed; its log says more"})
 
     async def intent(request: Request) -> Response:
-        return await parts.desk(request)
+        return await parts.intent_handler(request)
 
     return Starlette(
         routes=[
@@ -53,7 +53,7 @@ def build(parts: InferenceServer, also: Sequence[BaseRoute] = ()) -> Starlette:
             Route("/readyz", readyz),
             Route("/metrics", metrics),
             *parts.admin.routes(),
-            *parts.acts.routes(parts.admin.guarded),
+            *parts.operations.routes(parts.admin.guarded),
             *also,
         ],
         exception_handlers={HTTPException: _plain, Exception: failed},

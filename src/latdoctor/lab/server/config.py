@@ -52,11 +52,11 @@ class BatchingConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is taken in at all."""
+    """Limits of the request queue."""
 
     max_requests: Annotated[int, Meta(ge=1, le=100_000, extra=_LIVE)] = 2000
     max_tokens: Annotated[int, Meta(ge=16, le=1 << 24, extra=_LIVE)] = 200_000
-    deadline_ms: Milliseconds = 0  # 0: nobody is shed by deadline
+    deadline_ms: Milliseconds = 0  # 0: no shedding by deadline
     max_tokens_per_request: Annotated[int, Meta(ge=1, le=4096, extra=_RESTART)] = 512
 
 
@@ -75,7 +75,7 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GovernanceConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What gives way under load. 0 switches a limit off."""
+    """Load limits. 0 disables a limit."""
 
     breaker_p99_ms: Milliseconds = 0
     breaker_open_ms: Milliseconds = 2000
@@ -115,7 +115,7 @@ class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DependencyConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The service asked for each request (a feature or FAQ store); no address: none is asked."""
+    """The feature store called for each request; an empty address disables it."""
 
     address: Annotated[str, Meta(max_length=200, extra=_LIVE)] = ""
     timeout_ms: Milliseconds = 1000
@@ -153,9 +153,9 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def patched(config: ServerConfig, patch: Mapping[str, Any], *, strict: bool = True) -> ServerConfig:
-    """`config` with `{group: {knob: value}}` put in. Raises UsageError for an unknown knob or a bad value.
+    """`config` with `{group: {knob: value}}` applied. Raises UsageError for an unknown knob or a bad value.
 
-    Without `strict` a text may stand for a number or a flag, as in what people write.
+    Without `strict`, text is converted to numbers and flags, as in YAML and command-line settings.
     """
     whole = msgspec.to_builtins(config)
     for group, knobs in patch.items():

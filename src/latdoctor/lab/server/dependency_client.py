@@ -1,4 +1,4 @@
-"""The service that is asked for each request: a feature or FAQ store. Without its answer the request goes on."""
+"""Client of the feature store that is called for each request. A failed call does not fail the request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OK = 200
 
 
 class StoreReply(Struct, frozen=True):
-    """What the store says of a key; `hit`: it was kept there."""
+    """The store's reply for a key; `hit`: it was cached."""
 
     hit: bool
     features: tuple[float, ...]
@@ -44,7 +44,7 @@ class DependencyClient:
         self._settings = settings
 
     async def stage(self, exchange: RequestContext) -> bool:
-        """Looks up what the store knows for this request; False where none is asked."""
+        """Fetches the features for this request; False if the store is not configured or bypassed."""
         settings = self._settings
         if not settings.address or settings.bypass:
             return False
@@ -81,9 +81,9 @@ class DependencyClient:
 
 
 def _key(exchange: RequestContext) -> int:
-    """The caller's conversation where there is one, else what was asked: equal requests ask for the same thing."""
-    asked = exchange.asked
-    return zlib.crc32((asked.session or asked.text or str(asked.audio_seconds)).encode("utf-8", "replace")) % KEYS
+    """From the session if there is one, else from the input: equal requests have equal keys."""
+    request = exchange.intent_request
+    return zlib.crc32((request.session or request.text or str(request.audio_seconds)).encode("utf-8", "replace")) % KEYS
 
 
 def _url(settings: DependencyConfig, key: int) -> str:

@@ -1,4 +1,4 @@
-"""The event loop's side of the computation: takes requests in, looks after the worker, answers for a lost one."""
+"""The inference engine on the event loop: queues requests and supervises the worker thread."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Engine:
         watcher: WorkerObserver,
         clock: Callable[[], float],
     ) -> None:
-        self.book = PendingRequests()
-        self.restarts = 0  # of workers that were lost
-        self.renewals = 0  # of workers that somebody wanted replaced
+        self.pending = PendingRequests()
+        self.restarts = 0  # of lost workers
+        self.renewals = 0  # of workers, requested by the operator
         self._factory = scheduler_factory
         self._config = config
         self._computing = computing
@@ -61,7 +61,7 @@ class Engine:
         """Starts the worker; needs the running event loop."""
         self._worker = Worker(
             self._factory(self._config),
-            self.book,
+            self.pending,
             self._computing,
             self._watcher,
             asyncio.get_running_loop(),
@@ -81,18 +81,18 @@ class Engine:
         """What all workers so far have used. Any thread."""
         return self._before + (self._worker.usage if self._worker else ThreadUsage())
 
-    def submit(self, tokens: int, given: ModelInput, *, lane: str, deadline: float | None) -> Ticket:
+    def submit(self, tokens: int, model_input: ModelInput, *, lane: str, deadline: float | None) -> Ticket:
         """Queues a request; the ticket's future gets the answer, or Unavailable where the worker is lost."""
         work = Work(next(self._ids), tokens, self._clock(), deadline, lane)
         answer: asyncio.Future[ModelAnswer] = asyncio.get_running_loop().create_future()
-        ticket = Ticket(work, given, answer)
-        self.book.add(ticket)
+        ticket = Ticket(work, model_input, answer)
+        self.pending.add(ticket)
         self._send(Enqueue(work))
         return ticket
 
     def drop(self, ticket: Ticket) -> bool:
         """Forgets a ticket that still waits; False where its computation has begun or is done."""
-        if not self.book.take([ticket.work.id]):
+        if not self.pending.take([ticket.work.id]):
             return False
         self._send(Drop(frozenset({ticket.work.id})))
         return True
@@ -119,11 +119,11 @@ class Engine:
             self._leaving = old
             self._send(Stop())
         await asyncio.to_thread(old.join, seconds)
-        self.look_after()
+        self.replace_lost_worker()
         if self._worker is old:
             raise Unavailable("worker-busy", f"the worker has not ended its batch within {seconds:g} s")
 
-    def look_after(self) -> None:
+    def replace_lost_worker(self) -> None:
         """Replaces a worker whose thread has ended. Called by the heartbeat."""
         lost = self._worker
         if lost is None or lost.is_alive() or (lost.stopped and lost is not self._leaving):
@@ -137,7 +137,7 @@ class Engine:
                     Unavailable("worker-lost", "the worker that computed this request was lost; send it again")
                 )
         self.start()
-        for ticket in self.book.all():
+        for ticket in self.pending.all():
             self._send(Enqueue(ticket.work))
         _hand_over(lost, self.worker)
 
@@ -153,7 +153,7 @@ class Engine:
 
 
 def _hand_over(lost: Worker, to: Worker) -> None:
-    """Tasks that nobody began go to the replacement; its works came from the book, and its rule is up to date."""
+    """Moves pending tasks to the replacement. It already has the waiting requests and the current scheduler."""
     while not lost.inbox.empty():
         message = lost.inbox.get_nowait()
         if isinstance(message, Task):

@@ -1,4 +1,4 @@
-"""Why a request is not answered, as the client is told it."""
+"""Reasons why a request is not answered, with status and body for the client."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from latdoctor.errors import OperationError
 
 
 class RequestRefused(OperationError):  # noqa: N818 - what happened, not a mistake
-    """A request that is turned away. `reason` is a short fixed word: it becomes a metric label.
-
-    `counted` says under which counter: `rejected` (the client's fault), `shed` (there is no room) or
-    nothing (the server's fault).
-    """
+    """A refused request. `reason` is a fixed code, used as a metric label."""
 
     counted: ClassVar[str] = ""
 
@@ -60,7 +56,7 @@ class Unavailable(RequestRefused):
 
 
 class ClientGone(OperationError):  # noqa: N818 - what happened, not a mistake
-    """The client closed its connection before the answer was ready: nobody is answered."""
+    """The client closed its connection before the answer was ready; there is no response."""
 
     def __init__(self) -> None:
         super().__init__("the client has gone")

@@ -1,4 +1,4 @@
-"""What gives way under load: who is let in, who is told to come again, and who gets the light model."""
+"""Load governance: admission, circuit breaker, retry budget, lanes and the standby model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from latdoctor.lab.server.schedulers.batch import Work
 
 WINDOW = 5.0  # seconds of answers that the P99 is taken of
 FEWEST = 20  # answers below which no P99 is believed
-_JUDGE_EVERY = 0.25  # seconds between two looks
+_JUDGE_EVERY = 0.25  # seconds between two evaluations
 _MOST = 4096  # answers remembered
 
 
@@ -58,7 +58,7 @@ class Breaker:
 
 
 class RetryBudget:
-    """The share of requests that may be retries, over ten seconds (Google SRE book, chapter 21: at most 10 %)."""
+    """The share of requests that may be retries, over ten seconds (Google SRE pending, chapter 21: at most 10 %)."""
 
     SECONDS = 10
 
@@ -99,10 +99,10 @@ class Governance:
     def configure(self, config: ServerConfig) -> None:
         self._config = config
 
-    def arrived(self, asked: IntentRequest) -> None:
+    def arrived(self, intent_request: IntentRequest) -> None:
         """Counts a request in. Raises LoadShed for a retry over the budget."""
         share = self._config.governance.retry_budget
-        if not self._retries.allows(is_retry=asked.attempt > 0, now=self._clock(), share=share):
+        if not self._retries.allows(is_retry=intent_request.attempt > 0, now=self._clock(), share=share):
             raise LoadShed(429, "retry-budget", "too many requests come in again", retry_after=RetryBudget.SECONDS)
 
     def lane(self, tokens: int) -> str:
@@ -111,19 +111,21 @@ class Governance:
             return "all"
         return "long" if tokens > governance.lane_boundary_tokens else "short"
 
-    def admit(self, asked: IntentRequest, tokens: int, received: float, book: PendingRequests) -> float | None:
+    def admit(
+        self, intent_request: IntentRequest, tokens: int, received: float, pending: PendingRequests
+    ) -> float | None:
         """The deadline of a request that is let in, or None where it has none. Raises LoadShed."""
         queue = self._config.queue
-        # A request that finds nobody waiting is always let in: one over the token bound must not wait for ever.
-        if book.depth and (book.depth >= queue.max_requests or book.tokens + tokens > queue.max_tokens):
+        # An empty queue admits any request: one larger than the token limit would never be served otherwise.
+        if pending.depth and (pending.depth >= queue.max_requests or pending.tokens + tokens > queue.max_tokens):
             raise LoadShed(503, "queue-full", "the queue is full", retry_after=1)
-        if asked.priority == "high":
+        if intent_request.priority == "high":
             return None
         self._pass_breaker(tokens)
         if not queue.deadline_ms:
             return None
         deadline = received + queue.deadline_ms / 1000
-        self._meet(deadline, tokens, book)
+        self._meet(deadline, tokens, pending)
         return deadline
 
     def _pass_breaker(self, tokens: int) -> None:
@@ -133,9 +135,9 @@ class Governance:
                 429, "breaker", "long requests are turned away for a moment", retry_after=self.breaker.remaining(now)
             )
 
-    def _meet(self, deadline: float, tokens: int, book: PendingRequests) -> None:
+    def _meet(self, deadline: float, tokens: int, pending: PendingRequests) -> None:
         now, lane = self._clock(), self.lane(tokens)
-        waiting = [ticket.work for ticket in book.all() if ticket.work.lane == lane]
+        waiting = [ticket.work for ticket in pending.all() if ticket.work.lane == lane]
         judged = self._prediction.admission(Work(0, tokens, now, deadline, lane), now, waiting)
         if not judged.admitted:
             raise LoadShed(429, "deadline", "the answer would come too late", retry_after=judged.retry_after or 1)

@@ -1,4 +1,4 @@
-"""One server put together from its parts, started and stopped; knows no sockets and no signals."""
+"""One inference server: assembly, start and stop of its components. No sockets, no signals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STOP_SECONDS = 10.0  # how long the worker's last batch is waited for
 
 
 class ServerIdentity(Struct, frozen=True):
-    """Who this server is, and who may tune it."""
+    """Name, admin token and access log of one server."""
 
     replica: str = "0"
     admin_token: str = ""
@@ -54,7 +54,7 @@ class ServerIdentity(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ModelBackend:
-    """What computes, given from outside: the real one loads torch."""
+    """The model, its memory and its runtime; injected, because the real one loads torch."""
 
     model: Model
     pool: MemoryPool
@@ -67,7 +67,7 @@ class ModelBackend:
 
 
 class InferenceServer:
-    """Everything of one server. `start` and `stop` run on its event loop."""
+    """All components of one server. `start` and `stop` run on its event loop."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class InferenceServer:
         self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
         self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")  # a new model and requests never wait for each other
         self._page_thread = ThreadPoolExecutor(1, "latdoctor-page")
-        self.steps = StageHandlers(
+        self.stage_handlers = StageHandlers(
             intents=brain.intents,
             features=brain.features,
             max_tokens=config.queue.max_tokens_per_request,
@@ -103,8 +103,8 @@ class InferenceServer:
             clock=clock,
         )
         observe = {name: histogram.observe for name, histogram in self.metrics.stages.items()}
-        self.stages = Stages(self.steps.calls(), self.dependency.stage, observe, self._request_threads)
-        self.tuning = LiveConfig(
+        self.stages = Stages(self.stage_handlers.calls(), self.dependency.stage, observe, self._request_threads)
+        self.live_config = LiveConfig(
             config,
             engine=self.engine,
             models=self.models,
@@ -115,23 +115,23 @@ class InferenceServer:
             dependency=self.dependency,
             threads=self.side_thread,
         )
-        self.desk = IntentHandler(
+        self.intent_handler = IntentHandler(
             self.engine,
             self.stages,
-            self.steps,
+            self.stage_handlers,
             self.governance,
             self.metrics,
             self.readiness,
-            lambda: self.tuning.config,
+            lambda: self.live_config.config,
             clock,
             identity.body_seconds,
         )
         profiling = Profiler(self.engine, brain.recorder, self.side_thread)
         guard = AdminGuard(identity.admin_token)
         self.admin = AdminInterface(
-            guard, self.tuning, self.engine, profiling, brain.pool.stats, clock, self.side_thread
+            guard, self.live_config, self.engine, profiling, brain.pool.stats, clock, self.side_thread
         )
-        self.acts = Operations(self.engine, self.models, self.tuning, self.readiness, profiling)
+        self.operations = Operations(self.engine, self.models, self.live_config, self.readiness, profiling)
         self.metrics.also(StateCollector(ServerState(self, __version__, clock), self.metrics.fixed))
         self._gc = runtime_stats.GcPauses(self.metrics.gc_pause.observe)
         self._tasks: list[asyncio.Task[None]] = []
@@ -153,11 +153,11 @@ class InferenceServer:
         """Starts the worker, and warms the model up behind the closed door."""
         self._gc.start()
         self.engine.start()
-        beat = runtime_stats.heartbeat(self.metrics.loop_lag.observe, self.engine.look_after)
+        beat = runtime_stats.heartbeat(self.metrics.loop_lag.observe, self.engine.replace_lost_worker)
         self._tasks = [asyncio.create_task(beat), asyncio.create_task(self._warm_up())]
 
     async def _warm_up(self) -> None:
-        config = self.tuning.config
+        config = self.live_config.config
         prepare = partial(self.models.prepare, config.model, standby=config.governance.standby != "off")
         await asyncio.get_running_loop().run_in_executor(self.side_thread, prepare)
         if config.model.warm_up:
@@ -209,14 +209,14 @@ class ServerState:
 
     def figures(self) -> dict[str, float | None]:
         parts, now = self._parts, self._clock()
-        book = parts.engine.book
+        pending = parts.engine.pending
         compiles, compile_seconds = parts.brain.compiles()
         return {
             "ref_start_time_seconds": self._began_unix,
             "ref_uptime_seconds": now - self._began,
-            "ref_queue_depth": book.depth,
-            "ref_queue_tokens": book.tokens,
-            "ref_queue_oldest_age_seconds": book.oldest_age(now),
+            "ref_queue_depth": pending.depth,
+            "ref_queue_tokens": pending.tokens,
+            "ref_queue_oldest_age_seconds": pending.oldest_age(now),
             "ref_breaker_open": parts.governance.breaker.is_open(now),
             "ref_process_threads": runtime_stats.threads(),
             "ref_torch_threads": parts.counts.torch_threads or None,

@@ -1,4 +1,4 @@
-"""`POST /v1/intent`: takes a request in, follows it through the stages and the queue, and answers it.
+"""Handler of `POST /v1/intent`: stages, admission, queue, deadline and fallback of one request.
 
 Everything here runs on the event loop and only waits; what computes runs on request threads and the worker.
 """
@@ -31,17 +31,17 @@ from latdoctor.lab.server.stages import Stages
 from latdoctor.load.protocol import FRAMES_PER_SECOND
 
 _SPARE = 512  # requests that may be on their way beside those that may wait
-CLIENT_GONE = 499  # as nginx logs it; nobody reads it
+CLIENT_GONE = 499  # as nginx logs it; never delivered
 FAQ = "faq"
 
 
 @dataclass(frozen=True, slots=True)
 class IntentHandler:
-    """The parts that a request meets. `config` gives the configuration of the moment."""
+    """Handles one request after the other. `config` returns the current configuration."""
 
     engine: Engine
     stages: Stages
-    steps: StageHandlers
+    stage_handlers: StageHandlers
     governance: Governance
     metrics: ServerMetrics
     readiness: Readiness
@@ -69,13 +69,15 @@ class IntentHandler:
         # What follows is the server's own time. How long the body took is the network's and the client's.
         received = self.clock()
         self.metrics.body_seconds.observe(received - began)
-        asked = parse(content)
-        if asked.attempt:
+        intent_request = parse(content)
+        if intent_request.attempt:
             self.metrics.retry_arrivals.inc()
-        self.governance.arrived(asked)
-        exchange = RequestContext(asked, asked.request_id or next(_NAMES), received, entered, len(content))
+        self.governance.arrived(intent_request)
+        exchange = RequestContext(
+            intent_request, intent_request.request_id or next(_NAMES), received, entered, len(content)
+        )
         await self.stages.before(exchange)
-        deadline = self.governance.admit(asked, exchange.tokens, received, self.engine.book)
+        deadline = self.governance.admit(intent_request, exchange.tokens, received, self.engine.pending)
         if exchange.tokens > self.config().batching.long_seconds * FRAMES_PER_SECOND:
             self.metrics.long_inputs.inc()
         await self._compute(request, exchange, deadline)
@@ -84,7 +86,7 @@ class IntentHandler:
         return exchange
 
     async def _compute(self, request: Request, exchange: RequestContext, deadline: float | None) -> None:
-        """Queues the request and waits: for its answer, the client's leaving, the deadline or the fallback's time."""
+        """Queues the request and waits for its answer, a disconnect, the deadline or the fallback timeout."""
         lane = self.governance.lane(exchange.tokens)
         ticket = self.engine.submit(exchange.tokens, exchange.input, lane=lane, deadline=deadline)
         exchange.queued = ticket.work.arrived
@@ -107,7 +109,7 @@ class IntentHandler:
 
     @asynccontextmanager
     async def _watched(self, request: Request, ticket: Ticket) -> AsyncIterator[None]:
-        """Notices a client that goes away meanwhile, and forgets its request."""
+        """Cancels the request if the client disconnects."""
         watch = asyncio.ensure_future(self._gone(request, ticket))
         try:
             yield
@@ -148,12 +150,14 @@ class IntentHandler:
         elif isinstance(refused, LoadShed):
             self.metrics.shed.of(refused.reason).inc()
         seconds = self.clock() - began
-        await self.stages.elsewhere(partial(self.steps.log, entered, seconds, refused.status, "", refused.reason))
+        await self.stages.elsewhere(
+            partial(self.stage_handlers.log, entered, seconds, refused.status, "", refused.reason)
+        )
         return refusal(refused, close=self.readiness.away)
 
 
 class _FallBack(Unavailable):
-    """The time limit has passed: the standard answer is given instead."""
+    """The fallback timeout has passed: the default answer is sent."""
 
     def __init__(self) -> None:
         super().__init__("fallback", "the model took too long")

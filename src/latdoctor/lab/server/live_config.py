@@ -1,4 +1,4 @@
-"""Turns the live knobs of a running server: one change at a time, whole or not at all."""
+"""Live configuration of a running server: atomic changes, one at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LiveMemory(Protocol):
 
 
 class StaleEtag(OperationError):  # noqa: N818 - what happened, not a mistake
-    """The configuration is another one than the caller has seen."""
+    """The configuration has changed since the caller read it."""
 
 
 class NeedsRestart(OperationError):  # noqa: N818 - what happened, not a mistake
@@ -38,7 +38,7 @@ class NeedsRestart(OperationError):  # noqa: N818 - what happened, not a mistake
 
 
 class LiveConfig:
-    """The configuration of the moment, and how the parts learn of another. Used on the event loop."""
+    """The current configuration; applies changes to all components. Used on the event loop."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ LEAST_SHARE = 0.1
 
 
 class Candidate(Struct, frozen=True):
-    """A replica that may be chosen. Weight 0: only asked by `round-robin`."""
+    """A replica that may be chosen. Weight 0: only by `round-robin`."""
 
     name: str
     weight: float
@@ -29,7 +29,7 @@ class Candidate(Struct, frozen=True):
 
 class Balancer(Protocol):
     def choose(self, candidates: Sequence[Candidate]) -> str | None:
-        """The name of the one to ask, or None where nobody may be."""
+        """The name of the replica for the next request, or None if there is no candidate."""
 
 
 def slow_start_weight(weight: float, ready_for: float, slow_start: float) -> float:
@@ -97,8 +97,8 @@ def build(policy: PolicyName, slow_start: float) -> Balancer:
 def sticky_replica(session: str, candidates: Sequence[Candidate]) -> str | None:
     """The one of `candidates` that a session belongs to, each with a share of all sessions as large as its weight.
 
-    Weighted rendezvous hashing (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005): where one goes, only
-    its sessions move, and they come back with it. Nobody is eased in, else sessions would move twice.
+    Weighted rendezvous hashing (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005): when one leaves, only
+    its sessions move, and they return with it. No slow start here: sessions would move twice.
     """
     scores = {one.name: -one.weight / math.log(_draw(session, one.name)) for one in candidates if one.weight > 0}
     return max(scores, key=lambda name: scores[name], default=None)

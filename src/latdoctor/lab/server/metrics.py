@@ -1,4 +1,4 @@
-"""What the server counts as it happens. Every sample carries `replica` and `backend`; nothing says how it is tuned."""
+"""Counters and histograms of the inference server. Every sample has the labels `replica` and `backend`."""
 
 from __future__ import annotations
 
@@ -159,21 +159,21 @@ class BatchMetrics:
 
     def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None:
         self._prediction.finished(now)
-        seen = self._metrics
-        seen.forward_seconds.observe(now - started)
-        seen.worker_busy.inc(now - started)
-        seen.batch_size.observe(batch.size)
-        seen.batch_tokens.observe(batch.tokens)
-        seen.batch_padded.observe(padded_tokens)
-        seen.released.of(batch.reason).inc()
-        seen.forward_calls.inc()
-        seen.tokens.inc(batch.tokens)
-        seen.padded_tokens.inc(padded_tokens)
+        metrics = self._metrics
+        metrics.forward_seconds.observe(now - started)
+        metrics.worker_busy.inc(now - started)
+        metrics.batch_size.observe(batch.size)
+        metrics.batch_tokens.observe(batch.tokens)
+        metrics.batch_padded.observe(padded_tokens)
+        metrics.released.of(batch.reason).inc()
+        metrics.forward_calls.inc()
+        metrics.tokens.inc(batch.tokens)
+        metrics.padded_tokens.inc(padded_tokens)
         if batch.size == 1:
-            seen.alone_batches.inc()
-            seen.alone_tokens.inc(batch.tokens)
+            metrics.alone_batches.inc()
+            metrics.alone_tokens.inc(batch.tokens)
         else:
-            seen.shared_longest.observe(max(work.tokens for work in batch.works))
+            metrics.shared_longest.observe(max(work.tokens for work in batch.works))
 
     def sampled(self) -> None:
         self.torch_threads = self._read_threads()  # it is a thread's own number: asked where the work is done

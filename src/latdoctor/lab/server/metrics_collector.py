@@ -1,4 +1,4 @@
-"""What the metrics page shows of the server's state at the time of a scrape: gauges, and counters kept elsewhere."""
+"""Prometheus collector of the server's state at scrape time: gauges, and counters of other components."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from latdoctor.lab.server.worker import ThreadUsage
 
 
 class ServerStateReader(Protocol):
-    """The server as the page sees it. Read on a thread of its own."""
+    """The server's state for the collector, read on the metrics thread."""
 
     def info(self) -> dict[str, str]: ...
     def memory(self) -> MemoryStats: ...

@@ -1,7 +1,7 @@
-"""What can be done to a running server that is no knob: warm it up, renew its worker or its model, set it aside.
+"""Operations on a running server: warm-up, worker restart, model reload, draining.
 
-`GET /admin/acts` counts what was done so far; its ETag changes with each act and with each start of the server. Every
-act names that ETag in If-Match, so that whoever lost an answer and asks again never acts twice.
+`GET /admin/acts` returns how often each ran; its ETag changes with each operation and each start of the server. Every
+operation requires that ETag in If-Match, so that a client that lost the response can retry without running it twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RENEWAL_SECONDS = 5.0  # how long a worker that shall end is waited for: the lon
 
 
 class OperationCounts(Struct, frozen=True):
-    """How often each thing was done since the server started, and whether it is set aside."""
+    """How often each operation ran since the server started, and whether it is draining."""
 
     draining: bool
     warm_ups: int
@@ -39,40 +39,40 @@ class OperationCounts(Struct, frozen=True):
 
 
 class Reloaded(OperationCounts, frozen=True):
-    """After a reload: which weights answer now."""
+    """After a reload: checksum of the weights in use."""
 
     checksum: str
 
 
 class Operations:
-    """One act at a time. Used on the event loop."""
+    """Runs one operation at a time. Used on the event loop."""
 
     def __init__(
-        self, engine: Engine, models: ServingModels, tuning: LiveConfig, readiness: Readiness, profiling: Profiler
+        self, engine: Engine, models: ServingModels, live_config: LiveConfig, readiness: Readiness, profiling: Profiler
     ) -> None:
         self._engine = engine
         self._models = models
-        self._tuning = tuning
+        self._live_config = live_config
         self._readiness = readiness
         self._profiling = profiling
         self._start = secrets.token_hex(8)
-        self._turns = 0  # how often it was told to be set aside or taken back
+        self._turns = 0  # changes of draining
         self._warm_ups = 0
         self._reloads = 0
-        self._acting = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
-    def acts(self) -> OperationCounts:
+    def counts(self) -> OperationCounts:
         return OperationCounts(self._readiness.set_aside, self._warm_ups, self._engine.renewals, self._reloads)
 
     @property
     def etag(self) -> str:
-        """Never the same again after an act, also where the counts are."""
-        whole = msgspec.json.encode((self._start, self._turns, self.acts))
+        """Never reused after an operation, even if the counts are equal."""
+        whole = msgspec.json.encode((self._start, self._turns, self.counts))
         return hashlib.sha256(whole).hexdigest()[:16]
 
     def routes(self, guarded: Callable[[Handler], Handler]) -> list[BaseRoute]:
-        """`guarded`: who is let in, and what becomes of errors."""
+        """`guarded` adds authentication and error responses to a handler."""
         return [
             Route("/admin/acts", guarded(self.show), methods=["GET"]),
             Route("/admin/warm-up", guarded(self.warm_up), methods=["POST"]),
@@ -82,63 +82,63 @@ class Operations:
         ]
 
     async def show(self, _: Request) -> Response:
-        return self._shown(self.acts)
+        return self._shown(self.counts)
 
     async def warm_up(self, request: Request) -> Response:
         """Runs every kind of batch once on the worker, between two batches; what waits, waits meanwhile."""
 
-        async def act() -> OperationCounts:
+        async def operation() -> OperationCounts:
             await self._engine.on_worker(self._models.warm_up)
             self._warm_ups += 1
-            return self.acts
+            return self.counts
 
-        return await self._done(request, act)
+        return await self._run(request, operation)
 
     async def restart_worker(self, request: Request) -> Response:
         """A new thread computes; requests that wait are kept."""
 
-        async def act() -> OperationCounts:
+        async def operation() -> OperationCounts:
             if self._profiling.running:
                 raise ProfilerBusy("a profile of the worker is being taken", next_step="wait until it is done")
             await self._engine.renew(RENEWAL_SECONDS)
-            return self.acts
+            return self.counts
 
-        return await self._done(request, act)
+        return await self._run(request, operation)
 
     async def reload(self, request: Request) -> Response:
         """Makes the model of the configured version anew; batches go to the old one until it is whole."""
 
-        async def act() -> OperationCounts:
-            checksum = await self._tuning.rebuild()
+        async def operation() -> OperationCounts:
+            checksum = await self._live_config.rebuild()
             self._reloads += 1
-            return Reloaded(**msgspec.structs.asdict(self.acts), checksum=checksum)
+            return Reloaded(**msgspec.structs.asdict(self.counts), checksum=checksum)
 
-        return await self._done(request, act)
+        return await self._run(request, operation)
 
     async def drain(self, request: Request) -> Response:
         """`{"draining": true}`: it says that it is not ready, and still answers what comes. `false` takes that back."""
-        asked = mapping(await request_parser.read(request))
-        if set(asked) != {"draining"} or not isinstance(asked["draining"], bool):
+        body = mapping(await request_parser.read(request))
+        if set(body) != {"draining"} or not isinstance(body["draining"], bool):
             raise BadRequest(422, "invalid", 'the body is {"draining": true} or {"draining": false}')
 
-        async def act() -> OperationCounts:
+        async def operation() -> OperationCounts:
             self._turns += 1
-            self._readiness.set_aside = asked["draining"]
-            return self.acts
+            self._readiness.set_aside = body["draining"]
+            return self.counts
 
-        return await self._done(request, act)
+        return await self._run(request, operation)
 
-    async def _done(self, request: Request, act: Callable[[], Awaitable[OperationCounts]]) -> Response:
+    async def _run(self, request: Request, operation: Callable[[], Awaitable[OperationCounts]]) -> Response:
         """Runs one operation if none has run since the caller read the ETag.
 
-        Raises Refused without an ETag, StaleEtag, and what `act` raises; then it is not counted.
+        Raises Refused without an ETag, StaleEtag, and what `operation` raises; then it is not counted.
         """
         etags = if_match(request)
-        async with self._acting:
+        async with self._lock:
             if not etags & {"*", self.etag}:
-                raise StaleEtag("something was done meanwhile", next_step="look at it again")
-            return self._shown(await act())
+                raise StaleEtag("another operation ran since", next_step="read /admin/acts again")
+            return self._shown(await operation())
 
-    def _shown(self, acts: OperationCounts) -> Response:
+    def _shown(self, counts: OperationCounts) -> Response:
         headers = {"etag": f'"{self.etag}"'}
-        return Response(msgspec.json.encode(acts), headers=headers, media_type="application/json")
+        return Response(msgspec.json.encode(counts), headers=headers, media_type="application/json")

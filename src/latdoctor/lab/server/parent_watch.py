@@ -1,4 +1,4 @@
-"""Starts a program that ends with its parent: `python tether.py PARENT_PID PROGRAM [ARGUMENT …]`.
+"""Starts a program that ends with its parent: `python parent_watch.py PARENT_PID PROGRAM [ARGUMENT …]`.
 
 The kernel sends SIGTERM to the program when its parent dies, however it dies, so that a killed router leaves no
 replicas behind. Run as a file by an isolated interpreter, it imports nothing that takes time. Linux only.

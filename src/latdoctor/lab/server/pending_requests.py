@@ -1,4 +1,4 @@
-"""The book of accepted requests that wait for the worker: bounded by count and tokens, readable from every thread."""
+"""Accepted requests that wait for the worker. Thread-safe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latdoctor.lab.server.schedulers.batch import Work
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """An accepted request: what the scheduler sees, what the model reads, and who waits for it."""
+    """An accepted request: its scheduling data, its model input and the future of its answer."""
 
     work: Work
     input: ModelInput

@@ -13,8 +13,8 @@ class Readiness:
 
     def __init__(self) -> None:
         self.warm = False
-        self.draining = False  # for good: the server ends
-        self.set_aside = False  # until it is told otherwise
+        self.draining = False  # the server is shutting down
+        self.set_aside = False  # until the operator ends it
         self.in_flight = 0
 
     @property

@@ -1,4 +1,4 @@
-"""The replicas behind the router: how each of them stands, and how many requests it works on."""
+"""The replicas behind the router: state, requests in flight, and choice of the next one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Replica(Struct):
 
 
 class ReplicaStatus(Struct, frozen=True):
-    """A replica as it is shown: to people, to the admin interface, to the metrics page."""
+    """A replica as reported by the admin interface and the metrics page."""
 
     name: str
     url: str
@@ -70,7 +70,7 @@ class ReplicaPool:
         return self._config
 
     def configure(self, config: RouterConfig) -> None:
-        """Puts the configuration in force from the next request on. Raises UsageError for a bad one."""
+        """Applies a configuration to the next request. Raises UsageError for a bad one."""
         try:
             config = msgspec.convert(msgspec.to_builtins(config), RouterConfig)
         except msgspec.ValidationError as error:
@@ -82,14 +82,14 @@ class ReplicaPool:
             )
         if self._replicas and all(config.weights.get(name, 1.0) == 0 for name in self._replicas):
             raise UsageError(
-                "every replica has the weight 0, so that none would be asked",
-                next_step="leave one its weight; null takes a weight back to 1",
+                "every replica has weight 0: no replica would get requests",
+                next_step="leave one its weight; null resets a weight to 1",
             )
         self._config = config
         self._balancer = build(config.policy, config.slow_start_ms / 1000)
 
     def choose(self, but: frozenset[str] = frozenset(), session: str | None = None) -> Replica | None:
-        """The replica to ask next, none of `but`; None where nobody can be asked.
+        """The replica for the next request, except those in `but`; None if none is ready.
 
         A request of a session goes to the session's home, where sessions are sticky.
         """
@@ -104,14 +104,14 @@ class ReplicaPool:
         return None if chosen is None else self._replicas[chosen]
 
     @contextmanager
-    def asked(self, replica: Replica) -> Iterator[None]:
+    def in_flight(self, replica: Replica) -> Iterator[None]:
         """Counts a request as in flight at the replica."""
         replica.in_flight += 1
         try:
             yield
         finally:
             replica.in_flight -= 1
-            self._tell()
+            self._notify()
 
     def known(self, name: str) -> Replica:
         """The replica of that name. Raises UsageError for an unknown one."""
@@ -145,7 +145,7 @@ class ReplicaPool:
         self._replicas[name].losses += self._replicas[name].state != "draining"
         self._set(name, "lost", 0)
 
-    def standings(self) -> Sequence[ReplicaStatus]:
+    def statuses(self) -> Sequence[ReplicaStatus]:
         return [
             ReplicaStatus(
                 name=one.name,
@@ -163,15 +163,15 @@ class ReplicaPool:
         ]
 
     async def until(self, holds: Callable[[Sequence[ReplicaStatus]], bool], within: float) -> None:
-        """Returns once `holds` is true of the standings. Raises OperationError after `within` seconds."""
+        """Returns once `holds` is true of the statuses. Raises OperationError after `within` seconds."""
         try:
             async with asyncio.timeout(within):
-                while not holds(self.standings()):
+                while not holds(self.statuses()):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError as error:
-            states = ", ".join(f"{one.name} is {one.state}" for one in self.standings())
-            raise OperationError(f"the replicas did not get there in {within:g} s: {states}") from error
+            states = ", ".join(f"{one.name} is {one.state}" for one in self.statuses())
+            raise OperationError(f"the replicas did not reach the expected state in {within:g} s: {states}") from error
 
     def _weight(self, name: str) -> float:
         # Turn by turn all are alike, whatever the weights say.
@@ -184,7 +184,7 @@ class ReplicaPool:
     def _set(self, name: str, state: ReplicaState, pid: int) -> None:
         replica = self._replicas[name]
         replica.state, replica.pid = state, pid
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()

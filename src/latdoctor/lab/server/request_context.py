@@ -21,7 +21,7 @@ ModelInput: TypeAlias = "Sequence[int] | NDArray[np.float32]"
 
 
 class ModelAnswer(Struct, frozen=True):
-    """What the worker found for one request. Times are seconds of the server's monotonic clock."""
+    """The model's answer for one request. Times are seconds of the server's monotonic clock."""
 
     intent: int
     score: float
@@ -44,9 +44,9 @@ class IntentResponse(Struct, frozen=True):
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request and what became of it so far: a stage reads what it needs and writes what it found."""
+    """A request in progress: stages read what they need and store their results."""
 
-    asked: IntentRequest
+    intent_request: IntentRequest
     request_id: str
     received: float  # when the body was whole: seconds of the server's monotonic clock, as are all times here
     entered: float  # at its first line: seconds of Unix time, for the access log

@@ -1,4 +1,4 @@
-"""Reading apart: the bytes of a request body as one typed value, or a clear refusal."""
+"""Reads and validates the body of an intent request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Text = Annotated[str, Meta(max_length=MAX_BODY_BYTES)]
 
 
 class IntentRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client asks: the intent of a text, or of so many seconds of audio.
+    """A client's request: the intent of a text, or of so many seconds of audio.
 
     `transcript` are the texts of the session's turns before, oldest first, as chat clients send them along. It is read
     only where the server has lost the session.
@@ -56,18 +56,18 @@ def parse(body: bytes) -> IntentRequest:
     if len(body) > MAX_BODY_BYTES:
         raise too_large()
     try:
-        asked = _DECODER.decode(body)
+        intent_request = _DECODER.decode(body)
     except msgspec.ValidationError as error:
         raise BadRequest(422, "invalid", clean(str(error), 300)) from error
     except UNDECODABLE as error:
         raise BadRequest(400, "malformed", f"the body is not JSON: {clean(str(error), 200)}") from error
-    if (asked.text is None) == (asked.audio_seconds is None):
+    if (intent_request.text is None) == (intent_request.audio_seconds is None):
         raise BadRequest(422, "invalid", "give one of `text` and `audio_seconds`")
-    if asked.text is not None and not _SPEECH.search(asked.text):
+    if intent_request.text is not None and not _SPEECH.search(intent_request.text):
         raise BadRequest(422, "empty", "`text` holds no word")
-    if asked.transcript and asked.session is None:
+    if intent_request.transcript and intent_request.session is None:
         raise BadRequest(422, "invalid", "a `transcript` is that of a `session`")
-    return asked
+    return intent_request
 
 
 def too_large(*, close: bool = False) -> BadRequest:

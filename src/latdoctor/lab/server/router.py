@@ -1,4 +1,4 @@
-"""One address in front of the replicas: every request under /v1/ goes to one of them.
+"""HTTP router in front of the replicas: every request under /v1/ goes to one of them.
 
 A request that could not be delivered at all goes to the next replica. One that was delivered and lost is answered
 503, never sent twice: the replica may have computed it.
@@ -29,7 +29,7 @@ MAX_BODY_BYTES = 64 * 1024  # as the replicas
 MAX_ANSWER_BYTES = 1 << 20
 # Replicas close an idle connection after 5 s; one that is about to be closed must not get a request.
 IDLE_SECONDS = 2.0
-CLIENT_CLOSED_REQUEST = 499  # nginx's word for it; nobody reads it
+CLIENT_CLOSED_REQUEST = 499  # nginx's status for a closed connection; never delivered
 
 # They belong to one connection and are not passed on (RFC 9110, 7.6.1); the length is computed anew.
 _OF_CONNECTION = frozenset(
@@ -41,7 +41,7 @@ _OF_CONNECTION = frozenset(
 
 
 class _OfSession(msgspec.Struct):
-    """All that the router wants to know of a body: a few microseconds, and no client has to be changed."""
+    """The session of a request body, for sticky routing (a few microseconds of decoding)."""
 
     session: str | None = None
 
@@ -50,11 +50,11 @@ _OF_SESSION = msgspec.json.Decoder(_OfSession)
 
 
 class Router:
-    """Passes requests on to the fleet's replicas; an asynchronous context that holds the connections to them."""
+    """Passes requests on to the pool's replicas; an asynchronous context that holds the connections to them."""
 
-    def __init__(self, fleet: ReplicaPool) -> None:
-        self._fleet = fleet
-        self._metrics = RouterMetrics(fleet)
+    def __init__(self, pool: ReplicaPool) -> None:
+        self._pool = pool
+        self._metrics = RouterMetrics(pool)
         self._session: aiohttp.ClientSession | None = None
         self.draining = False  # says so, and asks clients to leave
 
@@ -89,14 +89,14 @@ class Router:
         return JSONResponse({"status": "ok"})
 
     async def _readyz(self, _: Request) -> Response:
-        standings = self._fleet.standings()
-        ready = sum(one.state == "ready" for one in standings)
-        said = {
+        statuses = self._pool.statuses()
+        ready = sum(one.state == "ready" for one in statuses)
+        body = {
             "ready": ready,
-            "replicas": {one.name: one.state for one in standings},
-            "addresses": {one.name: one.url for one in standings},
+            "replicas": {one.name: one.state for one in statuses},
+            "addresses": {one.name: one.url for one in statuses},
         }
-        return JSONResponse(said, status_code=200 if ready and not self.draining else 503)
+        return JSONResponse(body, status_code=200 if ready and not self.draining else 503)
 
     async def _page(self, _: Request) -> Response:
         return Response(self._metrics.page(), media_type=CONTENT_TYPE)
@@ -119,27 +119,27 @@ class Router:
 
     async def _unless_gone(self, request: Request, body: bytes, arrived: float) -> Response:
         """The answer; a client that goes away takes its request back, so that the replica need not compute it."""
-        asking = asyncio.create_task(self._ask(request, body, arrived))
-        going = asyncio.create_task(_gone(request))
+        response = asyncio.create_task(self._ask(request, body, arrived))
+        disconnect = asyncio.create_task(_gone(request))
         try:
-            await asyncio.wait({asking, going}, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                return await asking
+            await asyncio.wait({response, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+            if response.done():
+                return await response
             raise ClientGone
         finally:
-            asking.cancel()
-            going.cancel()
+            response.cancel()
+            disconnect.cancel()
 
     async def _ask(self, request: Request, body: bytes, arrived: float) -> Response:
-        """Asks one replica after the other until one has taken the request."""
+        """Tries one replica after the other until one has accepted the request."""
         tried: frozenset[str] = frozenset()
-        session = session_of(body) if self._fleet.config.sticky else None
-        while (replica := self._fleet.choose(tried, session)) is not None:
+        session = session_of(body) if self._pool.config.sticky else None
+        while (replica := self._pool.choose(tried, session)) is not None:
             try:
-                with self._fleet.asked(replica):
+                with self._pool.in_flight(replica):
                     answer = await self._deliver(replica, request, body)
             except aiohttp.ClientConnectorError:
-                self._fleet.unready(replica.name)  # until it answers the supervisor again
+                self._pool.unready(replica.name)  # until it answers the supervisor again
                 tried |= {replica.name}
                 continue
             self._metrics.answered(replica.name, answer.status_code, time.monotonic() - arrived)
@@ -149,7 +149,7 @@ class Router:
     async def _deliver(self, replica: Replica, request: Request, body: bytes) -> Response:
         if self._session is None:
             raise Unavailable("starting", "the router is not started")
-        seconds = self._fleet.config.timeout_ms / 1000
+        seconds = self._pool.config.timeout_ms / 1000
         url = replica.url + _target(request)
         try:
             async with self._session.request(
@@ -176,7 +176,7 @@ class Router:
 
 
 def session_of(body: bytes) -> str | None:
-    """The session that a body names; None where it names none or makes no sense, which the replica tells the client."""
+    """The session in a request body; None if it has none or is invalid (the replica then reports the error)."""
     try:
         return _OF_SESSION.decode(body).session
     except UNDECODABLE:
@@ -184,7 +184,7 @@ def session_of(body: bytes) -> str | None:
 
 
 def _target(request: Request) -> str:
-    """Path and query as the client wrote them: nothing is decoded, so `/v1/../admin` stays a path that nobody has."""
+    """Path and query as sent, without decoding, so that `/v1/../admin` stays an unknown path."""
     path: bytes = request.scope["raw_path"]
     query: bytes = request.scope["query_string"]
     try:

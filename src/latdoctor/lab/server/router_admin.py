@@ -1,10 +1,9 @@
-"""Turning the router's knobs while it runs, and replacing a replica: only from this machine, only with the token.
+"""The router's admin interface: live configuration and replica replacement. Loopback and token only.
 
-`GET /admin/config` gives the configuration and its ETag; `PATCH /admin/config` takes some of its fields and wants that
-ETag in If-Match (`*` is any), so that nobody overwrites what somebody else has just changed. It never comes back. A
-weight of null takes the weight back to 1 (a merge patch, RFC 7396). `GET /admin/replicas` has an ETag of its own, which
-changes whenever a process starts: `POST /admin/replicas/NAME/replace` may name it, so that who asks again does not
-replace twice.
+`GET /admin/config` returns the configuration and its ETag; `PATCH /admin/config` takes a merge patch (RFC 7396) and
+requires that ETag in If-Match (`*` matches any), so that concurrent changes are not lost. An ETag is never reused. A
+weight of null resets it to 1. `GET /admin/replicas` has an ETag of its own, which changes whenever a process starts:
+with it in If-Match, a repeated `POST /admin/replicas/NAME/replace` does not replace twice.
 """
 
 from __future__ import annotations
@@ -31,34 +30,34 @@ Kind = TypeVar("Kind")
 MAX_PATCH_BYTES = 64 * 1024
 
 
-def routes(fleet: ReplicaPool, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
-    """The admin interface. Without a token nobody is let in; without a supervisor nothing can be replaced."""
-    return [*_knobs(fleet, token), *_replicas(fleet, supervisor, token)]
+def routes(pool: ReplicaPool, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
+    """The admin routes. Without a token every request is refused; without a supervisor replacement is refused."""
+    return [*_knobs(pool, token), *_replicas(pool, supervisor, token)]
 
 
-def _knobs(fleet: ReplicaPool, token: str) -> list[BaseRoute]:
-    begun, turns = secrets.token_hex(4), 0
+def _knobs(pool: ReplicaPool, token: str) -> list[BaseRoute]:
+    start_id, turns = secrets.token_hex(4), 0
 
     def tag() -> str:
         """Never the same again after a change, also where the configuration is."""
-        return f"{etag(fleet.config)}-{begun}-{turns}"
+        return f"{etag(pool.config)}-{start_id}-{turns}"
 
     async def show(_: Request) -> Response:
-        return _json(fleet.config, etag=f'"{tag()}"')
+        return _json(pool.config, etag=f'"{tag()}"')
 
     async def patch(request: Request) -> Response:
         nonlocal turns
-        asked = _if_match(request)
+        etag = _if_match(request)
         changes = await read_json(request, dict[str, Any])
         # Nothing is awaited from here on: no other change can come between.
-        if asked not in ("*", tag()):
+        if etag not in ("*", tag()):
             raise BadRequest(412, "changed", "the configuration has changed since; read it again")
         try:
-            fleet.configure(patched_router_config(fleet.config, changes))
+            pool.configure(patched_router_config(pool.config, changes))
         except UsageError as error:
             raise BadRequest(422, "invalid", clean(str(error), 300)) from error
         turns += 1
-        return _json(fleet.config, etag=f'"{tag()}"')
+        return _json(pool.config, etag=f'"{tag()}"')
 
     return [
         Route("/admin/config", guarded(show, token), methods=["GET"]),
@@ -66,29 +65,29 @@ def _knobs(fleet: ReplicaPool, token: str) -> list[BaseRoute]:
     ]
 
 
-def _replicas(fleet: ReplicaPool, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
-    begun = secrets.token_hex(8)  # what an earlier router counted is not counted on
+def _replicas(pool: ReplicaPool, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
+    start_id = secrets.token_hex(8)  # what an earlier router counted is not counted on
 
-    def standings() -> Response:
-        shown = fleet.standings()
-        tag = _digest((begun, [(one.name, one.starts) for one in shown]))
+    def statuses() -> Response:
+        shown = pool.statuses()
+        tag = _digest((start_id, [(one.name, one.starts) for one in shown]))
         return _json(shown, etag=f'"{tag}"')
 
     async def replicas(_: Request) -> Response:
-        return standings()
+        return statuses()
 
     async def replace(request: Request) -> Response:
         if supervisor is None:
             raise BadRequest(409, "not-supervised", "this router does not start its replicas")
-        if "if-match" in request.headers and _if_match(request) not in ("*", standings().headers["etag"].strip('"')):
-            raise BadRequest(412, "changed", "a replica was started since; look at them again")
+        if "if-match" in request.headers and _if_match(request) not in ("*", statuses().headers["etag"].strip('"')):
+            raise BadRequest(412, "changed", "a replica was started since; read the replicas again")
         try:
             await supervisor.replace(request.path_params["name"])
         except UsageError as error:
             raise BadRequest(404, "unknown-replica", clean(str(error), 300)) from error
         except OperationError as error:
             raise BadRequest(409, "no-process", clean(str(error), 300)) from error
-        return standings()
+        return statuses()
 
     return [
         Route("/admin/replicas", guarded(replicas, token), methods=["GET"]),
@@ -97,7 +96,7 @@ def _replicas(fleet: ReplicaPool, supervisor: Supervisor | None, token: str) -> 
 
 
 def guarded(handler: Handler, token: str) -> Handler:
-    """`handler` for callers that the guard lets in; what is refused is answered so."""
+    """`handler` behind the admin guard, with refusals as JSON responses."""
     guard = AdminGuard(token)
 
     async def guarded(request: Request) -> Response:
@@ -111,10 +110,10 @@ def guarded(handler: Handler, token: str) -> Handler:
 
 
 def _if_match(request: Request) -> str:
-    given = request.headers.get("if-match")
-    if given is None:
+    etag = request.headers.get("if-match")
+    if etag is None:
         raise BadRequest(428, "if-match-needed", "say which configuration you mean to change: If-Match with its ETag")
-    return given.strip().strip('"')
+    return etag.strip().strip('"')
 
 
 async def read_json(request: Request, kind: type[Kind]) -> Kind:

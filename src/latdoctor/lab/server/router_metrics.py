@@ -15,15 +15,15 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class RouterMetrics:
-    """Counts what the router does; the replicas' state is read from the fleet when the page is asked for."""
+    """Counts what the router does; the replicas' state is read from the pool when the page is asked for."""
 
-    def __init__(self, fleet: ReplicaPool) -> None:
-        self._fleet = fleet
+    def __init__(self, pool: ReplicaPool) -> None:
+        self._pool = pool
         self.registry = CollectorRegistry()
         self._arrivals = Counter("ref_router_arrivals", "Requests that came in", registry=self.registry)
         self._whole = Histogram(
             "ref_router_seconds",
-            "From the request's arrival at the router to its answer, whoever gave it",
+            "From the request's arrival at the router to its answer",
             registry=self.registry,
             buckets=SECONDS,
         )
@@ -59,9 +59,9 @@ class RouterMetrics:
         where = Gauge(
             "ref_router_replica_info", "Where its own page is", ("replica", "address"), registry=self.registry
         )
-        for one in fleet.standings():
+        for one in pool.statuses():
             where.labels(one.name, one.url).set(1)
-        self._told_lost = dict.fromkeys((one.name for one in fleet.standings()), 0)
+        self._counted_losses = dict.fromkeys((one.name for one in pool.statuses()), 0)
 
     def arrived(self) -> None:
         self._arrivals.inc()
@@ -77,11 +77,11 @@ class RouterMetrics:
 
     def page(self) -> bytes:
         """The page in Prometheus' text format."""
-        for one in self._fleet.standings():
+        for one in self._pool.statuses():
             self._up.labels(one.name).set(one.state == "ready")
             self._in_flight.labels(one.name).set(one.in_flight)
             self._weight.labels(one.name).set(one.eased_weight)
             self._share.labels(one.name).set(one.weight_share)
-            self._lost.labels(one.name).inc(one.losses - self._told_lost[one.name])
-            self._told_lost[one.name] = one.losses
+            self._lost.labels(one.name).inc(one.losses - self._counted_losses[one.name])
+            self._counted_losses[one.name] = one.losses
         return generate_latest(self.registry)

@@ -27,13 +27,13 @@ class GcPauses:
         self._began: float | None = None
 
     def start(self) -> None:
-        gc.callbacks.append(self._seen)
+        gc.callbacks.append(self._on_gc)
 
     def stop(self) -> None:
-        if self._seen in gc.callbacks:
-            gc.callbacks.remove(self._seen)
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
 
-    def _seen(self, phase: str, _: dict[str, Any]) -> None:
+    def _on_gc(self, phase: str, _: dict[str, Any]) -> None:
         if phase == "start":
             self._began = perf_counter()
         elif self._began is not None:

@@ -1,8 +1,7 @@
-"""`latdoctor lab serve`: builds a server, opens its door, and closes it in order when it is told to.
+"""`latdoctor lab serve`: start and graceful shutdown of one inference server.
 
-On SIGTERM or SIGINT the server says it is not ready, keeps taking what still comes for a moment (so that whoever
-sends it requests has time to notice), closes its door, answers everything it has accepted, and leaves. A second
-signal makes it leave at once.
+On SIGTERM or SIGINT the server reports not ready, accepts requests for a short grace period (so that load balancers
+notice), closes the listening socket, answers all accepted requests and exits. A second signal exits at once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from latdoctor.lab.server.inference_server import ModelBackend
 
 
-# What may be attached to a server at its start; gets all of its parts, and returns routes of its own.
+# Extension attached at the start of a server: returns additional routes.
 Agent = Callable[["InferenceServer"], Sequence["BaseRoute"]]
 
 GRACE_SECONDS = 0.5
@@ -50,7 +49,7 @@ class ServeOptions(Struct, frozen=True):
 
 
 def serve(options: ServeOptions) -> None:
-    """Serves until it is told to stop. Raises UsageError, and OperationError where the port cannot be had."""
+    """Serves until SIGTERM or SIGINT. Raises UsageError, and OperationError if the port is not available."""
     import uvloop
 
     from latdoctor.lab.http_server import allow_files
@@ -79,22 +78,22 @@ async def _serve(options: ServeOptions, brain: ModelBackend) -> None:
     )
     also = options.agent(parts) if options.agent else ()
     listening = HttpServer(build(parts, also), host=options.host, port=options.port, drain_seconds=DRAIN_SECONDS)
-    told = asyncio.Event()
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def tell() -> None:
-        if told.is_set():
-            os._exit(1)  # asked twice: no more waiting for anybody
-        told.set()
+    def request_stop() -> None:
+        if stop_requested.is_set():
+            os._exit(1)  # second signal: exit now
+        stop_requested.set()
 
     for signal_ in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_, tell)
+        loop.add_signal_handler(signal_, request_stop)
     await parts.start()
     try:
         await listening.start()
         sys.stdout.write(f"{listening.url}\n")
         sys.stdout.flush()
-        await told.wait()
+        await stop_requested.wait()
         parts.readiness.draining = True
         await asyncio.sleep(options.grace_seconds)
         await listening.stop()

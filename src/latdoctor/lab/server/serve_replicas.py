@@ -24,7 +24,7 @@ from latdoctor.lab.server.router_config import RouterConfig
 from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
 from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
 
-# What may be attached to a router at its start; its routes stand behind the token that it is given.
+# Extension attached at the start of a router; its routes require the token.
 Agent = Callable[[ReplicaPool, Supervisor, str], Sequence[BaseRoute]]
 
 ROUTER_GRACE_SECONDS = 0.5
@@ -32,14 +32,14 @@ MOST_FALSE_STARTS = 3  # of one replica, before the router gives up
 
 
 class RouterOptions(Struct, frozen=True):
-    """What `serve` needs to know."""
+    """Options of the router process."""
 
     commands: tuple[ReplicaCommand, ...]
     config: RouterConfig = RouterConfig()
     patience: SupervisorTimeouts = SupervisorTimeouts()
     host: str = "127.0.0.1"
     port: int = 0  # 0 takes a free one
-    token: str = ""  # of the admin interface; none: nobody is let in
+    token: str = ""  # of the admin interface; empty: every request is refused
     agent: Agent | None = None
     grace_seconds: float = ROUTER_GRACE_SECONDS
 
@@ -54,30 +54,30 @@ async def serve_router(
     """Serves until one of `signals` or `end`.
 
     `announce` gets the address once every replica is ready, and then the address of each of them. Raises
-    OperationError where the port cannot be had or the replicas do not become ready, UsageError for bad options.
+    OperationError where the port is not available or the replicas do not become ready, UsageError for bad options.
     """
-    asked_to_end = end or asyncio.Event()
+    stop_requested = end or asyncio.Event()
 
-    def tell() -> None:
-        if asked_to_end.is_set():
-            os._exit(1)  # asked twice: no more waiting for anybody; the replicas are tethered
-        asked_to_end.set()
+    def request_stop() -> None:
+        if stop_requested.is_set():
+            os._exit(1)  # second signal: exit now; the replicas end with this process
+        stop_requested.set()
 
-    for wanted in signals:
-        asyncio.get_running_loop().add_signal_handler(wanted, tell)
-    fleet = ReplicaPool({command.name: command.url for command in options.commands}, options.config)
-    supervisor = Supervisor(fleet, options.commands, options.patience)
-    also = options.agent(fleet, supervisor, options.token) if options.agent else ()
-    async with Router(fleet) as router:
-        app = router.app(*router_admin.routes(fleet, supervisor, options.token), *also)
+    for signal_ in signals:
+        asyncio.get_running_loop().add_signal_handler(signal_, request_stop)
+    pool = ReplicaPool({command.name: command.url for command in options.commands}, options.config)
+    supervisor = Supervisor(pool, options.commands, options.patience)
+    also = options.agent(pool, supervisor, options.token) if options.agent else ()
+    async with Router(pool) as router:
+        app = router.app(*router_admin.routes(pool, supervisor, options.token), *also)
         listening = HttpServer(app, host=options.host, port=options.port, drain_seconds=options.patience.drain)
         await listening.start()
         try:
             await supervisor.start()
-            if await _all_ready(fleet, options.patience.start, asked_to_end):
+            if await _all_ready(pool, options.patience.start, stop_requested):
                 for url in (listening.url, *(command.url for command in options.commands)):
                     announce(url)
-                await asked_to_end.wait()
+                await stop_requested.wait()
                 router.draining = True
                 await asyncio.sleep(options.grace_seconds)
         finally:
@@ -85,33 +85,33 @@ async def serve_router(
             await supervisor.stop()
 
 
-async def _all_ready(fleet: ReplicaPool, within: float, asked_to_end: asyncio.Event) -> bool:
+async def _all_ready(pool: ReplicaPool, within: float, stop_requested: asyncio.Event) -> bool:
     """False where the end is asked for before. Raises OperationError where a replica does not get there."""
-    ready = asyncio.create_task(fleet.until(_settled, within))
-    ending = asyncio.create_task(asked_to_end.wait())
+    ready = asyncio.create_task(pool.until(_settled, within))
+    ending = asyncio.create_task(stop_requested.wait())
     await asyncio.wait({ready, ending}, return_when=asyncio.FIRST_COMPLETED)
     ending.cancel()
     if not ready.done():
         ready.cancel()
         return False
     await ready
-    for one in fleet.standings():
+    for one in pool.statuses():
         if one.state != "ready":
             raise OperationError(f"replica {one.name} ended {one.losses} times before it was ready")
     return True
 
 
-def _settled(standings: Sequence[ReplicaStatus]) -> bool:
+def _settled(statuses: Sequence[ReplicaStatus]) -> bool:
     """All are ready, or one of them will hardly ever be."""
-    return all(one.state == "ready" for one in standings) or any(
-        one.losses >= MOST_FALSE_STARTS and one.state != "ready" for one in standings
+    return all(one.state == "ready" for one in statuses) or any(
+        one.losses >= MOST_FALSE_STARTS and one.state != "ready" for one in statuses
     )
 
 
 def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Agent | None = None) -> None:
-    """Serves until it is told to stop; the addresses of the router and of its replicas are told on stdout.
+    """Serves until SIGTERM or SIGINT; prints the addresses of the router and of its replicas.
 
-    Raises UsageError, and OperationError where the port cannot be had or a replica does not become ready.
+    Raises UsageError, and OperationError where the port is not available or a replica does not become ready.
     """
     import uvloop
 

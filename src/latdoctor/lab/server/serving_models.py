@@ -12,7 +12,7 @@ from latdoctor.lab.server.worker import BatchResult
 
 
 class BatchAnswers(Protocol):
-    """What a model says about a batch, in its order."""
+    """A model's predictions for a batch, in its order."""
 
     @property
     def intents(self) -> Sequence[int]: ...
@@ -58,7 +58,7 @@ class ServingModels:
         self._light: Model | None = None
 
     def prepare(self, settings: ModelSettings, *, standby: bool) -> None:
-        """Makes what `settings` ask for ready. Seconds of work, off the worker and the event loop.
+        """Prepares the models for `settings`. Takes seconds; call it off the worker and the event loop.
 
         Raises UsageError for what this machine cannot do; then nothing has changed.
         """
@@ -84,8 +84,8 @@ class ServingModels:
 
     def compute(self, inputs: Sequence[ModelInput]) -> BatchResult:
         with self._shared:
-            wanted = self._wants_standby()
-        light = self._light if wanted else None
+            use_standby = self._wants_standby()
+        light = self._light if use_standby else None
         model = light or self.main
         version = model.settings.version
         answers = model.forward(inputs)

@@ -1,4 +1,4 @@
-"""Conversation state: what was said before, for a time and for so many turns."""
+"""Conversation history by session, limited in age, turns and tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stages on request threads do: reading the input, the conversation, the meaning of the answer, the bytes."""
+"""The stages on request threads: preprocessing, session history, postprocessing, response and access log."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class StageHandlers:
 
     def preprocess(self, exchange: RequestContext) -> bool:
         """Text into tokens, audio into frames. Raises BadRequest for an input that is too long for the model."""
-        asked = exchange.asked
-        if asked.text is not None:
-            exchange.own = exchange.input = text_tokens(asked.text)
+        intent_request = exchange.intent_request
+        if intent_request.text is not None:
+            exchange.own = exchange.input = text_tokens(intent_request.text)
             exchange.tokens = len(exchange.own)
             self._check(exchange.tokens)
-        elif asked.audio_seconds is not None:
-            exchange.tokens = audio_length(asked.audio_seconds)
+        elif intent_request.audio_seconds is not None:
+            exchange.tokens = audio_length(intent_request.audio_seconds)
             self._check(exchange.tokens)  # before the frames are made
-            exchange.input = audio_frames(asked.audio_seconds, self._features)
+            exchange.input = audio_frames(intent_request.audio_seconds, self._features)
         self._metrics.input_tokens.observe(exchange.tokens)
         return True
 
@@ -80,14 +80,14 @@ class StageHandlers:
         The history is the window that the session keeps. Where the session is lost it is read whole from the
         transcript, if the client sent one, and the session is made again from it.
         """
-        name = exchange.asked.session
+        name = exchange.intent_request.session
         if name is None:
             return False
         with self._shared:
             history = self._sessions.history(name, self._clock())
         if history is None:
             self._metrics.session_misses.inc()
-            self._put_before(exchange, self._read_again(name, exchange.asked.transcript))
+            self._put_before(exchange, self._read_again(name, exchange.intent_request.transcript))
         else:
             self._metrics.session_hits.inc()
             self._metrics.history_tokens.observe(self._put_before(exchange, history))
@@ -96,7 +96,7 @@ class StageHandlers:
     def _put_before(self, exchange: RequestContext, history: Sequence[int]) -> int:
         """How many tokens of `history` there was room for."""
         room = self._max_tokens - exchange.tokens - 1
-        kept = history[-room:] if room > 0 and exchange.asked.text is not None else ()
+        kept = history[-room:] if room > 0 and exchange.intent_request.text is not None else ()
         if kept:
             exchange.input = [*kept, SEPARATOR, *exchange.own]
             exchange.tokens = len(exchange.input)
@@ -118,8 +118,8 @@ class StageHandlers:
             exchange.source = "standby" if exchange.computed.standby else "model"
         now = self._clock()
         with self._shared:
-            if exchange.asked.session is not None:
-                self._sessions.append(exchange.asked.session, exchange.own, now)
+            if exchange.intent_request.session is not None:
+                self._sessions.append(exchange.intent_request.session, exchange.own, now)
             self._governance.answered(now - exchange.received)
         return True
 

@@ -1,9 +1,8 @@
-"""The named steps of a request around its computation, in order, each of which can be wrapped while the server runs.
+"""Stages of a request before and after the queue. Each can be wrapped while the server runs (fault injection).
 
     preprocess → session → dependency → (queue, forward) → postprocess → send
 
-This is the one seam where other behaviour can be put in. A call says whether it had anything to do: only then is
-its time a sample of the stage.
+A stage returns whether it applied to the request: only then is its duration observed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps the replicas' processes running: starts them, asks whether they are ready, replaces the lost ones."""
+"""Supervisor of the replica processes: starts them, probes readiness, replaces lost ones."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ReplicaCommand(Struct, frozen=True):
 
     name: str
     argv: tuple[str, ...]
-    url: str  # http://host:port, as the fleet knows it
+    url: str  # http://host:port, as the pool knows it
     ready_path: str = "/readyz"  # 200: ready; anything else: not
     environment: dict[str, str] = {}  # added to the supervisor's own
-    log: str = ""  # a file for all that it says; none: errors go where ours go, the rest is thrown away
+    log: str = ""  # a file for its output; empty: stderr is inherited, stdout discarded
 
 
 class SupervisorTimeouts(Struct, frozen=True):
-    """How long the supervisor waits for what, in seconds."""
+    """Intervals and timeouts of the supervisor, in seconds."""
 
     probe_every: float = 0.25
     probe_timeout: float = 2.0
@@ -44,15 +44,15 @@ class SupervisorTimeouts(Struct, frozen=True):
 
 
 class Supervisor:
-    """One process for each command. What becomes of them is told to the fleet."""
+    """One process for each command. Updates the replica states in the pool."""
 
     def __init__(
-        self, fleet: ReplicaPool, commands: Sequence[ReplicaCommand], patience: SupervisorTimeouts | None = None
+        self, pool: ReplicaPool, commands: Sequence[ReplicaCommand], patience: SupervisorTimeouts | None = None
     ) -> None:
-        """Raises UsageError where the commands are not those of the fleet."""
-        if sorted(command.name for command in commands) != sorted(one.name for one in fleet.standings()):
-            raise UsageError("the supervisor needs exactly one command for each replica of the fleet")
-        self._fleet = fleet
+        """Raises UsageError where the commands are not those of the pool."""
+        if sorted(command.name for command in commands) != sorted(one.name for one in pool.statuses()):
+            raise UsageError("the supervisor needs exactly one command for each replica of the pool")
+        self._pool = pool
         self._commands = tuple(commands)
         self._patience = patience or SupervisorTimeouts()
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -60,7 +60,7 @@ class Supervisor:
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
-        """Starts every process; `fleet.until` tells when they are ready."""
+        """Starts every process; wait for readiness with `ReplicaPool.until`."""
         timeout = aiohttp.ClientTimeout(total=self._patience.probe_timeout)
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(force_close=True))
         self._keepers = [asyncio.create_task(self._keep(command, self._session)) for command in self._commands]
@@ -79,12 +79,12 @@ class Supervisor:
         """Drains the replica and ends its process; a new one takes its place.
 
         Raises UsageError for an unknown name, OperationError where it has no process now or is being replaced already:
-        a process that is told twice to end drops what it works on.
+        a second SIGTERM makes a process drop its requests.
         """
         process = self._running(name)
-        if self._fleet.known(name).state == "draining":
+        if self._pool.known(name).state == "draining":
             raise OperationError(f"replica {name} is being replaced already", next_step="wait until it is ready")
-        self._fleet.drain(name)
+        self._pool.drain(name)
         await self._end(process)
 
     def kill(self, name: str) -> None:
@@ -95,7 +95,7 @@ class Supervisor:
         self._running(name).kill()
 
     def _running(self, name: str) -> asyncio.subprocess.Process:
-        process = self._processes.get(self._fleet.known(name).name)
+        process = self._processes.get(self._pool.known(name).name)
         if process is None or process.returncode is not None:
             raise OperationError(f"replica {name} has no process now", next_step="it is being replaced already")
         return process
@@ -110,8 +110,8 @@ class Supervisor:
             finally:
                 watch.cancel()
                 await asyncio.wait({watch})
-            was_ready = self._fleet.known(command.name).state != "starting"
-            self._fleet.lost(command.name)
+            was_ready = self._pool.known(command.name).state != "starting"
+            self._pool.lost(command.name)
             pause = self._patience.first_pause if was_ready else min(pause * 2, self._patience.longest_pause)
             await asyncio.sleep(pause)
 
@@ -127,7 +127,7 @@ class Supervisor:
                 start_new_session=True,  # Ctrl-C is for the router, which then drains the replicas
             )
         self._processes[command.name] = process
-        self._fleet.started(command.name, process.pid)
+        self._pool.started(command.name, process.pid)
         return process
 
     async def _watch(
@@ -139,10 +139,10 @@ class Supervisor:
             status = await _probe(session, command)
             failed = 0 if status is not None else failed + 1
             if status == 200:
-                self._fleet.ready(command.name)
+                self._pool.ready(command.name)
             elif status is not None or failed >= self._patience.failed_probes:
-                self._fleet.unready(command.name)
-            if self._fleet.known(command.name).state == "starting" and time.monotonic() > deadline:
+                self._pool.unready(command.name)
+            if self._pool.known(command.name).state == "starting" and time.monotonic() > deadline:
                 await self._end(process)
             await asyncio.sleep(self._patience.probe_every)
 
@@ -168,7 +168,7 @@ async def _probe(session: aiohttp.ClientSession, command: ReplicaCommand) -> int
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
-    """So many ports that are free now: somebody else may take one before it is used."""
+    """`count` ports that are free now; another process may take one before it is used."""
     with ExitStack() as opened:
         held = [opened.enter_context(socket.socket()) for _ in range(count)]
         for one in held:

@@ -1,6 +1,6 @@
 """The thread that computes: it alone owns the scheduler and runs the model.
 
-It learns of everything through its inbox and tells the event loop through `call_soon_threadsafe` alone. A batch that
+Messages arrive in its inbox; results go to the event loop through `call_soon_threadsafe` only. A batch that
 memory does not suffice for is halved until it does; a request that is too much alone is refused. Whatever else
 escapes from a computation ends the thread; the engine then answers for its batch and starts another.
 """
@@ -24,11 +24,11 @@ from latdoctor.lab.server.pending_requests import PendingRequests, Ticket
 from latdoctor.lab.server.request_context import ModelAnswer, ModelInput
 from latdoctor.lab.server.schedulers.batch import Batch, Scheduler, Work
 
-SAMPLE_EVERY = 0.1  # seconds between two looks at the thread's own usage while it is busy
+SAMPLE_EVERY = 0.1  # seconds between two samples of the thread's own usage while it is busy
 
 
 class BatchResult(Struct, frozen=True):
-    """What a model says about a batch, in its order; `standby`: the light model said it.
+    """A model's result for a batch, in its order; `standby`: from the light model.
 
     `padded_tokens` is what it computed: a compiled model pads to its own shapes.
     """
@@ -41,13 +41,13 @@ class BatchResult(Struct, frozen=True):
 
 
 class BatchComputer(Protocol):
-    """What runs a batch: the model of the moment, main or standby. Called on the worker's thread."""
+    """Computes batches with the main or standby model. Called on the worker's thread."""
 
     def compute(self, inputs: Sequence[ModelInput]) -> BatchResult: ...
 
 
 class WorkerObserver(Protocol):
-    """Who counts what the worker does. Called on the worker's thread; times are of the engine's clock."""
+    """Observer of the worker for metrics. Called on the worker's thread; times are of the engine's clock."""
 
     def started(self, batch: Batch, now: float) -> None: ...
 
@@ -119,7 +119,7 @@ class Worker(threading.Thread):
     def __init__(
         self,
         scheduler: Scheduler,
-        book: PendingRequests,
+        pending: PendingRequests,
         computing: BatchComputer,
         watcher: WorkerObserver,
         loop: asyncio.AbstractEventLoop,
@@ -131,7 +131,7 @@ class Worker(threading.Thread):
         self.usage = ThreadUsage()
         self.stopped = False
         self._scheduler = scheduler
-        self._book = book
+        self._pending = pending
         self._computing = computing
         self._watcher = watcher
         self._loop = loop
@@ -157,7 +157,7 @@ class Worker(threading.Thread):
             self._handle(message)
 
     def _rest(self) -> None:
-        """Waits until a message comes or the scheduler wants to be asked again."""
+        """Waits for a message or for the scheduler's next wake-up."""
         self._sample()
         now = self._clock()
         wake = self._scheduler.wake_at(now)
@@ -195,13 +195,13 @@ class Worker(threading.Thread):
             result = task.run()
         except BaseException as error:
             task.outcome.set_exception(error)
-            if not isinstance(error, Exception):  # somebody ends this thread: that is not the task's affair
+            if not isinstance(error, Exception):  # SystemExit and the like end this thread
                 raise
         else:
             task.outcome.set_result(result)
 
     def _compute(self, batch: Batch) -> None:
-        self.current = tickets = self._book.take(work.id for work in batch.works)
+        self.current = tickets = self._pending.take(work.id for work in batch.works)
         if not tickets:  # every client has gone meanwhile
             return
         kept = Batch(tuple(ticket.work for ticket in tickets), batch.reason)
@@ -225,15 +225,15 @@ class Worker(threading.Thread):
     def _compute_part(self, tickets: tuple[Ticket, ...], reason: str) -> None:
         """Computes and answers `tickets` in one call of the model. Raises OutOfMemory."""
         started = self._clock()
-        found = self._computing.compute([ticket.input for ticket in tickets])
+        result = self._computing.compute([ticket.input for ticket in tickets])
         computed = self._clock()
         answers = [
-            (ticket, ModelAnswer(intent, score, found.version, started, computed, found.standby))
-            for ticket, intent, score in zip(tickets, found.intents, found.scores, strict=True)
+            (ticket, ModelAnswer(intent, score, result.version, started, computed, result.standby))
+            for ticket, intent, score in zip(tickets, result.intents, result.scores, strict=True)
         ]
         done = Batch(tuple(ticket.work for ticket in tickets), reason)
-        # First counted, then answered: who has an answer finds it on the metrics page.
-        self._watcher.finished(done, started, computed, found.padded_tokens)
+        # Metrics first: a client that has its answer must find it on the metrics page.
+        self._watcher.finished(done, started, computed, result.padded_tokens)
         self._loop.call_soon_threadsafe(_deliver, answers)
 
     def _sample(self) -> None:

@@ -1,4 +1,4 @@
-"""Disturbances of the stages that every request passes on its thread."""
+"""Disturbances of the event loop, the garbage collector and the request stages."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def sync_each_request(parts: InferenceServer, kibibytes: float) -> AsyncIt
 
         def write() -> None:
             with lock:
-                if file.closed:  # a request that was under way when the disturbance ended
+                if file.closed:  # a request in progress when the disturbance ended
                     return
                 file.seek(0)
                 file.write(block)
@@ -133,7 +133,7 @@ async def leak(parts: InferenceServer, mebibytes: float) -> AsyncIterator[None]:
         nonlocal rest, due
         with lock, suppress(OutOfMemory):  # nothing is left to be left behind: that is what a leak ends in
             due += mebibytes * MIB / size
-            if due >= 1 and rest > 0:  # none is for a request that was under way when the disturbance ended
+            if due >= 1 and rest > 0:  # none is for a request in progress when the disturbance ended
                 due -= 1
                 lease = parts.brain.pool.lease((size,), torch.uint8, long=True)
                 left.callback(lease.release)

@@ -16,25 +16,25 @@ Knobs = Mapping[str, Mapping[str, Any]]
 Turned = dict[tuple[str, str], Any]  # (group, knob) → value
 
 
-_TRIES = 10  # somebody else may change the configuration between our look at it and our change
+_TRIES = 10  # of a change that conflicts with another client's
 
 
 @asynccontextmanager
-async def turned(tuning: LiveConfig, knobs: Knobs, held: Collection[tuple[str, str]]) -> AsyncIterator[None]:
-    """`knobs` have other values meanwhile. After it those that still have them get the value from before: what somebody
-    else has turned since is theirs.
+async def turned(live_config: LiveConfig, knobs: Knobs, held: Collection[tuple[str, str]]) -> AsyncIterator[None]:
+    """Sets `knobs` for the time of the context and then restores the previous values, except of knobs that another
+    client has changed since.
 
-    `held`: knobs that other faults have turned, which cannot be turned twice. Raises UsageError for a bad value,
-    NeedsRestart for a knob that is not live, OperationError for one that is held.
+    `held`: knobs that other faults have changed. Raises UsageError for a bad value, NeedsRestart for a knob that is
+    not live, OperationError for one in `held`.
     """
     twice = [f"{group}.{name}" for group, name in names(knobs) if (group, name) in held]
     if twice:
         raise OperationError(f"another fault has turned {', '.join(twice)}", next_step="end that one first")
-    before, after = await _changed(tuning, lambda _: knobs)
+    before, after = await _changed(live_config, lambda _: knobs)
     injected = {place: _value(after, place) for place in names(knobs) if _value(before, place) != _value(after, place)}
     yield
     # Not in a `finally`: this is not reached where the server itself ends, and then there is nothing to put back.
-    await _changed(tuning, lambda now: _restoring(now, before, injected))
+    await _changed(live_config, lambda now: _restoring(now, before, injected))
 
 
 def names(knobs: Knobs) -> tuple[tuple[str, str], ...]:
@@ -42,12 +42,14 @@ def names(knobs: Knobs) -> tuple[tuple[str, str], ...]:
     return tuple((group, name) for group, values in knobs.items() if isinstance(values, Mapping) for name in values)
 
 
-async def _changed(tuning: LiveConfig, patch: Callable[[ServerConfig], Knobs]) -> tuple[ServerConfig, ServerConfig]:
+async def _changed(
+    live_config: LiveConfig, patch: Callable[[ServerConfig], Knobs]
+) -> tuple[ServerConfig, ServerConfig]:
     """Applies what `patch` makes of the configuration; the configurations before and after."""
     for _ in range(_TRIES):
-        before = tuning.config
+        before = live_config.config
         try:
-            return before, await tuning.change(patch(before), frozenset({tuning.etag}))
+            return before, await live_config.change(patch(before), frozenset({live_config.etag}))
         except StaleEtag:
             continue
     raise OperationError("the configuration is changed all the time", next_step="try again")

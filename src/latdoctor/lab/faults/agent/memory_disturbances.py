@@ -1,4 +1,4 @@
-"""Disturbances of the pool that batches are padded into: memory taken out of it, whole or in pieces."""
+"""Disturbances of the memory pool: hoarding and fragmentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from latdoctor.lab.server.memory.arena import ArenaPool
 
 _MOST_HELD = 2048 * MIB  # a hoard must not take the machine down
-_MOST_SCATTERED = 512  # MiB of an arena that is taken whole for a moment, while nobody else gets any
+_MOST_SCATTERED = 512  # MiB of an arena that is filled completely for a moment, while other allocations wait
 _HOARDED = (48 << 10, 600 << 10)  # bytes of one block
 _SHORTEST = 48  # tokens that the smallest hole has room for
 _SETTLING = 1.0  # seconds: longer than one batch takes
@@ -41,7 +41,7 @@ async def fragment(parts: InferenceServer, mebibytes: float) -> AsyncIterator[No
     and every other one is given back. What is free then lies in holes that have room for any request alone and for
     no larger batch."""
     longest = longest_request(parts)
-    shortest = longest * _SHORTEST // parts.tuning.config.queue.max_tokens_per_request
+    shortest = longest * _SHORTEST // parts.live_config.config.queue.max_tokens_per_request
     async with _holding(parts, lambda pool: _scattered(pool, int(mebibytes * MIB), (shortest, longest))):
         yield
 
@@ -50,7 +50,7 @@ def longest_request(parts: InferenceServer) -> int:
     """Bytes of the pool that the longest request takes alone."""
     model = parts.models.main
     token = model.settings.width * (2 if model.precision == "bf16" else 4)
-    return token * parts.tuning.config.queue.max_tokens_per_request
+    return token * parts.live_config.config.queue.max_tokens_per_request
 
 
 @asynccontextmanager
@@ -68,8 +68,8 @@ def _hoarded(pool: MemoryPool, size: int) -> list[BufferLease]:
 
     held: list[BufferLease] = []
     most = size
-    for wanted in _sizes(*_HOARDED):
-        block = min(wanted, most, size)
+    for desired in _sizes(*_HOARDED):
+        block = min(desired, most, size)
         if block < _LEAST:
             break
         try:
@@ -98,7 +98,7 @@ def _scattered(pool: MemoryPool, size: int, holes: tuple[int, int]) -> list[Buff
             f"the arena would grow up to {limit:g} MiB instead of suffering",
             next_step=f"lower memory.limit_mib to {_MOST_SCATTERED} or less; best to memory.pool_mib",
         )
-    with pool.guard, ExitStack() as undo:  # nobody else sees it full
+    with pool.guard, ExitStack() as undo:  # other allocations wait
         free = int(limit * MIB) - (pool.stats().allocated_bytes or 0)
         if size > free * 3 // 4:
             raise OperationError(f"the arena has {free // MIB} MiB left; at most three quarters of it can be scattered")
@@ -135,12 +135,12 @@ def _filled(pool: ArenaPool, sizes: Iterator[int], undo: ExitStack) -> Iterator[
     """Leases, of which `undo` knows, until neither a hole nor the room below the limit is worth one."""
     import torch
 
-    for wanted in sizes:
+    for desired in sizes:
         stats = pool.stats()
         room = max(stats.largest_free_bytes or 0, int(pool.config.limit_mib * MIB) - (stats.reserved_bytes or 0))
         if room < _LEAST:
             return
-        lease = pool.lease((min(wanted, room),), torch.uint8, long=True)
+        lease = pool.lease((min(desired, room),), torch.uint8, long=True)
         undo.callback(lease.release)
         yield lease
 

@@ -1,4 +1,4 @@
-"""Which disturbances are at work in one server: begun, listed and ended over its admin interface."""
+"""Registry of a server's active disturbances: started, listed and ended over its admin interface."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ class FaultAgent:
             if _KNOBS.fullmatch(name):
                 await self._turn(name, _decoded(content, _Turn))
             elif name in DISTURBANCES:
-                asked = _decoded(content, _Disturb)
+                command = _decoded(content, _Disturb)
                 await self._stop(name)
-                await self._start(name, DISTURBANCES[name](self._parts, asked.strength), asked.lifetime)
+                await self._start(name, DISTURBANCES[name](self._parts, command.strength), command.lifetime)
             else:
                 known = ", ".join(DISTURBANCES)
                 raise UsageError(f"there is no disturbance {clean(name, 60)!r}", next_step=f"knobs-…, {known}")
@@ -105,11 +105,11 @@ class FaultAgent:
             await self._stop(request.path_params["name"])
         return Response(status_code=204)
 
-    async def _turn(self, name: str, asked: _Turn) -> None:
+    async def _turn(self, name: str, command: _Turn) -> None:
         await self._stop(name)
         held = {place for running in self._running.values() for place in running.knobs}
-        fault = turned(self._parts.tuning, asked.knobs, held)
-        await self._start(name, fault, asked.lifetime, names(asked.knobs))
+        fault = turned(self._parts.live_config, command.knobs, held)
+        await self._start(name, fault, command.lifetime, names(command.knobs))
 
     async def _start(
         self,
@@ -134,7 +134,7 @@ class FaultAgent:
 
 
 class _Running:
-    """One disturbance in a task of its own, which leaves it when it is told to or its lifetime is over."""
+    """One disturbance in a task of its own, ended on request or after its lifetime."""
 
     def __init__(
         self, fault: AbstractAsyncContextManager[None], lifetime: float, knobs: Sequence[tuple[str, str]]
@@ -143,7 +143,7 @@ class _Running:
         self.knobs = knobs
         self.until = 0.0  # of the loop's clock
         self._begun: asyncio.Future[None] = loop.create_future()
-        self._told = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self.task = loop.create_task(self._live(fault, lifetime))
 
     async def begin(self) -> None:
@@ -154,7 +154,7 @@ class _Running:
 
     async def end(self) -> None:
         """Returns once all is as it was. Raises what its ending raised."""
-        self._told.set()
+        self._stop_requested.set()
         await self.task
 
     async def _live(self, fault: AbstractAsyncContextManager[None], lifetime: float) -> None:
@@ -163,7 +163,7 @@ class _Running:
             self._begun.set_result(None)
             try:
                 async with asyncio.timeout(lifetime):
-                    await self._told.wait()
+                    await self._stop_requested.wait()
             except TimeoutError:
                 pass
 
@@ -172,4 +172,4 @@ def _decoded(content: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(content or b"{}", type=kind)
     except UNDECODABLE as error:
-        raise UsageError(f"that is no fault: {clean(str(error), 300)}") from error
+        raise UsageError(f"not a valid fault: {clean(str(error), 300)}") from error

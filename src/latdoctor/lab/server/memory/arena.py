@@ -3,7 +3,7 @@
 A pool is reserved (and touched) at the start as one segment, with a share kept for long inputs; what does not fit there
 goes into further segments of `segment_mib`, up to `limit_mib`. At the limit, segments that are wholly free are given
 back and the request is tried once more, as CUDA's allocator does, with a smaller segment if need be. Compaction
-copies everything that is held into other segments; its cost grows with what is held, and nobody allocates meanwhile.
+copies everything that is held into other segments; its cost grows with what is in use, and allocations wait for it.
 The old segments are given back, or, where compaction comes again and again, kept to copy into the next time (two
 spaces, as in C. J. Cheney, A Nonrecursive List Compacting Algorithm, 1970).
 """
@@ -233,8 +233,8 @@ class ArenaPool(MemoryPool):
 
     def _grown(self, size: int) -> Segment:
         """A new segment for `size` bytes; at the limit, after giving back what is free. Raises OutOfMemory."""
-        wanted, least = self._segment_size(size), rounded(size, mmap.PAGESIZE)
-        for again, segment_size in ((False, wanted), (True, wanted), (True, least)):
+        desired, least = self._segment_size(size), rounded(size, mmap.PAGESIZE)
+        for again, segment_size in ((False, desired), (True, desired), (True, least)):
             if self._has_room(segment_size):
                 try:
                     return self._map(segment_size)

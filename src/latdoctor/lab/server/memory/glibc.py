@@ -110,7 +110,7 @@ class Glibc:
         self._library.malloc_trim(0)
 
     def info(self) -> HeapInfo | None:
-        """The heap now; None where the library is too old to tell."""
+        """The heap now; None before glibc 2.33."""
         if not self._has_info:
             return None
         found = self._library.mallinfo2()
@@ -215,7 +215,7 @@ class GlibcPool(MemoryPool):
     def _turn(self, config: MemoryConfig) -> None:
         mode = config.glibc
         if self._library is None:
-            # Nobody is harmed by doing without the pool; a storm that does not happen would be a false experiment.
+            # Running without the pool is harmless; a storm that does not happen would falsify the experiment.
             if mode == "returning":
                 raise UsageError("memory.glibc cannot be 'returning' here: the C library is not glibc")
             return

@@ -1,4 +1,4 @@
-"""Where buffers come from: what every backend offers, and what it says about itself.
+"""Memory pool interface: leases of buffers, and statistics.
 
 Only the buffers that the server passes in (token ids, padded batches, lasting state) come from a pool. What torch's own
 operators allocate inside a forward comes from the process allocator (glibc) or from CUDA's, whatever the pool is.
@@ -92,7 +92,7 @@ class MemoryPool(ABC):
         self._config = config
         self._clock = clock
         self._lock = RLock()
-        self._freed = Condition(self._lock)  # told of whenever there may be more room than before
+        self._freed = Condition(self._lock)  # notified whenever there may be more room
         self._last_compaction = clock()
         self._allocs = 0
         self._ooms = 0
@@ -172,7 +172,7 @@ class MemoryPool(ABC):
                 self._faults = (self._faults or 0) + after - before
 
     def compact(self) -> None:
-        """Compacts now, and lets nobody allocate meanwhile."""
+        """Compacts now; allocations wait."""
         with self._lock:
             started = self._clock()
             self._compact()

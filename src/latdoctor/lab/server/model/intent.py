@@ -63,7 +63,7 @@ ModelInput = Sequence[int] | NDArray[np.float32]
 class Predictions(Struct, frozen=True):
     """One answer for each input of a batch, in its order.
 
-    `intents` are places in INTENTS, `scores` their probabilities (0..1). `checksum` tells which weights answered.
+    `intents` are places in INTENTS, `scores` their probabilities (0..1). `checksum` identifies the weights.
     `padded_tokens` is what was computed: batch × padded length, the compiler's buckets included.
     """
 

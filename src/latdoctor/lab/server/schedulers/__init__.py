@@ -1,6 +1,6 @@
-"""Which requests are computed together, and when: plain objects without I/O or a clock of their own.
+"""Schedulers: which requests form the next batch, and when. No I/O, no clock.
 
-A scheduler is asked by an idle worker (`take`) and says when to ask again (`wake_at`). The caller owns the lock.
+An idle worker calls `take`, and `wake_at` for the time of the next attempt. The caller owns the lock.
 """
 
 from __future__ import annotations

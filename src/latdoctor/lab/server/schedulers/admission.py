@@ -1,4 +1,4 @@
-"""Who is turned away at the door because the answer would come too late."""
+"""Admission control: refuses requests whose predicted answer is later than their deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all schedulers share: the queue, the wait for company, and the reason given for a release."""
+"""Base of the schedulers: the queue, the wait for a larger batch, and the release reason."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def count_cap(batching: BatchingConfig, longest: int) -> int:
 
 
 class SchedulingRule(ABC):
-    """A queue with a rule in it. Times are seconds of the caller's monotonic clock."""
+    """Base class: a queue with a batching rule. Times are seconds of the caller's monotonic clock."""
 
     def __init__(self, batching: BatchingConfig, model: CostModel | None = None) -> None:
         self._batching = batching
         self._model = model
         self._waiting = WaitingQueue()
-        self._held = False  # an idle worker was told to wait since the last release
+        self._held = False  # an idle worker has waited since the last release
         self._last_arrival: float | None = None
         self._gap: float | None = None  # mean seconds between arrivals
 

@@ -1,4 +1,4 @@
-"""What passes through the server: a request's work as the scheduler sees it, batches, and the timing of an answer."""
+"""Requests and batches as the scheduler sees them, and the scheduler interface."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Batch(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Tokens that somebody asked for."""
+        """Tokens of the requests, without padding."""
         return sum(work.tokens for work in self.works)
 
     @property
@@ -56,7 +56,7 @@ class Batch(Struct, frozen=True):
 
 
 class Scheduler(Protocol):
-    """A queue and a rule. Nothing here reads a clock: the caller says what time it is."""
+    """A request queue with a batching rule. No clock: the caller passes the time."""
 
     def add(self, work: Work) -> None: ...
 
@@ -67,7 +67,7 @@ class Scheduler(Protocol):
         """The batch to compute now by an idle worker, or None if it should wait."""
 
     def wake_at(self, now: float) -> float | None:
-        """When to ask again though nothing arrives; None: only an arrival changes the answer."""
+        """When to call `take` again without a new arrival; None: not before one."""
 
     @property
     def pending(self) -> Sequence[Work]: ...

@@ -39,7 +39,7 @@ class Cost(Struct, frozen=True):
 class CostModel:
     """A ridge fit of relative errors with forgetting, so that one call held up by a neighbour weighs little.
 
-    Knows nothing before the first call: then `cost` and every prediction is None, and nobody is turned away by it.
+    Before the first call `cost` and every prediction is None, and no request is shed because of it.
     """
 
     def __init__(self) -> None:

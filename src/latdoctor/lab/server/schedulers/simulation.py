@@ -63,7 +63,7 @@ def simulate(
 ) -> SimulationResult:
     """Lets one worker serve `works` (in order of arrival), a batch taking `seconds(batch)`; `model` learns from it.
 
-    Raises RuntimeError where the scheduler tells an idle worker to ask again at once and then has nothing: a spin.
+    Raises RuntimeError if the scheduler wakes an idle worker and then releases nothing: a busy loop.
     """
     coming = list(reversed(works))
     calls: list[SimulatedCall] = []
