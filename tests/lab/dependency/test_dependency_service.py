@@ -126,5 +126,5 @@ def test_a_port_that_is_taken_is_said_once() -> None:
 
     done = asyncio.run(test())
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the port cannot be had" in done.stderr
+    assert "the port is not available" in done.stderr
     assert "Traceback" not in done.stderr
