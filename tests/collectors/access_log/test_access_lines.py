@@ -101,12 +101,12 @@ def test_a_pattern_of_ones_own(text: str, line: str, seconds: float | None) -> N
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "has no place"),
-        ("no place at all", "has no place"),
-        ("{time} {status}", "no place for how long"),
-        ("{when} {ms}", "is no place"),
-        ("{time}{ms}", "nothing stands behind"),
-        ("{ms} " * 500, "has no place"),
+        ("", "contains no place"),
+        ("no place at all", "contains no place"),
+        ("{time} {status}", "no place for the duration"),
+        ("{when} {ms}", "is not a known place"),
+        ("{time}{ms}", "no text follows"),
+        ("{ms} " * 500, "contains no place"),
     ],
 )
 def test_what_is_no_pattern(text: str, what: str) -> None:

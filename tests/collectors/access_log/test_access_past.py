@@ -46,7 +46,7 @@ def test_readings_are_of_the_judged_end_and_series_of_all_that_was_asked_for() -
     p50 = next(one for one in found.series if one.signal == "latency.p50")
     assert NIGHT - 1801 <= p50.times[0] <= p50.times[-1] <= NIGHT + 1
     assert set(p50.values) == {0.1, 2.0}
-    assert any("the last 2" in one.note and "of what was asked for" in one.note for one in found.readings)
+    assert any("the last 2" in one.note and "of the requested range" in one.note for one in found.readings)
     assert value(parsed(*rows, asked=None), "latency.p50") == 5.0
 
 
@@ -82,7 +82,7 @@ def test_probes_alone_show_that_a_log_goes_on_but_not_how_long_requests_take() -
     assert not found.readings
     assert [one.signal for one in found.series if one.signal == "latency.p50"]
     (gap,) = found.gaps_by_signal["latency.p99"]
-    assert "no request of server/a.log ended in the judged time" in gap.reason
+    assert "no request of server/a.log ended in the judged window" in gap.reason
 
 
 def test_requests_without_a_time_are_not_counted() -> None:

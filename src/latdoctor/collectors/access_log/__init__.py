@@ -1,1 +1,1 @@
-"""Access logs: a line for each request, with the time it took. Often the only latency there is."""
+"""Access logs as a source of latency, arrivals and errors."""

@@ -1,14 +1,14 @@
-"""Access logs as a source of latency.
+"""Collector of access logs as a source of latency.
 
-They are given as `--log FILE` like every other log and read together with those (`logs/collector.py`), which hands
-over what `recognise` knows; here is what is made of them. The subject is `replica/R@FILE` where the lines tell their
-replica, else `server/FILE`.
+Access logs are passed as `--log FILE` like any other log and read by `logs/collector.py`, which creates the artifacts
+of those that `recognise` identifies; this module parses them. The subject is `replica/R@FILE` if the lines name their
+replica, otherwise `server/FILE`.
 
-Left out of latency are probes (health, metrics) and requests that were refused or failed, but for those that timed out:
-how long a refusal takes tells nothing of how long an answer takes. What was left out is told.
+Probes (health, metrics) and refused or failed requests are excluded from latency, except timeouts: the time of a
+refusal says nothing about the time of an answer. Notes report what was excluded.
 
-Where a part of its time is asked for (`--since`, `--until`), only requests that ended within it are read, the readings
-are of its judged end, and a log that does not reach that gives nothing but a gap.
+With a time range (`--since`, `--until`), only requests that ended within it are read, readings cover its judged window,
+and a log that does not reach that window yields only a gap.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
 from latdoctor.sanitize import clean
 
 NAME = "access_log"
-PATTERN = ".pattern"  # ends the name of the artifact that keeps a pattern of one's own
-_MINE = "the pattern given with --log-pattern"
-_TRIED = 60  # lines at each of three places by which a log is known
+PATTERN = ".pattern"  # suffix of the artifact with the user's pattern
+_MINE = "the pattern of --log-pattern"
+_TRIED = 60  # lines at each of three places used to recognise a log
 _PIECE = 256 << 10
-_PURE = 0.9  # share of the tried lines from which on a log is nothing but an access log
+_PURE = 0.9  # share of the tried lines above which a log is a pure access log
 _TELLING = re.compile(rb"NVRM|(?i:cuda)|Traceback|Started server process|Booting worker")
 _LATENCY = tuple(signal for signal in SIGNALS if signal.startswith("latency"))
 _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
@@ -48,7 +48,7 @@ _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
 
 @dataclass(frozen=True, slots=True)
 class LogContent:
-    """What a log is: an access log, one that holds other lines of interest too, one that fits the given pattern."""
+    """Whether a log is an access log, contains other lines of interest, and matches the user's pattern."""
 
     access_log: bool
     other: bool
@@ -56,7 +56,7 @@ class LogContent:
 
 
 def recognise(content: bytes, own: str = "") -> LogContent:
-    """What `content` is. `own`: a pattern of one's own; empty where none was given."""
+    """Recognise `content`. `own`: the user's pattern; empty if there is none."""
     lines = _tried(content)
     form = _form(lines, own)
     if form is None:
@@ -67,27 +67,25 @@ def recognise(content: bytes, own: str = "") -> LogContent:
 
 
 def pattern_gaps(own: str, kinds: Sequence[LogContent]) -> tuple[Gap, ...]:
-    """What must be said where a pattern was given that fits none of the logs, which are of `kinds`."""
+    """Return a gap if the user's pattern matches none of the logs, whose contents are `kinds`."""
     if not own or not kinds or any(kind.fits for kind in kinds):
         return ()
-    reason = (
-        f"--log-pattern {clean(own, 80)!r} fits no line that was tried of any log (of its beginning, middle and end)"
-    )
+    reason = f"--log-pattern {clean(own, 80)!r} matches none of the lines tried (beginning, middle and end of each log)"
     known = any(kind.access_log for kind in kinds)
-    step = "leave it out: a log was read in its common form" if known else "compare it with a line of the log"
+    step = "omit it: a log was read in a common format" if known else "compare it with a line of the log"
     return (Gap(NAME, reason, () if known else SIGNALS, next_step=step),)
 
 
 def log_artifacts(
     group: str, source: str, now: float, content: bytes, own: str, requested: time_range.TimeRange | None = None
 ) -> Sequence[Artifact]:
-    """An access log as it is kept: with the pattern and the time that a replay reads it by."""
+    """Return the artifacts of an access log, with the pattern and the time range that a replay needs."""
     kept = time_range.with_time_range(Artifact(f"{NAME}/{group}", NAME, group, source, now, content), requested)
     return (*kept, Artifact(f"{NAME}/{group}{PATTERN}", NAME, group, source, now, own.encode())) if own else kept
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
-    """The evidence of one log. Raises SourceError where it holds no request."""
+    """Return the evidence of one log. Raises SourceError if it contains no request."""
     requested = time_range.read_time_range(artifacts)
     patterns = [one for one in artifacts if one.name.endswith(PATTERN)]
     own = patterns[0].read(fields.MAX_LENGTH * 4).decode("utf-8", "replace") if patterns else ""
@@ -115,11 +113,11 @@ def _form(lines: Sequence[str], own: str) -> AccessLogFormat | None:
 
 
 def _own(text: str) -> fields.Pattern:
-    """Raises SourceError: of a bundle, nobody gave the pattern on the command line."""
+    """Raises SourceError: the pattern may be from a bundle, not from the command line."""
     try:
         return fields.compiled(text)
     except UsageError as error:
-        raise SourceError(f"its pattern makes no sense: {error.what}", next_step=error.next_step) from error
+        raise SourceError(f"its pattern is invalid: {error.what}", next_step=error.next_step) from error
 
 
 def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | None) -> Evidence:
@@ -127,7 +125,7 @@ def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | N
     lines = _tried(content)
     form = _form(lines, own)
     if form is None:
-        raise SourceError("holds no request that can be read", where=artifact.source, next_step=_HOW)
+        raise SourceError("contains no readable request", where=artifact.source, next_step=_HOW)
     pure = sum(form.read(line) is not None for line in lines) >= _PURE * len(lines)
     gathering = RequestGatherer(requested)
     for number, raw in enumerate(io.BytesIO(content), 1):
@@ -138,7 +136,7 @@ def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | N
         elif raw.strip():
             gathering.other += 1
     if missed := gathering.missed:
-        # It was read, and says nothing of that time: a gap of its subject, which leaves the answer open.
+        # It was read but does not cover that time: a gap of its subject, so that checks stay unknown.
         server = f"server/{clean(artifact.group, 100)}"
         gap = Gap(NAME, f"{artifact.source}: {missed}", SIGNALS, server, _REACH, Origin(artifact.name))
         return Evidence(subjects=(Subject(server),), gaps=(gap,))
@@ -146,8 +144,8 @@ def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | N
     return Evidence.merge([*parts, Evidence(gaps=tuple(_gaps(gathering, artifact, form, pure=pure)))])
 
 
-_HOW = "give the log as its server writes it, or say how it is written: --log-pattern"
-_REACH = "give a log that covers the judged time (--since, --until, --window)"
+_HOW = "pass the log as its server writes it, or describe its format: --log-pattern"
+_REACH = "pass a log that covers the judged window (--since, --until, --window)"
 
 
 def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, form: AccessLogFormat) -> Evidence:
@@ -160,14 +158,14 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
     stats = ReplicaStats(requests, read, subject, origin, _notes(gathering, form), gathering.past)
     gaps = []
     if gathering.past and not stats.recent:
-        reason = f"{artifact.source}: no request of {subject} ended in the judged time"
+        reason = f"{artifact.source}: no request of {subject} ended in the judged window"
         gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin))
         return Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps), series=stats.evidence(0.0).series)
     if why:
-        gaps.append(Gap(NAME, f"{artifact.source}: {why}", (), None, "give the part that covers the incident", origin))
+        gaps.append(Gap(NAME, f"{artifact.source}: {why}", (), None, "pass the part that covers the incident", origin))
     if not stats.timed:
-        reason = f"{artifact.source}: {form.title}, and its lines tell no time: rates cannot be told"
-        gaps.append(Gap(NAME, reason, _RATES, subject, "let the server log the time of each request", origin))
+        reason = f"{artifact.source}: {form.title}, and its lines have no time: rates are unknown"
+        gaps.append(Gap(NAME, reason, _RATES, subject, "configure the server to log the time of each request", origin))
     if not stats.latencies:
         gaps.append(_without_latency(gathering, artifact, form, subject, stats.total))
     parts = [Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)), stats.evidence(gathering.coarse)]
@@ -183,11 +181,11 @@ def _without_latency(
 ) -> Gap:
     step = form.hint
     if gathering.unit_unknown:
-        why = "a number stands there that may be the time a request took, but not its unit"
+        why = "it has a number that may be the duration of a request, but no unit"
     elif gathering.failed or gathering.cancelled:
-        why, step = f"none of its {total} requests was answered", "ask the server itself: --server URL"
+        why, step = f"none of its {total} requests was answered", "query the server itself: --server URL"
     else:
-        why = "it tells no duration"
+        why = "it has no duration"
     return Gap(NAME, f"{artifact.source}: {form.title}: {why}", _LATENCY, subject, step, Origin(artifact.name))
 
 
@@ -196,7 +194,7 @@ def _place(requests: RequestColumns) -> str:
 
 
 def _notes(gathering: RequestGatherer, form: AccessLogFormat) -> str:
-    """What a reader must know of every number."""
+    """Caveats that apply to every number."""
     total = gathering.kept + gathering.probes
     left = {
         "probes": gathering.probes,
@@ -212,29 +210,27 @@ def _notes(gathering: RequestGatherer, form: AccessLogFormat) -> str:
 def _gaps(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, *, pure: bool) -> Iterator[Gap]:
     source, origin = artifact.source, Origin(artifact.name)
     if gathering.untimed:
-        reason = f"{gathering.untimed} requests tell no time, so nobody knows whether they belong to the time asked for"
+        reason = f"{gathering.untimed} requests have no time, so they cannot be assigned to the requested time range"
         yield Gap(NAME, f"{source}: {reason}", (), None, _REACH, origin)
     if late := gathering.late:
         yield Gap(NAME, f"{source}: {late}", (), None, _REACH, origin)
     if not gathering.kept:
         why = f"{gathering.probes} lines, all of them probes" if gathering.probes else "no request"
-        yield Gap(NAME, f"{source}: {why}: it tells nothing of requests", SIGNALS, None, _HOW, origin)
+        yield Gap(NAME, f"{source}: {why}: it contains no requests of clients", SIGNALS, None, _HOW, origin)
     if pure and gathering.other:
         reason = f"{gathering.other} of its lines could not be read as {form.title}, or are longer than 64 KiB"
-        yield Gap(NAME, f"{source}: {reason}: what they tell is missing", (), None, _HOW, origin)
+        yield Gap(NAME, f"{source}: {reason}: their requests are missing", (), None, _HOW, origin)
     if gathering.duplicates:
-        yield Gap(NAME, f"{source}: {gathering.duplicates} lines stand there twice: counted once", (), origin=origin)
+        yield Gap(NAME, f"{source}: {gathering.duplicates} lines are duplicates: counted once", (), origin=origin)
     if gathering.beyond:
-        yield Gap(
-            NAME, f"{source}: {gathering.beyond} requests of yet more replicas were left unread", (), origin=origin
-        )
+        yield Gap(NAME, f"{source}: {gathering.beyond} requests of further replicas were not read", (), origin=origin)
     if gathering.unit_unknown and gathering.unit_unknown < gathering.kept:
-        reason = f"{gathering.unit_unknown} requests tell a duration without its unit, which is not guessed at"
+        reason = f"{gathering.unit_unknown} requests have a duration without a unit, which is ignored"
         yield Gap(NAME, f"{source}: {reason}", (), None, form.hint, origin)
 
 
 def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
-    """Nothing: the files of `--log` are read once, by the collector of logs, because a pipe can be read only once."""
+    """Collects nothing: the log collector reads the files of `--log`, because a pipe can be read only once."""
     return CollectResult()
 
 

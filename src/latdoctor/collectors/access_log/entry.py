@@ -1,8 +1,8 @@
-"""Times and durations as access logs write them.
+"""One request of an access log, and parsers of its times and durations.
 
 Times: `10/Oct/2000:13:55:36 -0700` (Apache, nginx; HAProxy with milliseconds), ISO 8601 with or without a zone, and
-unix time in seconds, milliseconds, microseconds or nanoseconds, which are told apart by their size. Durations: a number
-with its unit (`12ms`, `0.5 s`, `1m2.5s` as Go writes it), or a number whose unit its name tells.
+unix time in seconds, milliseconds, microseconds or nanoseconds, distinguished by magnitude. Durations: a number with a
+unit (`12ms`, `0.5 s`, `1m2.5s` as in Go), or a number whose field name implies the unit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-# What asks whether a server is alive, or for its metrics: answered without the model, so it is no request of a client.
+# Health checks and metrics requests, which are answered without the model and are not client requests.
 _PROBE = re.compile(
     r"/(?:-/)?(?:healthz?|livez?|readyz?|ready|live|alive|ping|metrics|version|favicon\.ico"
     r"|health_check|health[-_]generate|v2/health/(?:live|ready))/?(?:\?.*)?"
 )
 
-# Statuses of requests that the server or what is behind it failed: the same ones that the metrics pages count.
+# Statuses of requests failed by the server or its backends, as counted on the metrics pages.
 _TOO_MANY = 429
 _TIMED_OUT = frozenset({408, 504})
 _CLIENT_LEFT = 499  # nginx's own
@@ -27,7 +27,7 @@ _CLIENT_LEFT = 499  # nginx's own
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A time as a line tells it. `fine`: to less than a second; `zoned`: with its zone, else UTC was assumed."""
+    """The time of a line. `fine`: with a fraction of a second; `zoned`: with a time zone, otherwise UTC is assumed."""
 
     time: float  # unix seconds UTC
     fine: bool
@@ -36,7 +36,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class RequestDuration:
-    """How long a request took, seconds, and how finely that is told (1e-3: to the millisecond)."""
+    """Duration of a request in seconds, and its resolution (1e-3: milliseconds)."""
 
     seconds: float
     step: float
@@ -44,7 +44,7 @@ class RequestDuration:
 
 @dataclass(frozen=True, slots=True)
 class AccessLogEntry:
-    """A request. `came` and `went` are its entry and exit; None for what the line does not tell."""
+    """A request. `started` and `ended` are its entry and exit; None if the line lacks them."""
 
     started: Timestamp | None = None
     ended: Timestamp | None = None
@@ -53,8 +53,8 @@ class AccessLogEntry:
     path: str = ""
     request_id: str = ""
     replica: str = ""
-    stages: tuple[tuple[str, float], ...] = ()  # seconds of its time in each part of the way, where the line tells
-    unit_unknown: bool = False  # a number that may be its duration stands there without a unit
+    stages: tuple[tuple[str, float], ...] = ()  # seconds in each stage, if the line has them
+    unit_unknown: bool = False  # the line has a number without a unit that may be its duration
 
     @property
     def is_probe(self) -> bool:
@@ -62,17 +62,17 @@ class AccessLogEntry:
 
     @property
     def failed(self) -> bool:
-        """The service did not answer it: shed, failed, timed out, or (status 0) never answered at all."""
+        """The service did not answer it: shed, failed, timed out, or (status 0) never answered."""
         return self.status is not None and (self.status in (0, _TOO_MANY) or self.status >= 500)
 
     @property
     def cancelled(self) -> bool:
-        """Its client went away before the answer."""
+        """The client disconnected before the response."""
         return self.status == _CLIENT_LEFT
 
     @property
     def counts_as_latency(self) -> bool:
-        """Answered, or waited for in vain: how long a refusal took tells nothing of how long an answer takes."""
+        """Answered or timed out: the time of a refusal says nothing about the time of an answer."""
         return self.status is None or 100 <= self.status < 400 or self.status in _TIMED_OUT
 
 
@@ -104,7 +104,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def unix_timestamp(number: float, *, fine: bool) -> Timestamp | None:
-    """Unix time in whatever unit: 10¹¹ seconds are the year 5138, as milliseconds 1973."""
+    """Parse unix time in any unit: 10¹¹ seconds are the year 5138, as milliseconds 1973."""
     for limit, factor in ((1e11, 1.0), (1e14, 1e-3), (1e17, 1e-6), (1e20, 1e-9)):
         if 0 < number < limit:
             return Timestamp(number * factor, fine or factor < 1, True)
@@ -122,7 +122,7 @@ def _stamp(
 
 @lru_cache(maxsize=4096)
 def _whole(date: tuple[str, ...], hour: str, minute: str, second: str, zone: str) -> float | None:
-    """Unix seconds without their fraction. Many lines share a second."""
+    """Unix seconds without their fraction, cached because many lines share a second."""
     try:
         year, month, day = (int(part) for part in date)
         local = datetime(year, month, day, int(hour), int(minute), min(int(second), 59), tzinfo=UTC).timestamp()
@@ -136,9 +136,9 @@ def _whole(date: tuple[str, ...], hour: str, minute: str, second: str, zone: str
 
 
 def parse_duration(text: str, unit: float | None = None) -> RequestDuration | None:
-    """`text` as a duration; `unit` (seconds) is that of a number which names none. None where it is no duration."""
+    """Parse a duration; `unit` (seconds) applies to a number without a unit. None if invalid."""
     total, step, position = 0.0, math.inf, 0
-    text = text.strip().replace("\u03bc", "µ")  # the Greek letter that Go writes, for the sign
+    text = text.strip().replace("\u03bc", "µ")  # the Greek letter that Go writes instead of the micro sign
     while position < len(text):
         found = _QUANTITY.match(text, position)
         factor = None if not found else _UNITS[found[2].lower()] if found[2] else unit
@@ -155,7 +155,7 @@ def _decimals(number: str) -> int:
 
 
 def numeric_duration(number: float, unit: float) -> RequestDuration | None:
-    """A number of JSON as a duration. How finely it is told cannot be seen of a whole float, so its unit tells."""
+    """Convert a JSON number to a duration. The resolution of a whole float is unknown, so its unit is used."""
     seconds = number * unit
     if not (math.isfinite(seconds) and 0 <= seconds <= _LONGEST):
         return None
@@ -163,7 +163,7 @@ def numeric_duration(number: float, unit: float) -> RequestDuration | None:
 
 
 def duration_between(started: Timestamp | None, ended: Timestamp | None) -> RequestDuration | None:
-    """The duration that entry and exit tell; None where the clock was set back in between."""
+    """The duration from entry to exit; None if the clock was set back in between."""
     if started is None or ended is None or not 0 <= ended.time - started.time <= _LONGEST:
         return None
     return RequestDuration(ended.time - started.time, 1e-6 if started.fine and ended.fine else 1.0)

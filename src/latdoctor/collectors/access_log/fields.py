@@ -1,8 +1,8 @@
-"""Requests out of named fields: JSON lines and `key=value` lines.
+"""Requests from named fields: JSON lines, `key=value` lines, and lines of a user's pattern.
 
-Known are the reference server's own lines, what nginx and Envoy write as JSON, Caddy, Traefik, the Elastic Common
-Schema, Google's httpRequest, Heroku's router, and whatever calls things alike. A duration is taken only where its unit
-is told: by its name (`duration_ms`), by the value (`12ms`), by the program whose line it is, or by entry and exit.
+Supported are the reference server, nginx and Envoy as JSON, Caddy, Traefik, the Elastic Common Schema, Google's
+httpRequest, Heroku's router, and formats with similar names. A duration is used only if its unit is known: from its
+name (`duration_ms`), its value (`12ms`), the program that wrote the line, or entry and exit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNITS: Mapping[str, float] = {
     **dict.fromkeys(("duration_us", "latency_us", "elapsed_us", "request_time_us", "took_us"), 1e-6),
     **dict.fromkeys(("duration_ns", "latency_ns", "elapsed_ns", "event.duration"), 1e-9),  # ECS counts nanoseconds
 }
-# Durations whose unit the name does not tell.
+# Durations whose name does not imply the unit.
 _UNITLESS = frozenset(
     ["duration", "latency", "elapsed", "took", "rt", "response_time", "responsetime", "time_taken", "request_duration",
      "httprequest.latency", "service"]
@@ -61,7 +61,7 @@ _UPSTREAM: Mapping[str, str] = {"upstream_response_time": "upstream", "upstream_
 
 
 def of_json(line: str) -> AccessLogEntry | None:
-    """The request that a line of JSON tells, or None."""
+    """Parse the request in a line of JSON; None if there is none."""
     try:
         record = msgspec.json.decode(line, type=dict[str, object])
     except UNDECODABLE:
@@ -70,7 +70,7 @@ def of_json(line: str) -> AccessLogEntry | None:
 
 
 def of_pairs(line: str) -> AccessLogEntry | None:
-    """The request that a line of `key=value` pairs tells, or None."""
+    """Parse the request in a line of `key=value` pairs; None if there is none."""
     found = {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
     return of_fields(found, found) if found else None
 
@@ -84,7 +84,7 @@ def _flat(record: Fields, before: str, depth: int) -> Iterator[tuple[str, object
 
 
 def of_fields(fields: Fields, record: Fields) -> AccessLogEntry | None:
-    """A request has a status or a path or a method, and something that tells of its time; else it is None."""
+    """Return the request in the fields: it needs a status, path or method, and a time; otherwise None."""
     status = next(
         (code for name, value in fields.items() if name in _STATUS and (code := _code(value)) is not None), None
     )
@@ -98,7 +98,7 @@ def of_fields(fields: Fields, record: Fields) -> AccessLogEntry | None:
     if duration is None and not unit_unknown and (status is None or not (started or ended or _time(fields, _LOGGED))):
         return None
     if ended is None:
-        # The end is the sum of both; the time of the line itself may be the beginning's.
+        # The end is the sum of both; the time of the line itself may be that of the start.
         ended = (
             Timestamp(started.time + duration.seconds, started.fine, started.zoned)
             if started and duration
@@ -111,7 +111,7 @@ def of_fields(fields: Fields, record: Fields) -> AccessLogEntry | None:
 
 
 def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
-    """The seconds in each stage: what the reference server tells as `stages`, and nginx of what stands behind it."""
+    """Seconds per stage: the reference server's `stages`, and nginx's upstream times."""
     named = ((name.removeprefix(_STAGES), value) for name, value in fields.items() if name.startswith(_STAGES))
     behind = ((_UPSTREAM[name], value) for name, value in fields.items() if name in _UPSTREAM)
     found = ((name, _duration(value, 1.0)) for name, value in (*named, *behind))
@@ -121,7 +121,7 @@ def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
 def _request_duration(
     fields: Fields, record: Fields, started: Timestamp | None, ended: Timestamp | None
 ) -> tuple[RequestDuration | None, bool]:
-    """How long it took, and whether a number stands there of which nobody knows the unit."""
+    """The duration, and whether there is a number without a known unit."""
     for name, value in fields.items():
         if name in _UNITS and (found := _duration(value, _UNITS[name])) is not None:
             return found, False
@@ -177,7 +177,7 @@ def _text(fields: Fields, names: frozenset[str]) -> str:
 
 MAX_LENGTH = 1000
 
-# What each place means; nginx's own names beside ours.
+# The role of each place; nginx's names and our own.
 _ROLES = {
     "time": "ended", "exit": "ended", "time_local": "ended", "time_iso8601": "ended", "msec": "ended",
     "entry": "started", "start": "started",
@@ -192,13 +192,13 @@ _NEXT = "write it such as --log-pattern '{*} [{time}] \"{request}\" {status} {*}
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The text before the first place, and each place with what it means and the text after it."""
+    """The text before the first place, and each place with its role and the text after it."""
 
     head: str
     places: tuple[tuple[str, str], ...]
 
     def read(self, line: str) -> AccessLogEntry | None:
-        """`line` taken apart, or None where it is not written so."""
+        """Parse `line`; None if it does not match."""
         if not line.startswith(self.head):
             return None
         position = len(self.head)
@@ -214,24 +214,26 @@ class Pattern:
 
 
 def compiled(text: str) -> Pattern:
-    """Raises UsageError where `text` is no pattern, or one that tells neither a time nor a duration."""
+    """Compile a pattern. Raises UsageError if it is invalid or has neither a time nor a duration."""
     found = list(_PLACE.finditer(text)) if len(text) <= MAX_LENGTH else []
     if not found:
-        raise UsageError(f"{text[:80]!r} has no place in it", where="--log-pattern", next_step=_NEXT)
+        raise UsageError(f"{text[:80]!r} contains no place", where="--log-pattern", next_step=_NEXT)
     places = []
     for number, place in enumerate(found):
         name = place[1] or place[2]
         if place[1] not in (None, "*") and name not in _ROLES:
             known = ", ".join(f"{{{one}}}" for one in _ROLES)
-            raise UsageError(f"{{{name}}} is no place", where="--log-pattern", next_step=f"known are {known} and {{*}}")
+            raise UsageError(
+                f"{{{name}}} is not a known place", where="--log-pattern", next_step=f"known are {known} and {{*}}"
+            )
         end = found[number + 1].start() if number + 1 < len(found) else len(text)
         after = text[place.end() : end]
         if not after and number + 1 < len(found):
-            raise UsageError(f"nothing stands behind {place[0]}", where="--log-pattern", next_step=_NEXT)
+            raise UsageError(f"no text follows {place[0]}", where="--log-pattern", next_step=_NEXT)
         places.append((_ROLES.get(name, ""), after))
     roles = {role for role, _ in places}
     if not roles & _PLACEHOLDER_UNITS.keys() and not {"started", "ended"} <= roles:
-        raise UsageError("it has no place for how long a request took", where="--log-pattern", next_step=_NEXT)
+        raise UsageError("it has no place for the duration of a request", where="--log-pattern", next_step=_NEXT)
     return Pattern(text[: found[0].start()], tuple(places))
 
 

@@ -1,12 +1,11 @@
-"""The forms in which servers and proxies write their access logs: line → Entry.
+"""Formats of access logs: line → AccessLogEntry.
 
 Combined (nginx, Apache, gunicorn, ingress-nginx), Envoy and Istio, HAProxy, uvicorn, JSON lines and `key=value` lines.
-What a collector of logs put before each line (docker, the container runtime of Kubernetes, syslog) is taken off.
+Prefixes added by log collectors (docker, the container runtime of Kubernetes, syslog) are removed.
 
-In the combined form, the time that a request took is whatever an administrator wrote behind the rest. A number
-with a fraction is taken for nginx's `$request_time` (seconds), one with a unit for what it says, and `%T/%D` of
-Apache for its microseconds. A bare whole number may be anything (Apache's `%D` counts microseconds, others
-milliseconds): it is not guessed at.
+In the combined format, the duration is whatever the administrator appended. A number with a fraction is taken for
+nginx's `$request_time` (seconds), one with a unit for what it says, and `%T/%D` of Apache for its microseconds. A bare
+integer is ambiguous (Apache's `%D` is in microseconds, others use milliseconds) and is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from latdoctor.collectors.access_log import fields
 from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
 from latdoctor.errors import UNDECODABLE
 
-MAX_LINE = 64 << 10  # bytes; of a longer line nothing is read
+MAX_LINE = 64 << 10  # bytes; longer lines are skipped
 
 _QUOTED = r'"((?:[^"\\]|\\.)*+)"'
 _COMBINED = re.compile(rf"(?:\S{{1,300}} ){{2,4}}\[([^\]]{{1,40}})\] {_QUOTED} (\d{{3}}|-) (\d{{1,19}}|-)(.*)", re.S)
@@ -53,15 +52,15 @@ _SYSLOG = re.compile(r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,2
 
 @dataclass(frozen=True, slots=True)
 class AccessLogFormat:
-    """`hint`: what to change where its lines tell no duration."""
+    """`hint`: what to change if its lines have no duration."""
 
     title: str
     read: Callable[[str], AccessLogEntry | None]
-    hint: str = "let the server log how long each request took, or give --log-pattern"
+    hint: str = "configure the server to log the duration of each request, or set --log-pattern"
 
 
 def line_text(raw: bytes) -> str | None:
-    """The line of the server itself; None for one that is too long or holds nothing."""
+    """The server's own line; None if it is too long or empty."""
     if len(raw) > MAX_LINE:
         return None
     line = raw.decode("utf-8", "replace").rstrip("\r\n")
@@ -95,7 +94,7 @@ def _combined(line: str) -> AccessLogEntry | None:
 
 
 def _of_tail(tail: str) -> tuple[RequestDuration | None, bool]:
-    """The duration behind the combined form, and whether only a number without a unit stands there."""
+    """The duration after the combined format, and whether there is only a number without a unit."""
     named = _NAMED.search(tail)
     if named:
         return times.parse_duration(named[1], 1.0 if "." in named[1] else None), "." not in named[1]
@@ -152,19 +151,19 @@ def _pairs(line: str) -> AccessLogEntry | None:
 
 FORMATS: tuple[AccessLogFormat, ...] = (
     AccessLogFormat("JSON lines", _json, "write the duration with its unit in its name, such as duration_ms"),
-    AccessLogFormat("the combined form", _combined, "let it log the time too (nginx: $request_time), or tell the unit: "
+    AccessLogFormat("the combined form", _combined, "log the duration too (nginx: $request_time), or specify its unit: "
            "--log-pattern '{*} [{time}] \"{request}\" {status} {*} \"{*}\" \"{*}\" {us}'"),
     AccessLogFormat("Envoy's form", _envoy),
     AccessLogFormat("HAProxy's form", _haproxy),
-    AccessLogFormat("uvicorn's form", _uvicorn, "uvicorn tells none: take the log of the proxy before it"),
+    AccessLogFormat("uvicorn's form", _uvicorn, "uvicorn logs none: use the log of the proxy in front of it"),
     AccessLogFormat("key=value lines", _pairs, "write the duration with its unit, such as duration=12ms"),
 )  # fmt: skip
 
 
 def recognise_format(lines: Sequence[str]) -> tuple[AccessLogFormat, int] | None:
-    """The form of most of `lines`, and how many of them have it; None where it is no access log.
+    """The format of most of `lines`, and how many match it; None if it is not an access log.
 
-    Three in five lines must have it, or ten: a server may write its access log among the rest of what it says.
+    Three in five lines must match, or ten: a server may mix its access log with other output.
     """
     counts = [(sum(form.read(line) is not None for line in lines), form) for form in FORMATS]
     most, form = max(counts, key=lambda one: one[0])

@@ -1,14 +1,13 @@
-"""Quantiles, rates and ratios of the requests of one replica, of late and for each second.
+"""Quantiles, rates and ratios of the requests of one replica, for recent time and as series.
 
-Latency is counted at the exit of a request and arrivals at its entry, which is the exit less the time it took. Of the
-requests that came last, the slow ones are not in the log yet: so the arrivals end one P99 before the log does. They
-begin where the log does, for what came before that is there only in part.
+Latency is counted at the exit of a request and arrivals at its entry, which is the exit minus the duration. The slow
+ones among the last arrivals are not in the log yet, so the arrivals end one P99 before the log does. They begin where
+the log does, because earlier arrivals are there only in part.
 
-Where a part of the log's time was asked for, series are of all of that, and single values of its judged end, and of no
-request before it, be they ever so few.
+With a time range, series cover all of it, and single values only its judged window, however few requests it has.
 
-Steps are one second, or as many whole ones as keep a series within MAX_STEPS. A quantile of a step is the sample of
-that rank (the smallest that q of the samples do not exceed); of a few samples the P99 is simply the slowest.
+Steps are one second, or as many whole seconds as keep a series within MAX_STEPS. A quantile of a step is the sample of
+that rank (the smallest that q of the samples do not exceed); for a few samples the P99 is simply the slowest.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Origin, Reading, Series, Window
 
 MAX_STEPS = 7200
-MAX_REQUESTS = 20_000  # of the last ones each is told by itself
-RECENT = 600.0  # seconds of the log's end that a single value tells of: a day's P99 would hide ten bad minutes
-ENOUGH = 100  # requests that a P99 takes
-QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))  # as of distributions: detect/quantiles.py
+MAX_REQUESTS = 20_000  # of the most recent requests, reported one by one
+RECENT = 600.0  # seconds at the log's end covered by a single value: a day's P99 would hide ten bad minutes
+ENOUGH = 100  # requests needed for a P99
+QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))  # as in detectors/quantiles.py
 SIGNALS = (
     "latency", "latency.mean", "latency.p50", "latency.p95", "latency.p99", "arrival.rate", "completion.rate",
     "error.ratio", "error.rate", "cancel.rate", "request.latency", "request.stage_time",
 )  # fmt: skip
 _BINS_PER_DECADE = 50  # a bucket is 4.7 % wide
-_WHOLE_SECONDS = 0.5  # a step of durations wider than this cannot tell a quantile, only bound it
+_WHOLE_SECONDS = 0.5  # with a coarser resolution a quantile is only a bound
 
 
 class ReplicaStats:
-    """One replica's requests within the stretches that are read."""
+    """The requests of one replica within the segments that are read."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class ReplicaStats:
         self.requests = requests
         spans = [range(one.first, one.last + 1) for one in read] or [range(len(requests))]
         every = [index for span in spans for index in span]
-        # The requests whose time is known, in the order in which they went out.
+        # The requests with a known time, in the order of their exit.
         self.timed = sorted((i for i in every if requests.ended[i] >= 0), key=requests.ended.__getitem__)
         self.whole = self._span(self.timed)
         self.step = max(1.0, math.ceil((self.whole.seconds or 0.0) / MAX_STEPS))
@@ -65,7 +64,7 @@ class ReplicaStats:
         return Window(self.requests.ended[rows[0]], self.requests.ended[rows[-1]]) if rows else Window()
 
     def _recent(self) -> Sequence[int]:
-        """The judged time; else the last RECENT seconds, and as much more as it takes to have ENOUGH requests."""
+        """The judged window; otherwise the last RECENT seconds, extended until it has ENOUGH requests."""
         ended = self.requests.ended
         if self._past is not None:
             return self.timed[bisect_left(self.timed, self._past.judged, key=ended.__getitem__) :]
@@ -77,7 +76,7 @@ class ReplicaStats:
         return bool(self.requests.answered[index]) and self.requests.duration[index] >= 0
 
     def evidence(self, coarse: float) -> Evidence:
-        """`coarse`: the step in which durations are told, seconds."""
+        """`coarse`: the resolution of the durations, seconds."""
         return Evidence(
             readings=(*self._latency_readings(coarse), *self._ratio_readings(), *self._rate_readings()),
             series=(
@@ -91,7 +90,7 @@ class ReplicaStats:
 
     def _reading(self, signal: str, value: float, note: str = "", bound: str = "") -> Reading:
         part_of = (self.window.seconds or 0.0) < (self.whole.seconds or 0.0)
-        what = "what was asked for" if self._past else "the log"
+        what = "the requested range" if self._past else "the log"
         late = f"the last {self.window.seconds or 0.0:.0f} s of {what}" if part_of else ""
         noted = "; ".join(part for part in (note, late, self.notes) if part)
         return Reading(signal, self.subject, value, self.origin, self.window, note=noted, bound=bound)
@@ -101,7 +100,7 @@ class ReplicaStats:
         if not count:
             return
         bound = AT_LEAST if coarse > _WHOLE_SECONDS else ""
-        points = f"of {count} requests" + ("; told in whole seconds, and cut off" if bound else "")
+        points = f"of {count} requests" + ("; logged in whole seconds, rounded down" if bound else "")
         yield self._reading("latency.mean", math.fsum(self.latencies) / count, points, bound)
         for suffix, q, least in QUANTILES:
             if count >= least:
@@ -121,11 +120,11 @@ class ReplicaStats:
     def _ratio_readings(self) -> Iterator[Reading]:
         if self.statuses:
             failed = sum(map(is_failure, self.statuses))
-            note = "shed requests and failures of the server; input that makes no sense is the client's"
+            note = "shed requests and server failures; invalid input counts as the client's fault"
             yield self._reading("error.ratio", failed / len(self.statuses), note)
 
     def _rate_readings(self) -> Iterator[Reading]:
-        """Rates need two times that differ; of one moment nobody knows how long it was."""
+        """Rates need two different times; the length of a single moment is unknown."""
         seconds = self.window.seconds or 0.0
         if seconds < 1:
             return
@@ -139,7 +138,7 @@ class ReplicaStats:
             yield self._reading("cancel.rate", sum(one == 499 for one in done) / seconds)
 
     def _steps(self) -> Iterator[tuple[float, list[int]]]:
-        """The end of each step with the requests that went out in it; only steps with one."""
+        """Yield the end of each non-empty step and the requests that ended in it."""
         start = math.floor(self.whole.start or 0.0)
         rows: list[int] = []
         current = -1
@@ -154,7 +153,7 @@ class ReplicaStats:
             yield start + (current + 1) * self.step, rows
 
     def _latency_series(self) -> Iterator[Series]:
-        """A step without an answer has no latency: it is left out, and no zero."""
+        """A step without a response has no latency: it is omitted, not zero."""
         times: list[float] = []
         values: dict[str, list[float]] = {suffix: [] for suffix, _, _ in QUANTILES}
         for end, rows in self._steps():
@@ -168,7 +167,7 @@ class ReplicaStats:
                 yield self._series(f"latency{suffix}", times, found)
 
     def _single_requests(self) -> Iterator[Series]:
-        """The latency of each of the last requests at the time at which it came, and what each spent in its stages."""
+        """The latency of each of the last requests at its arrival time, and its time per stage."""
         ended, duration = self.requests.ended, self.requests.duration
         last = [i for i in self.recent if self._is_latency(i) and ended[i] >= 0][-MAX_REQUESTS:]
         rows = sorted(last, key=lambda index: ended[index] - duration[index])
@@ -189,7 +188,7 @@ class ReplicaStats:
             yield self._series("error.ratio", [end for end, _ in points], [ratio for _, ratio in points])
 
     def _arrivals(self, window: Window) -> list[float]:
-        """Entries from the window's beginning to one P99 before its end, ascending."""
+        """Entries from the window's start to one P99 before its end, ascending."""
         start, end = window.start or 0.0, window.end or 0.0
         late = nearest_rank(self.latencies, 0.99) if self.latencies else 0.0
         last = end - late if end - late > start else end
@@ -201,7 +200,7 @@ class ReplicaStats:
         if len(arrivals) < 2:
             return
         start = math.floor(arrivals[0])
-        whole = int((arrivals[-1] - start) // self.step)  # the last step is not whole
+        whole = int((arrivals[-1] - start) // self.step)  # the last step is incomplete
         if whole < 2:
             return
         counts = array("l", bytes(array("l").itemsize * whole))
@@ -218,7 +217,7 @@ class ReplicaStats:
 
 
 def is_failure(status: int) -> bool:
-    """As `Entry.failed`."""
+    """Same as `AccessLogEntry.failed`."""
     return status in (0, 429) or status >= 500
 
 
@@ -231,7 +230,7 @@ _EDGES = [10 ** (power / _BINS_PER_DECADE) for power in range(-6 * _BINS_PER_DEC
 
 
 def _bin(value: float) -> int:
-    """The bucket of `value`: the first whose upper edge it does not exceed; 0 for what took less than a microsecond."""
+    """The bucket of `value`: the first whose upper edge it does not exceed; 0 below a microsecond."""
     place = bisect_right(_EDGES, value)
     return place - 1 if place and _EDGES[place - 1] == value else place
 

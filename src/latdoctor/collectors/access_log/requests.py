@@ -1,9 +1,9 @@
-"""The requests of one access log, gathered line by line: what was read, what was left out, and why.
+"""The requests of one access log, gathered line by line: what was read, what was excluded, and why.
 
-A log tells time in the order of its lines, more or less: one that notes the entry of a request writes it at the exit.
-Where times go back further than that, or leave a long hole, the log falls into stretches. Stretches that tell of
-different times are one log in another order (rotated files put together); of stretches that tell of the same time (a
-clock that was set back, or the logs of two servers put together) only one is read: rates of both would be wrong.
+Lines of a log are roughly in time order: a line with the entry time is written at the exit. If times go back further
+than that, or leave a long hole, the log is split into segments. Segments of different times are one log in another
+order (concatenated rotated files); of segments that cover the same time (a clock set back, or the logs of two servers
+concatenated) only one is read, because combined rates would be wrong.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from latdoctor.collectors.access_log.entry import AccessLogEntry
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.sanitize import clean
 
-BACK = 5.0  # seconds by which a line may be earlier than the lines before it, beside the time that its request took
-HOLE = 3600.0  # seconds without a line after which the clock, or a missing piece, is as likely as a pause
+BACK = 5.0  # seconds by which a line may be earlier than the lines before it, in addition to its duration
+HOLE = 3600.0  # seconds without a line; beyond that a clock change or a missing piece is as likely as a pause
 MAX_REPLICAS = 64
 MAX_STAGES = 12
-_ENOUGH = 0.05  # of all lines, and so many: what the last stretch must hold to be the one that is read
+_ENOUGH = 0.05  # share of all lines (and _ENOUGH_LINES) that the last segment needs to be the one that is read
 _ENOUGH_LINES = 30
-_DISORDER = 16  # stretches from which on it is the lines that are in disorder (shipped by many), and no clock
+_DISORDER = 16  # segments; beyond that the lines are unordered (many shippers), and it is not the clock
 _UNTIMED = -1.0
-UNZONED = "the zone is not told, read as UTC"
+UNZONED = "without a time zone, read as UTC"
 
 
 @dataclass(slots=True)
 class RequestColumns:
-    """The requests of one replica, in the order of the log. Times unix seconds UTC, durations seconds.
+    """The requests of one replica, in log order. Times unix seconds UTC, durations seconds.
 
-    `went` is -1 where a line tells no time; `took` is -1 where it tells no duration; `status` is -1 likewise.
+    `ended` is -1 for a line without a time; `duration` and `status` likewise.
     """
 
     ended: array[float] = field(default_factory=lambda: array("d"))
     duration: array[float] = field(default_factory=lambda: array("d"))
     status: array[int] = field(default_factory=lambda: array("h"))
-    answered: array[int] = field(default_factory=lambda: array("b"))  # its duration counts as latency
+    answered: array[int] = field(default_factory=lambda: array("b"))  # the duration counts as latency
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
-    stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 where a line does not tell
+    stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 if unknown
 
     def add(self, entry: AccessLogEntry, number: int) -> None:
         self.ended.append(entry.ended.time if entry.ended else _UNTIMED)
@@ -55,7 +55,7 @@ class RequestColumns:
                 column.append(seconds)
 
     def stage(self, name: str, index: int) -> float:
-        """Seconds of one request in one stage; -1 where its line does not tell."""
+        """Seconds of one request in one stage; -1 if unknown."""
         column = self.stages[name]
         return column[index] if index < len(column) else _UNTIMED
 
@@ -65,7 +65,7 @@ class RequestColumns:
 
 @dataclass(frozen=True, slots=True)
 class TimeSegment:
-    """Lines first..last (indexes) whose times follow each other, and from when to when they tell."""
+    """Lines first..last (indexes) with consecutive times, and their time range."""
 
     first: int
     last: int
@@ -78,16 +78,16 @@ class TimeSegment:
 
 
 class RequestGatherer:
-    """Takes the entries of one log, or of the time `past` that was asked for. Mutable, and used by `parse` alone."""
+    """Takes the entries of one log within the time range `past`. Mutable; used by `parse` only."""
 
     def __init__(self, past: TimeRange | None = None) -> None:
         self.past = past
-        self.first: float | None = None  # the times of which the log speaks, probes and what is left out too
+        self.first: float | None = None  # time range of the log, including probes and excluded lines
         self.last: float | None = None
-        self.untimed = 0  # requests of which nobody knows whether they belong to the time that was asked for
+        self.untimed = 0  # requests without a time, which may be outside the time range
         self.by_replica: dict[str, RequestColumns] = {}
         self.probes = self.duplicates = self.failed = self.cancelled = self.unit_unknown = self.other = self.beyond = 0
-        self.coarse = 0.0  # the widest step in which durations are told, seconds
+        self.coarse = 0.0  # the coarsest resolution of durations, seconds
         self.unzoned = False
         self._seen: set[int] = set()
 
@@ -97,16 +97,16 @@ class RequestGatherer:
 
     @property
     def missed(self) -> str:
-        """Why the log says nothing of the judged time; empty where it does, or where all of it was asked for."""
+        """Why the log does not cover the judged window; empty if it does, or if there is no time range."""
         why = self.past.coverage_gap(self.first, self.last) if self.past else ""
         return f"{why} ({UNZONED})" if why and self.unzoned else why
 
     @property
     def late(self) -> str:
-        """What must be said where the log begins only within the judged time."""
+        """Says that the log begins only within the judged window."""
         return self.past.late_start(self.first) if self.past else ""
 
-    def _is_asked_for(self, entry: AccessLogEntry) -> bool:
+    def _in_time_range(self, entry: AccessLogEntry) -> bool:
         if entry.ended is not None:
             self.unzoned |= not entry.ended.zoned
             self.first = entry.ended.time if self.first is None else min(self.first, entry.ended.time)
@@ -116,7 +116,7 @@ class RequestGatherer:
         return self.past is None or (entry.ended is not None and self.past.contains(entry.ended.time))
 
     def take(self, entry: AccessLogEntry, raw: bytes, number: int) -> None:
-        if not self._is_asked_for(entry):
+        if not self._in_time_range(entry):
             return
         if entry.is_probe:
             self.probes += 1
@@ -136,7 +136,7 @@ class RequestGatherer:
         self.by_replica.setdefault(replica, RequestColumns()).add(entry, number)
 
     def _is_duplicate(self, entry: AccessLogEntry, raw: bytes) -> bool:
-        """The same line again, which cannot be two requests: it names its request, or its time to the millisecond."""
+        """An identical line that cannot be another request, because it has a request id or a time in milliseconds."""
         if not (entry.request_id or (entry.ended is not None and entry.ended.fine)):
             return False
         mark = hash(raw.strip())
@@ -147,14 +147,14 @@ class RequestGatherer:
 
 
 def time_segments(requests: RequestColumns) -> tuple[TimeSegment, ...]:
-    """The stretches of a log in the order of its lines; lines without a time belong to the stretch around them."""
+    """Split a log into segments in the order of its lines; lines without a time belong to the segment around them."""
     found: list[TimeSegment] = []
     first, start, end = 0, 0.0, 0.0
     begun = False
     for index, ended in enumerate(requests.ended):
         if ended < 0:
             continue
-        slack = BACK + max(0.0, requests.duration[index])  # one that notes its entry is written at its exit
+        slack = BACK + max(0.0, requests.duration[index])  # a line with the entry time is written at the exit
         if begun and (ended < end - slack or ended > end + HOLE):
             found.append(TimeSegment(first, index - 1, start, end))
             first, begun = index, False
@@ -164,12 +164,14 @@ def time_segments(requests: RequestColumns) -> tuple[TimeSegment, ...]:
 
 
 def choose_segments(found: Sequence[TimeSegment]) -> tuple[tuple[TimeSegment, ...], str]:
-    """The stretches to read, in the order of time, and what must be said of the others (empty where there are none)."""
+    """Return the segments to read, in time order, and a remark about the others (empty if there are none)."""
     if len(found) < 2:
         return tuple(found), ""
     total = sum(one.size for one in found)
     if len(found) > _DISORDER:
-        return tuple(found), f"its lines are in disorder ({len(found)} times one is much earlier than the last): sorted"
+        return tuple(
+            found
+        ), f"its lines are unordered ({len(found)} times one is much earlier than the previous one): sorted"
     ordered = sorted(found, key=lambda one: one.start)
     groups = list(_joined(ordered))
     if len(groups) == 1 and not _overlap(groups[0]):
@@ -179,15 +181,15 @@ def choose_segments(found: Sequence[TimeSegment]) -> tuple[tuple[TimeSegment, ..
     read = (max(group, key=lambda one: one.size),) if _overlap(group) else tuple(group)
     size = sum(one.size for one in read)
     why = (
-        "its times go back to what it told of before (a clock that was set back, or several logs put together)"
+        "its times overlap (a clock that was set back, or several logs concatenated)"
         if any(_overlap(one) for one in groups)
-        else f"more than {HOLE / 3600:g} h lie between its parts (a pause, a missing piece, or a clock that was set)"
+        else f"more than {HOLE / 3600:g} h are between its parts (a pause, a missing piece, or a clock change)"
     )
-    return read, f"{why}: only {size} of {total} requests are read, those that belong together"
+    return read, f"{why}: only {size} of {total} requests are read, those of one part"
 
 
 def _joined(ordered: Iterable[TimeSegment]) -> Iterator[list[TimeSegment]]:
-    """Stretches with less than a hole between them belong together."""
+    """Group segments with less than a hole between them."""
     group: list[TimeSegment] = []
     end = 0.0
     for one in ordered:
