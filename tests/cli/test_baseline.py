@@ -24,7 +24,7 @@ def _a_healthy_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = run(["baseline", "record", *PAGES, "--target", "intent", "--to", "healthy.json"])
     assert outcome.code == 0
     assert outcome.err == (
-        "left out: arrival.rate: Triton: the time between the saved pages is unknown, so they tell no rate\n"
+        "left out: arrival.rate: Triton: the time between the saved pages is unknown, so there is no rate\n"
     )
     assert re.fullmatch(r"\d+ values remembered\. Next: latdoctor diagnose --baseline healthy\.json …\n", outcome.out)
 

@@ -23,7 +23,7 @@ def _page(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("slo", "code", "status", "message"),
     [
-        ("500ms", 3, "fired", "P99 is at least 1 s, the SLO is 500 ms"),
+        ("500ms", 3, "fired", "P99 is at least 1 s; the SLO is 500 ms"),
         ("2s", 4, "not-evaluated", "latency.p99 is at least 1 s, which leaves open whether it is > 2 s (slo.p99)"),
     ],
 )
