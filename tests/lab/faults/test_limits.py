@@ -82,7 +82,7 @@ def test_the_quota_ends_by_itself_after_its_lifetime(quota: subprocess.Popen[str
         assert cgroup_of(quota.pid) == before
 
 
-def test_whoever_injects_may_be_killed_and_the_quota_ends(quota: subprocess.Popen[str]) -> None:
+def test_quota_ends_when_the_injector_is_killed(quota: subprocess.Popen[str]) -> None:
     before = cgroup_of(quota.pid)
     code = (
         "import time\n"
@@ -184,7 +184,7 @@ def test_where_others_have_the_same_pages_it_is_refused(victim: subprocess.Popen
 
 
 @pytest.mark.parametrize("limit", [cpu_quota, memory_squeeze])
-def test_a_process_that_is_not_there_is_told(limit: object) -> None:
+def test_missing_process_is_reported(limit: object) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with pytest.raises(OperationError, match=str(gone.pid)), limit(gone.pid, 0.5, 5):  # type: ignore[operator]

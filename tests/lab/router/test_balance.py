@@ -23,7 +23,7 @@ def candidates(*weights: float, ready_for: float = 1e9) -> list[Candidate]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nobody_is_chosen_among_none(policy: str) -> None:
+def test_no_replica_is_chosen_from_an_empty_pool(policy: str) -> None:
     assert build(policy, 0).choose([]) is None  # type: ignore[arg-type]  # a text in the parameters
 
 

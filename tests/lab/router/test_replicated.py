@@ -72,7 +72,7 @@ def test_the_routers_knobs_are_set_apart_from_the_servers() -> None:
 @pytest.mark.parametrize(
     "setting", ["router.sticky", "router.sticky=perhaps", "router.no=1", "router.weights=9", "router.weights=0:-1"]
 )
-def test_a_bad_knob_of_the_router_is_told(setting: str) -> None:
+def test_bad_router_knob_is_reported(setting: str) -> None:
     with pytest.raises(UsageError):
         parse_router_settings([setting])
 

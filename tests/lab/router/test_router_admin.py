@@ -77,7 +77,7 @@ def test_a_bad_change_is_refused_and_changes_nothing(body: bytes, expected: int)
 @pytest.mark.parametrize(
     ("token", "given", "expected"), [(TOKEN, "Bearer no", 401), (TOKEN, "", 401), ("", "Bearer ", 403)]
 )
-def test_without_the_token_nobody_is_let_in(token: str, given: str, expected: int) -> None:
+def test_requests_without_token_are_refused(token: str, given: str, expected: int) -> None:
     async def test() -> None:
         async with cluster("a", token=token) as found:
             for method, path in [

@@ -121,9 +121,7 @@ def test_undisturbed_the_configuration_is_as_it_was(before: RouterConfig, change
 
 
 @given(before=configs, change=weights, name=names)
-def test_what_somebody_else_has_changed_meanwhile_stays(
-    before: RouterConfig, change: dict[str, float], name: str
-) -> None:
+def test_restore_keeps_changes_of_other_clients(before: RouterConfig, change: dict[str, float], name: str) -> None:
     during = msgspec.structs.replace(before, policy="weighted", weights={**before.weights, **change})
     now = msgspec.structs.replace(
         during, policy="round-robin", weights={**during.weights, name: 7.0}, sticky=not before.sticky

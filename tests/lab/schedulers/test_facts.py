@@ -173,7 +173,7 @@ def test_a_request_over_the_budget_is_computed_alone(scheduler: str) -> None:
     assert [[work.id for work in call.batch.works] for call in calls] == [[0, 2], [1], [3]]
 
 
-def test_nobody_starves_under_a_stream_of_short_requests() -> None:
+def test_no_request_starves_under_short_requests() -> None:
     long = Work(0, 512, 0.0)
     stream = [Work(1 + i, 40, i * 0.002) for i in range(3000)]  # more than the worker can compute
 

@@ -61,7 +61,7 @@ def shared() -> Iterator[Running]:
 
 
 @pytest.mark.parametrize(("body", "status", "error"), BAD.values(), ids=BAD.keys())
-def test_is_refused_clearly_and_disturbs_nobody(shared: Running, body: bytes, status: int, error: str) -> None:
+def test_bad_input_is_refused_without_side_effects(shared: Running, body: bytes, status: int, error: str) -> None:
     before = shared.page()[("ref_rejected_total", error)]
     answer = shared.client.post("/v1/intent", content=body)
     assert (answer.status_code, answer.json()["error"]) == (status, error)
@@ -91,7 +91,7 @@ def test_a_body_that_never_ends_is_not_read_for_ever(shared: Running) -> None:
     assert shared.ask(text="hello").status_code == 200
 
 
-def test_bytes_that_are_not_http_disturb_nobody(shared: Running) -> None:
+def test_bytes_that_are_not_http_have_no_side_effects(shared: Running) -> None:
     with socket.create_connection(("127.0.0.1", shared.port)) as connection:
         connection.sendall(b"\x00\xff\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 400")

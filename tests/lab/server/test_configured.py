@@ -39,7 +39,7 @@ def test_every_unknown_name_of_a_file_is_told_with_its_line(tmp_path: Path) -> N
     assert [problem.where.rpartition(":")[2] for problem in caught.value.problems] == ["2", "4", "5"]
 
 
-def test_a_value_out_of_its_range_is_told(tmp_path: Path) -> None:
+def test_value_out_of_range_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text("queue:\n  max_requests: 0\n")
     with pytest.raises(DefinitionError, match="max_requests"):
@@ -49,6 +49,6 @@ def test_a_value_out_of_its_range_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "setting", ["", "queue", "queue.max_requests", "queue.size=1", "queue.max_requests=many", "queue.max_requests=0"]
 )
-def test_a_wrong_setting_is_told(setting: str) -> None:
+def test_wrong_setting_is_reported(setting: str) -> None:
     with pytest.raises(UsageError):
         load_config(None, [setting])

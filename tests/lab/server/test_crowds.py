@@ -41,7 +41,7 @@ def test_nothing_stays_of_a_request_that_was_answered_before_its_deadline() -> N
         server.until(lambda: not any(type(thing) is Ticket for thing in gc.get_objects()))
 
 
-def test_many_slow_clients_disturb_nobody(server: Running) -> None:
+def test_slow_clients_do_not_delay_others(server: Running) -> None:
     slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MANY)]
     for connection in slow:
         connection.sendall(b"POST /v1/intent HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{")

@@ -148,7 +148,7 @@ def test_what_cannot_be_served_is_told_before_anything_starts(arguments: Sequenc
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = subprocess.run(
