@@ -21,8 +21,8 @@ from latdoctor.evidence.catalogue import catalogue
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "latdoctor").rglob("*.py"))
 
-# What fits on a screen or three. The aim is 300 and 40; the limit leaves room for a docstring more.
-MODULE_LINES = 330
+# A module is one idea; the aim of a function is 50 lines.
+MODULE_LINES = 400
 FUNCTION_LINES = 60
 
 # Loaded where they are used, so that `latdoctor --help` answers at once.

@@ -57,7 +57,7 @@ FILES = {
         ("--metrics", "missing", "missing: there is no such file"),
         ("--metrics", "folder", "folder"),
         ("--metrics", "web.prom", "HTML"),
-        ("--metrics", "foreign.prom", "no dialect knows"),
+        ("--metrics", "foreign.prom", "without a dialect"),
         ("--metrics", "nan.prom", "is nan"),
         ("--metrics", "binary", "binary"),
         ("--log", "empty", "no log line"),
@@ -174,7 +174,7 @@ def test_a_hanging_server_is_given_up(silent: str, monkeypatch: pytest.MonkeyPat
     def impatient(**given: object) -> CollectRequest:
         return CollectRequest(**given, timeout=0.2)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(request, "Request", impatient)
+    monkeypatch.setattr(request, "CollectRequest", impatient)
     said = diagnosed("--server", silent, "--window", "0.1s", "--log", "kern.log", code=3)
     (gap,) = (gap for gap in said["gaps"] if gap["source"] == "prometheus")
     assert "did not answer" in gap["reason"] or "timed out" in gap["reason"] or "within" in gap["reason"]
@@ -258,7 +258,7 @@ def test_a_folder_that_may_not_be_written_is_told_before_the_look(
 ) -> None:
     """Permissions do not stop root, so the refusal is made."""
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "sealed")
-    monkeypatch.setattr("latdoctor.cli.session.look", lambda *_, **__: pytest.fail("looked in vain"))
+    monkeypatch.setattr("latdoctor.cli.session.collect_bundle", lambda *_, **__: pytest.fail("looked in vain"))
     Path("sealed").mkdir()
     outcome = run([*command.split(), "sealed/look", "--log", "kern.log"])
     assert (outcome.code, outcome.out) == (2, "")

@@ -168,7 +168,7 @@ def test_notices_go_to_stderr_and_the_answer_to_stdout(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("command", ["diagnose --keep", "collect --to"])
 def test_a_bundle_that_exists_is_told_of_before_the_look(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latdoctor.cli.session.look", lambda *_, **__: pytest.fail("looked in vain"))
+    monkeypatch.setattr("latdoctor.cli.session.collect_bundle", lambda *_, **__: pytest.fail("looked in vain"))
     outcome = run([*command.split(), "quiet.log", "--log", "quiet.log"])
     assert outcome.code == 2
     assert "quiet.log: already exists" in outcome.err
@@ -190,7 +190,7 @@ def _interrupted(*_: object, **__: object) -> None:
 def test_interrupting_the_look_says_what_is_not_kept(
     arguments: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latdoctor.cli.session.look", _interrupted)
+    monkeypatch.setattr("latdoctor.cli.session.collect_bundle", _interrupted)
     before = sorted(Path().iterdir())
     outcome = run([*arguments.split(), "--log", "quiet.log"])
     assert (outcome.code, outcome.out) == (130, "")

@@ -189,7 +189,7 @@ def test_the_worst_p99_is_of_whatever_has_shown_one() -> None:
     }
     diagnosis, evidence = pages.looked("promo-rush.tar.zst")
     shown = re.search(
-        r"P99 is ([\d.]+ m?s), the SLO is ([\d.]+ m?s)", " ".join(one.message for one in diagnosis.checks)
+        r"P99 is ([\d.]+ m?s); the SLO is ([\d.]+ m?s)", " ".join(one.message for one in diagnosis.checks)
     )
     assert shown is not None
     wanted = shown[1], f"SLO {shown[2]}, seen by a look, no samples were taken"

@@ -90,7 +90,7 @@ def mapping(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", readable=False, help="The folder for the CSV files.")],
     folder: Folder = Path("bench-recordings"),
 ) -> None:
-    """Write the causes that the baseline methods infer from each metric.
+    """Write which causes the baseline methods infer by metric.
 
     The baseline methods rank metrics. The causes of each metric are learned from the runs of tuned families; these
     tables have the learned shares.
@@ -128,7 +128,7 @@ def promote(
     ],
     folder: Folder = Path("bench-recordings"),
 ) -> None:
-    """Write a recorded incident as a small bundle for the fixtures.
+    """Write a recorded incident as a small fixture bundle.
 
     The bundle is redacted, and the cgroups of the recording machine are renamed.
 

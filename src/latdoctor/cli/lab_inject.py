@@ -91,7 +91,7 @@ def inject(
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the faults, and exit.")] = False,
 ) -> None:
-    """Inject a real fault into a running server, for a limited time.
+    """Inject a real fault into a server for a limited time.
 
     Prints the load of the server before, during and after the fault. Ctrl-C removes the fault at once; it also ends
     after its lifetime if this command is killed.

@@ -79,7 +79,7 @@ def load(
     ] = None,
     remote: Annotated[bool, typer.Option("--allow-remote", help="Allow a server on another machine.")] = False,
 ) -> None:
-    """Send an open-loop load and measure the latency of the clients.
+    """Send an open-loop load and measure client latency.
 
     The schedule is fixed before the run: a slow server does not delay later requests, and latency counts from the time
     a request was due. With --plan, only --seed, --output, --metrics-port and --allow-remote of the other options apply.
