@@ -155,7 +155,7 @@ def test_an_unreachable_server_is_a_gap() -> None:
     (gap,) = (gap for gap in said["gaps"] if gap["source"] == "prometheus")
     assert url in gap["reason"]
     assert "latency.p99" in gap["signals"]
-    assert "look whether the server is up" in gap["next_step"]
+    assert "check that the server is up" in gap["next_step"]
 
 
 @pytest.fixture

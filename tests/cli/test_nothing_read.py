@@ -53,7 +53,7 @@ def test_a_dead_server_is_an_error_although_this_machine_answers(command: str, o
     assert (outcome.code, outcome.out) == (1, "")
     assert f"could not be read: prometheus: {dead} cannot be reached" in outcome.err
     assert f"latdoctor: nothing that was asked for could be read, {otherwise}\n" in outcome.err
-    assert "  next: look whether the server is up" in outcome.err
+    assert "  next: check that the server is up" in outcome.err
     assert not Path("look").exists()
     assert not Path("look.tar.zst").exists()
 

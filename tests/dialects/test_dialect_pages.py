@@ -91,7 +91,7 @@ def test_every_signal_of_a_dialect_is_seen_or_told_as_a_gap(dialect: str) -> Non
 def test_the_last_xid_is_told_as_sticky() -> None:
     notes = {one.subject: one.note for one in evidence("dcgm", "lone").readings if one.signal == "gpu.xid.last"}
     assert "may be old" in notes["gpu/0@x"]
-    assert notes["gpu/1@x"] == "no Xid seen by the exporter"
+    assert notes["gpu/1@x"] == "the exporter has recorded no Xid"
 
 
 @pytest.mark.parametrize(

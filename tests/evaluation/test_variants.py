@@ -56,7 +56,7 @@ def test_stopped_server_is_reported_as_in_a_live_collection() -> None:
     look = slice_bundle(replace(bundle, artifacts=stopped), told, TimeRange(START + 2, START + 9))
     assert [one.name for one in look.artifacts if one.group == "2-s"][-1] == "prometheus/2-s-03-stopped.prom"
     assert [(one.reason, one.signals) for one in look.gaps] == [
-        ("http://127.0.0.1:2/metrics stopped answering while it was watched", ("queue.depth",))
+        ("http://127.0.0.1:2/metrics stopped answering within the window", ("queue.depth",))
     ]
 
 

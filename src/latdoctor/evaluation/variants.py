@@ -90,7 +90,7 @@ def _gaps(kept: Sequence[Artifact], gaps: Sequence[TimedGap]) -> Iterator[Gap]:
         if source is None:
             yield gap
         elif source in stopped:
-            yield Gap(gap.source, f"{source} stopped answering while it was watched", gap.signals)
+            yield Gap(gap.source, f"{source} stopped answering within the window", gap.signals)
         else:
             yield Gap(gap.source, f"{source}: some scrapes failed", ())
 

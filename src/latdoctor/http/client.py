@@ -1,8 +1,7 @@
-"""One HTTP exchange: bounded in time and size, never redirected, and silent about what it carries.
+"""HTTP client: one request, limited in time and size, without redirects, and without exposing secrets.
 
-The call runs on a thread of its own, because no timeout of a client bounds a server that sends a byte now and then, and
-none at all bounds a look-up of a name. At the deadline the thread is left behind; it sends nothing any more that it has
-not sent by then.
+The request runs on its own thread, because no client timeout limits a server that sends a byte now and then, and none
+at all limits a name lookup. At the deadline the thread is abandoned; it sends nothing after that.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ if TYPE_CHECKING:
     import httpx
 
 
-MAX_BYTES = 1 << 20  # of an answer that is read
-MAX_SAID_BYTES = 64 << 10  # of one that says no
-_KEPT = ("etag", "retry-after")  # headers of an answer that somebody asks for
-# Steps of httpcore (its extension "trace") by which something is sent.
+MAX_BYTES = 1 << 20  # of a response body
+MAX_ERROR_BYTES = 64 << 10  # of the body of an error status
+_KEPT = ("etag", "retry-after")  # response headers that callers use
+# Steps of httpcore (extension "trace") that send data.
 _REQUEST = ("send_request_headers.started", "send_request_body.started")
 _SENDING = ("connect_tcp.started", "start_tls.started", *_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent. All of it but the method may hold a secret, and a traceback shows its variables.
+    """A request. Everything except the method may contain a secret, and tracebacks show variables.
 
-    `reads`: the answer's body is wanted; else it is read only where it says no.
+    `reads`: the response body is needed; otherwise it is read only for an error status.
     """
 
     method: str
@@ -45,22 +44,22 @@ class HttpRequest:
     headers: Mapping[str, str] = field(repr=False)
     content: bytes | None = field(repr=False, default=None)
     reads: bool = False
-    authorities: Path | None = None  # a file with the certificates that are trusted; None: those of the system
+    authorities: Path | None = None  # file with trusted certificates; None: those of the system
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer, of any status. A server may repeat what it was sent, so its body is not shown."""
+    """A response of any status. Its body is not shown, because a server may repeat what it was sent."""
 
     status: int
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)  # those of _KEPT, by their names in lower case
-    flaw: str = ""  # why the body cannot be used
+    flaw: str = ""  # why the body is unusable
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """No answer. `begun`: some of the request may have arrived, and then it may have been done."""
+    """No response. `begun`: part of the request may have arrived and may have been processed."""
 
     why: str
     begun: bool
@@ -73,7 +72,7 @@ class _Late(Exception):  # noqa: N818 - what happened; it never leaves this modu
 ResolveAddress = Callable[[str], str]  # for a URL, the address of the host that is really asked. Raises LatdoctorError.
 
 
-class _Heard:
+class _SendGuard:
     """Hears each step of the exchange before it is done: what has not been sent by `until` is never sent."""
 
     def __init__(self, until: float) -> None:
@@ -82,11 +81,11 @@ class _Heard:
 
     def __call__(self, name: str, _: Any) -> None:
         if name.endswith(_REQUEST):
-            self.begun = True  # before the clock is read: who is left behind just now may go on by one step
+            self.begun = True  # before the deadline check: an abandoned thread may complete one more step
         if name.endswith(_SENDING):
-            self.must_go_on()
+            self.check_deadline()
 
-    def must_go_on(self) -> None:
+    def check_deadline(self) -> None:
         if time.monotonic() > self.until:
             raise _Late
 
@@ -94,65 +93,65 @@ class _Heard:
 def send_request(
     request: HttpRequest, seconds: float, place: ResolveAddress | None = None
 ) -> HttpResponse | RequestFailure:
-    """Asks once: follows no redirect, uses no proxy of the environment, logs nothing. Raises what `place` raises."""
-    heard = _Heard(time.monotonic() + seconds)
-    fetching = Beside(lambda: _bare(request, heard, place), "latdoctor-http")
+    """Send one request: no redirects, no proxy from the environment, no logging. Raises what `place` raises."""
+    guard = _SendGuard(time.monotonic() + seconds)
+    fetching = Beside(lambda: _bare(request, guard, place), "latdoctor-http")
     if not fetching.wait(seconds):
-        return RequestFailure(f"no answer within {format_value(seconds, 'time')}", heard.begun)
+        return RequestFailure(f"no answer within {format_value(seconds, 'time')}", guard.begun)
     return fetching.outcome()
 
 
-def _bare(request: HttpRequest, heard: _Heard, place: ResolveAddress | None) -> HttpResponse | RequestFailure:
-    """What came; an error of `place` without where it came from, for those frames hold the address."""
+def _bare(request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None) -> HttpResponse | RequestFailure:
+    """Drop the traceback of an error of `place`, because its frames contain the address."""
     try:
-        return _fetched(request, heard, place)
+        return _fetched(request, guard, place)
     except LatdoctorError as error:
         error.__cause__ = error.__context__ = None
         raise error.with_traceback(None)  # noqa: B904 - so that no cause is kept
 
 
-def _fetched(request: HttpRequest, heard: _Heard, place: ResolveAddress | None) -> HttpResponse | RequestFailure:
-    """What came. An error is told by its kind alone: some of httpx's quote the headers that they stumble over."""
+def _fetched(request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None) -> HttpResponse | RequestFailure:
+    """Map exceptions to failures. Only their type is reported, because some of httpx's quote headers."""
     import httpx
 
     try:
-        return _asked(request, heard, place)
+        return _exchange(request, guard, place)
     except (_Late, httpx.TimeoutException):
-        return RequestFailure("no answer in time", heard.begun)
+        return RequestFailure("no answer in time", guard.begun)
     except httpx.ConnectError as error:
-        return RequestFailure(f"it cannot be reached: {error}", heard.begun)
+        return RequestFailure(f"unreachable: {error}", guard.begun)
     except (httpx.LocalProtocolError, httpx.InvalidURL, UnicodeError):
         return RequestFailure(
             "the request cannot be sent as it is: the token or the address has characters that HTTP forbids",
-            heard.begun,
+            guard.begun,
         )
     except (httpx.HTTPError, OSError) as error:
-        return RequestFailure(f"the exchange broke off ({type(error).__name__})", heard.begun)
+        return RequestFailure(f"the exchange broke off ({type(error).__name__})", guard.begun)
 
 
-def _asked(request: HttpRequest, heard: _Heard, place: ResolveAddress | None) -> HttpResponse:
+def _exchange(request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None) -> HttpResponse:
     """By a transport alone: a client would log the address, and has redirects, cookies and proxies to turn off."""
     import httpx
 
     url, named, extensions = _pinned(request.url, place)
-    timeout = httpx.Timeout(max(0.001, heard.until - time.monotonic()))
+    timeout = httpx.Timeout(max(0.001, guard.until - time.monotonic()))
     sent = httpx.Request(
         request.method,
         url,
         headers={**request.headers, **named},
         content=request.content,
-        extensions={"timeout": timeout.as_dict(), "trace": heard, **extensions},
+        extensions={"timeout": timeout.as_dict(), "trace": guard, **extensions},
     )
     with httpx.HTTPTransport(verify=_trusted(request.authorities), trust_env=False) as transport:
         response = transport.handle_request(sent)
         try:
-            return _read(response, heard, reads=request.reads)
+            return _read(response, guard, reads=request.reads)
         finally:
             response.close()
 
 
 def _trusted(authorities: Path | None) -> ssl.SSLContext | bool:
-    """Raises OSError (ssl.SSLError is one) for a file that cannot be read or holds no certificate."""
+    """Raises OSError (including ssl.SSLError) for a file that cannot be read or has no certificate."""
     if authorities is None:
         return True
     import ssl
@@ -161,7 +160,7 @@ def _trusted(authorities: Path | None) -> ssl.SSLContext | bool:
 
 
 def _pinned(url: str, place: ResolveAddress | None) -> tuple[str, dict[str, str], dict[str, str]]:
-    """The URL with the address of its host in place of the name, and what keeps the name: Host, and TLS's own (SNI)."""
+    """Return the URL with the host's address in place of its name, and the Host header and SNI that keep the name."""
     if place is None:
         return url, {}, {}
     parts = urlsplit(url)
@@ -171,17 +170,17 @@ def _pinned(url: str, place: ResolveAddress | None) -> tuple[str, dict[str, str]
     return urlunsplit(parts._replace(netloc=netloc)), {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
 
 
-def _read(response: httpx.Response, heard: _Heard, *, reads: bool) -> HttpResponse:
-    """The body of what was read, or of a refusal; of something that was taken nobody waits for it."""
+def _read(response: httpx.Response, guard: _SendGuard, *, reads: bool) -> HttpResponse:
+    """Read the body if it is needed or of an error status."""
     kept = {name: response.headers[name] for name in _KEPT if name in response.headers}
     if response.is_success and not reads:
         return HttpResponse(response.status_code, b"", kept)
     if response.headers.get("content-encoding", "identity") not in ("", "identity"):
-        return HttpResponse(response.status_code, b"", kept, "it is compressed, though that was not asked for")
-    limit = MAX_BYTES if response.is_success else MAX_SAID_BYTES
+        return HttpResponse(response.status_code, b"", kept, "it is compressed although that was not requested")
+    limit = MAX_BYTES if response.is_success else MAX_ERROR_BYTES
     body = bytearray()
     for chunk in response.iter_raw():
-        heard.must_go_on()
+        guard.check_deadline()
         body += chunk
         if len(body) > limit:
             return HttpResponse(response.status_code, bytes(body[:limit]), kept, f"it has more than {limit} bytes")
@@ -189,7 +188,7 @@ def _read(response: httpx.Response, heard: _Heard, *, reads: bool) -> HttpRespon
 
 
 class Secret:
-    """Holds a token. Only `reveal` gives it away, and only what sends it calls that."""
+    """Wraps a token. Only the sender calls `reveal`."""
 
     __slots__ = ("_text",)
 
@@ -207,10 +206,10 @@ class Secret:
 
 
 def redact_secrets(text: str, secrets: Iterable[Secret], limit: int = 300) -> str:
-    """`text` as it may be shown, where a server, or a proxy before it, repeats what it was sent.
+    """Return `text`, which may repeat a request, with all `secrets` replaced by `…`.
 
-    Cleaned before: characters that are not seen could otherwise hide a secret from the search for it. The longest goes
-    first, as one may be a part of another.
+    It is cleaned first, because invisible characters could hide a secret from the search. The longest secret is
+    replaced first, as one may be part of another.
     """
     safe = clean(text, len(text) + 1)
     for secret in sorted((one.reveal() for one in secrets if one), key=len, reverse=True):

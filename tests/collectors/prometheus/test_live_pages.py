@@ -204,7 +204,7 @@ def test_a_server_that_dies_in_the_window_leaves_its_first_page() -> None:
     assert len(collected.artifacts) == 1
     (gap,) = collected.gaps
     assert gap.reason == (
-        f"{url}/metrics stopped answering while it was watched: its last answer came 0 s into the look, "
+        f"{url}/metrics stopped answering within the window: its last page is from second 0 of the window, "
         "then it answered with status 503"
     )
     assert "completion.rate" in gap.signals
@@ -230,7 +230,7 @@ def test_a_server_that_stops_is_told_apart_from_one_that_was_away(down: tuple[fl
     seen = parsed(CollectResult(tuple(one for one in collected.artifacts if one.source == f"{dying}/metrics")))
     (gap,) = collected.gaps
     assert ("stopped answering" in gap.reason) is stopped
-    assert ("last answer came 6 s into the look" in gap.reason) is stopped
+    assert ("last page is from second 6 of the window" in gap.reason) is stopped
     assert value(seen, "completion.rate") == 20.0  # over the time that it answered
     (rate,) = (one for one in seen.readings if one.signal == "completion.rate")
     assert (rate.window.start, rate.window.end) == (1000.0, 1006.0 if stopped else 1010.0)
@@ -338,5 +338,5 @@ def test_credentials_and_queries_are_never_shown() -> None:
 def test_what_is_no_address_is_a_gap(given: str) -> None:
     collected = COLLECTOR.collect(CollectRequest(servers=(given,)), FakeClock())
     assert not collected.artifacts
-    assert "is no address" in collected.gaps[0].reason
+    assert "is not the address" in collected.gaps[0].reason
     assert "secret" not in collected.gaps[0].reason

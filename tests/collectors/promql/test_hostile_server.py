@@ -52,17 +52,17 @@ def vector(*series: dict[str, object]) -> bytes:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (saying(401, b""), "refused us with status 401"),
-        (saying(403, b"no"), "refused us with status 403"),
+        (saying(401, b""), "refused access with status 401"),
+        (saying(403, b"no"), "refused access with status 403"),
         (saying(302, b"", Location=f"http://u:{CANARY}@elsewhere/x?t={CANARY}"), "to http://elsewhere/x, which is not"),
         (saying(400, b'{"status":"error","error":"parse error"}'), "status 400: parse error"),
-        (saying(422, b'{"status":"error","error":"too many samples"}'), "gave up on a question: too many samples"),
+        (saying(422, b'{"status":"error","error":"too many samples"}'), "gave up on a query: too many samples"),
         (saying(404, b"<html>"), "no Prometheus server?"),
-        (saying(200, b"<html>"), "no answer of a Prometheus server"),
-        (saying(200, b'{"status":"error","error":"\\u001b[31mred"}'), "it says: red"),
-        (saying(200, b'{"status":"success"}'), "it says: no result"),
-        (saying(200, vector({"metric": {}, "value": [1, "x"]})), "a value that is no number"),
-        (saying(200, b"[" * 100_000), "no answer of a Prometheus server"),
+        (saying(200, b"<html>"), "a response that is not from a Prometheus server"),
+        (saying(200, b'{"status":"error","error":"\\u001b[31mred"}'), "an error: red"),
+        (saying(200, b'{"status":"success"}'), "an error: no result"),
+        (saying(200, vector({"metric": {}, "value": [1, "x"]})), "a value that is not a number"),
+        (saying(200, b"[" * 100_000), "a response that is not from a Prometheus server"),
     ],
 )
 def test_each_is_one_gap_that_says_why(answer: Handle, said: str) -> None:
@@ -157,7 +157,7 @@ def test_a_certificate_file_that_is_none_is_told(tmp_path: Path, monkeypatch: py
     (tmp_path / "ca.pem").write_text("no certificate")
     monkeypatch.setenv(CA_FILE, str(tmp_path / "ca.pem"))
     (gap,) = look("https://127.0.0.1:1").gaps
-    assert "ca.pem is no certificate file" in gap.reason
+    assert "ca.pem is not a certificate file" in gap.reason
 
 
 def test_a_flood_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Fetches metrics pages over HTTP: several at once, each bounded in time and size, never following a redirect."""
+"""HTTP scraping of metrics pages: concurrent, each limited in time and size, without redirects."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     import httpx
 
 
-# `identity` keeps a small answer from unfolding into a huge one.
+# `identity` prevents decompression of a small response into a huge one.
 _HEADERS = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """A metrics page's address; `shown` is the same without credentials and query, `name` is `host:port`."""
+    """A metrics page's address; `display` is without credentials and query, `name` is `host:port`."""
 
     url: str
     display: str
@@ -38,7 +38,7 @@ class ScrapeTarget:
 
 @dataclass(frozen=True, slots=True)
 class ScrapeResult:
-    """What came back: `body`, or why there is none and what to do about it. `done` is by the monotonic clock."""
+    """The page, or why there is none and the next step. `done` is by the monotonic clock."""
 
     body: bytes | None
     why: str = ""
@@ -47,18 +47,18 @@ class ScrapeResult:
 
 
 def redact_url(url: str) -> str:
-    """`url` as it may be shown: without user name, password, query and fragment, which may be secrets. Never raises."""
+    """Return `url` without user name, password, query and fragment, which may be secrets. Never raises."""
     rest = re.split(r"[?#]", url, maxsplit=1)[0]
     scheme, slashes, place = rest.rpartition("://")
     return clean(f"{scheme}{slashes}{place.rpartition('@')[2]}", 300)  # a password may hold a slash
 
 
 def parse_target(address: str) -> ScrapeTarget:
-    """`localhost:8000`, a base URL or a metrics URL → the page's address. Raises ValueError for what is none."""
+    """Parse `localhost:8000`, a base URL or a metrics URL into the page's address. Raises ValueError."""
     parts = urlsplit(address if "://" in address else f"http://{address}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("not an http or https address")  # without the text, which may hold a password
-    port = parts.port  # raises ValueError for a port that is none
+        raise ValueError("not an http or https address")  # without the text, which may contain a password
+    port = parts.port  # raises ValueError for an invalid port
     path = "/metrics" if parts.path in ("", "/") else parts.path
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = host if port is None else f"{host}:{port}"
@@ -73,7 +73,7 @@ def parse_target(address: str) -> ScrapeTarget:
 def fetch(
     targets: Sequence[ScrapeTarget], timeout: float, limit: int = MAX_BYTES, at_once: int = 16
 ) -> tuple[ScrapeResult, ...]:
-    """One answer for each target, in their order. Each is given `timeout` seconds in all and `limit` bytes."""
+    """Scrape all targets; results in their order. Each has `timeout` seconds in total and `limit` bytes."""
     import asyncio
 
     return asyncio.run(_fetch(targets, timeout, limit, at_once))
@@ -85,7 +85,7 @@ async def _fetch(targets: Sequence[ScrapeTarget], timeout: float, limit: int, at
     import httpx
 
     gate = asyncio.Semaphore(at_once)
-    # A proxy of the environment is for the world outside and no way to this machine itself.
+    # Proxies of the environment are not used for this machine itself.
     direct = httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=False)
     outward = httpx.AsyncClient(timeout=timeout, follow_redirects=False)
 
@@ -104,7 +104,7 @@ async def _fetch_one(client: httpx.AsyncClient, target: ScrapeTarget, timeout: f
     import httpx
 
     try:
-        # httpx bounds each single read; asyncio bounds the whole, so that a trickle cannot go on for ever.
+        # httpx limits each read; asyncio limits the total, so that a slow stream ends.
         async with asyncio.timeout(timeout), client.stream("GET", target.url, headers=_HEADERS) as response:
             return await _read(response, limit)
     except (TimeoutError, httpx.TimeoutException):
@@ -115,7 +115,7 @@ async def _fetch_one(client: httpx.AsyncClient, target: ScrapeTarget, timeout: f
         return ScrapeResult(
             None,
             f"broke off ({_error_text(error, target)})",
-            "look whether it speaks HTTP, and whether it has just restarted",
+            "check that it serves HTTP and has not just restarted",
         )
 
 
@@ -130,18 +130,18 @@ async def _read(response: httpx.Response, limit: int) -> ScrapeResult:
     async for chunk in response.aiter_bytes():
         size += len(chunk)
         if size > limit:
-            return ScrapeResult(None, f"sent more than {_size(limit)}", "have the exporter show fewer series")
+            return ScrapeResult(None, f"sent more than {_size(limit)}", "configure the exporter to expose fewer series")
         chunks.append(chunk)
     body = b"".join(chunks)
-    # Some exporters forget the last newline. Where the transport proves that nothing is missing, it is put there, so
-    # that the page is not taken for one that was cut.
+    # Some exporters omit the last newline. If the transport proves that the body is complete, it is added, so that
+    # the page does not count as truncated.
     whole = "content-length" in response.headers or "transfer-encoding" in response.headers
     return ScrapeResult(body + b"\n" if whole and body and not body.endswith(b"\n") else body)
 
 
-_SLOW = "the server may be overloaded or hang: look at its processes and logs"
-_DOWN = "look whether the server is up and the port is right"
-_STATUS = "give the address of the metrics page (Triton: port 8002, vLLM: the API port, TorchServe: port 8082)"
+_SLOW = "the server may be overloaded or hanging: check its processes and logs"
+_DOWN = "check that the server is up and the port is correct"
+_STATUS = "use the address of the metrics page (Triton: port 8002, vLLM: the API port, TorchServe: port 8082)"
 
 
 def _size(limit: int) -> str:
@@ -161,9 +161,9 @@ CLOCKS = (
 
 
 def page_times(pages: Sequence[MetricsPage]) -> list[float | None]:
-    """The unix time of each page: of its samples, else by a clock that every page shows, else None.
+    """The unix time of each page: from its samples, else from a clock that every page has, else None.
 
-    The times of the files are not asked: a copy has others, and a rate by them would be wrong.
+    File modification times are not used: a copy has others, and rates computed from them would be wrong.
     """
     own = [page.timestamp for page in pages]
     if None in own:
@@ -175,7 +175,7 @@ def page_times(pages: Sequence[MetricsPage]) -> list[float | None]:
 
 
 def _sum(page: MetricsPage, names: Sequence[str]) -> float | None:
-    """None where one of the gauges is absent, not finite, or shown more than once (for several processes)."""
+    """None if one of the gauges is absent, not finite, or duplicated (several processes)."""
     display = [page.samples.get(name, ()) for name in names]
     total = sum(samples[0].value for samples in display) if all(len(samples) == 1 for samples in display) else math.nan
     return total if math.isfinite(total) else None
@@ -184,20 +184,20 @@ def _sum(page: MetricsPage, names: Sequence[str]) -> float | None:
 MAX_SERVERS = 32
 MAX_PAGES = 11
 MAX_PAGE_BETWEEN = 1 << 20  # of larger pages, only those of the start and the end are kept
-_STOPPED = "-stopped.prom"  # ends the name of the last page of a server that gave no more, for a replay to know
-_GONE = "look whether its process still runs, and at its log (--log FILE)"
+_STOPPED = "-stopped.prom"  # suffix of the last page before an outage, so that a replay recognises it
+_GONE = "check that its process is running, and its log (--log FILE)"
 
 
 @dataclass(slots=True)
 class _WatchedServer:
-    """One server during the window: what came of it so far."""
+    """One server during the window, with its pages and failures so far."""
 
     number: int
     target: ScrapeTarget
     pages: list[Artifact] = field(default_factory=list)
     failures: list[ScrapeResult] = field(default_factory=list)
     small: bool = True
-    stopped: bool = False  # its last answer was none
+    stopped: bool = False  # its last scrape failed
 
     def add(self, answer: ScrapeResult, at: float, collector: str) -> None:
         self.stopped = answer.body is None
@@ -217,10 +217,10 @@ class _WatchedServer:
 
 
 def scrape_over_window(request: CollectRequest, clock: Clock, collector: str, hidden: tuple[str, ...]) -> CollectResult:
-    """The pages of `request.servers` as artifacts of `collector`, one group for each server.
+    """Return the pages of `request.servers` as artifacts of `collector`, one group per server.
 
-    A server that gives no page at all is a gap that hides the signals `hidden`. One that fails at the start is asked
-    again at the end only; where all fail at the start, nobody waits for the end.
+    A server without any page is a gap that hides the signals `hidden`. One that fails at the start is tried again only
+    at the end; if all fail at the start, the collection ends at once.
     """
     watched, gaps = _targets(request.servers, collector, hidden)
     ticks = max(1, min(MAX_PAGES - 1, int(request.window))) if request.window > 0 else 0
@@ -230,21 +230,21 @@ def scrape_over_window(request: CollectRequest, clock: Clock, collector: str, hi
         step = request.window / max(1, ticks)
         due = start + step * tick
         if not at_edge and clock.now() > due + step:
-            continue  # a server that hangs has used up this turn
+            continue  # a hanging server has used up this interval
         pending = [one for one in watched if at_edge or (one.pages and one.small and not one.failures)]
         if tick and not any(one.pages for one in watched):
             break
         if tick and due > clock.now():
             clock.sleep(due - clock.now())
         _scrape(pending, request.timeout, clock, collector)
-    # A server that stopped answering while it was watched may be the incident itself: it is told first.
+    # A server that stopped answering within the window may be the incident itself and is reported first.
     for one in sorted(watched, key=lambda one: not (one.stopped and one.pages)):
         gaps.extend(_failures(one, collector, hidden, start))
     return CollectResult(tuple(page for one in watched for page in one.kept()), tuple(gaps))
 
 
 def is_last_before_outage(artifact: Artifact) -> bool:
-    """Is this the last page of a server that stopped answering while it was watched?"""
+    """Whether this is the last page of a server that stopped answering within the window."""
     return artifact.name.endswith(_STOPPED)
 
 
@@ -254,13 +254,13 @@ def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) ->
     for address in dict.fromkeys(servers):
         try:
             found = parse_target(address)
-        except ValueError:  # its text may hold a password
-            reason = f"{redact_url(address)} is no address of a server"
-            gaps.append(Gap(collector, reason, hidden, None, "give http://HOST:PORT"))
+        except ValueError:  # its text may contain a password
+            reason = f"{redact_url(address)} is not the address of a server"
+            gaps.append(Gap(collector, reason, hidden, None, "use http://HOST:PORT"))
             continue
         if len(watched) == MAX_SERVERS:
-            reason = f"{found.display} is left out: at most {MAX_SERVERS} servers are watched at once"
-            gaps.append(Gap(collector, reason, hidden, f"server/{found.name}", "give fewer --server"))
+            reason = f"{found.display} is left out: at most {MAX_SERVERS} servers are scraped at once"
+            gaps.append(Gap(collector, reason, hidden, f"server/{found.name}", "pass fewer --server"))
         elif all(one.target.url != found.url for one in watched):
             watched.append(_WatchedServer(len(watched) + 1, found))
     return watched, gaps
@@ -273,7 +273,7 @@ def _scrape(due: Sequence[_WatchedServer], timeout: float, clock: Clock, collect
     answers = fetch([one.target for one in due], timeout)
     after = clock.now()
     for one, answer in zip(due, answers, strict=True):
-        # When this answer was there, although another server may have kept us waiting for longer.
+        # The time of this response, although another server may have taken longer.
         at = min(before + (answer.done - began), after)
         one.add(answer, at, collector)
 
@@ -286,8 +286,8 @@ def _failures(one: _WatchedServer, collector: str, hidden: tuple[str, ...], star
         yield Gap(collector, f"{one.target.display} {last.why}", hidden, f"server/{one.target.name}", last.next_step)
         return
     if one.stopped:
-        since = f"its last answer came {one.pages[-1].taken_at - start:.0f} s into the look"
-        reason = f"{one.target.display} stopped answering while it was watched: {since}, then it {last.why}"
+        since = f"its last page is from second {one.pages[-1].taken_at - start:.0f} of the window"
+        reason = f"{one.target.display} stopped answering within the window: {since}, then it {last.why}"
         yield Gap(collector, reason, hidden, None, _GONE)
         return
     tried = len(one.pages) + len(one.failures)
@@ -296,5 +296,5 @@ def _failures(one: _WatchedServer, collector: str, hidden: tuple[str, ...], star
 
 
 def artifact_file_name(text: str) -> str:
-    """`text` as part of an artifact's name."""
+    """Return `text` as part of an artifact's name."""
     return re.sub(r"[^A-Za-z0-9_.-]+|\.{2,}", "_", text)[:80]

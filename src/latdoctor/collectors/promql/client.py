@@ -1,4 +1,4 @@
-"""Asks a Prometheus server: several questions at once, each bounded in size, all of them in time; no redirect."""
+"""HTTP API client of a Prometheus server: concurrent queries, limited in size and total time, without redirects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FORM = "`Bearer TOKEN` or `Basic USER:PASSWORD`"
 
 
 def prometheus_endpoint(address: str, auth_file: Path | None = None, ca_file: Path | None = None) -> ApiEndpoint:
-    """The server at `given`, with what the environment holds where no file is named. Raises UsageError."""
+    """Return the server at `address`, with credentials from files or the environment. Raises UsageError."""
     url, name, host = _address(address)
     return ApiEndpoint(
         url=url,
@@ -48,8 +48,8 @@ def _address(address: str) -> tuple[str, str, str]:
     try:
         parts = urlsplit(address.strip() if "://" in address else f"http://{address.strip()}")
         host, port = parts.hostname or "", parts.port
-    except ValueError as error:  # its text may hold a password
-        raise UsageError("the address makes no sense", where="--prometheus", next_step=hint) from error
+    except ValueError as error:  # its text may contain a password
+        raise UsageError("the address is invalid", where="--prometheus", next_step=hint) from error
     if parts.username is not None or parts.password is not None:
         raise UsageError(
             "an address with a user or password: others can read it",
@@ -72,9 +72,9 @@ def authorization(
     *,
     bare: bool = False,
 ) -> str:
-    """The header's value; empty where no credentials are given. `bare`: a word alone is a bearer token.
+    """Return the header's value; empty without credentials. `bare`: a single word is a bearer token.
 
-    Raises UsageError; no error tells what stands in them.
+    Raises UsageError; no message contains the credentials.
     """
     named = auth_file or (Path(environment[file_variable]) if environment.get(file_variable) else None)
     if named is None:
@@ -107,16 +107,16 @@ def _header(text: str, where: str, *, address: bool = False, bare: bool = False)
     return f"Bearer {secret}"
 
 
-MAX_BYTES = 8 << 20  # of one answer; unpacked it takes about ten times that
+MAX_BYTES = 8 << 20  # of one response; parsed it takes about ten times that
 MAX_SERIES = 20_000
 _NARROW = "narrow it: --select '{job=\"…\"}'"
-_NOT_IT = "give the address of a Prometheus server, such as http://HOST:9090"
+_NOT_IT = "use the address of a Prometheus server, such as http://HOST:9090"
 
 
 class QuerySeries(Struct, frozen=True):
-    """One series of an answer: its labels, and its values at ascending times (unix seconds).
+    """One series of a result: its labels, and its values at ascending times (unix seconds).
 
-    `whole` tells of the last value that it was written without a fraction.
+    `whole`: the last value was written without a fraction.
     """
 
     labels: Mapping[str, str]
@@ -126,7 +126,7 @@ class QuerySeries(Struct, frozen=True):
 
 
 class QueryResult(Struct, frozen=True):
-    """What the server said, and what it warned of (a store that did not answer, so that a part is missing)."""
+    """The series, and the server's warnings (such as an unreachable store, so that part is missing)."""
 
     lines: tuple[QuerySeries, ...]
     warnings: tuple[str, ...] = ()
@@ -151,27 +151,27 @@ class _ApiResponse(Struct, frozen=True):
 
 
 def parse_result(raw: bytes, where: str) -> QueryResult:
-    """The series of an answer. Raises SourceError for what is none, and for an answer that tells an error."""
+    """Return the series of a response. Raises SourceError for an invalid response or an error."""
     if len(raw) > MAX_BYTES:
-        raise SourceError(f"an answer of more than {MAX_BYTES >> 20} MiB", where=where, next_step=_NARROW)
+        raise SourceError(f"a response of more than {MAX_BYTES >> 20} MiB", where=where, next_step=_NARROW)
     try:
         response = msgspec.json.decode(raw, type=_ApiResponse)
     except UNDECODABLE as error:
-        raise SourceError("no answer of a Prometheus server", where=where, next_step=_NOT_IT) from error
+        raise SourceError("a response that is not from a Prometheus server", where=where, next_step=_NOT_IT) from error
     if response.status != "success" or response.data is None:
-        raise SourceError(f"it says: {clean(response.error, 200) or 'no result'}", where=where, next_step=_NARROW)
+        raise SourceError(f"an error: {clean(response.error, 200) or 'no result'}", where=where, next_step=_NARROW)
     if len(response.data.result) > MAX_SERIES:
-        reason = f"an answer of {len(response.data.result)} series, more than the {MAX_SERIES} that are read at most"
+        reason = f"a response of {len(response.data.result)} series, more than the limit of {MAX_SERIES}"
         raise SourceError(reason, where=where, next_step=_NARROW)
     try:
         lines = tuple(_line(one) for one in response.data.result)
     except ValueError as error:
-        raise SourceError("an answer with a value that is no number", where=where, next_step=_NOT_IT) from error
+        raise SourceError("a response with a value that is not a number", where=where, next_step=_NOT_IT) from error
     return QueryResult(lines, tuple(clean(one, 200) for one in response.warnings[:5]))
 
 
 def _line(one: _Series) -> QuerySeries:
-    """Times that do not rise are put in order, and of two values for one time the later is taken. Raises ValueError."""
+    """Sort the points by time; the later of two values at the same time counts. Raises ValueError."""
     samples = one.values or ([one.value] if one.value else [])
     points = {time: text for time, text in samples if math.isfinite(time)}
     times = tuple(sorted(points))
@@ -180,25 +180,25 @@ def _line(one: _Series) -> QuerySeries:
 
 
 def error_message(raw: bytes) -> str:
-    """What a refusing server says in its answer; empty where it says nothing that can be read."""
+    """The error message in a response; empty if there is none."""
     try:
         return clean(msgspec.json.decode(raw, type=_ApiResponse).error, 200)
     except UNDECODABLE:
         return ""
 
 
-AT_ONCE = 4  # a server that serves an incident already has enough to do
-MAX_TOTAL = 64 << 20  # of all answers together
+AT_ONCE = 4  # concurrent queries; during an incident the server is busy
+MAX_TOTAL = 64 << 20  # of all responses together
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
-_DOWN = "look whether the server is up and the address is right"
-_SLOW = "ask for less: --select '{job=\"…\"}', or a shorter --since"
+_DOWN = "check that the server is up and the address is correct"
+_SLOW = "query less: --select '{job=\"…\"}', or a shorter --since"
 _LOGIN = f"put `Bearer TOKEN` or `Basic USER:PASSWORD` into a file and name it in {AUTH_FILE}"
 _TRUST = f"name the certificate authority's file in {CA_FILE}"
 
 
 @dataclass(frozen=True, slots=True)
 class PromqlQuery:
-    """One query; `start` and `step` are 0 for what is asked of one moment, `end`. Times in unix seconds."""
+    """One query; `start` and `step` are 0 for an instant query at `end`. Times in unix seconds."""
 
     expression: str
     end: float
@@ -210,7 +210,7 @@ class PromqlQuery:
         return "/api/v1/query_range" if self.step else "/api/v1/query"
 
     def form(self, timeout: float) -> Mapping[str, str]:
-        """The server itself gives up at the same time, so that it does not work for nobody."""
+        """The form fields. The server has the same timeout, so that it stops working on an abandoned query."""
         base = {"query": self.expression, "timeout": f"{max(1, round(timeout * 1000))}ms"}
         if self.step:
             return {**base, "start": f"{self.start:.3f}", "end": f"{self.end:.3f}", "step": f"{self.step:.3f}"}
@@ -219,7 +219,7 @@ class PromqlQuery:
 
 @dataclass(frozen=True, slots=True)
 class QueryReply:
-    """The raw answer, or why there is none and what to do about it."""
+    """The raw response, or why there is none and the next step."""
 
     body: bytes | None
     why: str = ""
@@ -227,16 +227,16 @@ class QueryReply:
 
 
 def run_queries(
-    access: ApiEndpoint, questions: Sequence[PromqlQuery], timeout: float, deadline: float
+    access: ApiEndpoint, queries: Sequence[PromqlQuery], timeout: float, deadline: float
 ) -> tuple[QueryReply, ...]:
-    """One reply for each question, in their order: `timeout` seconds for each, `deadline` for all."""
+    """Run all queries; replies in their order: `timeout` seconds each, `deadline` for all."""
     try:
         trust = _trust(access)
     except (OSError, ssl.SSLError) as error:
-        return (QueryReply(None, f"{access.ca_file} is no certificate file ({_error_text(error)})", _TRUST),) * len(
-            questions
+        return (QueryReply(None, f"{access.ca_file} is not a certificate file ({_error_text(error)})", _TRUST),) * len(
+            queries
         )
-    return asyncio.run(_ask(access, questions, timeout, deadline, trust))
+    return asyncio.run(_ask(access, queries, timeout, deadline, trust))
 
 
 def _trust(access: ApiEndpoint) -> ssl.SSLContext | bool:
@@ -244,7 +244,7 @@ def _trust(access: ApiEndpoint) -> ssl.SSLContext | bool:
 
 
 async def _ask(
-    access: ApiEndpoint, questions: Sequence[PromqlQuery], timeout: float, deadline: float, trust: ssl.SSLContext | bool
+    access: ApiEndpoint, queries: Sequence[PromqlQuery], timeout: float, deadline: float, trust: ssl.SSLContext | bool
 ) -> tuple[QueryReply, ...]:
     import httpx
 
@@ -252,33 +252,33 @@ async def _ask(
     gate = asyncio.Semaphore(AT_ONCE)
     ends = asyncio.get_running_loop().time() + deadline
     left = [MAX_TOTAL]
-    # A proxy of the environment is for the world outside and no way to this machine itself.
+    # Proxies of the environment are not used for this machine itself.
     async with httpx.AsyncClient(
         timeout=timeout, follow_redirects=False, trust_env=not access.loopback, verify=trust, headers=headers
     ) as client:
 
-        async def one(question: PromqlQuery) -> QueryReply:
+        async def one(query: PromqlQuery) -> QueryReply:
             async with gate:
                 patience = min(timeout, ends - asyncio.get_running_loop().time())
                 if patience <= 0:
-                    return QueryReply(None, f"was given up after {deadline:g} s in all", _SLOW)
-                reply = await _post(client, access, question, patience, min(MAX_BYTES, left[0]))
+                    return QueryReply(None, f"was abandoned after {deadline:g} s in total", _SLOW)
+                reply = await _post(client, access, query, patience, min(MAX_BYTES, left[0]))
                 left[0] -= len(reply.body or b"")
                 return reply
 
-        return tuple(await asyncio.gather(*(one(question) for question in questions)))
+        return tuple(await asyncio.gather(*(one(query) for query in queries)))
 
 
 async def _post(
-    client: httpx.AsyncClient, access: ApiEndpoint, question: PromqlQuery, patience: float, limit: int
+    client: httpx.AsyncClient, access: ApiEndpoint, query: PromqlQuery, patience: float, limit: int
 ) -> QueryReply:
     import httpx
 
-    url = access.url + question.path
+    url = access.url + query.path
     try:
         async with (
             asyncio.timeout(patience),
-            client.stream("POST", url, data=dict(question.form(patience))) as response,
+            client.stream("POST", url, data=dict(query.form(patience))) as response,
         ):
             return await _read(response, limit)
     except (TimeoutError, httpx.TimeoutException):
@@ -304,13 +304,11 @@ async def _read(response: httpx.Response, limit: int) -> QueryReply:
         return QueryReply(body)
     if 300 <= status < 400:
         place = redact_url(response.headers.get("location", ""))
-        return QueryReply(
-            None, f"sends us elsewhere, to {place}, which is not followed", "give that address if it is right"
-        )
+        return QueryReply(None, f"redirects to {place}, which is not followed", "use that address if it is correct")
     if status in (401, 403):
-        return QueryReply(None, f"refused us with status {status}", _LOGIN)
+        return QueryReply(None, f"refused access with status {status}", _LOGIN)
     if status in (422, 503, 504):
-        return QueryReply(None, f"gave up on a question: {error_message(body) or f'status {status}'}", _SLOW)
+        return QueryReply(None, f"gave up on a query: {error_message(body) or f'status {status}'}", _SLOW)
     return QueryReply(None, f"answered with status {status}: {error_message(body) or 'no Prometheus server?'}", _DOWN)
 
 
