@@ -15,7 +15,7 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.bundle_files import opened
 
 WELL = Path(__file__).parents[2] / "fixtures" / "incidents" / "no-fault.tar.zst"
-SAYS = "the server stopped answering within the window"
+SAYS = "the server stopped answering during the observation"
 
 
 def diagnosed(end: Callable[[Artifact], Artifact]) -> Diagnosis:
