@@ -125,9 +125,9 @@ def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
 
 
 def _coverage(collector: Collector, artifacts: int, read: Sequence[Evidence], gaps: Sequence[Gap]) -> Coverage:
-    brought = any(part.readings or part.distributions or part.series or part.looked for part in read)
+    has_evidence = any(part.readings or part.distributions or part.series or part.looked for part in read)
     detail = gaps[0].reason if gaps else ""
-    if brought:
+    if has_evidence:
         status = "partly" if gaps else "read"
     else:
         status = "failed" if artifacts or gaps else "not-asked"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from latdoctor.dialects.metrics_page import MetricSample
-from latdoctor.dialects.model import Dialect, Rule
+from latdoctor.dialects.model import Dialect, Rule, RuleKind
 from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import Event, Origin
 from latdoctor.sanitize import clean
@@ -51,7 +51,7 @@ def change_labels(dialect: Dialect) -> tuple[ChangeLabel, ...]:
         ChangeLabel(rule.signal, *_LABELS[rule.signal], tuple(rule.label.split("|")), _names(rule) or dialect.recognise)
         for options in dialect.rules
         for rule in options
-        if rule.kind == "label" and rule.signal in _LABELS
+        if rule.kind == RuleKind.LABEL and rule.signal in _LABELS
     ]
     versions = any(mark.signal == "model.version" for mark in found)
     for subject in (one for one in dialect.subjects if one.id.startswith(_MODEL)):
@@ -80,7 +80,7 @@ def changes(view: DialectView) -> Iterator[Event]:
     """Yield the events with the time of the page on which each first appears; None if unknown."""
     for options in view.dialect.rules:
         for rule in options:
-            if rule.kind == "label" and rule.signal in _LABELS:
+            if rule.kind == RuleKind.LABEL and rule.signal in _LABELS:
                 yield from _of_label(view, rule)
             elif rule.signal == _BY_VERSION and rule.by:
                 yield from _of_versions(view, rule)

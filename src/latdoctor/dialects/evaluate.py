@@ -13,6 +13,7 @@ from latdoctor.dialects.model import (
     Histogram,
     MissingSamples,
     Rule,
+    RuleKind,
     RuleResult,
     RuleValue,
     Selector,
@@ -34,21 +35,21 @@ def evaluate(view: DialectView, rule: Rule) -> RuleResult | MissingSamples:
     absent = [term for term in _all_terms(rule) if _absent(view, rule, term)]
     if absent:
         return MissingSamples(tuple(_absence(view, term) for term in absent))
-    if rule.kind in ("slope", "rate", "ratio", "histogram"):
+    if rule.kind in (RuleKind.SLOPE, RuleKind.RATE, RuleKind.RATIO, RuleKind.HISTOGRAM):
         hindrance = _hindrance(view, rule)
         if hindrance:
             return {None: hindrance}
-    readers: dict[str, Callable[[DialectView, Rule], RuleResult]] = {
-        "gauge": gauges.gauge,
-        "slope": _slope,
-        "rate": _rate,
-        "ratio": _ratio,
-        "histogram": _histogram,
-        "summary": gauges.summary,
-        "label": gauges.label,
+    readers: dict[RuleKind, Callable[[DialectView, Rule], RuleResult]] = {
+        RuleKind.GAUGE: gauges.gauge,
+        RuleKind.SLOPE: _slope,
+        RuleKind.RATE: _rate,
+        RuleKind.RATIO: _ratio,
+        RuleKind.HISTOGRAM: _histogram,
+        RuleKind.SUMMARY: gauges.summary,
+        RuleKind.LABEL: gauges.label,
     }
     outcome = readers[rule.kind](view, rule)
-    if rule.kind == "label" and not outcome:
+    if rule.kind == RuleKind.LABEL and not outcome:
         return MissingSamples((f"label {' or '.join(rule.label.split('|'))}",))
     return outcome
 
@@ -62,7 +63,7 @@ def _absent(view: DialectView, rule: Rule, term: Term) -> bool:
 
 
 def _present(view: DialectView, rule: Rule, term: Term) -> Selector | None:
-    if rule.kind != "histogram":
+    if rule.kind != RuleKind.HISTOGRAM:
         return view.present(term)
     for option in term.options:
         if view.present(Term((Selector(option.name + "_bucket", option.matches),))):
@@ -85,9 +86,9 @@ def _hindrance(view: DialectView, rule: Rule) -> Unusable | None:
             "the exporter returned the same numbers on every page, without a refresh in between",
             next_step="watch for longer (--window 60s)",
         )
-    if rule.kind in ("slope", "rate") and view.lone:
+    if rule.kind in (RuleKind.SLOPE, RuleKind.RATE) and view.lone:
         return Unusable("a rate needs two pages or a live window", next_step=_TWO_PAGES)
-    if rule.kind in ("slope", "rate") and view.window is None:
+    if rule.kind in (RuleKind.SLOPE, RuleKind.RATE) and view.window is None:
         return Unusable(
             "the time between the saved pages is unknown, so there is no rate",
             next_step="collect it live: latdoctor collect --server URL --to FOLDER",

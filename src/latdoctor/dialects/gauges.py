@@ -10,9 +10,11 @@ from latdoctor.dialects.model import (
     NOTHING_COUNTED,
     BitMask,
     Rule,
+    RuleKind,
     RuleResult,
     RuleValue,
     Selector,
+    Take,
     Term,
     Unusable,
     join_notes,
@@ -92,7 +94,7 @@ def _on_page(columns: _Columns, over: _Columns, less: _Columns, subject: str, pa
 def bit_values(view: DialectView, bits: BitMask, signal: str, mask: int) -> RuleResult:
     """1.0 for a page with a bit of `mask` set, else 0.0; the mean over several pages."""
     outcome: dict[str | None, RuleValue | Unusable] = {}
-    rule = Rule(signal=signal, kind="gauge", where=bits.rule.where, take="mean")
+    rule = Rule(signal=signal, kind=RuleKind.GAUGE, where=bits.rule.where, take=Take.MEAN)
     for subject, pages in _page_values(view, bits.rule, bits.rule.terms[0]).items():
         values = {n: 1.0 if int(value) & mask else 0.0 for n, value in enumerate(pages) if isinstance(value, float)}
         trouble = next((value for value in pages if isinstance(value, Unusable)), None)
@@ -108,18 +110,18 @@ def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> RuleValue:
     """Reduce the values of several pages to one: mean (with the highest in the note), first, last, or highest."""
     values = list(by_page.values())
     value, spread, note = values[-1], "", rule.note
-    if rule.take == "first":
+    if rule.take == Take.FIRST:
         value = values[0]
-    elif rule.take == "max":
+    elif rule.take == Take.MAX:
         value = max(values)
-    elif rule.take == "mean" and max(values) > min(values):
+    elif rule.take == Take.MEAN and max(values) > min(values):
         value = sum(values) / len(values)
         highest = format_value(max(values), catalogue()[rule.signal].dimension)
         spread = f"mean of {len(values)} pages, highest {highest}"
     if value == 0 and rule.zero_note:
         note = rule.zero_note
-    first = max(by_page) if rule.take == "last" else min(by_page)
-    last = min(by_page) if rule.take == "first" else max(by_page)
+    first = max(by_page) if rule.take == Take.LAST else min(by_page)
+    last = min(by_page) if rule.take == Take.FIRST else max(by_page)
     return RuleValue(value, place, join_notes(note, spread), first, last)
 
 

@@ -9,15 +9,15 @@ from functools import cache
 from pathlib import Path
 
 from latdoctor.dialects.model import (
-    KINDS,
     PLACEHOLDER,
     SERVER,
-    TAKES,
     BitMask,
     Dialect,
     NoValueRange,
     Rule,
+    RuleKind,
     SubjectRule,
+    Take,
     Term,
     parse_term,
 )
@@ -159,34 +159,36 @@ def _alternatives(signal: str, node: Node, problems: list[Problem]) -> tuple[Rul
 
 
 def _rule(signal: Signal, fields: Fields) -> Rule:
-    kinds = [kind for kind in KINDS if fields.node(kind) is not None]
+    kinds = [kind for kind in RuleKind if fields.node(kind) is not None]
     if len(kinds) != 1:
-        fields.problem(fields.where, f"signal {signal.id} needs exactly one of {', '.join(KINDS)}")
-    kind = kinds[0] if kinds else "gauge"
+        fields.problem(fields.where, f"signal {signal.id} needs exactly one of {', '.join(RuleKind)}")
+    kind = kinds[0] if kinds else RuleKind.GAUGE
     _check_kind(signal, kind, fields)
     scale = fields.text("scale")
     rule = Rule(
         signal=signal.id,
         kind=kind,
         where=fields.where,
-        terms=_terms(fields, "of") if kind == "label" else _terms(fields, kind),
-        over=_terms(fields, "over", required=kind == "ratio") if kind in ("ratio", "gauge") else (),
-        less=_terms(fields, "less") if kind == "gauge" else (),
-        held=_terms(fields, "held") if kind == "rate" else (),
-        quantile=fields.scalar("quantile", _quantile, 0.0, required=True) if kind == "summary" else 0.0,
-        label=fields.text("label") if kind == "label" else "",
+        terms=_terms(fields, "of") if kind == RuleKind.LABEL else _terms(fields, kind),
+        over=_terms(fields, "over", required=kind == RuleKind.RATIO)
+        if kind in (RuleKind.RATIO, RuleKind.GAUGE)
+        else (),
+        less=_terms(fields, "less") if kind == RuleKind.GAUGE else (),
+        held=_terms(fields, "held") if kind == RuleKind.RATE else (),
+        quantile=fields.scalar("quantile", _quantile, 0.0, required=True) if kind == RuleKind.SUMMARY else 0.0,
+        label=fields.text("label") if kind == RuleKind.LABEL else "",
         factor=_factor(signal, kind, scale, fields),
         percent_or_ratio=scale == EITHER,
-        take=fields.choice("take", TAKES, "mean") if kind == "gauge" else "mean",
+        take=Take(fields.choice("take", tuple(Take), Take.MEAN)) if kind == RuleKind.GAUGE else Take.MEAN,
         sum_over=fields.texts("sum_over"),
         by=fields.text("by"),
-        series=fields.flag("series") if kind == "rate" else False,
+        series=fields.flag("series") if kind == RuleKind.RATE else False,
         blank_from=fields.scalar("blank_from", float, None),
         note=fields.text("note"),
         zero_note=fields.text("zero_note"),
         hint=fields.text("hint"),
     )
-    if kind in ("histogram", "summary") and len(rule.terms) > 1:
+    if kind in (RuleKind.HISTOGRAM, RuleKind.SUMMARY) and len(rule.terms) > 1:
         fields.problem(fields.where, f"a {kind} takes one name (with alternatives), not a sum")
     fields.finish()
     return rule
@@ -199,16 +201,16 @@ def _quantile(text: str) -> float:
     return value
 
 
-def _check_kind(signal: Signal, kind: str, fields: Fields) -> None:
-    fits = {"distribution": ("histogram",), "text": ("label",)}.get(
-        signal.kind, ("gauge", "slope", "rate", "ratio", "summary")
+def _check_kind(signal: Signal, kind: RuleKind, fields: Fields) -> None:
+    fits = {"distribution": (RuleKind.HISTOGRAM,), "text": (RuleKind.LABEL,)}.get(
+        signal.kind, (RuleKind.GAUGE, RuleKind.SLOPE, RuleKind.RATE, RuleKind.RATIO, RuleKind.SUMMARY)
     )
     # A scalar for `latency`, which is a distribution, would be lost.
     if kind not in fits:
         fields.problem(fields.where, f"{signal.id} is of kind {signal.kind}: it takes {' or '.join(fits)}, not {kind}")
 
 
-def _factor(signal: Signal, kind: str, scale: str, fields: Fields) -> float:
+def _factor(signal: Signal, kind: RuleKind, scale: str, fields: Fields) -> float:
     """The factor to the signal's base unit. A rate of a time is a share: seconds per second."""
     if not scale or scale == EITHER:
         if not scale and signal.dimension not in _BARE:
@@ -224,7 +226,7 @@ def _factor(signal: Signal, kind: str, scale: str, fields: Fields) -> float:
         fields.problem(fields.where, f"scale: {error}")
         return 1.0
     expected = signal.dimension
-    if kind in ("rate", "slope"):
+    if kind in (RuleKind.RATE, RuleKind.SLOPE):
         expected = {"ratio": "time", "throughput": "bytes", "rate": "count"}.get(expected, expected)
     if found.dimension != expected:
         fields.problem(fields.where, f"scale: {scale} is a {found.dimension}, {signal.id} needs a {expected}")
@@ -234,7 +236,7 @@ def _factor(signal: Signal, kind: str, scale: str, fields: Fields) -> float:
 def _bits(fields: Fields) -> BitMask:
     rule = Rule(
         signal="",
-        kind="gauge",
+        kind=RuleKind.GAUGE,
         where=fields.where,
         terms=_terms(fields, "gauge", required=True),
         blank_from=fields.scalar("blank_from", float, None),

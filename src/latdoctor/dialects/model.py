@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -69,8 +70,27 @@ def join_notes(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-KINDS = ("gauge", "slope", "rate", "ratio", "histogram", "summary", "label")
-TAKES = ("mean", "first", "last", "max")
+class RuleKind(StrEnum):
+    """How a rule computes its value; see `Rule`."""
+
+    GAUGE = "gauge"
+    SLOPE = "slope"
+    RATE = "rate"
+    RATIO = "ratio"
+    HISTOGRAM = "histogram"
+    SUMMARY = "summary"
+    LABEL = "label"
+
+
+class Take(StrEnum):
+    """How a gauge reduces several pages to one value."""
+
+    MEAN = "mean"
+    FIRST = "first"
+    LAST = "last"
+    MAX = "max"
+
+
 PLACEHOLDER = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}")
 SERVER = "server"  # the subject server/NAME as a `parent`
 
@@ -131,7 +151,7 @@ class Rule(Struct, frozen=True):
     """
 
     signal: str
-    kind: str
+    kind: RuleKind
     where: str  # file:line, for messages
     terms: tuple[Term, ...] = ()
     over: tuple[Term, ...] = ()
@@ -141,7 +161,7 @@ class Rule(Struct, frozen=True):
     label: str = ""
     factor: float = 1.0
     percent_or_ratio: bool = False
-    take: str = "mean"
+    take: Take = Take.MEAN
     sum_over: tuple[str, ...] = ()
     by: str = ""
     series: bool = False

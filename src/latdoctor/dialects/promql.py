@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from latdoctor.dialects.model import Dialect, Rule, Selector, Term
+from latdoctor.dialects.model import Dialect, Rule, RuleKind, Selector, Take, Term
 from latdoctor.evidence.catalogue import catalogue
 
 # The label that identifies the name of a series in a query of several names: functions drop `__name__`.
@@ -92,9 +92,9 @@ def sample_names(dialect: Dialect) -> SampleNames:
     for rule in [rule for options in dialect.rules for rule in options]:
         names, gauges = _of_rule(rule)
         counters |= names
-        raw = exact or rule.kind != "gauge" or rule.percent_or_ratio or rule.blank_from is not None
+        raw = exact or rule.kind != RuleKind.GAUGE or rule.percent_or_ratio or rule.blank_from is not None
         for name in gauges:
-            levels.setdefault(name, set()).add(RAW if raw else {"mean": MEAN, "max": HIGHEST}.get(rule.take, RAW))
+            levels.setdefault(name, set()).add(RAW if raw else {Take.MEAN: MEAN, Take.MAX: HIGHEST}.get(rule.take, RAW))
     for bits in dialect.bits:
         for name in _names(bits.rule.terms):
             levels.setdefault(name, set()).add(RAW)
@@ -107,11 +107,11 @@ def sample_names(dialect: Dialect) -> SampleNames:
 def _of_rule(rule: Rule) -> tuple[set[str], set[str]]:
     """Its counters and its gauges."""
     terms = _names(rule.terms)
-    if rule.kind in ("rate", "ratio"):
+    if rule.kind in (RuleKind.RATE, RuleKind.RATIO):
         return terms | _names(rule.over), _names(rule.held)
-    if rule.kind == "histogram":
+    if rule.kind == RuleKind.HISTOGRAM:
         return {name + end for name in terms for end in ("_bucket", "_sum")}, set()
-    if rule.kind == "summary":
+    if rule.kind == RuleKind.SUMMARY:
         return {name + end for name in terms for end in ("_sum", "_count")}, terms
     return set(), terms | _names(rule.over) | _names(rule.less)
 
@@ -194,19 +194,19 @@ def curve_queries(dialect: Dialect, signals: Sequence[str], present: frozenset[s
 
 
 def _curves_of(dialect: Dialect, rule: Rule, present: frozenset[str]) -> Iterator[SignalCurve]:
-    if rule.kind == "histogram":
+    if rule.kind == RuleKind.HISTOGRAM:
         yield from _spread(rule, present)
-    elif rule.kind == "ratio":
+    elif rule.kind == RuleKind.RATIO:
         above, below = _summed(rule, rule.terms, present), _summed(rule, rule.over, present)
         yield _curve(rule, f"{above[0]} / ({below[0]} > 0)", above[1] | below[1])
-    elif rule.kind == "rate":
+    elif rule.kind == RuleKind.RATE:
         grown, names = _summed(rule, rule.terms, present)
         held = [_option(term, present) for term in rule.held]
         for one in held:
             change = f"deriv({format_selector(one.name, _SELECT, one)}[$range])"
             grown += f" + {_over(rule, change)}"
         yield _curve(rule, f"clamp_min({grown}, 0)", names | {one.name for one in held})
-    elif rule.kind == "gauge":
+    elif rule.kind == RuleKind.GAUGE:
         exact = bool(dialect.blanks) or rule.blank_from is not None
         parts = [_level(rule, terms, present, exact=exact) for terms in (rule.terms, rule.over, rule.less)]
         text = parts[0][0]

@@ -8,7 +8,7 @@ from latdoctor.dialects.changes import changes
 from latdoctor.dialects.evaluate import evaluate, rate_series
 from latdoctor.dialects.gauges import bit_values
 from latdoctor.dialects.metrics_page import MetricsPage, ScrapedPage
-from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleResult, RuleValue, Unusable
+from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleKind, RuleResult, RuleValue, Unusable
 from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import (
     Bucket,
@@ -120,7 +120,7 @@ class _EvidenceBuilder:
         first, last = self.view.scrapes[found.first], self.view.scrapes[found.last]
         since = "" if first is last else f", since {first.artifact}"
         origin = Origin(last.artifact, found.place + since)
-        covers_window = rule.kind in ("slope", "rate", "ratio", "histogram")
+        covers_window = rule.kind in (RuleKind.SLOPE, RuleKind.RATE, RuleKind.RATIO, RuleKind.HISTOGRAM)
         lifetime = self.view.lone and covers_window
         window = Window(None if lifetime else first.at, last.at)
         if isinstance(found.value, Histogram):

@@ -65,7 +65,7 @@ class RequestFailure:
     begun: bool
 
 
-class _Late(Exception):  # noqa: N818 - what happened; it never leaves this module
+class _Late(Exception):  # noqa: N818 - internal to this module
     """The deadline has passed."""
 
 

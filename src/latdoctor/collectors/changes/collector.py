@@ -1,7 +1,7 @@
-"""Notes of changes, one to a line: a time and what was done then.
+"""Collector of changes: change logs with one entry per line, and the state of a process.
 
-Read are lines that begin with a time (`git log --format='%cI %s'`, a deployment script's own log), JSON lines, and JSON
-documents of such objects (Grafana's annotations, a list of deployments).
+A change log has lines that begin with a time (`git log --format='%cI %s'`, the log of a deployment script), JSON lines,
+or a JSON document with such objects (Grafana's annotations, a list of deployments).
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ def _of_line(line: str) -> Note | None:
 
 def _of_object(record: Mapping[str, object]) -> Note | None:
     for name in _TIMES:
-        told = record.get(name)
+        value = record.get(name)
         found: Timestamp | None = None
-        if isinstance(told, str):
-            found = times.parse_timestamp(told)
-        elif isinstance(told, int | float) and not isinstance(told, bool):
-            found = times.unix_timestamp(float(told), fine=True)
+        if isinstance(value, str):
+            found = times.parse_timestamp(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found = times.unix_timestamp(float(value), fine=True)
         if found is not None:
             text = next((str(record[key]) for key in _TEXTS if isinstance(record.get(key), str)), "")
             return found, text, record

@@ -94,8 +94,8 @@ def _files(folder: Path, root: Path) -> Iterator[ConfigFile]:
     with (folder / "cmdline").open("rb") as file:
         words = file.read(1 << 20).decode("utf-8", "replace").split("\0")
     named = dict.fromkeys(part for word in words for part in (word, word.partition("=")[2]) if part)
-    wanted = [name for name in named if name.lower().endswith(_CONFIGURATION)]
-    for name in wanted[:_MAX_FILES]:
+    configurations = [name for name in named if name.lower().endswith(_CONFIGURATION)]
+    for name in configurations[:_MAX_FILES]:
         place = root / name.lstrip("/") if name.startswith("/") else folder / "cwd" / name
         try:
             if place.is_file():

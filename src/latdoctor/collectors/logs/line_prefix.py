@@ -14,10 +14,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 from latdoctor.sanitize import clean
 
-KERNEL, APPLICATION, BARE = "kernel", "application", "bare"
+
+class Writer(StrEnum):
+    """Who wrote a line; BARE if the line has no known prefix."""
+
+    KERNEL = "kernel"
+    APPLICATION = "application"
+    BARE = "bare"
+
+
+KERNEL, APPLICATION, BARE = Writer
 MAX_LINE = 4096  # bytes; only the beginning of a longer line is read
 
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -46,7 +56,7 @@ class LogLine:
     """A parsed log line. `time` is unix seconds UTC; `uptime` seconds since boot."""
 
     message: str
-    writer: str = BARE  # KERNEL | APPLICATION | BARE
+    writer: Writer = Writer.BARE
     time: float | None = None
     zoned: bool = False  # the line has a time zone; otherwise UTC is assumed
     uptime: float | None = None
