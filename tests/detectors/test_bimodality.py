@@ -76,7 +76,7 @@ def test_healthy_batch_sizes_rarely_fire(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", FIELD.values(), ids=FIELD.keys())
-def test_the_fields_mixture_is_seen(sample: Sample) -> None:
+def test_the_mixture_of_the_field_is_detected(sample: Sample) -> None:
     for n in (200, 3000):
         seen = [fires(counted(sample(np.random.default_rng(seed), n))) for seed in SEEDS]
         assert np.mean(seen) >= 0.95
@@ -154,7 +154,7 @@ def test_few_batches_are_a_gap() -> None:
         (Bucket(1, 1, math.nan),),
     ],
 )
-def test_sizes_that_cannot_be_told_apart_are_a_gap(buckets: tuple[Bucket, ...]) -> None:
+def test_sizes_in_shared_buckets_are_a_gap(buckets: tuple[Bucket, ...]) -> None:
     found = batch_bimodality(Evidence(distributions=(Distribution("batch.size", "model/m", buckets, Origin("a")),)))
     assert not found.readings
     assert [gap.signals for gap in found.gaps] == [DERIVED]
@@ -165,7 +165,7 @@ def test_both_forms_of_one_size_per_bucket_are_read() -> None:
     assert batch_sizes(Distribution("batch.size", "model/m", buckets, Origin("a"))) == {1: 60, 5: 40}
 
 
-def test_what_was_told_is_left_alone() -> None:
+def test_existing_readings_are_kept() -> None:
     told = Reading("batch.size.dip", "model/m", 0.1, Origin("a"))
     assert batch_bimodality(Evidence(readings=(told,), distributions=(batches({1: 60.0, 5: 40.0}),))) == Evidence()
 

@@ -72,7 +72,7 @@ def test_a_condition_over_two_sources_holds_for_the_card() -> None:
     assert evaluate(condition("count(log.sxid) = 0"), "gpu/0", facts).status == HOLDS
 
 
-def test_an_exporter_that_tells_addresses_is_joined_with_the_log() -> None:
+def test_an_exporter_with_addresses_is_merged_with_the_log() -> None:
     exporter = card("gpu/3@gpus:9400", "server/gpus:9400", FIRST, "00000000:9B:00.0")
     found = together(exporter, log(xid("0000:9b:00")))
     assert subjects(found) == {"gpu/3@gpus:9400"}
@@ -88,7 +88,7 @@ def test_an_address_that_two_machines_have_stays_apart() -> None:
     assert merge_gpu_subjects(found) == found
 
 
-def test_an_address_that_nobody_tells_stays_apart_and_is_told() -> None:
+def test_an_unknown_address_stays_separate_and_is_reported() -> None:
     for exporter in (EXPORTER, card("gpu/1@gpus:9400", "server/gpus:9400", FIRST, "0000:c1:00")):
         found = together(exporter, log(xid("0000:9b:00")))
         assert "gpu/0000:9b:00" in subjects(found)

@@ -35,7 +35,7 @@ def test_the_sharpest_change(rates: list[float], expected: float) -> None:
 
 
 @pytest.mark.parametrize("rates", [[20.0, 100.0, 100.0], [1.0, 1.0, 1.0, 9.0, 9.0], [20.0, math.nan, 90.0, 90.0]])
-def test_too_little_tells_nothing(rates: list[float]) -> None:
+def test_too_little_data_gives_nothing(rates: list[float]) -> None:
     assert jump(rates) is None
 
 
@@ -57,7 +57,7 @@ def test_more_of_the_same_is_surer(counts: list[int], times: int) -> None:
     assert strong == pytest.approx(weak * times, rel=1e-6, abs=1e-6)
 
 
-def test_what_was_told_is_not_derived_again() -> None:
+def test_existing_readings_are_not_derived_again() -> None:
     times = tuple(float(number) for number in range(1, 9))
     series = Series("arrival.rate", "replica/0", times, (20.0,) * 4 + (90.0,) * 4, Origin("page"))
     once = arrival_changes(Evidence(series=(series,)))
@@ -75,7 +75,7 @@ def test_what_was_told_is_not_derived_again() -> None:
         ([60, 66, 58, 61, 70, 55, 62, 64], 1.0),
     ],
 )
-def test_a_fall_is_told_as_well(rates: list[float], expected: float) -> None:
+def test_a_fall_is_reported_too(rates: list[float], expected: float) -> None:
     series = Series("arrival.rate", "replica/0", tuple(map(float, range(1, len(rates) + 1))), tuple(rates), Origin("p"))
     found = {one.signal: one.value for one in arrival_changes(Evidence(series=(series,))).readings}
     assert found["arrival.drop"] == pytest.approx(expected, rel=0.03)

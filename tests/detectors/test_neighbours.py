@@ -46,7 +46,7 @@ def test_what_strangers_take(seen: Evidence, ratio: float) -> None:
     assert (found.signal, found.subject, found.value) == (NEIGHBOURS, "process/7", pytest.approx(ratio))
 
 
-def test_a_replica_that_does_not_tell_makes_it_unknown() -> None:
+def test_a_replica_without_cpu_use_makes_it_unknown() -> None:
     found = neighbour_cpu(evidence(SECOND, first=0.8))
     assert not found.readings
     assert [(gap.signals, gap.subject) for gap in found.gaps] == [((NEIGHBOURS,), "process/7")]

@@ -79,7 +79,7 @@ def test_a_fall_is_no_onset() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [1.0] * 10, [1.0] * 2000, [math.nan] * 100, [0.0] * 50 + [1.0] * 50])
-def test_too_little_tells_nothing(values: list[float]) -> None:
+def test_too_little_data_gives_nothing(values: list[float]) -> None:
     assert highest_run(values) is None
 
 

@@ -34,7 +34,7 @@ def problems(tmp_path: Path, text: str) -> list[str]:
     return [f"{problem.where.removeprefix(f'{path}:')} {problem.what}" for problem in caught.value.problems]
 
 
-def test_all_problems_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
     text = """\
 id: mine
 title: My server

@@ -81,14 +81,14 @@ def test_what_is_given_is_catalogued_and_placed(dialect: str, which: str) -> Non
 
 
 @pytest.mark.parametrize("dialect", [one.id for one in shipped()])
-def test_every_signal_of_a_dialect_is_seen_or_told_as_a_gap(dialect: str) -> None:
+def test_every_signal_of_a_dialect_is_read_or_a_gap(dialect: str) -> None:
     (spoken,) = (one for one in shipped() if one.id == dialect)
     seen = evidence(dialect, "lone")
     given = {one.signal for one in (*seen.readings, *seen.distributions)}
     assert spoken.signals == given | (spoken.signals & set(seen.gaps_by_signal))
 
 
-def test_the_last_xid_is_told_as_sticky() -> None:
+def test_the_last_xid_is_marked_as_sticky() -> None:
     notes = {one.subject: one.note for one in evidence("dcgm", "lone").readings if one.signal == "gpu.xid.last"}
     assert "may be old" in notes["gpu/0@x"]
     assert notes["gpu/1@x"] == "the exporter has recorded no Xid"
@@ -109,7 +109,7 @@ def test_marks_for_no_value_are_gaps(subject: str, signal: str, said: str) -> No
     assert [said in gap.reason for gap in gaps] == [True]
 
 
-def test_a_gauge_over_pages_tells_its_highest() -> None:
+def test_a_gauge_over_pages_notes_its_highest() -> None:
     (depth,) = (
         one
         for one in evidence("triton", "window").readings

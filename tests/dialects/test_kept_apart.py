@@ -55,7 +55,7 @@ def test_one_labelled_reading_for_each_value(tmp_path: Path) -> None:
     assert spreads == {(("version", "v1"),): 30, (("version", "v2"),): 10}
 
 
-def test_where_no_value_is_seen_there_is_a_gap(tmp_path: Path) -> None:
+def test_a_missing_value_is_a_gap(tmp_path: Path) -> None:
     seen = read(tmp_path, "my_bytes 1\n", "my_bytes 2\n")
     assert {"batch.released", "batch.release_share", "version.latency"} <= set(seen.gaps_by_signal)
 
@@ -77,7 +77,7 @@ def test_a_slope_may_fall_and_minds_no_odd_page(tmp_path: Path, sizes: list[floa
     assert slope.value == pytest.approx(expected, rel=0.35)
 
 
-def test_a_lone_page_tells_no_slope(tmp_path: Path) -> None:
+def test_a_single_page_has_no_slope(tmp_path: Path) -> None:
     assert "server.rss_growth" in read(tmp_path, page(1, 1, 5)).gaps_by_signal
 
 

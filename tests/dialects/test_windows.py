@@ -66,11 +66,11 @@ def test_a_counter_that_went_back_is_a_gap_and_no_negative_rate(toy: Dialect) ->
     assert gap(seen, "completion.rate").subject == "server/s"
 
 
-def test_a_restart_between_three_pages_is_seen_though_the_last_is_higher(toy: Dialect) -> None:
+def test_a_restart_between_three_pages_is_detected_though_the_last_is_higher(toy: Dialect) -> None:
     assert "decreased" in gap(look(toy, "done 100", "done 3", "done 200", seconds=5), "completion.rate").reason
 
 
-def test_a_restart_is_seen_by_the_start_time_though_every_counter_rose(toy: Dialect) -> None:
+def test_a_restart_is_detected_by_the_start_time(toy: Dialect) -> None:
     seen = look(toy, "done 1\nprocess_start_time_seconds 1000", "done 50\nprocess_start_time_seconds 2000")
     assert "restarted" in gap(seen, "completion.rate").reason
 
@@ -219,7 +219,7 @@ def test_a_label_cannot_name_another_placeholder_or_carry_control_characters(toy
     assert value(seen, "queue.depth", "model/{version}@s") == 2
 
 
-def test_an_exporter_that_did_not_refresh_tells_no_rate(tmp_path: Path) -> None:
+def test_an_exporter_without_refresh_has_no_rate(tmp_path: Path) -> None:
     path = tmp_path / "toy.yaml"
     path.write_text(DIALECT + "cached: true\n", encoding="utf-8")
     (cached,) = read_dialects([path])

@@ -94,7 +94,7 @@ def test_a_second_without_an_answer_has_no_latency() -> None:
     assert 0.0 in series(found, "arrival.rate").values
 
 
-def test_a_long_log_tells_of_its_end() -> None:
+def test_readings_of_a_long_log_cover_its_end() -> None:
     """A day's P99 would hide ten bad minutes."""
     rows = [line(START + n, "0.100") for n in range(7200)] + [line(START + 7200 + n, "2.000") for n in range(600)]
     found = parsed(*rows)
@@ -112,7 +112,7 @@ def test_few_requests_reach_back_until_they_are_enough() -> None:
     assert one.window.seconds == pytest.approx(99 * 60)
 
 
-def test_too_few_tell_no_p99() -> None:
+def test_too_few_requests_have_no_p99() -> None:
     found = parsed(*(line(START + n, "0.100") for n in range(50)))
     assert value(found, "latency.p95") == 0.1
     assert value(found, "latency.p99") is None
@@ -172,7 +172,7 @@ def test_rotated_files_in_any_order_are_one_log() -> None:
     assert value(turned, "arrival.rate") == value(parsed(*rows), "arrival.rate")
 
 
-def test_a_clock_that_is_set_back_is_told() -> None:
+def test_a_clock_set_back_is_reported() -> None:
     rows = steady(1200)
     back = [line(START + 60 + n / 10, "0.300") for n in range(300)]  # tells of a time that it told of before
     found = parsed(*rows, *back)
@@ -217,7 +217,7 @@ def test_a_huge_line_costs_only_itself() -> None:
     assert value(found, "latency.p50") == 0.1
 
 
-def test_a_zone_that_is_not_told_is_said() -> None:
+def test_a_missing_time_zone_is_noted() -> None:
     found = parsed(*(f"2026-01-31 02:49:{n % 60:02};200;5" for n in range(60)), own="{time};{status};{ms}")
     one = reading(found, "latency.p50")
     assert one is not None
@@ -287,7 +287,7 @@ def test_whatever_the_clock_does_a_series_ascends(rows: list[tuple[float, float]
     assert told == sorted(told)
 
 
-def test_single_requests_are_told_with_their_stages() -> None:
+def test_single_requests_are_reported_with_their_stages() -> None:
     lines = [
         f'{{"entry": "2026-01-31T02:00:{n % 60:02d}.{n:06d}Z", "seconds": 0.1, "status": 200, "request_id": "{n}", '
         f'"stages": {{"queue": 0.04, "compute": 0.05}}}}'

@@ -37,7 +37,7 @@ def span(first: int, last: int, took: str, each: int = 1) -> list[str]:
     return [line(seconds, took) for seconds in range(first, last, -1) for _ in range(each)]
 
 
-def test_readings_are_of_the_judged_end_and_series_of_all_that_was_asked_for() -> None:
+def test_readings_cover_the_judged_window_and_series_the_whole_range() -> None:
     rows = [*span(4000, 1800, "9.000"), *span(1800, 300, "0.100"), *span(300, 0, "2.000"), *span(-1, -600, "5.000")]
     found = parsed(*rows)
     assert value(found, "latency.p50") == 2.0
@@ -92,7 +92,7 @@ def test_requests_without_a_time_are_not_counted() -> None:
     assert "have no time of day" in gap.reason
 
 
-def test_the_part_of_put_together_logs_that_was_asked_for_is_the_one_that_is_read() -> None:
+def test_only_the_requested_part_of_concatenated_logs_is_read() -> None:
     """Rotated logs with a hole of hours: without a time the last part is read."""
     rows = [*span(300, 0, "2.000"), *span(-9000, -9900, "0.100")]
     assert value(parsed(*rows), "latency.p50") == 2.0
@@ -110,7 +110,7 @@ def test_a_pattern_and_a_time_travel_together() -> None:
     st.floats(11, 4000),
     st.floats(0.01, 1),
 )
-def test_nothing_from_outside_comes_in(rows: list[tuple[float, float]], length: float, share: float) -> None:
+def test_requests_outside_the_range_are_excluded(rows: list[tuple[float, float]], length: float, share: float) -> None:
     asked = TimeRange(NIGHT - length, NIGHT, 0.999 * length * share)
     found = parsed(*(line(at, f"{took:.3f}") for at, took in rows), asked=asked)
     for one in found.readings:

@@ -81,7 +81,7 @@ def test_a_note_may_say_what_kind_of_change_it_is() -> None:
     assert (event.signal, event.fields["to"]) == ("change.model", "7")
 
 
-def test_what_is_no_note_is_told() -> None:
+def test_unreadable_entries_are_reported() -> None:
     found = noted(b"2026-01-31T02:49:02Z deployed\nyesterday restarted\n")
     assert len(found.events) == 1
     assert "1 of its lines could not be read" in found.gaps[0].reason

@@ -282,7 +282,7 @@ def test_limits_of_the_levels_above(watch):
         ({"/proc/self/mountinfo": "garbage - cgroup2\n"}, "cgroup.cpu.quota", "not mounted"),
     ],
 )
-def test_limits_that_cannot_be_told(watch, change, signal, why):
+def test_unknown_limits(watch, change, signal, why):
     seen = watch(process(PID, **{**QUOTA_V2, **change}), pid=PID)
     assert seen.value(signal) is None
     assert why in seen.gap(signal)
@@ -459,7 +459,7 @@ def test_process_texts_that_make_no_sense(watch, change, signal, why):
     assert why in seen.gap(signal)
 
 
-def test_more_threads_than_are_looked_at(watch, monkeypatch):
+def test_more_threads_than_are_sampled(watch, monkeypatch):
     monkeypatch.setattr(host_samples, "MAX_TASKS", 2)
     seen = watch(process(PID, 4712, 4713), pid=PID)
     assert seen.value("process.threads") == 3.0
@@ -520,7 +520,7 @@ def test_damaged_samples_are_refused(samples, what):
 
 
 @pytest.mark.parametrize("why", ["operation not supported", "permission denied", "error 5"])
-def test_reasons_of_the_kernel_are_told(why):
+def test_reasons_of_the_kernel_are_reported(why):
     unread = {"/proc/pressure/cpu": why, f"/proc/{PID}/stat": why}
     both = [sample(time=time, pid=PID, unread=unread) for time in (0.0, 9.0)]
     gaps = host.COLLECTOR.parse([artifact_of(value, number) for number, value in enumerate(both)]).gaps
@@ -588,7 +588,7 @@ def test_preflight(tmp_path: Path):
     assert sights["cgroup"].detail == "CPU by version 2, memory by version 2; CPU quota of 1.5 processors"
 
 
-def test_preflight_where_nothing_is_seen(tmp_path: Path):
+def test_preflight_without_any_source(tmp_path: Path):
     sights = {sight.what: sight for sight in host.preflight(tmp_path)}
     assert [sight.status for sight in sights.values()] == ["no", "no", "partly", "if given"]
     assert "psi=1" in sights["pressure (PSI)"].next_step
@@ -622,7 +622,7 @@ def test_every_signal_is_catalogued():
     assert host.COLLECTOR.provides <= catalogue().keys()
 
 
-def test_asked():
+def test_is_requested():
     assert host.COLLECTOR.is_requested(CollectRequest(host=True))
     assert host.COLLECTOR.is_requested(CollectRequest(pid=1))
     assert not host.COLLECTOR.is_requested(CollectRequest(nvml=True))

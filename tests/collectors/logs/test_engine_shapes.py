@@ -46,4 +46,4 @@ def test_the_finding_fires_on_an_application_log(said: str, tmp_path: Path) -> N
     path = tmp_path / "server.log"
     path.write_text(f"2026-01-31 02:49:00 INFO up\n{said}\n")
     check = checks(diagnosed("--log", str(path)), "fired")["engine-shape-refused"]
-    assert "outside of what the engine was built for" in check["message"]
+    assert "outside of the engine's optimization profile" in check["message"]

@@ -173,6 +173,6 @@ def test_any_records_give_a_result_or_a_source_error(made: list[dict[str, object
     assert looked(found) | hidden == KERNEL | APPLICATION
 
 
-def test_form_of_tells_records_from_lines() -> None:
+def test_form_of_distinguishes_records_from_lines() -> None:
     assert formats.form_of(kernel("x"), "a") == formats.RECORDS
     assert formats.form_of(b"[    1.000000] x\n", "a") == formats.PLAIN

@@ -89,5 +89,5 @@ def test_form(text: str, line: LogLine) -> None:
 
 
 @pytest.mark.parametrize("taken_at", [float("nan"), float("inf"), -1e18, 1e18])
-def test_syslog_time_is_unknown_where_the_year_cannot_be_told(taken_at: float) -> None:
+def test_syslog_time_is_unknown_without_a_year(taken_at: float) -> None:
     assert parse("Feb 23 16:24:18 h kernel: x", taken_at).time is None

@@ -130,7 +130,7 @@ def test_xid_79_is_a_lost_gpu_too() -> None:
     assert all(event.time is None for event in found.events)
 
 
-def test_xid_154_carries_the_action_that_its_line_tells() -> None:
+def test_xid_154_has_the_action_of_its_line() -> None:
     text = "NVRM: Xid (PCI:0000:c1:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
     (event,) = of(evidence(f"[ 1.000000] {text}"), "log.xid")
     assert event.fields["action"] == "node reboot required"
@@ -314,7 +314,7 @@ def test_logs_of_one_name_stay_apart(tmp_path: Path) -> None:
     assert names == ["logs/my_log_rm.txt", "logs/my_log_rm.txt-2", "logs/my_log_rm.txt-3"]
 
 
-def test_the_collector_is_asked_for_logs_only() -> None:
+def test_the_collector_is_requested_by_logs_only() -> None:
     assert not logs.COLLECTOR.is_requested(CollectRequest())
     assert logs.COLLECTOR.is_requested(CollectRequest(logs=(Path("x"),)))
     assert logs.COLLECTOR.provides <= catalogue().keys()

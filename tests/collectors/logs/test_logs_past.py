@@ -55,7 +55,7 @@ def looked(found: Evidence) -> set[str]:
     return {signal for signal, subject in found.looked if subject == "node/a.log"}
 
 
-def test_only_what_was_asked_for_counts() -> None:
+def test_only_events_in_the_range_count() -> None:
     rows = [kernel(seconds, XID) for seconds in (4000, 1700, 60, -60)]
     found = parsed(kernel(5000, "usb 1-1: new device"), *rows, kernel(-900, "usb 1-1: gone"))
     assert counted(found) == [NIGHT - 1700, NIGHT - 60]
@@ -117,7 +117,7 @@ def test_a_line_too_far_below_has_no_time() -> None:
     assert any("1 log.cuda_error lines have no time" in gap.reason for gap in found.gaps_by_signal["log.cuda_error"])
 
 
-def test_many_lines_under_one_time_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_under_one_time_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[str] = []
     parse = line_prefix.parse
     monkeypatch.setattr(line_prefix, "parse", lambda text, at: looked_at.append(text) or parse(text, at))
@@ -148,7 +148,7 @@ def test_a_change_counts_although_it_is_older() -> None:
     assert counted(found, "change.deployment") == [NIGHT - 4000]
 
 
-def test_a_zone_that_is_not_told_is_said_of_a_log_that_does_not_reach() -> None:
+def test_a_missing_time_zone_is_noted_in_a_coverage_gap() -> None:
     found = parsed("Jan 31 02:00:00 host kernel: usb 1-1: new device", "Jan 31 02:50:00 host kernel: usb 1-1: gone")
     assert any("read as UTC" in gap.reason for gap in found.gaps_by_signal["log.xid"])
 
@@ -201,7 +201,9 @@ LINES = st.lists(
 
 
 @given(LINES, st.floats(0, 4e9), st.floats(1, 1e6))
-def test_any_lines_give_a_result_that_clears_nothing_unseen(lines: list[str], until: float, window: float) -> None:
+def test_any_lines_give_a_result_that_rules_out_only_what_was_searched(
+    lines: list[str], until: float, window: float
+) -> None:
     try:
         found = parsed(*lines, asked=TimeRange(until - window, until, window))
     except SourceError:

@@ -115,6 +115,6 @@ def test_records_that_contradict_themselves_are_refused(record: Record, how: str
         nvml.COLLECTOR.parse([artifact(to_json(broken))])
 
 
-def test_asked():
+def test_is_requested():
     assert nvml.COLLECTOR.is_requested(CollectRequest(nvml=True))
     assert not nvml.COLLECTOR.is_requested(CollectRequest(host=True))

@@ -44,12 +44,12 @@ def notes(seen: Evidence) -> dict[str, str]:
         ('a 1\nb{c="' + "x" * 9000, True, True),
     ],
 )
-def test_the_end_of_a_page_tells_whether_it_was_cut(end: str, unended: bool, cut: bool) -> None:
+def test_the_end_of_a_page_shows_whether_it_is_truncated(end: str, unended: bool, cut: bool) -> None:
     found = parse(end.encode(), "p")
     assert (found.unended is not None, found.cut) == (unended, cut)
 
 
-def test_a_line_cut_in_its_middle_is_told_with_all_that_may_be_missing_behind_it(tmp_path: Path) -> None:
+def test_a_truncated_line_is_reported_with_all_that_may_be_missing(tmp_path: Path) -> None:
     seen = read(page(tmp_path, "half", FIRST + 'nv_inference_queue_duration_us{model="m",ver'))
     (told,) = (gap for gap in seen.gaps if "could not be read" in gap.reason)
     assert told.reason == "half.prom: line 6 could not be read; the page is truncated there"
@@ -91,7 +91,7 @@ def test_several_pages_without_a_last_newline_are_one_gap(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "end", ["python_gc_objects_collected_total 12", f"{PENDING} 12\n", "# EOF", '{"a.quoted.name"} 1']
 )
-def test_nothing_is_told_where_no_signal_is_in_doubt(end: str, tmp_path: Path) -> None:
+def test_no_gap_without_a_doubtful_signal(end: str, tmp_path: Path) -> None:
     seen = read(page(tmp_path, "quiet", FIRST + end))
     assert not [gap for gap in seen.gaps if "newline" in gap.reason or "cut" in gap.reason]
     assert HALF not in str(notes(seen))
@@ -105,9 +105,7 @@ def test_a_counter_cut_to_fewer_digits_is_not_called_a_restart_for_sure(tmp_path
 
 
 @pytest.mark.parametrize(("length_told", "doubted"), [(True, False), (False, True)])
-def test_a_server_that_forgets_the_newline_is_doubted_only_where_http_does_not_tell_the_end(
-    length_told: bool, doubted: bool
-) -> None:
+def test_a_missing_newline_is_doubtful_only_without_an_http_length(length_told: bool, doubted: bool) -> None:
     body = f"{FIRST}{PENDING} 12".encode()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:

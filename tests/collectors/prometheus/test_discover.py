@@ -38,7 +38,7 @@ def port(url: str) -> int:
     return int(url.rsplit(":", 1)[1])
 
 
-def test_known_and_unknown_pages_are_told_apart(tmp_path: Path) -> None:
+def test_known_and_unknown_pages_are_distinguished(tmp_path: Path) -> None:
     vllm = b'vllm:num_requests_running{model_name="m"} 1\n'
     with (
         served(page(lambda: b"my_family 1\n")) as unknown,
@@ -65,13 +65,13 @@ def test_known_and_unknown_pages_are_told_apart(tmp_path: Path) -> None:
         ("::ffff:10.1.2.3", 45000, "0A"),
     ],
 )
-def test_what_is_not_asked(tmp_path: Path, row: tuple[str, int, str]) -> None:
+def test_ports_that_are_not_probed(tmp_path: Path, row: tuple[str, int, str]) -> None:
     table(tmp_path, [])
     assert discover_pages(table(tmp_path, [row], "tcp6" if ":" in row[0] else "tcp"), timeout=0.2).ports_probed == 0
 
 
 @pytest.mark.parametrize("host", ["::", "::ffff:127.0.0.1"])
-def test_sockets_of_both_families_are_asked(tmp_path: Path, host: str) -> None:
+def test_sockets_of_both_families_are_probed(tmp_path: Path, host: str) -> None:
     table(tmp_path, [])
     with served(page(lambda: b"my_family 1\n")) as url:
         discovery = discover_pages(table(tmp_path, [(host, port(url), "0A")], "tcp6"), timeout=5.0)

@@ -106,7 +106,7 @@ def test_a_refused_server_is_a_gap_at_once_and_the_others_go_on() -> None:
     assert gap.next_step
 
 
-def test_nobody_waits_where_no_server_answers() -> None:
+def test_no_wait_if_no_server_answers() -> None:
     clock = FakeClock()
     collected = COLLECTOR.collect(CollectRequest(servers=(refused(),), window=60.0), clock)
     assert clock.slept == []
@@ -133,7 +133,7 @@ def test_another_status_is_a_gap_and_no_redirect_is_followed(code: int, said: st
 
 
 @pytest.mark.parametrize("trickle", [False, True])
-def test_a_hanging_server_is_given_up_after_the_timeout(trickle: bool) -> None:
+def test_a_hanging_server_is_abandoned_after_the_timeout(trickle: bool) -> None:
     done = threading.Event()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -215,7 +215,7 @@ def test_a_server_that_dies_in_the_window_leaves_its_first_page() -> None:
 
 
 @pytest.mark.parametrize(("down", "stopped"), [((7.0, 99.0), True), ((4.0, 6.0), False)])
-def test_a_server_that_stops_is_told_apart_from_one_that_was_away(down: tuple[float, float], stopped: bool) -> None:
+def test_a_stopped_server_is_distinguished_from_a_temporary_outage(down: tuple[float, float], stopped: bool) -> None:
     clock = FakeClock()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -263,7 +263,7 @@ def _saved_at(number: int, body: bytes) -> Artifact:
     return Artifact(name, "prometheus", "1-s", "http://127.0.0.1:1/metrics", 1000.0 + number, body)
 
 
-def test_a_server_that_stopped_is_told_before_one_that_never_came() -> None:
+def test_a_stopped_server_is_reported_before_one_that_never_answered() -> None:
     clock = FakeClock()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -296,7 +296,7 @@ def test_a_restart_in_the_window_is_a_gap_and_no_negative_rate() -> None:
     assert "restarted" in seen.gaps_by_signal["completion.rate"][0].reason
 
 
-def test_proxies_of_the_environment_are_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_not_used_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, refused())
     with served(page(lambda: triton(1, 1, 0))) as url:

@@ -37,7 +37,7 @@ def rate(folder: Path, first: str, last: str) -> object:
         ),
     ],
 )
-def test_a_clock_on_every_page_tells_the_time_between_them(first: str, last: str, tmp_path: Path) -> None:
+def test_a_clock_on_every_page_gives_the_time_between_them(first: str, last: str, tmp_path: Path) -> None:
     assert rate(tmp_path, first, last) == pytest.approx(20.0)
 
 
@@ -54,7 +54,7 @@ def test_a_clock_on_every_page_tells_the_time_between_them(first: str, last: str
         ("process_uptime_seconds 10\n", "process_uptime_seconds 20\n"),  # of one process, or of two
     ],
 )
-def test_a_clock_that_is_not_sure_on_every_page_tells_nothing(first: str, last: str, tmp_path: Path) -> None:
+def test_an_uncertain_clock_gives_no_time(first: str, last: str, tmp_path: Path) -> None:
     assert str(rate(tmp_path, first, last)).startswith(UNKNOWN)
 
 
@@ -64,7 +64,7 @@ def test_a_process_that_started_anew_has_no_rate_though_its_clock_goes_on(tmp_pa
     assert "restarted" in str(rate(tmp_path, first, last))
 
 
-def test_the_times_of_the_files_are_not_asked(tmp_path: Path) -> None:
+def test_file_modification_times_are_not_used(tmp_path: Path) -> None:
     paths = [tmp_path / "a.prom", tmp_path / "b.prom"]
     for path, text, at in zip(paths, (FIRST, LAST), (1_700_000_000, 1_700_000_010), strict=True):
         path.write_text(text, encoding="utf-8")

@@ -54,7 +54,7 @@ def test_two_pages_of_one_kind_are_first_and_last_in_the_order_given(saved: tupl
     assert {subject.id for subject in seen.subjects} == {"server/first", "model/m@first"}
 
 
-def test_the_wrong_order_is_told(saved: tuple[Path, Path]) -> None:
+def test_the_wrong_order_is_reported(saved: tuple[Path, Path]) -> None:
     seen = read(*reversed(saved))
     assert "latency.mean" not in values(seen, "model/m@last")
     (gap,) = seen.gaps_by_signal["latency.mean"]
@@ -62,7 +62,7 @@ def test_the_wrong_order_is_told(saved: tuple[Path, Path]) -> None:
     assert {subject.id for subject in seen.subjects} == {"server/last", "model/m@last"}
 
 
-def test_pages_that_carry_times_tell_rates(tmp_path: Path) -> None:
+def test_pages_with_timestamps_have_rates(tmp_path: Path) -> None:
     paths = []
     for name, content, at in (("a", FIRST, 1_700_000_000_000), ("b", LAST, 1_700_000_010_000)):
         path = tmp_path / f"{name}.prom"
@@ -80,7 +80,7 @@ def test_pages_of_different_kinds_are_different_servers(saved: tuple[Path, Path]
     assert values(seen, "model/m@first")["latency.mean"] == 0.01
 
 
-def test_the_path_of_a_file_is_not_told(saved: tuple[Path, Path]) -> None:
+def test_the_path_of_a_file_is_not_shown(saved: tuple[Path, Path]) -> None:
     for artifact in collect(*saved).artifacts:
         assert str(saved[0].parent) not in artifact.source + artifact.name + artifact.group
 
@@ -146,7 +146,7 @@ def test_a_page_from_a_pipe_is_read_as_a_file_is(saved: tuple[Path, Path], tmp_p
     assert values(seen, "model/m@pipe-fifo") == values(read(saved[0]), "model/m@first")
 
 
-def test_a_pipe_whose_end_is_not_seen_gives_no_page(tmp_path: Path) -> None:
+def test_an_incomplete_pipe_gives_no_page(tmp_path: Path) -> None:
     pipe = tmp_path / "fifo"
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDWR)  # a writer that does not go away
@@ -270,7 +270,7 @@ def test_every_sample_page_is_read_whole(samples: Path) -> None:
         assert not any("could not be read" in gap.reason for gap in read(path).gaps), path.name
 
 
-def test_a_bad_line_is_told_of_the_page_it_stands_in(tmp_path: Path) -> None:
+def test_a_bad_line_is_reported_for_its_page(tmp_path: Path) -> None:
     good = "# TYPE nv_inference_request_success counter\n" + 'nv_inference_request_success{model="m",version="1"} 5\n'
     (tmp_path / "a.prom").write_text(good)
     (tmp_path / "b.prom").write_text(good + "nv_inference_count{model=\n")

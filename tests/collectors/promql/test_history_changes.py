@@ -72,7 +72,7 @@ def test_labels_of_servers(
     assert f"{event.fields['from']} → {event.fields['to']}" == message
 
 
-def test_every_mark_is_asked_for_and_tells_a_catalogued_event() -> None:
+def test_every_change_label_is_queried_and_gives_a_catalogued_event() -> None:
     asked = list(label_changes.change_queries(PLAN, shipped(), ["chat", "b"], ['pod=~"x"']))
     assert {one.role for one in asked} == label_changes.ROLES
     assert all('job=~"b|chat"' in one.expression and 'pod=~"x"' in one.expression for one in asked)
@@ -82,7 +82,7 @@ def test_every_mark_is_asked_for_and_tells_a_catalogued_event() -> None:
     assert catalogue().keys() >= label_changes.SIGNALS
 
 
-def test_each_start_of_a_process_is_told_with_its_own_time() -> None:
+def test_each_process_start_is_reported_with_its_time() -> None:
     first, second = line(END - 90_000, until=120), line(END - 2690, since=121)
     events = told(label_changes.START, first, second, line(END - 90_000, instance="b:8000"), line(7.0, instance="c"))
     assert [(event.subject, event.time) for event in events] == [
@@ -138,7 +138,7 @@ def test_hostile_texts_are_harmless_and_events_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("times", [(1e308,), (-1e308,), (END + 1e6,)])
-def test_times_that_nobody_asked_for_are_left_out(times: tuple[float, ...]) -> None:
+def test_times_outside_the_range_are_excluded(times: tuple[float, ...]) -> None:
     wild = QuerySeries({"job": "chat", "instance": "a:8000", "model_version": "v7", "replica": "0"}, times, (1.0,))
     steady = line(model_version="v6", replica="0")
     assert not told(label_changes.LABEL, steady, wild, dialect="reference", signal="model.version")

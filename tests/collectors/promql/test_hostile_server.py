@@ -153,7 +153,7 @@ def test_the_root_of_the_server(given_url: str, url: str, name: str) -> None:
     assert (found.url, found.name) == (url, name)
 
 
-def test_a_certificate_file_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_certificate_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     monkeypatch.setenv(CA_FILE, str(tmp_path / "ca.pem"))
     (gap,) = look("https://127.0.0.1:1").gaps
@@ -172,7 +172,7 @@ def test_all_answers_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         assert any("sent more than" in gap.reason for gap in look(url).gaps)
 
 
-def test_a_server_that_hangs_is_given_up() -> None:
+def test_a_hanging_server_is_abandoned() -> None:
     done = threading.Event()
     with served(lambda _: bool(done.wait(20)) and None) as url:
         reasons = [gap.reason for gap in look(url, timeout=0.2).gaps]
@@ -181,7 +181,7 @@ def test_a_server_that_hangs_is_given_up() -> None:
     assert all("did not answer within" in reason or "given up" in reason for reason in reasons)
 
 
-def test_nobody_listens() -> None:
+def test_no_server_listens() -> None:
     (gap,) = look("http://127.0.0.1:1").gaps
     assert "cannot be reached" in gap.reason
 

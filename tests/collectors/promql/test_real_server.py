@@ -125,7 +125,7 @@ def test_a_young_targets_history_does_not_begin_with_a_change(real: str) -> None
     assert [round(value, 3) for value in rates.values] == [2.0] * len(rates.values)
 
 
-def test_too_few_samples_in_the_window_are_told(real: str) -> None:
+def test_too_few_samples_in_the_window_are_reported(real: str) -> None:
     _, evidence = asked(real, window=30)
     (gap,) = (gap for gap in evidence.gaps if "samples come" in gap.reason)
     assert "every 15 s, so 30 s hold few" in gap.reason
@@ -147,7 +147,7 @@ def test_quantiles_are_those_that_the_server_computes(real: str, seen: Evidence)
     assert ours == {subject: pytest.approx(theirs[subject]) for subject in ours}
 
 
-def test_only_what_is_selected_is_asked(real: str) -> None:
+def test_only_selected_series_are_queried(real: str) -> None:
     _, evidence = asked(real, select='{job="vllm",instance=~"a.*|c:8000"}')
     assert {one.subject for one in evidence.readings} == {A, C}
 
@@ -156,7 +156,7 @@ def down(evidence: Evidence) -> list[Gap]:
     return [gap for gap in evidence.gaps if "d:8000" in gap.reason]
 
 
-def test_a_selected_target_that_is_down_is_told_with_its_time(real: str, seen: Evidence) -> None:
+def test_a_selected_target_that_is_down_is_reported_with_its_time(real: str, seen: Evidence) -> None:
     assert not down(seen), "of a target that nobody chose and that shows nothing we know, nothing is said"
     _, evidence = asked(real, select='{job=~"vllm|gone"}')
     (gap,) = down(evidence)
@@ -172,7 +172,7 @@ def test_a_window_in_which_nothing_was_kept_is_refused(real: str) -> None:
         COLLECTOR.parse(collected.artifacts)
 
 
-def test_a_wrong_pattern_is_told_in_the_servers_own_words(real: str) -> None:
+def test_a_wrong_pattern_is_reported_with_the_servers_message(real: str) -> None:
     server = PrometheusServer(prometheus_endpoint(real), END - HOUR, END, select=parse_matchers('{job=~"("}'))
     collected = COLLECTOR.collect(CollectRequest(prometheus=server), FakeClock())
     assert not collected.artifacts
@@ -191,7 +191,7 @@ def test_a_bundle_gives_the_same_evidence(real: str, tmp_path: Path) -> None:
     assert all(json.loads(one.read())["status"] == "success" for one in raw)
 
 
-def test_more_targets_than_are_read_are_told(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_targets_than_are_read_are_reported(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("latdoctor.collectors.promql.query_plan.MAX_TARGETS", 2)
     monkeypatch.setattr(collector, "MAX_TARGETS", 2)
     _, evidence = asked(real)

@@ -58,7 +58,7 @@ def test_what_collectors_bring_becomes_one_bundle() -> None:
     assert [row.status for row in coverage] == ["read", "read"]
 
 
-def test_a_collector_not_asked_for_is_left_alone() -> None:
+def test_a_collector_that_is_not_requested_does_not_run() -> None:
     def never(request: CollectRequest, clock: Clock) -> CollectResult:
         raise AssertionError("must not be called")
 
