@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor import __version__
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.session import look_now, rule_set, seen, the_diagnosis
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError
@@ -173,7 +173,7 @@ def _kept(folder: Path, scenario: str, seed: int, phase: str) -> Path:
 def _look(stage: PhaseStart, seconds: float, baseline: Baseline | None) -> Bundle:
     settling = min(SETTLING, seconds / 4)
     time.sleep(settling)
-    given = Given(
+    given = SourceOptions(
         server=tuple(f"{page}/metrics" for page in stage.pages),
         pid=stage.pids[0],
         nvml=False,

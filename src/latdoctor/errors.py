@@ -1,13 +1,13 @@
-"""Every error latdoctor raises on purpose.
+"""The errors that latdoctor raises.
 
 LatdoctorError
-├── UsageError      the command line or the configuration asks for something that cannot be done   (exit 2)
-├── DefinitionError a rule, dialect, catalogue or case file is invalid; carries every problem       (exit 2)
-├── BundleError     a bundle, baseline or archive cannot be read                                    (exit 2)
-├── SourceError     one source could not be read; the collectors turn it into a gap and go on       (exit 1)
-└── OperationError  anything else that keeps the command from finishing                             (exit 1)
+├── UsageError      an invalid command line or configuration                              (exit 2)
+├── DefinitionError an invalid rule, dialect, catalogue or case file; has every problem   (exit 2)
+├── BundleError     an unreadable bundle, baseline or archive                             (exit 2)
+├── SourceError     an unreadable source; collectors record a gap and continue            (exit 1)
+└── OperationError  any other failure of a command                                        (exit 1)
 
-A message says what happened, where, and what to do next. It is printed once, in `cli.main`.
+A message states what failed, where, and what to do next. `cli.main` prints it, once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 
 class LatdoctorError(Exception):
-    """What happened, where (file, URL, place) and what to do next. `listed`: lines to choose from."""
+    """What failed, where (file, URL, option) and what to do next. `listed`: lines to choose from."""
 
     exit_code = 1
 
@@ -54,7 +52,7 @@ class OperationError(LatdoctorError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a definition file, with its place (`file:line`)."""
+    """A problem of a definition file, with its place (`file:line`)."""
 
     where: str
     what: str
@@ -64,7 +62,7 @@ class Problem:
 
 
 class DefinitionError(LatdoctorError):
-    """A set of definition files has problems; all of them are carried, not only the first."""
+    """All problems of a set of definition files."""
 
     exit_code = 2
 
@@ -77,5 +75,13 @@ class DefinitionError(LatdoctorError):
         return "\n".join([*(str(problem) for problem in self.problems), super().__str__()])
 
 
-# A text that is not UTF-8 is no error of msgspec's own, and neither is what is nested too deep for the stack.
-UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+UNDECODABLE: tuple[type[Exception], type[Exception], type[Exception]]  # of decoding JSON from outside
+
+
+def __getattr__(name: str) -> object:
+    """UNDECODABLE, made when first used: msgspec would be a tenth of the time of `--help`."""
+    if name == "UNDECODABLE":
+        import msgspec
+
+        return (msgspec.MsgspecError, UnicodeError, RecursionError)  # the last two are not msgspec's own
+    raise AttributeError(name)

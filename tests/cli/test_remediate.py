@@ -15,7 +15,7 @@ import typer
 
 from latdoctor import pipeline
 from latdoctor.cli import remediation_session
-from latdoctor.cli.console import Output
+from latdoctor.cli.console import TolerantStream
 from latdoctor.cli.main import app
 from latdoctor.cli.remediate_targets import settings_for
 from latdoctor.cli.remediation_session import tell_results
@@ -292,7 +292,7 @@ def test_that_the_outcome_cannot_be_printed_does_not_change_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for as_json in (False, True):
-        monkeypatch.setattr("sys.stdout", Output(Full()))
+        monkeypatch.setattr("sys.stdout", TolerantStream(Full()))
         tell_results([DONE], as_json=as_json)
         said = capsys.readouterr().err
         assert "No space left on device" in said

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.remediate_targets import of_what_was_named
 from latdoctor.cli.remediation_session import saved_plan
 from latdoctor.cli.request import ask
@@ -111,12 +111,12 @@ def test_beside_what_is_changed_no_stranger_shows_whether_it_helps(server: Admin
 
 def test_of_a_diagnosis_only_what_it_saw_is_looked_at(page: str) -> None:
     because = Because("d", "app.batching.long-alone", 0.9, 0.0, places=(place_of(page),))
-    found = ask(Given())
+    found = ask(SourceOptions())
     assert found.request.servers == (page, STRANGER)
     seen = of_what_was_named(found, (), because)
     assert (seen.request.servers, seen.guessed) == ((page,), False)
     assert of_what_was_named(found, (), None) == found
-    given = ask(Given(server=(STRANGER,)))
+    given = ask(SourceOptions(server=(STRANGER,)))
     assert of_what_was_named(given, (), because) == given
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.cli.listen import ServiceMonitor
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.session import rule_set
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.incident import events
@@ -37,7 +37,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Desk:
     """An open incident, and looks at `given`."""
 
-    def __init__(self, folder: Path, given: Given, *, targets: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, given: SourceOptions, *, targets: tuple[str, ...] = ()) -> None:
         place = folder / "state"
         self.journal = Journal.opened(place / "journal.sqlite")
         self.intake = Intake(self.journal, place, IncidentTemplate(targets=targets))
@@ -56,7 +56,7 @@ class Desk:
 
 def test_a_history_is_sampled_once_for_each_of_its_windows(history: str, tmp_path: Path) -> None:
     since, until = (datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat() for at in (END - HOUR, END))
-    given = Given(prometheus=history, select='{job="vllm"}', since=since, until=until, slo="1s")
+    given = SourceOptions(prometheus=history, select='{job="vllm"}', since=since, until=until, slo="1s")
     desk = Desk(tmp_path, given)
     assert desk.attendance.observe_once() == 300, desk.said
     (sampled,) = (decode_body(entry, events.ServiceSampled) for entry in desk.incident.of(events.SAMPLED))
@@ -70,7 +70,7 @@ def test_a_history_is_sampled_once_for_each_of_its_windows(history: str, tmp_pat
 
 def test_confirmed_alert_is_not_diagnosed_again(tmp_path: Path) -> None:
     with paged(Page(each=(300, 100))) as page:
-        desk = Desk(tmp_path, Given(server=(page.url,), slo="500ms", window="1s", nvml=False))
+        desk = Desk(tmp_path, SourceOptions(server=(page.url,), slo="500ms", window="1s", nvml=False))
         for _ in range(3):
             assert desk.attendance.observe_once() == 1
     assert desk.confirmed() == ["confirmed"]
@@ -82,7 +82,7 @@ def test_confirmed_alert_is_not_diagnosed_again(tmp_path: Path) -> None:
 
 def test_what_was_not_known_is_confirmed_once_it_is(tmp_path: Path) -> None:
     with paged(Page(each=(0, 0))) as page:
-        desk = Desk(tmp_path, Given(server=(page.url,), slo="500ms", window="1s", nvml=False))
+        desk = Desk(tmp_path, SourceOptions(server=(page.url,), slo="500ms", window="1s", nvml=False))
         desk.attendance.observe_once()
         desk.attendance.observe_once()
         page.each = (300, 100)
@@ -93,7 +93,7 @@ def test_what_was_not_known_is_confirmed_once_it_is(tmp_path: Path) -> None:
 
 def test_a_time_in_which_the_service_could_not_be_read_is_no_sample(tmp_path: Path) -> None:
     with paged(Page(each=(300, 100))) as page:
-        given = Given(server=(page.url,), slo="500ms", window="1s", nvml=False)
+        given = SourceOptions(server=(page.url,), slo="500ms", window="1s", nvml=False)
         desk = Desk(tmp_path, given)
         desk.attendance.observe_once()
     desk.attendance.observe_once()
@@ -105,7 +105,7 @@ def test_a_time_in_which_the_service_could_not_be_read_is_no_sample(tmp_path: Pa
 
 def test_nothing_is_observed_without_an_open_incident(tmp_path: Path) -> None:
     with paged(Page()) as page:
-        desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))
+        desk = Desk(tmp_path, SourceOptions(server=(page.url,), window="1s", nvml=False))
         desk.journal.append(desk.incident.id, events.CLOSED, events.IncidentClosed("resolved"))
         assert desk.attendance.observe_once() == 1
         assert page.fast == 0
@@ -114,7 +114,7 @@ def test_nothing_is_observed_without_an_open_incident(tmp_path: Path) -> None:
 
 def test_an_incident_of_another_target_is_let_alone(tmp_path: Path) -> None:
     with paged(Page()) as page:
-        desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False), targets=("shop",))
+        desk = Desk(tmp_path, SourceOptions(server=(page.url,), window="1s", nvml=False), targets=("shop",))
         desk.intake.about = IncidentTemplate(targets=("another",))
         desk.attendance.observe_once()
     assert desk.incident.of(events.SAMPLED) == ()
@@ -122,7 +122,7 @@ def test_an_incident_of_another_target_is_let_alone(tmp_path: Path) -> None:
 
 def test_a_journal_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     with paged(Page()) as page:
-        desk = Desk(tmp_path, Given(server=(page.url,), window="1s", nvml=False))
+        desk = Desk(tmp_path, SourceOptions(server=(page.url,), window="1s", nvml=False))
         desk.journal.path.chmod(0o400)
         desk.journal.path.rename(desk.journal.path.with_name("away"))
         assert desk.attendance.observe_once() == 1

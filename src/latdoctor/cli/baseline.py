@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli import options
+from latdoctor.cli.options import SourceOptions
 
 if TYPE_CHECKING:
     from latdoctor.cli.request import Looked
@@ -19,36 +20,22 @@ app = typer.Typer(help="What a target is like when healthy.", no_args_is_help=Tr
 
 
 @app.command()
+@options.source_options(without=("slo", "slo_errors", "baseline"))
 def record(
+    *,
     to: Annotated[Path, typer.Option("--to", metavar="FILE", readable=False, help="The file to write.")],
     bundle: Annotated[
         Path | None,
         typer.Argument(metavar="BUNDLE", readable=False, help="A bundle of a healthy time; else a look now."),
     ] = None,
-    server: options.Server = None,
-    metrics: options.Metrics = None,
-    trace: options.Trace = None,
-    nsys: options.Nsys = None,
-    tensorrt: options.TensorRT = None,
-    torch_memory: options.TorchMemory = None,
-    log: options.Log = None,
-    prometheus: options.Prometheus = None,
-    select: options.Select = None,
-    since: options.Since = None,
-    until: options.Until = None,
-    log_pattern: options.LogPattern = None,
-    changes: options.Changes = None,
-    pid: options.Pid = None,
-    nvml: options.Nvml = None,
-    target: options.Target = None,
-    window: options.WindowOption = None,
+    sources: SourceOptions,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Remember what the target is like now.
 
     Record it at a healthy time under usual load: rules that say `1.5 x baseline` compare with it.
 
-    Exit codes: 0 recorded · 1 a source that was asked for could not be read · 2 usage, or an invalid bundle.
+    Exit codes: 0 recorded · 1 a source that was requested could not be read · 2 usage, or an invalid bundle.
     """
     from latdoctor.cli.interrupt import interruptible
     from latdoctor.cli.request import LEFT_OUT, must_have_read, must_stand_alone, tell
@@ -58,15 +45,10 @@ def record(
     from latdoctor.pipeline import case
     from latdoctor.sanitize import counted
 
-    asked = options.given(
-        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
-        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
-        target=target, window=window,
-    )  # fmt: skip
-    must_stand_alone(bundle, asked)
+    must_stand_alone(bundle, sources)
     baselines.may_be_written(to, force=force)
     with interruptible(None if force else to):
-        with _looked(bundle, asked) as looked:
+        with _looked(bundle, sources) as looked:
             evidence, coverage = seen(looked.bundle)
         must_have_read(looked, evidence, every=True, otherwise="and nothing was remembered")
         _tell_of_trouble(case(looked.bundle, evidence, coverage))
@@ -95,15 +77,15 @@ def _tell_of_trouble(case: Case) -> None:
 
 
 @contextmanager
-def _looked(bundle: Path | None, asked: options.Given) -> Iterator[Looked]:
+def _looked(bundle: Path | None, sources: options.SourceOptions) -> Iterator[Looked]:
     from latdoctor.cli.request import Looked, Need, must_not_say_how
     from latdoctor.cli.session import look_for
     from latdoctor.evidence.bundle_files import opened
 
     if bundle is None:
-        yield look_for(asked, Need.NONE)
+        yield look_for(sources, Need.NONE)
         return
-    must_not_say_how(asked)
+    must_not_say_how(sources)
     with opened(bundle) as saved:
         yield Looked(saved)
 
@@ -134,29 +116,15 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, he
 
 
 @app.command()
+@options.source_options(without=("slo", "slo_errors", "baseline"))
 def compare(
+    *,
     file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="A baseline file.")],
     bundle: Annotated[
         Path | None,
         typer.Argument(metavar="BUNDLE", readable=False, help="The bundle to compare; else a look now."),
     ] = None,
-    server: options.Server = None,
-    metrics: options.Metrics = None,
-    trace: options.Trace = None,
-    nsys: options.Nsys = None,
-    tensorrt: options.TensorRT = None,
-    torch_memory: options.TorchMemory = None,
-    log: options.Log = None,
-    prometheus: options.Prometheus = None,
-    select: options.Select = None,
-    since: options.Since = None,
-    until: options.Until = None,
-    log_pattern: options.LogPattern = None,
-    changes: options.Changes = None,
-    pid: options.Pid = None,
-    nvml: options.Nvml = None,
-    target: options.Target = None,
-    window: options.WindowOption = None,
+    sources: SourceOptions,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every value that both show.")] = False,
 ) -> None:
     """Show how the target differs from its healthy time.
@@ -164,7 +132,7 @@ def compare(
     The largest change comes first. It judges nothing: a difference may be the load of the hour. What it means tells
     latdoctor diagnose --baseline FILE.
 
-    Exit codes: 0 compared · 1 a source that was asked for could not be read · 2 usage, an invalid bundle or baseline.
+    Exit codes: 0 compared · 1 a source that was requested could not be read · 2 usage, an invalid bundle or baseline.
     """
     from latdoctor.cli.bundle import print_differences
     from latdoctor.cli.request import must_have_read, must_stand_alone, tell
@@ -172,14 +140,9 @@ def compare(
     from latdoctor.evidence import baseline as baselines
     from latdoctor.evidence.diff import differences, values
 
-    asked = options.given(
-        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
-        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
-        target=target, window=window,
-    )  # fmt: skip
-    must_stand_alone(bundle, asked)
+    must_stand_alone(bundle, sources)
     remembered = baselines.load(file)
-    with _looked(bundle, asked) as looked:
+    with _looked(bundle, sources) as looked:
         evidence, _ = seen(looked.bundle)
     must_have_read(looked, evidence, every=True, otherwise="and nothing was compared")
     tell(looked.bundle.gaps)

@@ -145,8 +145,6 @@ def diff(
     Exit codes: 0 shown · 2 not a bundle, or one that was changed.
     """
     from latdoctor.cli.session import seen
-
-    pass  # import of a merged module
     from latdoctor.evidence.bundle_files import opened
     from latdoctor.evidence.diff import differences, values
 

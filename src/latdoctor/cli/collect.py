@@ -10,36 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli import options
+from latdoctor.cli.options import SourceOptions
 
 if TYPE_CHECKING:
-    from latdoctor.cli.options import Given
     from latdoctor.cli.request import Looked, Need
 
 
+@options.source_options()
 def collect(
+    *,
     to: Annotated[
         Path, typer.Option("--to", metavar="PATH", readable=False, help="Where to write: a new folder or a .tar.zst.")
     ],
-    server: options.Server = None,
-    metrics: options.Metrics = None,
-    trace: options.Trace = None,
-    nsys: options.Nsys = None,
-    tensorrt: options.TensorRT = None,
-    torch_memory: options.TorchMemory = None,
-    log: options.Log = None,
-    prometheus: options.Prometheus = None,
-    select: options.Select = None,
-    since: options.Since = None,
-    until: options.Until = None,
-    log_pattern: options.LogPattern = None,
-    changes: options.Changes = None,
-    pid: options.Pid = None,
-    nvml: options.Nvml = None,
-    target: options.Target = None,
-    window: options.WindowOption = None,
-    slo: options.Slo = None,
-    slo_errors: options.SloErrors = None,
-    baseline: options.BaselineOption = None,
+    sources: SourceOptions,
     no_redact: options.NoRedact = False,
 ) -> None:
     """Save the raw evidence of one look as a bundle.
@@ -47,31 +30,26 @@ def collect(
     It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
     Prompts, secrets, addresses and user ids are replaced by pseudonyms on their way in.
 
-    Exit codes: 0 saved · 1 nothing that was asked for could be read · 2 usage, or an invalid baseline.
+    Exit codes: 0 saved · 1 nothing that was requested could be read · 2 usage, or an invalid baseline.
     """
-    asked = options.given(
-        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
-        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
-        target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
-    )  # fmt: skip
-    from latdoctor.cli.console import say
+    from latdoctor.cli.console import notice
     from latdoctor.cli.interrupt import interruptible
     from latdoctor.cli.request import Need, tell
     from latdoctor.evidence.bundle_files import must_be_new
     from latdoctor.sanitize import clean, counted
 
     must_be_new(to)
-    with interruptible(to), look_or_open(None, asked, Need.IF_THERE) as looked:
+    with interruptible(to), look_or_open(None, sources, Need.IF_THERE) as looked:
         bundle = saved(looked, to, redact=not no_redact).bundle
     tell(bundle.gaps)
     for name in bundle.redaction.unread if bundle.redaction else ():
-        say(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}")
+        notice(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}")
     brought = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")
     typer.echo(f"{', '.join(brought)}. Next: latdoctor diagnose {to}")
 
 
 @contextmanager
-def look_or_open(path: Path | None, asked: Given, need: Need) -> Iterator[Looked]:
+def look_or_open(path: Path | None, sources: SourceOptions, need: Need) -> Iterator[Looked]:
     """The saved bundle at `path`, or a fresh look."""
     from dataclasses import replace
 
@@ -81,13 +59,13 @@ def look_or_open(path: Path | None, asked: Given, need: Need) -> Iterator[Looked
     from latdoctor.evidence.bundle_files import opened
 
     if path is None:
-        yield look_for(asked, need)
+        yield look_for(sources, need)
         return
-    must_stand_alone(path, asked)
-    must_not_say_how(asked)
+    must_stand_alone(path, sources)
+    must_not_say_how(sources)
     with opened(path) as bundle:
-        remembered = load(asked.baseline) if asked.baseline else bundle.baseline
-        yield Looked(replace(bundle, context=with_given_slo(bundle.context, asked), baseline=remembered))
+        remembered = load(sources.baseline) if sources.baseline else bundle.baseline
+        yield Looked(replace(bundle, context=with_given_slo(bundle.context, sources), baseline=remembered))
 
 
 def saved(looked: Looked, path: Path, *, redact: bool) -> Looked:

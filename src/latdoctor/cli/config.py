@@ -26,8 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from latdoctor.cli.console import say
-from latdoctor.cli.options import NamedFiles
+from latdoctor.cli.console import notice
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.notify.receiver import KINDS, NOTICE_KINDS, NoticeKind, Receiver, ReceiverKind
 from latdoctor.strict_yaml import Fields, Node, load, one_of
@@ -103,9 +102,16 @@ FILE = "latdoctor.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class TargetSettings(NamedFiles):
+class TargetSettings:
     """One configured target; paths are taken relative to the file that names them."""
 
+    metrics: tuple[Path, ...] = ()
+    trace: tuple[Path, ...] = ()
+    nsys: tuple[Path, ...] = ()
+    tensorrt: tuple[Path, ...] = ()
+    torch_memory: tuple[Path, ...] = ()
+    log: tuple[Path, ...] = ()
+    changes: tuple[Path, ...] = ()
     name: str = ""
     server: tuple[str, ...] = ()
     prometheus: str = ""
@@ -145,7 +151,7 @@ def targets() -> Mapping[str, TargetSettings]:
     """
     found = _read(whole=False)
     for problem in found.left_aside:
-        say(f"{problem}: left aside")
+        notice(f"{problem}: left aside")
     return found.targets
 
 

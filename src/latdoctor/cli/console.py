@@ -1,7 +1,7 @@
-"""What is printed may find nobody: `| head`, a full disk, a closed descriptor. None of that is a traceback.
+"""Output streams and consoles: results on stdout, notices and progress on stderr.
 
-A reader who has gone has seen enough: the rest is dropped and the command keeps its exit code. Any other failure to
-write the answer is an error of ours, told on stderr.
+A closed pipe (`| head`) ends the output silently and keeps the exit code. Any other failure to write the answer, such
+as a full disk, is an OperationError rather than a traceback.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TextIO, cast
+from typing import IO, TYPE_CHECKING, TextIO, cast
 
 import typer
-from rich.console import Console
 
 from latdoctor.errors import OperationError
 from latdoctor.sanitize import fitted
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PLAIN_WIDTH = 80
 # Blanks before the end of a line; the colour codes among them stay.
@@ -27,7 +29,7 @@ _TRAILING = re.compile(r"[ \t](?:[ \t]|\x1b\[[0-9;]*m)*(?=\n|$)")
 
 
 class _Trimmed(io.TextIOBase):
-    """A stream without blanks at the ends of its lines: rich fills up what it wraps."""
+    """A stream that drops blanks at the ends of lines: rich pads the lines it wraps."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -51,19 +53,24 @@ class _Trimmed(io.TextIOBase):
 
 
 def result_console() -> Console:
-    """stdout; without a terminal it is 80 columns wide and without colour (NO_COLOR is honoured by rich)."""
+    """stdout; without a terminal, 80 columns wide and without colour (rich honours NO_COLOR)."""
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else PLAIN_WIDTH
     stream = cast("IO[str]", _Trimmed(sys.stdout))
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def notice_console() -> Console:
+    """stderr."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 @contextmanager
 def progress(what: str, *, takes_time: bool = True) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Says on stderr who is being waited for: a live line on a terminal, one plain line where it takes time."""
+    """Shows on stderr which sources are pending: a live line on a terminal, else one plain line if it takes time."""
     console = notice_console()
     if not console.is_terminal:
         if takes_time:
@@ -75,26 +82,26 @@ def progress(what: str, *, takes_time: bool = True) -> Iterator[Callable[[Sequen
 
 
 @contextmanager
-def telling() -> Iterator[Callable[[str], None]]:
-    """A line on stderr, written again and again, of how far something has come; nothing where that is no terminal.
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """A line on stderr that is rewritten with each step; nothing without a terminal.
 
-    It needs no thread of its own, so that what takes long may still start processes.
+    It needs no thread of its own, so that the work may still start processes.
     """
-    console = notice_console()
-    if not console.is_terminal:
-        yield lambda what: None
+    if not sys.stderr.isatty():
+        yield lambda text: None
         return
-    told: list[str] = []
+    console, written = notice_console(), False
 
-    def tell(what: str) -> None:
-        told.append(what)
-        console.file.write(f"\r{fitted(what, console.width - 1)}\x1b[K")
+    def rewrite(text: str) -> None:
+        nonlocal written
+        written = True
+        console.file.write(f"\r{fitted(text, console.width - 1)}\x1b[K")
         console.file.flush()
 
     try:
-        yield tell
+        yield rewrite
     finally:
-        if told:
+        if written:
             console.file.write("\r\x1b[K")
             console.file.flush()
 
@@ -102,27 +109,21 @@ def telling() -> Iterator[Callable[[str], None]]:
 _NARROWEST = 20  # columns
 
 
-def say(text: str, *, hang: int = 2) -> None:
-    """Prints `text`, one line of clean text; what does not fit into the terminal's width goes on `hang` columns in.
+def notice(text: str, *, hang: int = 2) -> None:
+    """Prints `text`, one line of clean text, on stderr; on a terminal it is wrapped with an indent of `hang` columns.
 
-    A long word, such as a path, is not broken: it is copied whole.
+    A long word, such as a path, is not broken, so that it can be copied whole.
     """
     if sys.stderr.isatty():
+        width = max(_NARROWEST, notice_console().width)
         text = "\n".join(
-            textwrap.wrap(text, _width(), subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
+            textwrap.wrap(text, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
         )
     typer.echo(text, err=True)
 
 
-def _width() -> int:
-    # Imported here: an error must be told without loading what draws tables, where it is told to a program.
-    pass  # import of a merged module
-
-    return max(_NARROWEST, notice_console().width)
-
-
-class Output(io.TextIOBase):
-    """A stream that outlives its reader. `patient`: failures other than a gone reader are dropped as well."""
+class TolerantStream(io.TextIOBase):
+    """A stream that survives a closed pipe. `patient`: other failures to write are ignored as well."""
 
     def __init__(self, stream: TextIO, *, patient: bool = False) -> None:
         self._stream = stream
@@ -135,7 +136,7 @@ class Output(io.TextIOBase):
 
     @property
     def gone(self) -> bool:
-        """Whether nobody reads any more: what goes on for ever ends then."""
+        """Whether the reader has closed the pipe: an endless command ends then."""
         return self._gone
 
     def write(self, text: str) -> int:
@@ -162,7 +163,7 @@ class Output(io.TextIOBase):
         return self._stream.fileno()
 
     def _lost(self, error: OSError) -> None:
-        """Raises OperationError where it matters that nothing arrived."""
+        """Raises OperationError unless the stream is patient or the reader closed the pipe."""
         self._gone = True
         _into_nothing(self._stream)
         if not (self._patient or isinstance(error, BrokenPipeError)):
@@ -172,7 +173,7 @@ class Output(io.TextIOBase):
 
 
 def _into_nothing(stream: TextIO) -> None:
-    """What the stream still holds goes nowhere, so that Python's own last flush has nothing to complain of."""
+    """Redirects the stream to /dev/null, so that Python's own last flush cannot fail."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):
@@ -182,22 +183,22 @@ def _into_nothing(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def prepare() -> bool:
-    """Puts both streams into such Outputs; False where stdout was closed before the command began.
+def install_streams() -> bool:
+    """Makes both streams tolerant; False if stdout was closed before the command began.
 
-    A closed descriptor is opened to nowhere, or the first file that is opened would take its number.
+    A closed descriptor is opened to /dev/null: otherwise the first file that is opened would get its number.
     """
     out, err = sys.stdout, sys.stderr
-    # Characters that the encoding lacks are shown as marks: an answer with a mark is better than none.
+    # Characters that the encoding lacks are replaced: a partly readable answer is better than none.
     for stream in (out, err):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.stdout = Output(out if out is not None else _nowhere())
-    sys.stderr = Output(err if err is not None else _nowhere(), patient=True)
+    sys.stdout = TolerantStream(out if out is not None else _nowhere())
+    sys.stderr = TolerantStream(err if err is not None else _nowhere(), patient=True)
     return out is not None
 
 
 def _nowhere() -> TextIO:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass  # it takes the closed one's place
+        pass  # the closed descriptor is taken first
     return os.fdopen(descriptor, "w", encoding="utf-8")

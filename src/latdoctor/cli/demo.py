@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from latdoctor.cli.options import Given
+    from latdoctor.cli.options import SourceOptions
     from latdoctor.evidence.bundle import Bundle
     from latdoctor.lab.processes import Deployment
     from latdoctor.load.summary import LoadResult
@@ -73,7 +73,7 @@ def _check_machine() -> None:
 class _Session:
     """The options of the commands that the demo runs, the server's address, and the screen."""
 
-    given: Given
+    given: SourceOptions
     url: str
     screen: Console
 
@@ -184,11 +184,11 @@ def _look(session: _Session) -> Bundle:
     return look_now(session.given)
 
 
-def _options(deployment: Deployment, clients: str) -> Given:
-    from latdoctor.cli.options import Given
+def _options(deployment: Deployment, clients: str) -> SourceOptions:
+    from latdoctor.cli.options import SourceOptions
 
     pages = tuple(f"{page}/metrics" for page in (*deployment.pages, clients))
-    return Given(server=pages, pid=deployment.pids[0], nvml=False, window=WINDOW, slo=SLO)
+    return SourceOptions(server=pages, pid=deployment.pids[0], nvml=False, window=WINDOW, slo=SLO)
 
 
 @contextmanager

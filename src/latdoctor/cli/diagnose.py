@@ -14,7 +14,7 @@ import typer
 from latdoctor.cli import options
 from latdoctor.cli.collect import look_or_open, saved
 from latdoctor.cli.console import notice_console
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.request import with_given_slo
 from latdoctor.cli.session import stamp, the_case
 from latdoctor.diagnosis.comparison import against
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SHOWN = 12
 
 
-def another_moment(case: Case, diagnosis: Diagnosis, path: Path, rules: RuleSet, given: Given) -> Against:
+def another_moment(case: Case, diagnosis: Diagnosis, path: Path, rules: RuleSet, given: SourceOptions) -> Against:
     """The look against the bundle at `path`, judged by the same SLO where it was given. Raises BundleError."""
     with opened(path) as saved:
         if saved.context.target != case.context.target:
@@ -113,30 +113,13 @@ Between = Annotated[
 ]
 
 
+@options.source_options()
 def diagnose_command(
+    *,
     bundle: Annotated[
         Path | None, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle that `latdoctor collect` wrote.")
     ] = None,
-    server: options.Server = None,
-    metrics: options.Metrics = None,
-    trace: options.Trace = None,
-    nsys: options.Nsys = None,
-    tensorrt: options.TensorRT = None,
-    torch_memory: options.TorchMemory = None,
-    log: options.Log = None,
-    prometheus: options.Prometheus = None,
-    select: options.Select = None,
-    since: options.Since = None,
-    until: options.Until = None,
-    log_pattern: options.LogPattern = None,
-    changes: options.Changes = None,
-    pid: options.Pid = None,
-    nvml: options.Nvml = None,
-    target: options.Target = None,
-    window: options.WindowOption = None,
-    slo: options.Slo = None,
-    slo_errors: options.SloErrors = None,
-    baseline: options.BaselineOption = None,
+    sources: SourceOptions,
     rules: options.Rules = None,
     keep: Keep = None,
     no_redact: options.NoRedact = False,
@@ -162,19 +145,14 @@ def diagnose_command(
     error · 2 usage, or an invalid bundle, baseline or rule · 3 verdict or cause at or above --fail-on · 4 inconclusive.
     With --watch they are those of the last look. A source that cannot be read beside others is a gap in the answer.
     """
-    asked = options.given(
-        server, metrics, trace, log, nsys=nsys, tensorrt=tensorrt, torch_memory=torch_memory, prometheus=prometheus,
-        select=select, since=since, until=until, log_pattern=log_pattern, changes=changes, pid=pid, nvml=nvml,
-        target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
-    )  # fmt: skip
     from latdoctor.cli.incident_context import IncidentSelector, check_selector
 
     belongs = IncidentSelector(incident or "", no_incident)
     check_selector(belongs)
     how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs, html)
     if watch:
-        raise typer.Exit(_watch(bundle, asked, rules or [], how))
-    raise typer.Exit(_once(bundle, asked, rules or [], how))
+        raise typer.Exit(_watch(bundle, sources, rules or [], how))
+    raise typer.Exit(_once(bundle, sources, rules or [], how))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +171,12 @@ class _How:
     html: Path | None = None
 
 
-def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
+def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _How) -> int:
     """One look and its answer; the exit code."""
     from msgspec import structs
 
     from latdoctor import output_file
     from latdoctor.cli import html_report
-
-    pass  # import of a merged module
     from latdoctor.cli.incident_context import record_diagnosis as looked_in_incident
     from latdoctor.cli.incident_context import record_unreadable
     from latdoctor.cli.incidents import print_similar_incident
@@ -220,13 +196,13 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     if how.html is not None:
         output_file.must_be_new(how.html)
     chosen = rule_set(rules)
-    with interruptible(how.keep), look_or_open(bundle, asked, Need.DUE) as record_diagnosis:
-        kept = record_diagnosis if how.keep is None else saved(record_diagnosis, how.keep, redact=how.redact)
+    with interruptible(how.keep), look_or_open(bundle, sources, Need.DUE) as looked:
+        kept = looked if how.keep is None else saved(looked, how.keep, redact=how.redact)
         with record_unreadable(how.belongs, kept):
             case = the_case(kept.bundle, kept.asked)
         diagnosis = judged(case, chosen, stamp())
         if how.against:
-            compared = another_moment(case, diagnosis, how.against, chosen, asked)
+            compared = another_moment(case, diagnosis, how.against, chosen, sources)
             diagnosis = structs.replace(diagnosis, against=compared)
         elif how.between:
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
@@ -239,7 +215,7 @@ def _once(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> in
     return exit_code(diagnosis, how.fail_on.value)
 
 
-def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> int:
+def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _How) -> int:
     """Look after look; the exit code of the last. Raises UsageError for what goes with one look only."""
     from latdoctor.cli.diagnose_watch import watch
     from latdoctor.cli.incident_context import ChangeRecorder
@@ -262,7 +238,7 @@ def _watch(bundle: Path | None, asked: Given, rules: list[Path], how: _How) -> i
         )
     as_json = how.output is Output.JSON
     heard = ChangeRecorder(how.belongs, summary)
-    return watch(asked, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
+    return watch(sources, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 
 
 def _print(diagnosis: Diagnosis, output: Output, *, verbose: int) -> None:

@@ -19,7 +19,7 @@ from rich.text import Text
 from latdoctor.cli.console import notice_console, result_console
 from latdoctor.cli.incident_context import ChangeRecorder
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.request import Looked, Need, ask
 from latdoctor.cli.session import exit_code, the_diagnosis
 from latdoctor.collectors import COLLECTORS
@@ -45,7 +45,9 @@ class Screen(Protocol):
     def failed(self, why: str, at: float) -> None: ...  # a look that brought nothing
 
 
-def watch(given: Given, rules: RuleSet, heard: ChangeRecorder, *, every: str, as_json: bool, fail_on: str) -> int:
+def watch(
+    given: SourceOptions, rules: RuleSet, heard: ChangeRecorder, *, every: str, as_json: bool, fail_on: str
+) -> int:
     """Looks until it is interrupted. Gives the exit code of the last look: of its verdict, or of its failure.
 
     `heard` is told of each.
@@ -100,7 +102,7 @@ def pause_of(text: str) -> float:
     return pause
 
 
-def _can_be_repeated(given: Given) -> None:
+def _can_be_repeated(given: SourceOptions) -> None:
     """Raises UsageError for what only one look can be made of."""
     if given.until:
         raise UsageError("--until is a moment, and --watch goes on", next_step="leave one of them out")
@@ -113,7 +115,7 @@ def _can_be_repeated(given: Given) -> None:
 class _Looks:
     """Looks and diagnoses at each call."""
 
-    def __init__(self, given: Given, rules: RuleSet, clock: Clock, heard: ChangeRecorder) -> None:
+    def __init__(self, given: SourceOptions, rules: RuleSet, clock: Clock, heard: ChangeRecorder) -> None:
         self._given = given
         self._rules = rules
         self._clock = clock

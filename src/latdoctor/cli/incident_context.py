@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from latdoctor.cli.console import say
+from latdoctor.cli.console import notice
 from latdoctor.cli.notifier import notify_now
 from latdoctor.cli.request import Looked, why_unread
 from latdoctor.diagnosis.result import Diagnosis
@@ -72,9 +72,9 @@ def join_incident(selector: IncidentSelector, targets: Sequence[str]) -> JoinedI
     open_ids = [one.id for one in known[::-1] if one.open]  # the newest first
     if found:
         names = ", ".join(one.id for one in found[::-1][:4])
-        say(f"{len(found)} incidents fit, and none was updated: choose one with --incident ID ({names})")
+        notice(f"{len(found)} incidents fit, and none was updated: choose one with --incident ID ({names})")
     elif open_ids:
-        say(f"not recorded in {', '.join(open_ids[:4])}, which has another target (--incident ID overrides this)")
+        notice(f"not recorded in {', '.join(open_ids[:4])}, which has another target (--incident ID overrides this)")
     return None
 
 
@@ -86,7 +86,7 @@ def record_diagnosis(selector: IncidentSelector, source_read: Looked, diagnosis:
             return
         stored = store_evidence(found.place, found.incident.id, source_read.bundle, diagnosis)
         for trouble in stored.troubles:
-            say(f"{found.incident.id}: {mask_credentials(trouble)}")
+            notice(f"{found.incident.id}: {mask_credentials(trouble)}")
         found.journal.append(found.incident.id, events.DIAGNOSED, stored.diagnosed)
         _log_recorded(found)
 
@@ -168,7 +168,7 @@ def _read() -> Journal:
 
 
 def _log_recorded(found: JoinedIncident) -> None:
-    say(f"recorded in {found.incident.id}. Next: latdoctor sop status{found.option}")
+    notice(f"recorded in {found.incident.id}. Next: latdoctor sop status{found.option}")
     notify_now()
 
 
@@ -187,4 +187,4 @@ def _beside(what: str) -> Iterator[None]:
     try:
         yield
     except (LatdoctorError, OSError) as error:
-        say(mask_credentials(clean(f"{what} was not recorded in an incident: {error}", 600)))
+        notice(mask_credentials(clean(f"{what} was not recorded in an incident: {error}", 600)))

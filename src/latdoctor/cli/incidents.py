@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli.console import say
+from latdoctor.cli.console import notice
 from latdoctor.cli.remediate import Form, OutputOption
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.incident import recorder
@@ -51,7 +51,7 @@ def stages(incident: Incident) -> tuple[StageState, ...]:
     try:
         sop = sop_of_incident(state_dir.folder(), incident)
     except LatdoctorError as error:
-        say(f"the stages of its SOP are unknown: {clean(str(error), 400)}")
+        notice(f"the stages of its SOP are unknown: {clean(str(error), 400)}")
         return ()
     with readable():
         return stage_states(sop, incident)
@@ -73,12 +73,12 @@ def similar_incident_line(diagnosis: Diagnosis) -> str:
         if not path.exists():
             return ""
         if path.stat().st_size > LARGEST:
-            say(f"skipped the search for similar incidents: the journal is larger than {LARGEST >> 20} MiB")
+            notice(f"skipped the search for similar incidents: the journal is larger than {LARGEST >> 20} MiB")
             return ""
         ended = [incident for incident in incidents() if not incident.open]
         return line(similar(of_diagnosis(diagnosis), past_incidents(ended)))
     except (LatdoctorError, OSError) as error:
-        say(f"skipped the search for similar incidents: {clean(str(error), 400)}")
+        notice(f"skipped the search for similar incidents: {clean(str(error), 400)}")
         return ""
 
 

@@ -17,11 +17,11 @@ import typer
 from latdoctor import pipeline
 from latdoctor.cli import options
 from latdoctor.cli.config import TargetSettings, configuration
-from latdoctor.cli.console import say
+from latdoctor.cli.console import notice
 from latdoctor.cli.diagnose_watch import pause_of
 from latdoctor.cli.interrupt import ended_by_sigterm
 from latdoctor.cli.notifier import notifying
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.remediation_session import own_folder
 from latdoctor.cli.request import Ask, Looked, Need, ask, settings_of, unread, why_unread
 from latdoctor.cli.session import rule_set, stamp
@@ -64,13 +64,15 @@ Say = Callable[[str], None]
 class ServiceMonitor:
     """Monitor of the sources in `given`. `wake` interrupts the pause when an incident was opened."""
 
-    def __init__(self, options: Given, rules: RuleSet, intake: Intake, every: float, clock: Clock, say: Say) -> None:
+    def __init__(
+        self, options: SourceOptions, rules: RuleSet, intake: Intake, every: float, clock: Clock, log: Say
+    ) -> None:
         self._options = options
         self._rules = rules
         self._intake = intake
         self._every = every
         self._clock = clock
-        self._log = say
+        self._log = log
         self._woken = threading.Event()
         self._before: Bundle | None = None
         self._read = True  # whether the last observation had any evidence
@@ -186,7 +188,7 @@ class ListenRequest:
     rules: tuple[Path, ...]
 
 
-def listen_until_ended(options: Given, request_options: ListenRequest) -> None:
+def listen_until_ended(options: SourceOptions, request_options: ListenRequest) -> None:
     """Serve until Ctrl-C or SIGTERM. Raises LatdoctorError for invalid options."""
     configuration()  # errors in the receivers are reported now, not during an incident
     host, port = _place(request_options.place)
@@ -227,9 +229,9 @@ def listen_until_ended(options: Given, request_options: ListenRequest) -> None:
         serve_webhook(host, port, secret, take, _log) as url,
     ):
         poke()  # messages left from the last time
-        say(f"listening for alerts at {url}; Ctrl-C ends")
+        notice(f"listening for alerts at {url}; Ctrl-C ends")
         if attendance is None:
-            say("no source: alerts are not confirmed, and nothing is sampled (--server URL, --target NAME)")
+            notice("no source: alerts are not confirmed, and nothing is sampled (--server URL, --target NAME)")
             threading.Event().wait()
         else:
             attendance.run()
@@ -288,7 +290,7 @@ def _log_intake(alerted: AlertsReceived, taken: IntakeResult) -> None:
 
 
 def _log(text: str) -> None:
-    say(mask_credentials(clean(text)))
+    notice(mask_credentials(clean(text)))
 
 
 PLACE = "127.0.0.1:9095"
@@ -323,26 +325,16 @@ SopOption = Annotated[
 ]
 
 
+@options.source_options(without=("metrics", "trace", "nsys", "tensorrt", "torch_memory", "since", "until"))
 def listen(
+    *,
     place: Listen = PLACE,
     auth_file: AuthFile = None,
     close_on_resolve: CloseOnResolve = False,
     sop: SopOption = None,
     sops: Sops = None,
     every: Every = "10s",
-    server: options.Server = None,
-    log: options.Log = None,
-    prometheus: options.Prometheus = None,
-    select: options.Select = None,
-    log_pattern: options.LogPattern = None,
-    changes: options.Changes = None,
-    pid: options.Pid = None,
-    nvml: options.Nvml = None,
-    target: options.Target = None,
-    window: options.WindowOption = None,
-    slo: options.Slo = None,
-    slo_errors: options.SloErrors = None,
-    baseline: options.BaselineOption = None,
+    sources: SourceOptions,
     rules: options.Rules = None,
 ) -> None:
     """Receive alerts, confirm them, and monitor the incident.
@@ -356,11 +348,7 @@ def listen(
 
     Exit codes: 0 ended by Ctrl-C or SIGTERM · 1 it cannot listen there · 2 usage, or an invalid file.
     """
-    given = options.given(
-        server, None, None, log, prometheus=prometheus, select=select, log_pattern=log_pattern, changes=changes,
-        pid=pid, nvml=nvml, target=target, window=window, slo=slo, slo_errors=slo_errors, baseline=baseline,
-    )  # fmt: skip
     request_options = ListenRequest(
         place, auth_file, close_on_resolve, sop or "", tuple(sops or ()), every, tuple(rules or ())
     )
-    listen_until_ended(given, request_options)
+    listen_until_ended(sources, request_options)

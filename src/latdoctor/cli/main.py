@@ -1,119 +1,145 @@
-"""The `latdoctor` command: its sub-commands, and the one place where errors are printed."""
+"""The `latdoctor` command: its sub-commands, and the one place where errors are printed.
+
+A command's module is imported when the command runs: the root's `--help` reads its lines from COMMANDS alone.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from latdoctor import __version__
-from latdoctor.cli import (
-    alerts,
-    baseline,
-    bundle,
-    collect,
-    demo,
-    diagnose,
-    explain,
-    incidents,
-    lab,
-    listen,
-    notify,
-    playbooks,
-    remediate,
-    rules,
-    runs,
-    sop,
-    timeline,
-)
-from latdoctor.cli import preflight as sight
-from latdoctor.cli.console import prepare, say
-from latdoctor.cli.interrupt import INTERRUPTED
+from latdoctor.cli.console import install_streams, notice
 from latdoctor.errors import DefinitionError, LatdoctorError, OperationError
-from latdoctor.http.address import mask_credentials
 from latdoctor.sanitize import clean
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+# Name → where it is defined (`module:function`, or a module with sub-commands in `app`), and its line in the help.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "preflight": ("preflight:preflight", "Tell what can be seen here, what cannot, and why."),
+    "targets": ("preflight:targets", "List what there is to diagnose."),
+    "collect": ("collect:collect", "Save the raw evidence of one look as a bundle."),
+    "diagnose": ("diagnose:diagnose_command", "Say why the service is slow, with the evidence."),
+    "explain": ("explain:explain", "Say what a cause or a finding means."),
+    "remediate": ("remediate:remediate", "Mend a cause by a playbook, and take back what fails."),
+    "rollback": ("remediate:rollback", "Take back what a run has changed."),
+    "recover": ("remediate:recover", "End runs that were killed on their way."),
+    "timeline": ("timeline:timeline", "Write the timeline of an incident, and its post-mortem."),
+    "listen": ("listen:listen", "Receive alerts, confirm them, and monitor the incident."),
+    "demo": ("demo:demo", "Run a real incident, diagnose it and remediate it."),
+    "baseline": ("baseline", "What a target is like when healthy."),
+    "bundle": ("bundle", "Saved evidence."),
+    "rules": ("rules", "The rules: what there is, and whether they are sound."),
+    "playbooks": ("playbooks", "The playbooks: what mends what, and how it proves itself."),
+    "runs": ("runs", "What was done to which target, and how it ended."),
+    "alerts": ("alerts", "Alert rules for Prometheus, by the server that they watch."),
+    "sop": ("sop", "The procedure of an incident, and its clock."),
+    "incidents": ("incidents", "Past incidents: causes, and playbooks that worked."),
+    "notify": ("notify", "Notify PagerDuty, Slack and webhooks of incidents."),
+    "lab": ("lab", "A reference server with real incidents, to try latdoctor on."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports the module of a command when that command is needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            self.commands[cmd_name] = load_command(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS:
+            for name in COMMANDS:  # for "did you mean"
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        from typer._click.shell_completion import CompletionItem
+
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        return [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
+
+
+def load_command(name: str) -> Any:
+    """The command `name`, as typer builds it from its module."""
+    module, _, function = COMMANDS[name][0].partition(":")
+    defined = import_module(f"latdoctor.cli.{module}")
+    outer = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    if function:
+        outer.command(name)(getattr(defined, function))
+        return typer.main.get_command(outer)
+    outer.add_typer(defined.app, name=name)
+    return typer.main.get_group(outer).commands[name]
+
 
 app = typer.Typer(
     name="latdoctor",
+    cls=LazyGroup,
     help="Find out why an AI inference service has become slow, with the evidence for and against.\n\n"
-    "Each command's --help tells how it exits; where Ctrl-C broke it off, with 130.",
+    "Each command's --help lists its exit codes; 130 is an interruption by Ctrl-C.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("preflight")(sight.preflight)
-app.command("targets")(sight.targets)
-app.command("collect")(collect.collect)
-app.command("diagnose")(diagnose.diagnose_command)
-app.command("explain")(explain.explain)
-app.command("remediate")(remediate.remediate)
-app.command("rollback")(remediate.rollback)
-app.command("recover")(remediate.recover)
-app.command("timeline")(timeline.timeline)
-app.command("listen")(listen.listen)
-app.command("demo")(demo.demo)
-app.add_typer(baseline.app, name="baseline")
-app.add_typer(bundle.app, name="bundle")
-app.add_typer(rules.app, name="rules")
-app.add_typer(playbooks.app, name="playbooks")
-app.add_typer(runs.app, name="runs")
-app.add_typer(alerts.app, name="alerts")
-app.add_typer(sop.app, name="sop")
-app.add_typer(incidents.app, name="incidents")
-app.add_typer(notify.app, name="notify")
-app.add_typer(lab.app, name="lab")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"latdoctor {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
-    ),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """The options that stand before the command."""
+    """The options before the command."""
 
 
 def main() -> None:
-    """Runs the command line and leaves with its exit code; an error of ours is printed once, here."""
+    """Runs the command line and exits with its code; a LatdoctorError is printed once, here."""
     streams = sys.stdout, sys.stderr
     try:
-        code = _run() if prepare() else _told(_NO_STDOUT)
+        code = _run() if install_streams() else _report(_NO_STDOUT)
         sys.stderr.flush()
     finally:
         sys.stdout, sys.stderr = streams
     sys.exit(code)
 
 
-_NO_STDOUT = OperationError("stdout is closed: nobody would see the answer", next_step="write it to a file: > FILE")
+_NO_STDOUT = OperationError("stdout is closed, so the answer cannot be printed", next_step="write it to a file: > FILE")
 
 
 def _run() -> int:
     try:
         code = _command()
     except LatdoctorError as error:
-        code = _told(error)
+        code = _report(error)
     try:
         sys.stdout.flush()
     except OperationError as error:
-        return _told(error)
+        return _report(error)
     return code
 
 
-def _told(error: LatdoctorError) -> int:
-    _print(error)
-    return error.exit_code
-
-
 def _command() -> int:
-    """The exit code of the command that was given. Raises LatdoctorError."""
+    """The exit code of the command line. Raises LatdoctorError."""
     try:
         app(prog_name="latdoctor")
     except SystemExit as leaving:
@@ -126,13 +152,17 @@ def _command() -> int:
     return 0
 
 
-def _print(error: LatdoctorError) -> None:
+def _report(error: LatdoctorError) -> int:
+    """Print `error` on stderr and return its exit code."""
+    from latdoctor.http.address import mask_credentials
+
     if isinstance(error, DefinitionError):
         for problem in error.problems:
-            say(mask_credentials(clean(str(problem))))
+            notice(mask_credentials(clean(str(problem))))
     where = f"{error.where}: " if error.where else ""
-    say(mask_credentials(clean(f"latdoctor: {where}{error.what}")))
+    notice(mask_credentials(clean(f"latdoctor: {where}{error.what}")))
     for line in error.listed:
-        say(f"  {mask_credentials(clean(line))}", hang=4)
+        notice(f"  {mask_credentials(clean(line))}", hang=4)
     if error.next_step:
-        say(f"  next: {mask_credentials(clean(error.next_step))}", hang=8)
+        notice(f"  next: {mask_credentials(clean(error.next_step))}", hang=8)
+    return error.exit_code

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from latdoctor.cli.config import configuration
-from latdoctor.cli.console import say
+from latdoctor.cli.console import notice
 from latdoctor.errors import LatdoctorError
 from latdoctor.incident.recorder import all_incidents, unreadable_as_error
 from latdoctor.incident.sop.loader import sop_of_incident
@@ -104,11 +104,11 @@ def _send(deliveries: ReceiverDelivery, office: DeliveryContext, incident: str, 
 
 
 def _log_result(result: DeliveryResult) -> None:
-    say(line_of(result))
+    notice(line_of(result))
 
 
 @contextmanager
-def notifying(log: Say = say, seconds: float = AT_THE_END) -> Iterator[Callable[..., None]]:
+def notifying(log: Say = notice, seconds: float = AT_THE_END) -> Iterator[Callable[..., None]]:
     """Yield the function to call after journaling, with any arguments. Each error is logged once."""
     try:
         receivers = tuple(configuration().receivers.values())
@@ -132,7 +132,7 @@ def notifying(log: Say = say, seconds: float = AT_THE_END) -> Iterator[Callable[
             crier.wait_for(max(0.0, until - time.monotonic()))
 
 
-def notify_now(log: Say = say) -> None:
+def notify_now(log: Say = notice) -> None:
     """Send all due messages at the end of a command that has journaled something."""
     with notifying(log) as poke:
         poke()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli.console import result_console, say
+from latdoctor.cli.console import notice, result_console
 from latdoctor.cli.remediate import Form, OutputOption
 from latdoctor.http.address import resolve_host
 from latdoctor.incident import events
@@ -41,7 +41,7 @@ def run_test(receiver: Receiver, *, dry_run: bool, as_json: bool) -> int:
     for message in messages:
         results.append(DeliveryResult(message, attempt(message, receiver, secret, unix_seconds(at.at), resolve_host)))
         if not as_json:
-            say(shown.line_of(results[-1]))
+            notice(shown.line_of(results[-1]))
         if not results[-1].outcome.sent:
             break
     well = all(one.outcome.sent for one in results)

@@ -1,294 +1,199 @@
-"""Options that several commands share, and what was given of them as one value."""
+"""Command-line options that several commands share.
+
+The options that name sources, and say how to read them, are the fields of `SourceOptions`. A command that takes them
+has one parameter of that type and the decorator `source_options`, which turns each field into an option.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from latdoctor.errors import UsageError
 
+_SOURCES = "Sources (each may be repeated)"
+
+
+def _option(*names: str, default: object = (), panel: str | None = _SOURCES, **settings: Any) -> Any:
+    """A field of SourceOptions with its option. Its collector reports an unreadable file: one bad file is a gap."""
+    return field(
+        default=default, metadata={"option": typer.Option(*names, rich_help_panel=panel, readable=False, **settings)}
+    )
+
 
 @dataclass(frozen=True, slots=True)
-class NamedFiles:
-    """By the option that names them."""
+class SourceOptions:
+    """The sources to read, and how, as typed on the command line; empty where an option was not used."""
 
-    metrics: tuple[Path, ...] = ()
-    trace: tuple[Path, ...] = ()
-    nsys: tuple[Path, ...] = ()
-    tensorrt: tuple[Path, ...] = ()
-    torch_memory: tuple[Path, ...] = ()
-    log: tuple[Path, ...] = ()
-    changes: tuple[Path, ...] = ()
+    server: tuple[str, ...] = _option("--server", metavar="URL", help="A server's metrics page, read over the window.")
+    metrics: tuple[Path, ...] = _option("--metrics", metavar="FILE", help="A saved metrics page; two: first and last.")
+    trace: tuple[Path, ...] = _option("--trace", metavar="FILE", help="A torch profiler trace (.json, .json.gz).")
+    nsys: tuple[Path, ...] = _option(
+        "--nsys",
+        metavar="FILE",
+        help="An Nsight Systems export (.sqlite), an nvprof database, or a CSV table of either.",
+    )
+    tensorrt: tuple[Path, ...] = _option(
+        "--tensorrt",
+        metavar="FILE",
+        help="Output of trtexec for an engine (layers, profile, times, log); two are compared.",
+    )
+    torch_memory: tuple[Path, ...] = _option(
+        "--torch-memory",
+        metavar="FILE",
+        help="A memory snapshot (.pickle) or memory_stats (.json) of torch.cuda.",
+    )
+    log: tuple[Path, ...] = _option("--log", metavar="FILE", help="A driver, application or access log.")
+    prometheus: str = _option("--prometheus", default="", metavar="URL", help="A Prometheus server, for its history.")
+    select: str = _option(
+        "--select", default="", metavar="MATCHERS", help="Which of its series, such as '{job=\"vllm\"}'."
+    )
+    since: str = _option(
+        "--since", default="", metavar="TIME", help="Read its history and logs from then: 2h, 02:30 (default 1h)."
+    )
+    until: str = _option(
+        "--until", default="", metavar="TIME", help="The end of the diagnosed period: 10min, 03:10 (default now)."
+    )
+    log_pattern: str = _option(
+        "--log-pattern",
+        default="",
+        metavar="TEXT",
+        help="The format of access log lines, if not a common one: '{time} {status} {ms}'.",
+    )
+    changes: tuple[Path, ...] = _option(
+        "--changes", metavar="FILE", help="Changes with their times: lines that begin with a time, or JSON."
+    )
+    pid: int | None = _option("--pid", default=None, min=1, metavar="N", help="Also observe this process.")
+    nvml: bool | None = _option(
+        "--nvml/--no-nvml", default=None, help="Read this machine's GPU driver (default: if the target runs here)."
+    )
+    target: str = _option(
+        "--target",
+        default="",
+        panel=None,
+        metavar="NAME",
+        help="A target of latdoctor.yaml, or a name for these sources.",
+    )
+    window: str = _option(
+        "--window",
+        default="",
+        panel=None,
+        metavar="TIME",
+        help="How long to observe live sources (default 10s), or the diagnosed part of a history (5min).",
+    )
+    slo: str = _option("--slo", default="", panel=None, metavar="TIME", help="The P99 objective, such as 500ms.")
+    slo_errors: str = _option(
+        "--slo-errors", default="", panel=None, metavar="SHARE", help="The error ratio objective, such as 1%."
+    )
+    baseline: Path | None = _option(
+        "--baseline",
+        default=None,
+        panel=None,
+        metavar="FILE",
+        help="The target's healthy values (baseline record).",
+    )
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file that was named, pages first."""
+        """Every named file, metrics pages first."""
         captures = (*self.trace, *self.nsys, *self.tensorrt, *self.torch_memory)
         return (*self.metrics, *captures, *self.log, *self.changes)
-
-
-# Whether a file can be read is found out by whoever reads it (`readable=False`): one bad source stops no other.
-_SOURCES = "Sources (each may be repeated)"
-
-Server = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--server", metavar="URL", help="A server's metrics page, watched over the window.", rich_help_panel=_SOURCES
-    ),
-]
-Metrics = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--metrics",
-        metavar="FILE",
-        readable=False,
-        help="A saved metrics page; two are first and last.",
-        rich_help_panel=_SOURCES,
-    ),
-]
-Prometheus = Annotated[
-    str | None,
-    typer.Option(
-        "--prometheus", metavar="URL", help="A Prometheus server, asked for what it kept.", rich_help_panel=_SOURCES
-    ),
-]
-Select = Annotated[
-    str | None,
-    typer.Option(
-        "--select", metavar="MATCHERS", help="Which of its series, such as '{job=\"vllm\"}'.", rich_help_panel=_SOURCES
-    ),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        metavar="TIME",
-        help="What it and the logs kept from then on: 2h, 02:30 (default 1h).",
-        rich_help_panel=_SOURCES,
-    ),
-]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        "--until",
-        metavar="TIME",
-        help="The end of what is judged of that: 10min, 03:10 (default now).",
-        rich_help_panel=_SOURCES,
-    ),
-]
-Trace = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--trace",
-        metavar="FILE",
-        readable=False,
-        help="A torch profiler trace (.json, .json.gz).",
-        rich_help_panel=_SOURCES,
-    ),
-]
-Nsys = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--nsys",
-        metavar="FILE",
-        readable=False,
-        help="An Nsight Systems export (.sqlite), a database of nvprof, or a CSV table of either.",
-        rich_help_panel=_SOURCES,
-    ),
-]
-TensorRT = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--tensorrt",
-        metavar="FILE",
-        readable=False,
-        help="What trtexec wrote of an engine (layers, profile, times, log); two are compared.",
-        rich_help_panel=_SOURCES,
-    ),
-]
-TorchMemory = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--torch-memory",
-        metavar="FILE",
-        readable=False,
-        help="A memory snapshot (.pickle) or memory_stats (.json) of torch.cuda.",
-        rich_help_panel=_SOURCES,
-    ),
-]
-Log = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--log",
-        metavar="FILE",
-        readable=False,
-        help="A driver, application or access log.",
-        rich_help_panel=_SOURCES,
-    ),
-]
-LogPattern = Annotated[
-    str | None,
-    typer.Option(
-        "--log-pattern",
-        metavar="TEXT",
-        help="How access log lines are written, if in no common form: '{time} {status} {ms}'.",
-        rich_help_panel=_SOURCES,
-    ),
-]
-Changes = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--changes",
-        metavar="FILE",
-        readable=False,
-        help="What was changed when: lines that begin with a time, or JSON.",
-        rich_help_panel=_SOURCES,
-    ),
-]
-Pid = Annotated[
-    int | None, typer.Option("--pid", min=1, metavar="N", help="Watch this process too.", rich_help_panel=_SOURCES)
-]
-Nvml = Annotated[
-    bool | None,
-    typer.Option(
-        "--nvml/--no-nvml",
-        help="Ask this machine's GPU driver (default: where the target runs here).",
-        rich_help_panel=_SOURCES,
-    ),
-]
-Target = Annotated[
-    str | None, typer.Option("--target", metavar="NAME", help="A target of latdoctor.yaml, or a name for this look.")
-]
-WindowOption = Annotated[
-    str | None,
-    typer.Option(
-        "--window",
-        metavar="TIME",
-        help="How long to watch live sources (default 10s), or what is judged of a history (5min).",
-    ),
-]
-Slo = Annotated[str | None, typer.Option("--slo", metavar="TIME", help="The P99 that was promised, such as 500ms.")]
-SloErrors = Annotated[
-    str | None, typer.Option("--slo-errors", metavar="SHARE", help="The error ratio that was promised, such as 1%.")
-]
-NoRedact = Annotated[
-    bool, typer.Option("--no-redact", help="Keep prompts, secrets, addresses and user ids in the bundle.")
-]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="FILE", readable=False, help="Write the answer as a page to a new file, too."),
-]
-BaselineOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--baseline",
-        metavar="FILE",
-        readable=False,
-        help="What the target is like when healthy (baseline record).",
-    ),
-]
-Incident = Annotated[
-    str | None,
-    typer.Option("--incident", metavar="ID", help="The incident that this is for (default: the open one, if any)."),
-]
-NoIncident = Annotated[bool, typer.Option("--no-incident", help="It is for no incident: nothing is journaled.")]
-Playbooks = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--playbooks", metavar="FOLDER", readable=False, help="A folder of your own playbooks beside the shipped ones."
-    ),
-]
-Rules = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--rules", metavar="FOLDER", readable=False, help="A folder of your own rules beside the shipped ones."
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Given(NamedFiles):
-    """What the user asked to look at, as given on the command line."""
-
-    server: tuple[str, ...] = ()
-    prometheus: str = ""
-    select: str = ""
-    since: str = ""
-    until: str = ""
-    log_pattern: str = ""
-    pid: int | None = None
-    nvml: bool | None = None
-    target: str = ""
-    window: str = ""
-    slo: str = ""
-    slo_errors: str = ""
-    baseline: Path | None = None
 
     @property
     def any_source(self) -> bool:
         return bool(self.server or self.prometheus or self.files or self.pid or self.nvml)
 
 
-def given(
-    server: list[str] | None,
-    metrics: list[Path] | None,
-    trace: list[Path] | None,
-    log: list[Path] | None,
-    *,
-    prometheus: str | None = None,
-    select: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    log_pattern: str | None = None,
-    changes: list[Path] | None = None,
-    nsys: list[Path] | None = None,
-    tensorrt: list[Path] | None = None,
-    torch_memory: list[Path] | None = None,
-    pid: int | None = None,
-    nvml: bool | None = None,
-    baseline: Path | None = None,
-    target: str | None = None,
-    window: str | None = None,
-    slo: str | None = None,
-    slo_errors: str | None = None,
-) -> Given:
-    """The shared options as one value (typer gives None for one not used). Raises UsageError for an empty one."""
-    texts = {
-        "--target": target,
-        "--window": window,
-        "--slo": slo,
-        "--slo-errors": slo_errors,
-        "--prometheus": prometheus,
-        "--select": select,
-        "--since": since,
-        "--until": until,
-        "--log-pattern": log_pattern,
-    }
-    for option, text in (*texts.items(), *(("--server", url) for url in server or ())):
-        if text is not None and not text.strip():
-            raise UsageError(f"{option} was given without a value", next_step=f"write {option} VALUE, or leave it out")
-    return Given(
-        server=tuple(server or ()),
-        metrics=tuple(metrics or ()),
-        trace=tuple(trace or ()),
-        nsys=tuple(nsys or ()),
-        tensorrt=tuple(tensorrt or ()),
-        torch_memory=tuple(torch_memory or ()),
-        log=tuple(log or ()),
-        prometheus=prometheus or "",
-        select=select or "",
-        since=since or "",
-        until=until or "",
-        log_pattern=log_pattern or "",
-        changes=tuple(changes or ()),
-        pid=pid,
-        nvml=nvml,
-        target=target or "",
-        window=window or "",
-        slo=slo or "",
-        slo_errors=slo_errors or "",
-        baseline=baseline,
-    )
+# A field's type → the type that typer parses; None is an option that was not used.
+_PARSED = {
+    tuple[str, ...]: list[str] | None,
+    tuple[Path, ...]: list[Path] | None,
+    str: str | None,
+    int | None: int | None,
+    bool | None: bool | None,
+    Path | None: Path | None,
+}
+
+
+def source_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replaces the parameter `sources` of a command by an option for each field of SourceOptions but `without`."""
+    types = get_type_hints(SourceOptions)
+    taken = [one for one in fields(SourceOptions) if one.name not in without]
+    parameters = [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[_PARSED[types[one.name]], one.metadata["option"]],
+        )
+        for one in taken
+    ]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            sources = _sources({one.name: values.pop(one.name) for one in taken}, taken)
+            command(**values, sources=sources)
+
+        expanded: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            own = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            expanded += parameters if parameter.name == "sources" else [own]
+        run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]  # read by inspect.signature
+        run.__annotations__ = {one.name: one.annotation for one in expanded}
+        return run
+
+    return decorate
+
+
+def _sources(values: dict[str, Any], taken: list[Field[Any]]) -> SourceOptions:
+    """Raises UsageError for an option with an empty value."""
+    used = {name: value for name, value in values.items() if value is not None}
+    for one in taken:
+        value = used.get(one.name)
+        texts = value if isinstance(value, list) else [value]
+        if any(isinstance(text, str) and not text.strip() for text in texts):
+            option = one.metadata["option"].default
+            raise UsageError(f"{option} has an empty value", next_step=f"write {option} VALUE, or omit it")
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in used.items()}
+    return SourceOptions(**plain)
+
+
+BundleArgument = Annotated[
+    Path | None, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle; otherwise the sources are read now.")
+]
+Target = Annotated[
+    str | None, typer.Option("--target", metavar="NAME", help="A target of latdoctor.yaml, or a name for this one.")
+]
+Slo = Annotated[str | None, typer.Option("--slo", metavar="TIME", help="The P99 objective, such as 500ms.")]
+SloErrors = Annotated[
+    str | None, typer.Option("--slo-errors", metavar="SHARE", help="The error ratio objective, such as 1%.")
+]
+NoRedact = Annotated[
+    bool, typer.Option("--no-redact", help="Keep prompts, secrets, addresses and user ids in the bundle.")
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", readable=False, help="Also write the answer as an HTML page to a new file."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every value that both have.")]
+Incident = Annotated[
+    str | None, typer.Option("--incident", metavar="ID", help="The incident to record this in (default: the open one).")
+]
+NoIncident = Annotated[bool, typer.Option("--no-incident", help="Record this in no incident.")]
+Playbooks = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--playbooks", metavar="FOLDER", readable=False, help="A folder of playbooks, beside the shipped ones."
+    ),
+]
+Rules = Annotated[
+    list[Path] | None,
+    typer.Option("--rules", metavar="FOLDER", readable=False, help="A folder of rules, beside the shipped ones."),
+]

@@ -57,7 +57,17 @@ def targets() -> None:
     for target in configured.values():
         places = [
             *(mask_credentials(url) for url in (*target.server, *([target.prometheus] if target.prometheus else []))),
-            *(str(path) for path in target.files),
+            *(
+                str(path)
+                for path in (
+                    *target.metrics,
+                    *target.trace,
+                    *target.nsys,
+                    *target.tensorrt,
+                    *target.torch_memory,
+                    *target.log,
+                )
+            ),
         ]
         table.add_row(target.name, ", ".join(places), "configured")
     for page in found:

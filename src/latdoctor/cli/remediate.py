@@ -13,7 +13,7 @@ from latdoctor.cli import options
 from latdoctor.cli.console import notice_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.remediate_targets import again, settings_for
 from latdoctor.cli.remediation_session import about, both, tell_results
 from latdoctor.cli.request import settings_of
@@ -70,7 +70,7 @@ def _enter(journal: Journal, place: Path, target: str, tell: Tell) -> recovery.E
     """A way back in: nothing is observed then, so the look is one that fails."""
 
     def enter(to: Target) -> World:
-        settings = settings_of(Given(target=target)) if target else settings_for(to)
+        settings = settings_of(SourceOptions(target=target)) if target else settings_for(to)
         return World(journal, place, again(to, settings), _blind, kept, tell)
 
     return enter
@@ -131,7 +131,25 @@ SavePlan = Annotated[
 ]
 
 
+@options.source_options(
+    without=(
+        "metrics",
+        "trace",
+        "nsys",
+        "tensorrt",
+        "torch_memory",
+        "log",
+        "prometheus",
+        "select",
+        "since",
+        "until",
+        "log_pattern",
+        "changes",
+        "window",
+    )
+)
 def remediate(
+    *,
     playbook: PlaybookId = None,
     from_: From = None,
     plan: PlanFile = None,
@@ -142,13 +160,7 @@ def remediate(
     approve: Approve = False,
     save_plan: SavePlan = None,
     playbooks: options.Playbooks = None,
-    server: options.Server = None,
-    pid: options.Pid = None,
-    nvml: options.Nvml = None,
-    target: options.Target = None,
-    slo: options.Slo = None,
-    slo_errors: options.SloErrors = None,
-    baseline: options.BaselineOption = None,
+    sources: SourceOptions,
     rules: options.Rules = None,
     incident: options.Incident = None,
     no_incident: options.NoIncident = False,
@@ -171,9 +183,6 @@ def remediate(
     from latdoctor.cli.incident_context import IncidentSelector, check_selector
     from latdoctor.cli.remediation_session import Mending, mend
 
-    asked = options.given(
-        server, None, None, None, pid=pid, nvml=nvml, target=target, slo=slo, slo_errors=slo_errors, baseline=baseline
-    )
     how = Mending(
         playbook=playbook or "",
         diagnosis=from_,
@@ -190,7 +199,7 @@ def remediate(
         belongs=IncidentSelector(incident or "", no_incident),
     )
     check_selector(how.belongs)
-    raise typer.Exit(mend(asked, how))
+    raise typer.Exit(mend(sources, how))
 
 
 def rollback(
@@ -203,8 +212,6 @@ def rollback(
     Exit codes: 0 taken back · 1 operational error · 2 usage · 5 nothing of it stands, or it is at work ·
     6 NOT taken back: see the commands it prints.
     """
-    pass  # import of a merged module
-
     raise typer.Exit(rolled_back(run, target or "", as_json=output is Form.JSON))
 
 
@@ -219,6 +226,4 @@ def recover(
     Exit codes: 0 all have ended · 1 operational error · 4 one is still at work · 6 NOT taken back: see the commands it
     prints.
     """
-    pass  # import of a merged module
-
     raise typer.Exit(recovered(target or "", as_json=output is Form.JSON))

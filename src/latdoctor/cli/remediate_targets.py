@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from latdoctor.cli.config import TargetSettings, targets
-from latdoctor.cli.console import say
+from latdoctor.cli.console import notice
 from latdoctor.cli.request import Ask
 from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
@@ -136,7 +136,7 @@ def settings_for(target: Target) -> TargetSettings:
     except DefinitionError as error:
         if target.configured:
             raise
-        say(clean(f"no token is looked for in the configuration: {error}".replace("\n", "; "), 500))
+        notice(clean(f"no token is looked for in the configuration: {error}".replace("\n", "; "), 500))
         return TargetSettings()
     if target.configured in known:
         return known[target.configured]

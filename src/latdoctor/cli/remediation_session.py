@@ -13,10 +13,10 @@ import typer
 
 from latdoctor.cli import incident_context
 from latdoctor.cli.config import TargetSettings
-from latdoctor.cli.console import notice_console, result_console, say
+from latdoctor.cli.console import notice, notice_console, result_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.remediate_targets import Ways, again, must_be_named, of_what_was_named, ways_in
 from latdoctor.cli.request import Ask, ask, settings_of
@@ -53,14 +53,14 @@ def held(say: Callable[[str], None]) -> str:
         try:
             said: str = typer.prompt(_QUESTION, default="no", err=True)
         except typer.Abort:  # Ctrl-C or the end of the input
-            say("")
+            notice("")
             return "nobody answered"
         word = said.strip().lower()
         if word in ("y", "yes"):
             return ""
         if word in ("n", "no"):
             return "the answer was no"
-        say("yes or no?")
+        notice("yes or no?")
 
 
 MAX_BYTES = 64 << 20  # of a diagnosis or a plan
@@ -124,7 +124,7 @@ def tell_results(
         shown.results(results, result_console(), as_json=as_json, untried=untried, nothing=nothing, at_work=at_work)
         sys.stdout.flush()
     except OperationError as error:
-        say(f"latdoctor: {error}. How it ended:")
+        notice(f"latdoctor: {error}. How it ended:")
         shown.results(results, notice_console(), as_json=False, untried=untried, nothing=nothing, at_work=at_work)
 
 
@@ -147,7 +147,7 @@ class Mending:
     belongs: incident_context.IncidentSelector = field(default_factory=incident_context.IncidentSelector)
 
 
-def mend(given: Given, how: Mending) -> int:
+def mend(given: SourceOptions, how: Mending) -> int:
     """The exit code."""
     books = library(how.playbooks)
     wanted, settings = ask(given), settings_of(given)
@@ -302,7 +302,7 @@ def _unfinished(plans: Sequence[Plan]) -> tuple[str, ...]:
         with unreadable_as_error(journal):
             known = run_history.runs(journal.entries())
     except LatdoctorError as error:
-        say(f"whether a run there is unfinished is not known: {error}")
+        notice(f"whether a run there is unfinished is not known: {error}")
         return ("",) * len(plans)
     found = (run_history.unfinished(known, plan.target) for plan in plans)
     return tuple(run.id if run else "" for run in found)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from latdoctor.cli import time_args
 from latdoctor.cli.config import TargetSettings, targets
-from latdoctor.cli.console import say
-from latdoctor.cli.options import Given
+from latdoctor.cli.console import notice
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.urls import server, servers_name
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.access_log.fields import compiled
@@ -113,9 +113,9 @@ def tell(gaps: Iterable[Gap], what: str = "could not be read") -> None:
         dict.fromkeys(f"{', '.join(gap.signals) if what == LEFT_OUT else gap.source}: {gap.reason}" for gap in gaps)
     )
     for reason in reasons[:_SHOWN]:
-        say(mask_credentials(clean(f"{what}: {reason}")))
+        notice(mask_credentials(clean(f"{what}: {reason}")))
     if len(reasons) > _SHOWN:
-        say(f"{what}: {len(reasons) - _SHOWN} more")
+        notice(f"{what}: {len(reasons) - _SHOWN} more")
 
 
 def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
@@ -178,8 +178,8 @@ class Need(Enum):
     NONE = "it is not read"
 
 
-def ask(given: Given, need: Need = Need.DUE) -> Ask:
-    """Given sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
+def ask(given: SourceOptions, need: Need = Need.DUE) -> Ask:
+    """SourceOptions sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
     settings = settings_of(given)
     window = value(given.window or WINDOW, parse_duration, "--window", WINDOW)
     if not 0 < window <= LONGEST_WINDOW:
@@ -203,13 +203,13 @@ def ask(given: Given, need: Need = Need.DUE) -> Ask:
     return Ask(request, context, baseline, () if notice else named(request, nvml=bool(given.nvml)), notice)
 
 
-def must_stand_alone(bundle: Path | None, given: Given) -> None:
+def must_stand_alone(bundle: Path | None, given: SourceOptions) -> None:
     """Raises UsageError for a bundle with sources beside it: it holds what its own showed."""
     if bundle is not None and given.any_source:
         raise UsageError("a bundle was given, and sources beside it", next_step="give one of them")
 
 
-def must_not_say_how(given: Given) -> None:
+def must_not_say_how(given: SourceOptions) -> None:
     """Raises UsageError where a saved bundle was given and, beside it, how to look."""
     how = {"--target": given.target, "--window": given.window, "--select": given.select}
     how |= {"--since": given.since, "--until": given.until, "--log-pattern": given.log_pattern}
@@ -217,7 +217,7 @@ def must_not_say_how(given: Given) -> None:
         raise UsageError(f"{option} says how to look, and a bundle was looked at already", next_step="leave it out")
 
 
-def _baseline(given: Given, settings: TargetSettings, need: Need) -> Baseline | None:
+def _baseline(given: SourceOptions, settings: TargetSettings, need: Need) -> Baseline | None:
     if given.baseline is not None:
         return load_baseline(given.baseline)
     path = settings.baseline
@@ -226,7 +226,7 @@ def _baseline(given: Given, settings: TargetSettings, need: Need) -> Baseline | 
     return load_baseline(path)
 
 
-def with_given_slo(context: Context, given: Given) -> Context:
+def with_given_slo(context: Context, given: SourceOptions) -> Context:
     """The context of a saved bundle, with what the command line says in its place."""
     if given.slo:
         context = replace(context, slo_p99=value(given.slo, parse_span, "--slo", "500ms"))
@@ -235,7 +235,7 @@ def with_given_slo(context: Context, given: Given) -> Context:
     return context
 
 
-def settings_of(given: Given) -> TargetSettings:
+def settings_of(given: SourceOptions) -> TargetSettings:
     """What is configured for the target that was meant. Raises UsageError."""
     if given.any_source:
         return TargetSettings(name=given.target)
@@ -255,7 +255,7 @@ def settings_of(given: Given) -> TargetSettings:
     return next(iter(configured.values()), TargetSettings())
 
 
-def _request(given: Given, settings: TargetSettings, window: float) -> tuple[CollectRequest, str]:
+def _request(given: SourceOptions, settings: TargetSettings, window: float) -> tuple[CollectRequest, str]:
     servers = given.server or settings.server
     for url in servers:
         server(url, "--server" if given.server else f"target {settings.name}")
@@ -282,7 +282,7 @@ def _request(given: Given, settings: TargetSettings, window: float) -> tuple[Col
     return replace(request, nvml=here if wanted is None else wanted, host=here or bool(wanted)), ""
 
 
-def _pattern(given: Given, settings: TargetSettings) -> str:
+def _pattern(given: SourceOptions, settings: TargetSettings) -> str:
     """Raises UsageError where it is no pattern, or there is no log that it speaks of."""
     text = given.log_pattern or settings.log_pattern
     if given.log_pattern and not (given.log or settings.log):
@@ -295,7 +295,7 @@ def _pattern(given: Given, settings: TargetSettings) -> str:
     return text
 
 
-def _this_machine(request: CollectRequest, given: Given) -> tuple[CollectRequest, str]:
+def _this_machine(request: CollectRequest, given: SourceOptions) -> tuple[CollectRequest, str]:
     """Nothing was given: this machine's GPUs, its kernel, and the metrics pages on its ports."""
     found = [page for page in discover() if page.dialects]
     pages = ", ".join(page.url for page in found) or "no metrics page on a local port"
@@ -304,7 +304,7 @@ def _this_machine(request: CollectRequest, given: Given) -> tuple[CollectRequest
     return wanted, f"no source given: looking at this machine ({pages})"
 
 
-def _name(given: Given, settings: TargetSettings) -> str:
+def _name(given: SourceOptions, settings: TargetSettings) -> str:
     if given.target or settings.name:
         return mask_credentials(given.target or settings.name)
     if given.server:

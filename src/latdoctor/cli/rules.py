@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from latdoctor.cli import options
-from latdoctor.cli.console import result_console, telling
+from latdoctor.cli.console import progress_line, result_console
 from latdoctor.cli.session import rule_set, stamp, the_case
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.comparison import IncidentChange, RulesDifference, contrast, rule_changes
@@ -46,7 +46,7 @@ def compared(folders: Sequence[Path], bundles: Sequence[Path]) -> RulesDifferenc
     new_name, new = _rules(folders[-1])
     paths = [path for given in bundles for path in _bundles(given)]
     incidents = []
-    with telling() as tell:
+    with progress_line() as tell:
         for number, path in enumerate(paths, start=1):
             tell(f"incident {number} of {len(paths)}: {path}")
             incidents.append(_incident(path, old, new))
@@ -195,7 +195,7 @@ def run_cases(
 
     Exit codes: 0 all passed · 2 an invalid rule or case, or a file that cannot be written · 3 a case failed.
     """
-    from latdoctor.cli.console import telling
+    from latdoctor.cli.console import progress_line
     from latdoctor.cli.session import rule_set
     from latdoctor.diagnosis.rule_loader import read
     from latdoctor.diagnosis.rule_tests import read_cases, run
@@ -209,7 +209,7 @@ def run_cases(
     plain = read([shipped, *extra], overlaid=False) if extra else known
     cases = read_cases([base / "cases" for base in (shipped, *extra)], known)
     outcomes = []
-    with telling() as tell:
+    with progress_line() as tell:
         for number, case in enumerate(cases, 1):
             tell(f"case {number} of {len(cases)}")
             outcomes.append(run(case, plain if Path(case.where).is_relative_to(shipped) else known))
@@ -265,7 +265,6 @@ def diff(
 
     Exit codes: 0 shown · 2 an invalid rule or bundle · 3 an answer became another, with --fail-on-change.
     """
-    pass  # import of a merged module
     from latdoctor.errors import UsageError
 
     if len(folders) > 2:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from latdoctor import pipeline
-from latdoctor.cli.console import notice_console, progress, telling
-from latdoctor.cli.options import Given
+from latdoctor.cli.console import notice_console, progress, progress_line
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.request import Looked, Need, Source, ask, must_have_read
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import progress_listener
@@ -31,12 +31,12 @@ def rule_set(extra: Sequence[Path]) -> RuleSet:
     return rule_loader.read([folder("rules"), *extra]) if extra else rule_loader.shipped()
 
 
-def look_now(given: Given) -> Bundle:
+def look_now(given: SourceOptions) -> Bundle:
     """One look at what was asked for, with its progress on stderr."""
     return look_for(given).bundle
 
 
-def look_for(given: Given, need: Need = Need.DUE) -> Looked:
+def look_for(given: SourceOptions, need: Need = Need.DUE) -> Looked:
     """The same, with the sources that were named."""
     wanted = ask(given, need)
     if wanted.notice:
@@ -52,7 +52,7 @@ def look_for(given: Given, need: Need = Need.DUE) -> Looked:
 
 def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
     """Everything a bundle says, derived readings included, with its progress on stderr."""
-    with telling() as tell, progress_listener(tell):
+    with progress_line() as tell, progress_listener(tell):
         return pipeline.seen(bundle)
 
 

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from latdoctor.cli.config import TargetSettings
 from latdoctor.cli.config import targets as configured
-from latdoctor.cli.console import say
+from latdoctor.cli.console import notice
 from latdoctor.cli.remediation_session import own_folder
 from latdoctor.cli.time_args import Began, began
 from latdoctor.errors import DefinitionError, OperationError, UsageError
@@ -109,9 +109,9 @@ def close(outcome: IncidentOutcome, text: str, by: str, requested: str) -> None:
     if firing:
         more = f" and {len(firing) - _NAMES} more" if len(firing) > _NAMES else ""
         names = ", ".join(clean(name, 80) for name in firing[:_NAMES])
-        say(f"still firing: {names}{more}. A repetition opens no other incident; latdoctor sop start does")
+        notice(f"still firing: {names}{more}. A repetition opens no other incident; latdoctor sop start does")
     for line in _unsettled(journal, incident):
-        say(line)
+        notice(line)
     typer.echo(f"{incident.id} is closed: {outcome}. Next: latdoctor sop export --incident {incident.id}")
 
 
@@ -187,7 +187,7 @@ def begin(request: StartRequest, *, as_json: bool) -> None:
             typer.echo(_another(request, opening.id))
         typer.echo(f"Next: latdoctor sop status --incident {opening.id}")
     if noted_title:
-        say(f"your title is stored as a note of {opening.id}")
+        notice(f"your title is stored as a note of {opening.id}")
 
 
 def _noted(request: StartRequest, found: Incident) -> bool:
@@ -238,7 +238,7 @@ def _by_alert(path: Path, request: StartRequest, with_incident: IncidentTemplate
     if not taken.incident or not (taken.opened or select_incident(_incidents(), taken.incident).open):
         raise UsageError("no alert of it fires, so there is nothing to open", where="--alert")
     if taken.new and (cut := truncation_note(started.alerts)):
-        say(f"{taken.incident}: {cut}")
+        notice(f"{taken.incident}: {cut}")
     if taken.opened:
         _log_previous_incident(taken.incident, started.key)
     return Opening(taken.incident, new=taken.opened)
@@ -249,7 +249,7 @@ def _log_previous_incident(incident: str, key: str) -> None:
     before = [one for one in _incidents() if one.id != incident and one.closed and key in group_keys(one)]
     if before:
         outcome = clean(before[-1].closed.outcome, 40) if before[-1].closed else ""
-        say(f"the incident of these alerts, {before[-1].id}, was closed ({outcome}), so another one is opened")
+        notice(f"the incident of these alerts, {before[-1].id}, was closed ({outcome}), so another one is opened")
 
 
 def _incidents() -> tuple[Incident, ...]:
@@ -264,7 +264,7 @@ def _about(request: StartRequest, procedure: Sop) -> IncidentTemplate:
     for host in hosts:
         similar = get_close_matches(host, known, n=1)
         hint = f"; did you mean {similar[0]}?" if similar else ""
-        say(
+        notice(
             f"{host!r} is neither a configured target nor an address: diagnoses of a host of that name, at any port,"
             f" join the incident{hint}"
         )
@@ -276,7 +276,7 @@ def _configured() -> Mapping[str, TargetSettings]:
     try:
         return configured()
     except DefinitionError as error:
-        say(mask_credentials(clean(f"no configured target is known: {error}".replace("\n", "; "), 500)))
+        notice(mask_credentials(clean(f"no configured target is known: {error}".replace("\n", "; "), 500)))
         return {}
 
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from latdoctor.cli.config import TargetSettings
-from latdoctor.cli.options import Given
+from latdoctor.cli.options import SourceOptions
 from latdoctor.collectors.base import PrometheusServer
 from latdoctor.collectors.promql.client import prometheus_endpoint
 from latdoctor.collectors.time_range import TimeRange
@@ -25,7 +25,7 @@ DAY = datetime.timedelta(days=1)
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
-def past_of(given: Given, settings: TargetSettings) -> TimeRange | None:
+def past_of(given: SourceOptions, settings: TargetSettings) -> TimeRange | None:
     """The time that was asked for, the last hour where only a Prometheus server was named. Raises UsageError."""
     named = given.prometheus or settings.prometheus
     if given.select and not named:
@@ -67,7 +67,7 @@ def _shown(moment: float) -> str:
         return "a time that makes no sense"
 
 
-def server_of(given: Given, settings: TargetSettings, past: TimeRange | None) -> PrometheusServer | None:
+def server_of(given: SourceOptions, settings: TargetSettings, past: TimeRange | None) -> PrometheusServer | None:
     """The server that was named. Raises UsageError."""
     url = given.prometheus or settings.prometheus
     if not url or past is None:
@@ -111,7 +111,7 @@ def time_of_day(text: str, now: float) -> datetime.datetime | None:
     return datetime.datetime.fromtimestamp(now).replace(hour=hour, minute=minute, second=second, microsecond=0)
 
 
-def name_of(given: Given) -> str:
+def name_of(given: SourceOptions) -> str:
     """How the target is called where only a Prometheus server was named."""
     return prometheus_endpoint(given.prometheus).name
 

@@ -69,8 +69,6 @@ def serve(options: ServeOptions) -> None:
 
 async def _serve(options: ServeOptions, brain: ModelBackend) -> None:
     from latdoctor.lab.http_server import HttpServer
-
-    pass  # import of a merged module
     from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
 
     parts = InferenceServer(
