@@ -71,12 +71,12 @@ def commands() -> Iterator[tuple[Named, Any]]:
 
 
 def _below(command: Any, name: Named) -> Iterator[tuple[Named, Any]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
+    if not hasattr(command, "list_commands"):
         yield name, command
         return
-    for word, child in inner.items():
-        yield from _below(child, (*name, word))
+    context = command.make_context(command.name, ["--help"], resilient_parsing=True)
+    for word in command.list_commands(context):
+        yield from _below(command.get_command(context, word), (*name, word))
 
 
 def help_of(name: Named) -> str:

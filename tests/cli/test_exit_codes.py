@@ -136,7 +136,7 @@ def test_nothing_to_remember_is_an_operational_error() -> None:
 def test_an_empty_value_is_a_usage_error(command: str, option: str, next_step: str) -> None:
     outcome = run([*command.split(), "--log", "quiet.log", option, ""])
     assert (outcome.code, outcome.out) == (2, "")
-    assert f"{option} was given without a value" in outcome.err
+    assert f"{option} has an empty value" in outcome.err
     assert f"next: write {next_step}" in outcome.err
 
 

@@ -43,4 +43,4 @@ def test_a_pipe_that_brings_no_page_is_told_by_its_name(tmp_path: Path) -> None:
     with piped(tmp_path / "63", "<html></html>") as pipe:
         outcome = run(["diagnose", "--metrics", pipe])
     assert outcome.code == 1
-    assert "pipe-63: holds HTML" in outcome.err
+    assert "pipe-63: is HTML" in outcome.err

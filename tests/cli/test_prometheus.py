@@ -104,7 +104,7 @@ def test_a_configured_server_and_its_credentials(guarded: tuple[str, Path]) -> N
         (["--prometheus", "h:9090", "--since", "soon"], "is no time"),
         (["--prometheus", "h:9090", "--since", "1s"], "shorter than 10 s"),
         (["--prometheus", "h:9090", "--until", "2999-01-01T00:00:00Z"], "not past yet"),
-        (["--prometheus", ""], "without a value"),
+        (["--prometheus", ""], "has an empty value"),
         (["--prometheus", "h:9090", "--since", "0001-01-01T00:00:00Z"], "longer than 90 days"),
         (["--since", "2h", "--trace", "x"], "is for --prometheus URL and --log FILE"),
         (["--select", "up", "--log", "x"], "is for --prometheus"),

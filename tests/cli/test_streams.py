@@ -62,7 +62,7 @@ def test_a_full_disk_is_told(command: str) -> None:
 def test_a_closed_stdout_is_told_before_the_look() -> None:
     done = _shell(">&-", "diagnose", BUNDLE)
     assert done.returncode == 1
-    assert done.stderr.startswith("latdoctor: stdout is closed: nobody would see the answer\n  next: ")
+    assert done.stderr.startswith("latdoctor: stdout is closed, so the answer cannot be printed\n  next: ")
     assert "Traceback" not in done.stderr
 
 

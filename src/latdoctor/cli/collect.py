@@ -25,7 +25,7 @@ def collect(
     sources: SourceOptions,
     no_redact: options.NoRedact = False,
 ) -> None:
-    """Save the raw evidence of one look as a bundle.
+    """Save the raw evidence of one observation as a bundle.
 
     It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
     Prompts, secrets, addresses and user ids are replaced by pseudonyms on their way in.

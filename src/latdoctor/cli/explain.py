@@ -21,7 +21,7 @@ def explain(
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of a cause or a finding.")],
     rules: options.Rules = None,
 ) -> None:
-    """Say what a cause or a finding means.
+    """Explain a cause or a finding.
 
     For a cause: how to confirm it, how to mend it, and what tells it from those it is confused with. For a finding: by
     what it holds, and why that limit. docs/causes holds the same of all causes, with each limit and its reason.

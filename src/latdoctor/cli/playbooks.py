@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from latdoctor.remediation.playbook_loader import Library
     from latdoctor.report.playbook import Words
 
-app = typer.Typer(help="The playbooks: what mends what, and how it proves itself.", no_args_is_help=True)
+app = typer.Typer(help="The playbooks: what they fix and how they verify it.", no_args_is_help=True)
 
 
 class Shape(StrEnum):

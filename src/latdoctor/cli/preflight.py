@@ -8,7 +8,7 @@ _MARK = {"yes": "+", "partly": "~", "no": "-", "if given": " "}
 
 
 def preflight() -> None:
-    """Tell what can be seen here, what cannot, and why.
+    """Report which sources can be read here, and why not.
 
     Exit codes: 0 everything can be seen · 4 something cannot.
     """

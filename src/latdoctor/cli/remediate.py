@@ -166,7 +166,7 @@ def remediate(
     no_incident: options.NoIncident = False,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Mend a cause by a playbook, and take back what fails.
+    """Remediate a cause by a playbook; failed steps roll back.
 
     It plans, changes, verifies, and keeps the change or takes it back.
 
@@ -207,7 +207,7 @@ def rollback(
     target: options.Target = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """Take back what a run has changed.
+    """Roll back what a run has changed.
 
     Exit codes: 0 taken back · 1 operational error · 2 usage · 5 nothing of it stands, or it is at work ·
     6 NOT taken back: see the commands it prints.
@@ -219,7 +219,7 @@ def recover(
     target: options.Target = None,
     output: OutputOption = Form.TEXT,
 ) -> None:
-    """End runs that were killed on their way.
+    """Finish runs that were interrupted.
 
     Each target is then as before, or as after and verified.
 
