@@ -133,4 +133,4 @@ def test_an_unknown_key_beside_the_targets_is_said_and_keeps_nobody_from_looking
         file.write("notfy: {}\n")
     outcome = run(["targets"])
     assert outcome.code == 0, outcome.err
-    assert "unknown key 'notfy': left aside" in outcome.err
+    assert "unknown key 'notfy': ignored" in outcome.err

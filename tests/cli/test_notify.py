@@ -246,11 +246,11 @@ BAD = {
     "kind: slack\n    url: https://hooks.slack.com/services/x": "its address is a secret",
     "kind: slack\n    key_file: x": "its address is its key",
     "kind: pagerduty\n    url_file: x": "its address is no secret",
-    "kind: webhook": "a webhook has an address",
-    "kind: webhook\n    url: https://a.example\n    url_file: b": "a webhook has an address",
+    "kind: webhook": "a webhook needs an address",
+    "kind: webhook\n    url: https://a.example\n    url_file: b": "a webhook needs an address",
     "kind: webhook\n    url_file: b": "needs 'allow'",
     "kind: pagerduty\n    on: [alert, everything]": "'everything' is not one of alert,",
-    "kind: pagerduty\n    allow_private: maybe": "not one of true, false",
+    "kind: pagerduty\n    allow_private: maybe": "allow_private: Expected bool",
     "kind: pagerduty\n    routing_key: abc": "unknown key 'routing_key'",
 }
 
@@ -267,7 +267,7 @@ def test_configuration_errors_have_lines(text: str, why: str) -> None:
 def test_all_problems_are_reported_at_once() -> None:
     Path("latdoctor.yaml").write_text("notify:\n  a b/c: {kind: mail}\n  two: {kind: webhook}\nother: 1\n")
     outcome = run(["notify", "send"])
-    assert all(why in outcome.err for why in ("is no name", "not one of", "an address", "unknown key 'other'"))
+    assert all(why in outcome.err for why in ("is no valid name", "not one of", "an address", "unknown key 'other'"))
 
 
 def test_no_receivers_error_has_a_next_step() -> None:

@@ -1,30 +1,21 @@
-"""`latdoctor.yaml`: the targets that are usually looked at, and their SLOs.
+"""`latdoctor.yaml`: the targets with their SLOs, and the receivers of notifications.
 
-targets:
-  checkout-bot:
-    server: [http://127.0.0.1:8002/metrics]
-    prometheus: http://prometheus:9090
-    select: '{job="checkout-bot"}'
-    prometheus_auth: prometheus.credentials      # a file: `Bearer TOKEN` or `Basic USER:PASSWORD`
-    log: [/var/log/kern.log, access.log]
-    log_pattern: '{time} {status} {ms}'      # where an access log is in no common form
-    changes: [deployments.log]
-    slo: {p99: 500ms, error_ratio: 1%}
-    baseline: checkout-bot.baseline.json
-    admin: [http://127.0.0.1:8002]               # what remediate may change
-    admin_token: checkout-bot.token              # a file
-    allow: [http://127.0.0.1:9000/flags]         # what the action http.json.set may change
-
-`notify:` names who is told of incidents: `cli/receivers`.
+The file is ./latdoctor.yaml, else ~/.config/latdoctor/latdoctor.yaml. Its keys are the fields of `TargetConfig` and
+`ReceiverConfig`; docs/configuration.md and docs/latdoctor.yaml.schema.json are generated from them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct, structs
 
 from latdoctor.cli.console import notice
 from latdoctor.errors import DefinitionError, Problem
@@ -32,189 +23,239 @@ from latdoctor.notify.receiver import KINDS, NOTICE_KINDS, NoticeKind, Receiver,
 from latdoctor.strict_yaml import Fields, Node, load, one_of
 from latdoctor.units import parse_share, parse_span
 
+FILE = "latdoctor.yaml"
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._ -][A-Za-z0-9]+)*")
 _LONGEST_NAME = 80
-# What a kind does not have, and why.
-_HAS_NOT = {
-    ReceiverKind.PAGERDUTY: {"url_file": "its address is no secret: url, or nothing for PagerDuty's own"},
-    ReceiverKind.SLACK: {
-        "url": "its address is a secret: write it into a file, url_file",
-        "key_file": "its address is its key",
-    },
-    ReceiverKind.WEBHOOK: {},
-}
+T = TypeVar("T", bound=Struct)
 
 
-def receivers_of(fields: Fields, base: Path) -> Mapping[str, Receiver]:
-    """By name; what is wrong is added to the problems of `fields`."""
-    return {name: _receiver(name, node, base, fields) for name, node in fields.items("notify")}
+class Duration(float):
+    """Seconds; written with a unit, such as 500ms."""
 
 
-def _receiver(name: str, node: Node, base: Path, outer: Fields) -> Receiver:
-    fields = Fields(node, outer.problems, f"receiver {name}")
-    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
-        fields.problem(node.where, f"{name[:_LONGEST_NAME]!r} is no name: letters and digits, with - . _ between them")
-    kind = fields.choice("kind", KINDS, "", required=True)
-
-    def path(key: str) -> Path | None:
-        text = fields.text(key)
-        return base / text if text else None
-
-    made = Receiver(
-        name=name,
-        kind=ReceiverKind(kind) if kind in KINDS else ReceiverKind.PAGERDUTY,  # an invalid one is reported above
-        url=fields.text("url"),
-        url_file=path("url_file"),
-        key_file=path("key_file"),
-        on=_on(fields),
-        allow=fields.texts("allow"),
-        allow_private=fields.flag("allow_private"),
-        authorities=path("ca"),
-    )
-    if kind in KINDS:
-        _check(made, fields)
-    fields.finish()
-    return made
+class Ratio(float):
+    """A share of 1; written as 1% or 0.01."""
 
 
-def _on(fields: Fields) -> tuple[NoticeKind, ...]:
-    """Kinds to send; all by default. With an empty list only the SOP's `notify` selects this receiver."""
-    node, found = fields.node("on"), fields.texts("on")
-    for text in found:
-        try:
-            one_of(text, NOTICE_KINDS)
-        except ValueError as error:
-            fields.problem(node.where if node else fields.where, f"on: {error}")
-    return NOTICE_KINDS if node is None else tuple(kind for kind in NOTICE_KINDS if kind in found)
+def _described(text: str, *examples: Any) -> Meta:
+    return Meta(description=text, examples=list(examples) or None)
 
 
-def _check(made: Receiver, fields: Fields) -> None:
-    for key, why in _HAS_NOT.get(made.kind, {}).items():
-        if fields.node(key) is not None:
-            fields.problem(fields.where, f"{made.kind} has no {key!r}: {why}")
-    if made.kind == ReceiverKind.WEBHOOK and bool(made.url) == bool(made.url_file):
-        fields.problem(fields.where, "a webhook has an address: 'url', or 'url_file' where it is a secret")
-    if made.kind == ReceiverKind.WEBHOOK and made.url_file and not made.allow:
-        fields.problem(fields.where, "an address in a file needs 'allow': what it has to lie under")
+class SloConfig(Struct, frozen=True, kw_only=True):
+    """The service level objective of a target."""
+
+    p99: Annotated[Duration | None, _described("The highest acceptable P99 latency.", "500ms")] = None
+    error_ratio: Annotated[Ratio | None, _described("The highest acceptable share of failed requests.", "1%")] = None
 
 
-FILE = "latdoctor.yaml"
+class TargetConfig(Struct, frozen=True, kw_only=True):
+    """A target: the sources to read, its SLO and what may be changed. Paths are relative to the file."""
+
+    server: Annotated[tuple[str, ...], _described("Metrics pages.", ["http://127.0.0.1:8002/metrics"])] = ()
+    prometheus: Annotated[str, _described("A Prometheus server.", "http://prometheus:9090")] = ""
+    select: Annotated[str, _described("The series of this target there.", '{job="checkout-bot"}')] = ""
+    prometheus_auth: Annotated[
+        Path | None, _described("A file with `Bearer TOKEN` or `Basic USER:PASSWORD`.", "prometheus.credentials")
+    ] = None
+    prometheus_ca: Annotated[Path | None, _described("Certificates (PEM) trusted for that server.", "ca.pem")] = None
+    metrics: Annotated[tuple[Path, ...], _described("Saved metrics pages.", ["page.prom"])] = ()
+    trace: Annotated[tuple[Path, ...], _described("Torch profiler traces.", ["trace.json.gz"])] = ()
+    nsys: Annotated[tuple[Path, ...], _described("Nsight Systems exports.", ["report.sqlite"])] = ()
+    tensorrt: Annotated[tuple[Path, ...], _described("Outputs of trtexec.", ["profile.json"])] = ()
+    torch_memory: Annotated[tuple[Path, ...], _described("Memory snapshots of torch.cuda.", ["memory.pickle"])] = ()
+    log: Annotated[tuple[Path, ...], _described("Driver, application and access logs.", ["/var/log/kern.log"])] = ()
+    log_pattern: Annotated[str, _described("The format of access log lines.", "{time} {status} {ms}")] = ""
+    changes: Annotated[tuple[Path, ...], _described("Files with dated changes.", ["deployments.log"])] = ()
+    nvml: Annotated[bool | None, _described("Read the GPU driver of this machine.", True)] = None
+    slo: Annotated[SloConfig | None, _described("The objectives.", {"p99": "500ms", "error_ratio": "1%"})] = None
+    baseline: Annotated[Path | None, _described("Healthy values (baseline record).", "healthy.json")] = None
+    admin: Annotated[tuple[str, ...], _described("Servers that remediate may change.", ["http://127.0.0.1:8002"])] = ()
+    admin_token: Annotated[Path | None, _described("A file with the admin token.", "checkout-bot.token")] = None
+    allow: Annotated[
+        tuple[str, ...],
+        _described("Addresses that the action http.json.set may change.", ["http://127.0.0.1:9000/flags"]),
+    ] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TargetSettings:
-    """One configured target; paths are taken relative to the file that names them."""
+class TargetSettings(TargetConfig, frozen=True, kw_only=True):
+    """A configured target with its name; the default value is an unconfigured one."""
 
-    metrics: tuple[Path, ...] = ()
-    trace: tuple[Path, ...] = ()
-    nsys: tuple[Path, ...] = ()
-    tensorrt: tuple[Path, ...] = ()
-    torch_memory: tuple[Path, ...] = ()
-    log: tuple[Path, ...] = ()
-    changes: tuple[Path, ...] = ()
     name: str = ""
-    server: tuple[str, ...] = ()
-    prometheus: str = ""
-    select: str = ""
-    prometheus_auth: Path | None = None
-    prometheus_ca: Path | None = None
-    log_pattern: str = ""
-    nvml: bool | None = None
-    slo_p99: float | None = None
-    slo_error_ratio: float | None = None
-    baseline: Path | None = None
-    admin: tuple[str, ...] = ()
-    admin_token: Path | None = None
-    allow: tuple[str, ...] = ()
+
+    @property
+    def slo_p99(self) -> float | None:
+        return float(self.slo.p99) if self.slo and self.slo.p99 is not None else None
+
+    @property
+    def slo_error_ratio(self) -> float | None:
+        return float(self.slo.error_ratio) if self.slo and self.slo.error_ratio is not None else None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        captures = (*self.trace, *self.nsys, *self.tensorrt, *self.torch_memory)
+        return (*self.metrics, *captures, *self.log, *self.changes)
+
+
+class ReceiverConfig(Struct, frozen=True, kw_only=True):
+    """A receiver of notifications about incidents (docs/notify.md). Paths are relative to the file."""
+
+    kind: Annotated[str, Meta(description="The kind of receiver.", extra_json_schema={"enum": list(KINDS)})]
+    url: Annotated[str, _described("Its address, if that is no secret.", "https://hooks.example.com/latdoctor")] = ""
+    url_file: Annotated[Path | None, _described("A file with its address, if that is secret.", "slack.url")] = None
+    key_file: Annotated[Path | None, _described("A file with the routing or signing key.", "pagerduty.key")] = None
+    on: Annotated[tuple[str, ...] | None, _described("The events to send; all by default.", ["alert", "closed"])] = None
+    allow: Annotated[
+        tuple[str, ...], _described("Prefixes that its address must have.", ["https://hooks.example.com"])
+    ] = ()
+    allow_private: Annotated[bool, _described("The address may be in a private network.", False)] = False
+    ca: Annotated[Path | None, _described("Certificates (PEM) trusted for it.", "ca.pem")] = None
+
+
+class ConfigFile(Struct, frozen=True, kw_only=True):
+    """latdoctor.yaml"""
+
+    targets: Annotated[dict[str, TargetConfig], Meta(description="The targets by name.")] = {}
+    notify: Annotated[dict[str, ReceiverConfig], Meta(description="The receivers by name.")] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the file names, by name."""
+    """The content of the file."""
 
     targets: Mapping[str, TargetSettings]
     receivers: Mapping[str, Receiver]
-    left_aside: tuple[Problem, ...] = ()  # keys that nobody knows
+    unknown: tuple[Problem, ...] = ()  # keys of the top level that were ignored
 
 
 def configuration() -> Configuration:
-    """What ./latdoctor.yaml says, else the user's own file; nothing where there is neither. Raises DefinitionError."""
+    """The whole configuration; empty without a file. Raises DefinitionError."""
     return _read(whole=True)
 
 
 def targets() -> Mapping[str, TargetSettings]:
-    """The targets that are configured. Raises DefinitionError.
+    """The configured targets. Raises DefinitionError.
 
-    What is wrong beside them keeps nobody from looking at them or from changing them back: an unknown key is said on
-    stderr, and what is wrong with who is told, by whoever tells somebody. Where no targets stand in the file an unknown
-    key may be theirs, misspelled.
+    A problem elsewhere in the file must not prevent a diagnosis or a rollback: unknown keys are reported on stderr, and
+    invalid receivers by the commands that notify. In a file without targets an unknown key may be a misspelled one.
     """
     found = _read(whole=False)
-    for problem in found.left_aside:
-        notice(f"{problem}: left aside")
+    for problem in found.unknown:
+        notice(f"{problem}: ignored")
     return found.targets
 
 
-def _user_file() -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(base) / "latdoctor" / FILE
-
-
 def _read(*, whole: bool) -> Configuration:
-    """`whole`: all of the file has to be right, and not its targets alone. Raises DefinitionError."""
-    path = next((path for path in (Path(FILE), _user_file()) if path.is_file()), None)
+    """`whole`: problems of receivers and unknown keys are errors too. Raises DefinitionError."""
+    user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "latdoctor" / FILE
+    path = next((path for path in (Path(FILE), user) if path.is_file()), None)
     if path is None:
         return Configuration({}, {})
     problems: list[Problem] = []
     fields = Fields(load(path), problems, "configuration")
     found = {name: _target(name, node, path.parent, problems) for name, node in fields.items("targets")}
     targets_wrong = bool(problems)
-    receivers = receivers_of(fields, path.parent)
-    named = len(problems)
+    receivers = {name: _receiver(name, node, path.parent, fields) for name, node in fields.items("notify")}
+    known = len(problems)
     fields.finish()
-    misspelled = fields.node("targets") is None and len(problems) > named
+    misspelled = fields.node("targets") is None and len(problems) > known
     if problems and (whole or targets_wrong or misspelled):
         raise DefinitionError(problems, next_step=f"correct {path}")
-    return Configuration(found, receivers, tuple(problems[named:]))
+    return Configuration(found, receivers, tuple(problems[known:]))
+
+
+def converted(node: Node, kind: type[T], base: Path, problems: list[Problem], what: str) -> T | None:
+    """The mapping `node` as a `kind`; each problem is added with its line, and None returned if there is any."""
+    fields, count, values = Fields(node, problems, what), len(problems), {}
+    hints = get_type_hints(kind)
+    for field in structs.fields(kind):
+        child = fields.node(field.encode_name, required=field.required)
+        if child is None:
+            continue
+        if hints[field.name] == SloConfig | None:
+            values[field.name] = converted(child, SloConfig, base, problems, "slo")
+            continue
+        try:
+            values[field.name] = msgspec.convert(
+                _plain(child), field.type, strict=False, dec_hook=partial(_custom, base)
+            )
+        except (msgspec.ValidationError, ValueError) as error:
+            message = str(error).partition(" - at ")[0].replace("`", "")
+            fields.problem(child.where, f"{field.encode_name}: {message}")
+    fields.finish()
+    return kind(**values) if len(problems) == count else None
+
+
+def _plain(node: Node) -> object:
+    if isinstance(node.value, dict):
+        return {key: _plain(child) for key, child in node.value.items()}
+    return [_plain(child) for child in node.value] if isinstance(node.value, tuple) else node.value
+
+
+def _custom(base: Path, kind: type, value: object) -> object:
+    """Raises ValueError for a text that is no `kind`."""
+    if kind is Path:
+        return base / str(value)
+    return kind((parse_span if kind is Duration else parse_share)(str(value)))
 
 
 def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> TargetSettings:
-    fields = Fields(node, problems, f"target {name}")
+    found = converted(node, TargetConfig, base, problems, f"target {name}")
+    return TargetSettings(name=name, **structs.asdict(found)) if found else TargetSettings(name=name)
 
-    def paths(key: str) -> tuple[Path, ...]:
-        return tuple(base / text for text in fields.texts(key))
 
-    slo_node = fields.node("slo")
-    slo = Fields(slo_node, problems, "slo") if slo_node else None
+def _receiver(name: str, node: Node, base: Path, outer: Fields) -> Receiver:
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        outer.problem(node.where, f"{name[:_LONGEST_NAME]!r} is no valid name: use letters and digits, joined by - . _")
+    found = converted(node, ReceiverConfig, base, outer.problems, f"receiver {name}")
+    if found is None:
+        return Receiver(name=name, kind=ReceiverKind.WEBHOOK)  # never used: the problem is raised
+    messages = _receiver_problems(found)
+    for message in messages:
+        outer.problem(node.where, message)
+    if messages:
+        return Receiver(name=name, kind=ReceiverKind.WEBHOOK)
+    values = structs.asdict(found) | {"kind": ReceiverKind(found.kind)}
+    values["on"] = NOTICE_KINDS if found.on is None else tuple(NoticeKind(text) for text in found.on)
+    return Receiver(name=name, authorities=values.pop("ca"), **values)
 
-    def path(key: str) -> Path | None:
-        text = fields.text(key)
-        return base / text if text else None
 
-    made = TargetSettings(
-        name=name,
-        server=fields.texts("server"),
-        metrics=paths("metrics"),
-        trace=paths("trace"),
-        nsys=paths("nsys"),
-        tensorrt=paths("tensorrt"),
-        torch_memory=paths("torch_memory"),
-        log=paths("log"),
-        prometheus=fields.text("prometheus"),
-        select=fields.text("select"),
-        prometheus_auth=path("prometheus_auth"),
-        prometheus_ca=path("prometheus_ca"),
-        log_pattern=fields.text("log_pattern"),
-        changes=paths("changes"),
-        nvml=fields.flag("nvml") if fields.node("nvml") else None,
-        slo_p99=slo.scalar("p99", parse_span, None) if slo else None,
-        slo_error_ratio=slo.scalar("error_ratio", parse_share, None) if slo else None,
-        baseline=path("baseline"),
-        admin=fields.texts("admin"),
-        admin_token=path("admin_token"),
-        allow=fields.texts("allow"),
-    )
-    if slo:
-        slo.finish()
-    fields.finish()
-    return made
+# Keys that a kind does not have, and why.
+_NOT_ALLOWED: Mapping[str, Mapping[str, str]] = {
+    ReceiverKind.PAGERDUTY: {"url_file": "its address is no secret: use url, or omit it for PagerDuty's own"},
+    ReceiverKind.SLACK: {
+        "url": "its address is a secret: write it to a file, url_file",
+        "key_file": "its address is its key",
+    },
+    ReceiverKind.WEBHOOK: {},
+}
+
+
+def _receiver_problems(found: ReceiverConfig) -> Sequence[str]:
+    problems = []
+    for key, allowed, value in (("kind", KINDS, (found.kind,)), ("on", NOTICE_KINDS, found.on or ())):
+        for text in value:
+            try:
+                one_of(text, allowed)
+            except ValueError as error:
+                problems.append(f"{key}: {error}")
+    for key, why in _NOT_ALLOWED.get(found.kind, {}).items():
+        if getattr(found, key):
+            problems.append(f"{found.kind} has no {key!r}: {why}")
+    if found.kind == ReceiverKind.WEBHOOK and bool(found.url) == bool(found.url_file):
+        problems.append("a webhook needs an address: 'url', or 'url_file' if it is secret")
+    if found.kind == ReceiverKind.WEBHOOK and found.url_file and not found.allow:
+        problems.append("an address in a file needs 'allow': the prefixes that it must have")
+    return problems
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the file."""
+    texts = {Path: "A path.", Duration: "A duration with its unit.", Ratio: "A share between 0% and 100%."}
+
+    def custom(kind: type) -> dict[str, Any]:
+        return {"type": "string", "title": texts[kind]}
+
+    document = msgspec.json.schema(ConfigFile, schema_hook=custom)
+    for definition in document["$defs"].values():
+        definition["additionalProperties"] = False
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document}
